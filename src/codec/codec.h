@@ -27,6 +27,9 @@ namespace headrace {
 struct ChunkSpec {
   DType dtype;
   Shape shape;
+  // One element of the array's fill value, native; null means zeros. For shards, which leave out
+  // inner chunks.
+  std::shared_ptr<const std::vector<std::byte>> fill;
   std::size_t nbytes() const;  // checked
 };
 
