@@ -79,4 +79,15 @@ class StoreDriver {
 // ".." or empty segments, NUL, backslash.
 void check_key(std::string_view key);
 
+// For the drivers.
+//
+// "" or "a/b/" to "" or "a/b", checked as a key is.
+std::string_view check_prefix(std::string_view prefix);
+// `corrupt` when the range ends after the object; `object` says which for the message.
+void check_object_range(std::string_view object,
+                        std::uint64_t size,
+                        std::uint64_t offset,
+                        std::uint64_t nbytes);
+[[noreturn]] void throw_read_only(std::string_view url);
+
 }  // namespace headrace
