@@ -1,4 +1,4 @@
-"""Installs into the running Python what pyproject.toml asks for: install_requirements.py [EXTRA...].
+"""Installs what pyproject.toml asks for into the running Python: install_requirements.py [EXTRA...]
 
 The build requirements, CMake, Ninja and the run-time dependencies always; each named extra on top.
 headrace itself is not installed: tools/install_dev.py does that.
