@@ -70,7 +70,7 @@ bench: build $(STAMPS)/extra-bench
 	@$(PY) bench/e2e/run.py $(BENCH_ARGS)
 
 docs: $(STAMPS)/extra-docs
-	@$(PY) -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 fuzz: $(STAMPS)/extra-build
 	@tools/setup fuzz

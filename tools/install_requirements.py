@@ -38,8 +38,12 @@ def requirements(pyproject, extras):
 def main(extras):
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*command, *requirements(pyproject, extras)], check=True)
+    command += requirements(pyproject, extras)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        print(done.stdout, file=sys.stderr)
+    return done.returncode
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,7 @@
 """The checks in tools/ catch what they are for."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,31 @@ def test_requirements_resolve_own_extras():
     found = install_requirements.requirements(pyproject, ["demo"])
     assert {"nanobind", "numpy", "rich", "zarr"} <= set(found)
     assert not any("headrace" in requirement for requirement in found)
+
+
+def test_setup_says_what_is_missing_without_root(tmp_path):
+    fakes = {
+        "dpkg-query": "echo 'g++ installed'; echo 'libzstd-dev:amd64 installed'",
+        "id": "echo 1000",
+        "sudo": "exit 1",
+        "apt-get": "echo must not run >&2; exit 99",
+    }
+    for name, body in fakes.items():
+        write(tmp_path, name, f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [ROOT / "tools" / "setup"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "apt-get install" in line]
+    packages = line.split("apt-get install ")[1].split()
+    assert "libblosc-dev" in packages
+    assert "g++" not in packages and "libzstd-dev" not in packages
+    assert "brew install" in done.stderr and "dnf install" in done.stderr
 
 
 def test_this_repository_is_clean():
