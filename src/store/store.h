@@ -27,6 +27,9 @@ class ObjectReader {
  public:
   virtual ~ObjectReader() = default;
   virtual std::uint64_t size() const = 0;
+  // Differs whenever the object was replaced; 0 when the store cannot tell. What is derived from an
+  // object (shard indices) is kept for as long as this stays the same.
+  virtual std::uint64_t version() const { return 0; }
   // Fills dst from `offset`. `corrupt` when the object ends before.
   virtual void read(std::uint64_t offset, MutableBytes dst) const = 0;
   // Fills several destinations from consecutive bytes; at most IOV_MAX of them are one system call.
