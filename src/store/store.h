@@ -56,6 +56,9 @@ class StoreDriver {
 
   virtual std::string url() const = 0;
   virtual bool read_only() const = 0;
+  // True when a request costs microseconds: then small runs, read and decoded in turn, beat long
+  // ones. False for stores across a network.
+  virtual bool local() const { return true; }
 
   virtual bool get(std::string_view key, Buffer& into) = 0;
   virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;  // null: no such object
@@ -75,5 +78,16 @@ class StoreDriver {
 // invalid_argument for keys that could leave the store or mean nothing: empty, absolute, "." or
 // ".." or empty segments, NUL, backslash.
 void check_key(std::string_view key);
+
+// For the drivers.
+//
+// "" or "a/b/" to "" or "a/b", checked as a key is.
+std::string_view check_prefix(std::string_view prefix);
+// `corrupt` when the range ends after the object; `object` says which for the message.
+void check_object_range(std::string_view object,
+                        std::uint64_t size,
+                        std::uint64_t offset,
+                        std::uint64_t nbytes);
+[[noreturn]] void throw_read_only(std::string_view url);
 
 }  // namespace headrace
