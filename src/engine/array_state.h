@@ -88,7 +88,8 @@ class ArrayState {
   std::shared_ptr<ArrayShared> shared_;
   Choice choice_;
   mutable ForkMutex mutex_;
-  mutable std::shared_ptr<const ArrayLayout> layout_;  // under mutex_; of layout_->metadata
+  mutable std::shared_ptr<const ArrayLayout> layout_;    // under mutex_; the last one asked for
+  mutable Implementations layout_implementations_;       // under mutex_
 };
 
 // "a/b" + "c/0/1" -> "a/b/c/0/1"; "" + key -> key.

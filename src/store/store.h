@@ -56,6 +56,9 @@ class StoreDriver {
 
   virtual std::string url() const = 0;
   virtual bool read_only() const = 0;
+  // True when a request costs microseconds: then small runs, read and decoded in turn, beat long
+  // ones. False for stores across a network.
+  virtual bool local() const { return true; }
 
   virtual bool get(std::string_view key, Buffer& into) = 0;
   virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;  // null: no such object
