@@ -231,7 +231,9 @@ def zips(golden):
             for path, shards in {"x": None, "g/shards": (16, 16)}.items():
                 data = values("f8", (20, 11), len(path))
                 zarr.create_array(store, name=path, data=data, chunks=(8, 8), shards=shards)
-                golden.add(name, path, data, zarr_format=3, chunks=(8, 8), features=["zip"])
+                golden.add(
+                    name, path, data, zarr_format=3, chunks=(8, 8), features=["zip"], shards=shards
+                )
 
 
 def newest(golden):
