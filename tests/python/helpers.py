@@ -69,7 +69,7 @@ def chunk_files(path):
 
 
 def edit_json(path, change):
-    """Rewrites a metadata file: `change` gets the parsed value and changes it or returns another."""
+    """Rewrites a metadata file: `change` edits the parsed value or returns another."""
     value = json.loads(Path(path).read_text())
     changed = change(value)
     Path(path).write_text(json.dumps(value if changed is None else changed))

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numcodecs
 import numpy as np
-from numcodecs import blosc
-
 from formula import random_bytes, smooth
 from golden import HERE, pack
+from numcodecs import blosc
 
 SHUFFLES = {"noshuffle": blosc.NOSHUFFLE, "shuffle": blosc.SHUFFLE, "bitshuffle": blosc.BITSHUFFLE}
 TYPESIZES = (1, 2, 3, 4, 8, 16)

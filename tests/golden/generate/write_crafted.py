@@ -9,10 +9,9 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import zstandard
-from numcodecs import blosc
-
 from formula import masked, smooth, values
 from golden import Golden
+from numcodecs import blosc
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": False}}

@@ -3,7 +3,6 @@
 import ml_dtypes
 import numpy as np
 import tensorstore as ts
-
 from formula import masked, smooth, values
 from golden import Golden
 

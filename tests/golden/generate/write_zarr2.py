@@ -3,10 +3,9 @@
 import numcodecs
 import numpy as np
 import zarr
-from numcodecs import BZ2, LZ4, LZMA, Blosc, Delta, FixedScaleOffset, GZip, Zlib, Zstd
-
 from formula import masked, smooth, values
 from golden import Golden
+from numcodecs import BZ2, LZ4, LZMA, Blosc, Delta, FixedScaleOffset, GZip, Zlib, Zstd
 
 DTYPES = [
     "|b1",

@@ -10,10 +10,9 @@ import zipfile
 import numcodecs
 import numpy as np
 import zarr
-from zarr.codecs import BytesCodec
-
 from formula import smooth, values
 from golden import Golden
+from zarr.codecs import BytesCodec
 from zarr3_codecs import codecs, extension_codecs, make, sharding
 
 warnings.filterwarnings("ignore", message="(?s).*does not have a Zarr V3 specification")

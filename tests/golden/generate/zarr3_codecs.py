@@ -3,6 +3,7 @@
 import numpy as np
 import zarr
 import zarr.codecs.numcodecs as nc
+from formula import masked, smooth, values
 from zarr.codecs import (
     BloscCodec,
     BytesCodec,
@@ -12,8 +13,6 @@ from zarr.codecs import (
     TransposeCodec,
     ZstdCodec,
 )
-
-from formula import masked, smooth, values
 
 
 def make(
