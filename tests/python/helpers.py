@@ -38,6 +38,18 @@ def assert_same(got, wanted):
         )
 
 
+def assert_selected(got, data, index):
+    """`got` is data[index]; where NumPy gives a scalar, a 0-d array will do."""
+    if isinstance(data[index], np.ndarray):
+        return assert_same(got, data[index])
+    index = index if isinstance(index, tuple) else (index,)
+    wanted = data[index if any(k is ... for k in index) else (*index, ...)]
+    got = np.asarray(got)
+    assert (got.shape, got.dtype.kind) == ((), wanted.dtype.kind)
+    # A NumPy scalar is native, and as long as its text.
+    return assert_same(got.astype(wanted.dtype), wanted)
+
+
 def as_bytes(x):
     """The bytes of whatever buffer a codec call returned."""
     return bytes(x) if isinstance(x, bytes | bytearray) else np.asarray(x).tobytes()
