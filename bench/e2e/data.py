@@ -1,8 +1,8 @@
 """The benchmark's data: a deterministic, ERA5-like time series, and the Zarr arrays made from it.
 
 A smooth random field (power spectrum k^-4 at large scales, k^-8/3 at small ones, damped near the
-grid scale) drifts in time, is rounded to 16 bit with a power-of-two step as GRIB packing does, and is
-decoded to float32. zstd level 3 makes it about 1.8 times smaller. No real ERA5 bytes are used.
+grid scale) drifts in time, is rounded to 16 bit with a power-of-two step as GRIB packing does, and
+is decoded to float32. zstd level 3 makes it about 1.8 times smaller. No real ERA5 bytes are used.
 """
 
 import json
@@ -44,7 +44,7 @@ def _amplitude(ny: int, nx: int) -> np.ndarray:
 
 
 def fields(steps: int, nlat: int = NLAT, nlon: int = NLON, seed: int = SEED):
-    """Yield `steps` float32 fields of shape (nlat, nlon); each is correlated with the one before."""
+    """Yield `steps` float32 fields (nlat, nlon), each correlated with the one before."""
     rng = np.random.default_rng(seed)
     ny = nlat + nlat % 2 + 46
     amplitude = _amplitude(ny, nlon)
@@ -102,7 +102,7 @@ def _write(folder: Path, layout: str, codec: str, truth: np.ndarray) -> None:
 
 
 def prepare(folder: Path, steps: int, wanted: list[tuple[str, str]]) -> Path:
-    """Make what is missing of the truth (.npy) and of the wanted (layout, codec) arrays; return the folder."""
+    """Make what is missing of the truth (.npy) and the wanted arrays; return their folder."""
     folder = folder / f"v{FORMAT}-{steps}x{NLAT}x{NLON}"
     folder.mkdir(parents=True, exist_ok=True)
     truth_path = folder / "truth.npy"

@@ -1,4 +1,4 @@
-"""What the machine allows: memory copy, page cache, and each codec's own library, on one and on all threads."""
+"""What the machine allows: memory copy, page cache, each codec's own library; 1 and all threads."""
 
 import mmap
 import os
@@ -167,9 +167,9 @@ def codec(name: str, field: np.ndarray, chunk: tuple[int, ...], runs: int, threa
             "ratio": round(total / sum(e.nbytes for e in encoded), 3),
         }
         for n in sorted({1, threads}):
-            decoding = _timed(runs, lambda n=n: _on_threads(n, packed, decode))
+            decoding = _timed(runs, lambda n=n, p=packed: _on_threads(n, p, decode))
             entry[f"decode_{n}"] = _rate(total, decoding)
-            encoding = _timed(runs, lambda n=n: _on_threads(n, raw, encode))
+            encoding = _timed(runs, lambda n=n, r=raw: _on_threads(n, r, encode))
             entry[f"encode_{n}"] = _rate(total, encoding)
         results.append(entry)
     return results

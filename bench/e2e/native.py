@@ -1,8 +1,8 @@
-"""The codecs' own C libraries through ctypes: decode and encode into reused buffers, as the limit of a row.
+"""The codecs' own C libraries through ctypes, into reused buffers: the limit of a row.
 
-A context per codec and thread, no allocation in a call. Where a library is not installed only the codec of
-numcodecs or zlib is timed, which is slower by a copy; `implementation` says which one it was, `comparable`
-whether it encodes at the level of the rows.
+A context per codec and thread, no allocation in a call. Where a library is not installed only the
+codec of numcodecs or zlib is timed, which is slower by a copy; `implementation` says which one it
+was, `comparable` whether it encodes at the level of the rows.
 """
 
 import ctypes
@@ -92,9 +92,7 @@ class Deflate:
         self._size = c_size_t()
 
     def decode(self, source: int, source_size: int, out: int, out_size: int) -> int:
-        status = self._decode(
-            self._decoder, source, source_size, out, out_size, byref(self._size)
-        )
+        status = self._decode(self._decoder, source, source_size, out, out_size, byref(self._size))
         return self._size.value if status == 0 else 0
 
     def encode(self, source: int, source_size: int, out: int, out_size: int) -> int:
@@ -102,7 +100,7 @@ class Deflate:
 
 
 class Python:
-    """A codec with encode(array) and decode(buffer) that allocates, behind the same four arguments."""
+    """A codec whose encode(array) and decode(buffer) allocate, behind the same four arguments."""
 
     def __init__(self, implementation: str, encode, decode, comparable: bool = True):
         self.implementation = implementation

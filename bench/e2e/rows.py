@@ -1,4 +1,4 @@
-"""The rows: layout x codec x access. A row says which calls are made on the array; see README.md."""
+"""The rows: layout x codec x access, and the calls each makes on its array; see README.md."""
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -17,7 +17,8 @@ class Row:
     layout: str
     codec: str
     access: str
-    selections: list = field(default_factory=list)  # one list a call: [start, stop] or an index per axis
+    # One list a call; in it [start, stop] or an index for each axis.
+    selections: list = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -67,5 +68,5 @@ def select(patterns: list[str], steps: int) -> list[Row]:
     ]
     chosen = [r for r in rows if any(fnmatchcase(r.name, p) for p in patterns)]
     if not chosen:
-        raise ValueError(f"no row matches {patterns}; the first rows are {[r.name for r in rows[:7]]}")
+        raise ValueError(f"no row matches {patterns}; rows are {rows[0].name}, {rows[1].name}, ...")
     return chosen

@@ -1,11 +1,11 @@
 """End-to-end benchmark: headrace beside zarr-python, zarrs and tensorstore on the same arrays.
 
     python bench/e2e/run.py --out bench/results/e2e-cpu.json
-    python bench/e2e/run.py --rows '128KiB-zstd-*,shard-*-chunk' --peers headrace,tensorstore --runs 7
-    python bench/e2e/run.py --profile 128KiB-zstd-whole          # headrace alone, in this process, for perf
+    python bench/e2e/run.py --rows '128KiB-zstd-*,shard-*-chunk' --peers headrace,tensorstore
+    python bench/e2e/run.py --profile 128KiB-zstd-whole    # headrace alone, in this process
 
-Each peer lives in its own process and is asked in turn (A B C, then B C A, ...), so that all of them see the
-same machine. README.md says what each row does.
+Each peer lives in its own process and is asked in turn (A B C, then B C A, ...), so that all of
+them see the same machine. bench/README.md says what each row does.
 """
 
 import argparse
@@ -221,7 +221,7 @@ def measure(args, log) -> dict:
 
 
 def profile(args) -> None:
-    """headrace alone on one row, in this process: perf record -g python bench/e2e/run.py --profile ROW"""
+    """headrace alone on one row, in this process: perf record -g python run.py --profile ROW"""
     row = rows.select([args.profile], args.steps)[0]
     folder = data.prepare(args.data, args.steps, [(row.layout, row.codec)])
     warm(folder, row.layout, row.codec)
@@ -259,8 +259,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=listed, default=["*"], help="shell patterns of row names")
     parser.add_argument("--peers", type=listed, default=list(peers.PEERS))
     parser.add_argument("--runs", type=int, default=7, help="timed rounds of each row, at least 5")
-    parser.add_argument("--steps", type=int, default=64, help="fields in the time series (4.2 MB each)")
-    parser.add_argument("--data", type=Path, default=data.default_folder(), help="kept between runs")
+    parser.add_argument(
+        "--steps", type=int, default=64, help="fields in the time series (4.2 MB each)"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=data.default_folder(), help="kept between runs"
+    )
     parser.add_argument("--out", type=Path, help="the JSON result file")
     parser.add_argument("--quick", action="store_true", help="16 steps and 2 rounds: does it work?")
     parser.add_argument("--no-limits", dest="limits", action="store_false")

@@ -2,11 +2,11 @@
 
     python worker.py PEER
 
-1. The driver sends {"cmd": "hello"}; the answer has the library's versions, or "error" where it is missing.
+1. The driver sends {"cmd": "hello"}; the answer has the versions, or "error" without the library.
 2. "open" an array, then "verify", "read" and "latency" on it; or "write" a new one.
 3. End of input ends the worker.
 
-Times exclude the protocol. Results are dropped before the next call, so one result is alive at a time.
+Times exclude the protocol. A result is dropped before the next call: one is alive at a time.
 """
 
 import gc
@@ -59,7 +59,7 @@ class Worker:
         return {}
 
     def _load(self, request) -> np.ndarray:
-        """The source of a write, in this process's memory; kept while the request names the same part."""
+        """The source of a write, in memory; kept while requests name the same part of it."""
         key = (request["source"], json.dumps(request["part"]))
         if self._source is None or self._source[0] != key:
             part = _selection(request["part"])
@@ -165,7 +165,7 @@ def main() -> int:
             continue
         try:
             answer(getattr(worker, request["cmd"])(request))
-        except Exception as error:  # the driver decides: it stops, or says the peer cannot do this row
+        except Exception as error:  # the driver decides whether to stop or to leave the row out
             traceback.print_exc()
             answer({"error": f"{type(error).__name__}: {error}"})
     return 0

@@ -1,4 +1,4 @@
-"""zarr-python with the Rust pipeline of zarrs; strict, so that it never falls back to Python unseen."""
+"""zarr-python with the Rust pipeline of zarrs; strict, so it never falls back to Python unseen."""
 
 import importlib.metadata
 
@@ -10,9 +10,7 @@ from peers.zarr_peer import create, open_array, read, read_out, write  # noqa: F
 # The pipeline serves files and HTTP; in strict mode it refuses zarr-python's MemoryStore.
 MEMORY = False
 
-zarr.config.set(
-    {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}
-)
+zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True})
 
 
 def versions() -> dict:
