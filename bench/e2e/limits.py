@@ -8,9 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
 import native
+import numpy as np
 
 MIB = 1 << 20
 

@@ -11,7 +11,6 @@ import matplotlib.ticker
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-
 import results
 from table import ACCESS_NAMES, IN_TIME
 

@@ -49,6 +49,10 @@ def _fastest(entry: dict, direction: str, threads: int) -> tuple[float, str] | N
     return max(rates) if rates else None
 
 
+def _on(threads: int) -> str:
+    return f"{threads} threads" if threads > 1 else "1 thread"
+
+
 def limit(report: dict, layout: str, codec: str, access: str) -> tuple[float, str] | None:
     """The rate of the codec's library alone: all threads for large calls, one for a chunk a call.
 
@@ -63,13 +67,13 @@ def limit(report: dict, layout: str, codec: str, access: str) -> tuple[float, st
     threads = 1 if access == "chunk" else cores
     if codec != "none":
         found = _fastest(entries[0], "encode" if access == "write" else "decode", threads)
-        return found and (found[0], f"{found[1]}, {threads} threads")
+        return found and (found[0], f"{found[1]}, {_on(threads)}")
     if access == "write":
         return None
     # One result of `whole` lies in fresh pages; the others reuse theirs.
     pages = "fresh" if access == "whole" else "used"
     rate = entries[0][f"pread_{pages}_{threads}"]["mb_s"]
-    return rate, f"pread, {pages} pages, {threads} threads"
+    return rate, f"pread, {pages} pages, {_on(threads)}"
 
 
 def lines(report: dict) -> list[Line]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
-
 from data import CODECS, LAYOUTS, NLAT, NLON
 
 ACCESSES = ("whole", "out", "step", "chunk", "series", "box", "write")

@@ -19,11 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 import data
 import limits
 import machine
+import numpy as np
 import peers
 import rows
 from client import Client, PeerError, Unavailable

@@ -15,10 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 import data
 import machine
+import numpy as np
 import peers
 from client import Client, PeerError
 from run import available

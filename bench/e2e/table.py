@@ -46,6 +46,8 @@ def full(report: dict) -> str:
     for line in results.lines(report):
         row = by_key[line.layout, line.codec, line.access]
         percent, own = line.percent_of_limit, line.subject
+        # A write makes no result; the source was there before.
+        one_result = 0 if line.access == "write" else row["nbytes"] / row["calls"]
         cells = [f"{line.layout} {line.codec} {ACCESS_NAMES[line.access]}"]
         for peer in peers:
             figures = row["peers"].get(peer)
@@ -55,7 +57,7 @@ def full(report: dict) -> str:
             line.best or "-",
             f"{line.ratio:.2f}" if line.ratio else "-",
             f"{percent:.0f} % of {line.limit_name}" if percent else "-",
-            f"{own['peak_over_base_mib'] - row['nbytes'] / 2**20:.0f}" if own else "-",
+            f"{own['peak_over_base_mib'] - one_result / 2**20:.0f}" if own else "-",
         ]
         body.append(cells)
     header = ["MB/s, or time of a call", *peers, "best peer", "ratio", "limit"]

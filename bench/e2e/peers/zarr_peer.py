@@ -2,9 +2,8 @@
 
 import numcodecs
 import zarr
-from zarr.core.buffer.cpu import NDBuffer
-
 from data import codecs_of
+from zarr.core.buffer.cpu import NDBuffer
 
 MEMORY = True
 
