@@ -22,12 +22,6 @@ bool is_aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % kDirectAlignment == 0;
 }
 
-[[noreturn]] void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found) {
-  throw Error(ErrorCode::io,
-              path + ": became shorter while it was read: wanted " + std::to_string(wanted) +
-                  " bytes, got " + std::to_string(found));
-}
-
 class FileReader : public ObjectReader {
  public:
   FileReader(FileDescriptor fd, std::uint64_t size, std::string path)
@@ -90,6 +84,17 @@ class DirectReader : public FileReader {
 
 }  // namespace
 
+bool names_temporary(std::string_view key) {
+  std::size_t slash = key.rfind('/');
+  return TemporaryFile::is_temporary(slash == std::string_view::npos ? key : key.substr(slash + 1));
+}
+
+void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found) {
+  throw Error(ErrorCode::io,
+              path + ": became shorter while it was read: wanted " + std::to_string(wanted) +
+                  " bytes, got " + std::to_string(found));
+}
+
 bool means_missing(int os_error) { return os_error == ENOENT || os_error == ENOTDIR; }
 
 std::optional<std::uint64_t> object_size(const struct stat& st, std::string_view path) {
@@ -148,15 +153,6 @@ std::string FileStore::path_of(std::string_view key) const {
 int FileStore::open_flags() const {
   return O_RDONLY | O_NONBLOCK | O_NOCTTY | (options_.direct ? O_DIRECT : 0);
 }
-
-namespace {
-
-bool names_temporary(std::string_view key) {
-  std::size_t slash = key.rfind('/');
-  return TemporaryFile::is_temporary(slash == std::string_view::npos ? key : key.substr(slash + 1));
-}
-
-}  // namespace
 
 // open, fstat, read, close. A read up to the buffer's capacity instead of fstat would save 0.5 us of
 // 3, and read from a device before knowing that it is one.

@@ -47,6 +47,9 @@ class FileStore : public StoreDriver {
   FileOptions options_;
 };
 
+// Keys of such names are never objects.
+bool names_temporary(std::string_view key);
+[[noreturn]] void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found);
 // Whether an open that failed with this errno means that there is no such object.
 bool means_missing(int os_error);
 // The size of an object's file; nothing for a folder. Pipes, devices and sockets are an `io` error:
