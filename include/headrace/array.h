@@ -97,7 +97,8 @@ class Array {
   Shape append(const TensorView& data, int axis = 0) const;
   void set_attributes_json(std::string_view json) const;
 
-  // Decodes every stored chunk and checks every checksum. Calls `bad` for each chunk that fails;
+  // Decodes every stored chunk and checks every checksum. Calls `bad` for each chunk that fails, by
+  // its key ("c/0/1", "c/0/1[5]" for the inner chunk 5 of a shard), from several threads in turn;
   // returns the number of chunks looked at.
   std::int64_t verify(const std::function<void(const std::string& key, const Error& error)>& bad,
                       const ReadOptions& options = {}) const;

@@ -1,0 +1,17 @@
+"""zarr-python with the Rust pipeline of zarrs; strict, so it never falls back to Python unseen."""
+
+import importlib.metadata
+
+import zarr
+import zarrs  # noqa: F401  (registers the pipeline)
+
+from peers.zarr_peer import create, open_array, read, read_out, write  # noqa: F401
+
+# The pipeline serves files and HTTP; in strict mode it refuses zarr-python's MemoryStore.
+MEMORY = False
+
+zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True})
+
+
+def versions() -> dict:
+    return {"zarr": zarr.__version__, "zarrs": importlib.metadata.version("zarrs")}
