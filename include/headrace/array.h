@@ -65,6 +65,7 @@ class Array {
   std::vector<std::optional<std::string>> dimension_names() const;  // empty when there are none
   std::int64_t nchunks() const;              // of the grid of chunks()
   std::int64_t nchunks_initialized() const;  // lists the store (and reads shard indices)
+  std::int64_t nbytes_stored() const;  // of the chunks as they are stored; lists the store
   std::string path() const;                  // within the store: "a/b", "" for the root
   Store store() const;
 

@@ -97,6 +97,15 @@ void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t fo
 
 bool means_missing(int os_error) { return os_error == ENOENT || os_error == ENOTDIR; }
 
+bool open_found_nothing(int os_error, const std::string& path, bool direct) {
+  if (means_missing(os_error)) return true;
+  if (!direct || os_error != EINVAL) return false;
+  struct stat st;
+  bool missing = ::stat(path.c_str(), &st) == 0 ? !object_size(st, path) : means_missing(errno);
+  errno = os_error;
+  return missing;
+}
+
 std::optional<std::uint64_t> object_size(const struct stat& st, std::string_view path) {
   if (S_ISREG(st.st_mode)) return static_cast<std::uint64_t>(st.st_size);
   if (S_ISDIR(st.st_mode)) return std::nullopt;
@@ -161,7 +170,7 @@ bool FileStore::get(std::string_view key, Buffer& into) {
   if (names_temporary(key)) return false;
   FileDescriptor fd(open_retrying(path.c_str(), open_flags()));
   if (!fd) {
-    if (means_missing(errno)) return false;
+    if (open_found_nothing(errno, path, options_.direct)) return false;
     throw_open_failure(errno, path, options_.direct);
   }
   struct stat st;
@@ -187,7 +196,7 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
   if (names_temporary(key)) return nullptr;
   FileDescriptor fd(open_retrying(path.c_str(), open_flags()));
   if (!fd) {
-    if (means_missing(errno)) return nullptr;
+    if (open_found_nothing(errno, path, options_.direct)) return nullptr;
     throw_open_failure(errno, path, options_.direct);
   }
   struct stat st;
