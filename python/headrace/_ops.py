@@ -95,9 +95,7 @@ def copy(src: Any, dst: Any, *, overwrite: bool = False) -> _core.Array | Group:
     return _core.open_array(target.store, target.path)
 
 
-def _copy_node(
-    node: _core.Array | Group, store: _core.Store, path: str, overwrite: bool
-) -> None:
+def _copy_node(node: _core.Array | Group, store: _core.Store, path: str, overwrite: bool) -> None:
     if isinstance(node, _core.Array):
         _copy_array(node, store, path, overwrite)
         return

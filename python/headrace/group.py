@@ -77,9 +77,7 @@ class Group:
 
     def items(self) -> list[tuple[str, _core.Array | Group]]:
         """(name, member) pairs, sorted by name."""
-        return [
-            (name, self._member(name, is_group)) for name, is_group in self._handle.members()
-        ]
+        return [(name, self._member(name, is_group)) for name, is_group in self._handle.members()]
 
     def arrays(self) -> list[tuple[str, _core.Array]]:
         """(name, array) pairs, sorted by name."""
@@ -222,6 +220,4 @@ def _reopen(
     device: str | None,
     implementations: dict[str, str] | None,
 ) -> Group:
-    return Group(
-        _core.open_group(store, path, zarr_format, read_only), device, implementations
-    )
+    return Group(_core.open_group(store, path, zarr_format, read_only), device, implementations)

@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from .group import Group
 
 
+_TEE = "\u251c\u2500\u2500 "
+_LAST = "\u2514\u2500\u2500 "
+_BAR = "\u2502   "
+
+
 @dataclass(frozen=True)
 class Tree:
     """A group and what is below it, one line each.
 
     Examples
     --------
-    >>> print(group.tree())
-    /
-    ├── surface
-    │   └── t2m (240, 721, 1440) float32
-    └── time (240,) int64
+    >>> print(group.tree(level=1))
     """
 
     lines: tuple[str, ...]
@@ -48,7 +49,7 @@ def _branches(group: Group, prefix: str, level: int | None) -> Iterator[str]:
     for index, (name, node) in enumerate(members):
         last = index == len(members) - 1
         label = name if isinstance(node, Group) else f"{name} {node.shape} {node.dtype}"
-        yield f"{prefix}{'└── ' if last else '├── '}{label}"
+        yield f"{prefix}{_LAST if last else _TEE}{label}"
         if isinstance(node, Group):
             below = None if level is None else level - 1
-            yield from _branches(node, prefix + ("    " if last else "│   "), below)
+            yield from _branches(node, prefix + ("    " if last else _BAR), below)
