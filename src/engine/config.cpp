@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kMaxThreads = 4096;
 
-[[noreturn]] void throw_invalid(const std::string& where, std::string_view wanted,
+[[noreturn]] void throw_invalid(const std::string& where,
+                                std::string_view wanted,
                                 std::string_view got) {
   throw Error(ErrorCode::invalid_argument,
               where + ": expected " + std::string(wanted) + ", got \"" + std::string(got) + '"');

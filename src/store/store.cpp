@@ -1,6 +1,5 @@
 #include "store/store.h"
 
-#include <cstring>
 #include <string>
 
 #include "headrace/error.h"
@@ -24,26 +23,29 @@ std::string printable(std::string_view key) {
   return out;
 }
 
-[[noreturn]] void refuse_key(std::string_view key, const char* why) {
-  throw Error(ErrorCode::invalid_argument, "key \"" + printable(key) + "\": " + why);
-}
-
 }  // namespace
 
-void check_key(std::string_view key) {
-  if (key.empty()) refuse_key(key, "is empty");
+const char* key_fault(std::string_view key) {
+  if (key.empty()) return "is empty";
   std::size_t segment = 0;
   for (std::size_t i = 0; i <= key.size(); ++i) {
     if (i < key.size() && key[i] != '/') {
-      if (key[i] == '\0') refuse_key(key, "holds a NUL");
-      if (key[i] == '\\') refuse_key(key, "holds a backslash");
+      if (key[i] == '\0') return "holds a NUL";
+      if (key[i] == '\\') return "holds a backslash";
       continue;
     }
     std::string_view name = key.substr(segment, i - segment);
-    if (name.empty()) refuse_key(key, "has an empty segment (a slash at an end, or two in a row)");
-    if (name == "." || name == "..") refuse_key(key, "has a \".\" or \"..\" segment");
+    if (name.empty()) return "has an empty segment (a slash at an end, or two in a row)";
+    if (name == "." || name == "..") return "has a \".\" or \"..\" segment";
     segment = i + 1;
   }
+  return nullptr;
+}
+
+void check_key(std::string_view key) {
+  const char* fault = key_fault(key);
+  if (fault == nullptr) return;
+  throw Error(ErrorCode::invalid_argument, "key \"" + printable(key) + "\": " + fault);
 }
 
 std::string_view check_prefix(std::string_view prefix) {

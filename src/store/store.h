@@ -81,6 +81,8 @@ void check_key(std::string_view key);
 
 // For the drivers.
 //
+// What check_key() would complain of; null for a good key.
+const char* key_fault(std::string_view key);
 // "" or "a/b/" to "" or "a/b", checked as a key is.
 std::string_view check_prefix(std::string_view prefix);
 // `corrupt` when the range ends after the object; `object` says which for the message.
