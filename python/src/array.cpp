@@ -42,13 +42,19 @@ ReadOptions read_options(nb::handle stream, nb::handle implementations) {
   return options;
 }
 
+HostView new_result(PyArray& self, const Array& array, const ParsedKey& key) {
+  HostView result =
+      empty_ndarray(array.result_shape(key.selection), self.dtype.itemsize(), self.numpy_dtype());
+  result.view.dtype = self.dtype;
+  return result;
+}
+
 nb::object read_new(PyArray& self,
                     const Array& array,
                     const ParsedKey& key,
                     const ReadOptions& options) {
-  HostView result =
-      empty_ndarray(array.result_shape(key.selection), self.dtype.itemsize(), self.numpy_dtype());
-  result.view.dtype = self.dtype;
+  check_fields(key, self.dtype);
+  HostView result = new_result(self, array, key);
   {
     nb::gil_scoped_release release;
     array.read_into(key.selection, result.view, options);
@@ -91,7 +97,6 @@ nb::object read(PyArray& self,
   if (out.is_none()) return read_new(self, array, key, options);
   refuse_fields(key);
   HostView target = output_view(out, self.dtype, self.numpy_dtype());
-  check_output_shape(target.view, array.result_shape(key.selection));
   {
     nb::gil_scoped_release release;
     array.read_into(key.selection, target.view, options);
@@ -121,7 +126,6 @@ PyFuture read_async(PyArray& self,
     });
   }
   HostView target = output_view(out, self.dtype, dtype);
-  check_output_shape(target.view, array.result_shape(key.selection));
   auto kept = keep_alive(std::move(target.keep_alive));
   auto future = [&] {
     nb::gil_scoped_release release;
@@ -149,15 +153,12 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
     nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
     const ParsedKey key = parse_selection(array, selection);
     refuse_fields(key);
-    const Shape shape = array.array.result_shape(key.selection);
     HostView target;
     if (out.is_none()) {
-      target = empty_ndarray(shape, array.dtype.itemsize(), array.numpy_dtype());
-      target.view.dtype = array.dtype;
+      target = new_result(array, array.array, key);
       out = target.keep_alive;
     } else {
       target = output_view(out, array.dtype, array.numpy_dtype());
-      check_output_shape(target.view, shape);
     }
     plan.push_back({array.array, key.selection, target.view});
     kept.push_back(std::move(target.keep_alive));

@@ -41,6 +41,7 @@ void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const Writ
           "[write] /" + self.array.path() + ": the array was opened read-only, use mode=\"r+\"");
   }
   if (key.fields.is_valid()) {
+    check_fields(key, self.dtype);
     write_fields(self, key, value);
     return;
   }

@@ -181,6 +181,24 @@ void add_item(ParsedKey& parsed, std::vector<SelectionItem>& items, PyObject* it
 
 }  // namespace
 
+void check_fields(const ParsedKey& key, const DType& dtype) {
+  if (!key.fields.is_valid()) return;
+  auto check = [&](nb::handle field) {
+    const auto name = nb::cast<std::string>(field);
+    if (dtype.kind() == DType::Kind::structure) {
+      for (const StructField& known : dtype.fields()) {
+        if (known.name == name) return;
+      }
+    }
+    raise(PyExc_IndexError, "data type " + dtype.to_string() + " has no field \"" + name + "\"");
+  };
+  if (PyUnicode_Check(key.fields.ptr())) {
+    check(key.fields);
+  } else {
+    for (nb::handle field : key.fields) check(field);
+  }
+}
+
 ParsedKey parse_key(nb::handle key, KeyKind kind, std::size_t ndim) {
   ParsedKey parsed;
   parsed.unbox = true;

@@ -20,6 +20,9 @@ enum class KeyKind {
   block,
 };
 
+// IndexError when the key names a field that `dtype` does not have.
+void check_fields(const ParsedKey& key, const DType& dtype);
+
 ParsedKey parse_key(nb::handle key, KeyKind kind, std::size_t ndim);
 
 }  // namespace headrace::python

@@ -246,12 +246,6 @@ HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype)
   return output_ndarray(array, dtype, numpy_dtype);
 }
 
-void check_output_shape(const TensorView& out, const Shape& expected) {
-  if (out.shape == expected) return;
-  raise(PyExc_ValueError,
-        "[read] out: expected shape " + shape_text(expected) + ", got " + shape_text(out.shape));
-}
-
 HostView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
   const bool is_ndarray =
       PyObject_TypeCheck(data.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0;

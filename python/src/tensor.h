@@ -19,7 +19,6 @@ nb::object to_ndarray(Tensor&& tensor, nb::handle numpy_dtype);
 // Where a read puts its result: `out` is an ndarray, a DLPack object or a writable buffer.
 // ValueError when its dtype is another or it is read-only.
 HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype);
-void check_output_shape(const TensorView& out, const Shape& expected);
 
 // What a write takes: such an object of this dtype as it is, anything else converted by NumPy.
 HostView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype);

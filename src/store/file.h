@@ -50,8 +50,11 @@ class FileStore : public StoreDriver {
 // Keys of such names are never objects.
 bool names_temporary(std::string_view key);
 [[noreturn]] void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found);
-// Whether an open that failed with this errno means that there is no such object.
+// Whether a path that failed with this errno is not there.
 bool means_missing(int os_error);
+// Whether an open that failed means that there is no such object. Keeps errno. With O_DIRECT, which
+// folders refuse like file systems do (EINVAL), it has to look at what lies there.
+bool open_found_nothing(int os_error, const std::string& path, bool direct);
 // The size of an object's file; nothing for a folder. Pipes, devices and sockets are an `io` error:
 // reading one could hang or never end.
 std::optional<std::uint64_t> object_size(const struct stat& st, std::string_view path);

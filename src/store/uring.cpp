@@ -159,7 +159,7 @@ class UringStore : public FileStore {
       }
     });
     for (Slot& slot : slots) {
-      if (slot.result < 0 && !means_missing(-slot.result)) {
+      if (slot.result < 0 && !open_found_nothing(-slot.result, slot.path, options().direct)) {
         throw_open_failure(-slot.result, slot.path, options().direct);
       }
     }

@@ -3,7 +3,7 @@
 import numcodecs
 import zarr
 from data import codecs_of
-from zarr.core.buffer.cpu import NDBuffer
+from zarr.buffer.cpu import NDBuffer
 
 MEMORY = True
 
