@@ -220,14 +220,18 @@ bool FileStore::exists(std::string_view key) {
 
 void FileStore::set(std::string_view key, ConstBytes bytes) {
   if (options_.read_only) throw_read_only(url());
-  std::string path = path_of(key);
+  const std::string path = path_of(key);
   if (names_temporary(key)) {
     throw Error(ErrorCode::invalid_argument,
                 "key \"" + std::string(key) + "\": such names are kept for temporary files");
   }
-  TemporaryFile file(std::move(path), options_.durable);
-  write_at(file.fd(), 0, {&bytes, 1}, file.path());
-  file.publish();
+  // Another thread that erases the prefix may take the temporary file away, as it does any stale one.
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    TemporaryFile file(path, options_.durable);
+    write_at(file.fd(), 0, {&bytes, 1}, file.path());
+    if (file.publish()) return;
+  }
+  throw_io(ENOENT, "write", path);
 }
 
 void FileStore::erase(std::string_view key) {
