@@ -22,12 +22,33 @@ bool is_aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % kDirectAlignment == 0;
 }
 
+// A replaced file has another inode, one written over has other times.
+std::uint64_t version_of(const struct stat& st) {
+  std::uint64_t hash = 0;
+  auto mix = [&](auto value) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15;
+    hash ^= hash >> 32;
+  };
+  mix(st.st_dev);
+  mix(st.st_ino);
+  mix(st.st_size);
+  mix(st.st_mtim.tv_sec);
+  mix(st.st_mtim.tv_nsec);
+  mix(st.st_ctim.tv_sec);
+  mix(st.st_ctim.tv_nsec);
+  return hash | 1;  // 0 means unknown
+}
+
 class FileReader : public ObjectReader {
  public:
-  FileReader(FileDescriptor fd, std::uint64_t size, std::string path)
-      : fd_(std::move(fd)), size_(size), path_(std::move(path)) {}
+  FileReader(FileDescriptor fd, const struct stat& st, std::string path)
+      : fd_(std::move(fd)),
+        size_(static_cast<std::uint64_t>(st.st_size)),
+        version_(version_of(st)),
+        path_(std::move(path)) {}
 
   std::uint64_t size() const override { return size_; }
+  std::uint64_t version() const override { return version_; }
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
     check_object_range(path_, size_, offset, dst.size());
@@ -46,6 +67,7 @@ class FileReader : public ObjectReader {
  protected:
   FileDescriptor fd_;
   std::uint64_t size_;
+  std::uint64_t version_;
   std::string path_;
 };
 
@@ -201,10 +223,9 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
   }
   struct stat st;
   if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
-  std::optional<std::uint64_t> size = object_size(st, path);
-  if (!size) return nullptr;
-  if (options_.direct) return std::make_unique<DirectReader>(std::move(fd), *size, std::move(path));
-  return std::make_unique<FileReader>(std::move(fd), *size, std::move(path));
+  if (!object_size(st, path)) return nullptr;
+  if (options_.direct) return std::make_unique<DirectReader>(std::move(fd), st, std::move(path));
+  return std::make_unique<FileReader>(std::move(fd), st, std::move(path));
 }
 
 bool FileStore::exists(std::string_view key) {

@@ -111,6 +111,7 @@ class StoredReader : public ObjectReader {
       : file_(std::move(file)), start_(start), size_(size), place_(std::move(place)) {}
 
   std::uint64_t size() const override { return size_; }
+  std::uint64_t version() const override { return start_ + 1; }  // an open archive does not change
   void read(std::uint64_t offset, MutableBytes dst) const override {
     read_scattered(offset, {&dst, 1});
   }

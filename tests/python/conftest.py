@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 # pytest runs with --import-mode=importlib, which puts no folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
 
-HANG_SECONDS = 240
+HANG_SECONDS = 120
 
 _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 _shared = {"deadline": None, "suppress_health_check": _checks}
