@@ -144,7 +144,7 @@ void bind_array_protocols(nb::class_<PyArray>& cls) {
            nb::sig("def __repr__(self) -> str"))
       .def("__reduce__",
            from_package("headrace._array", "reduce_array"),
-           nb::sig("def __reduce__(self) -> tuple"))
+           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__array__",
            to_array,
            nb::arg("dtype") = nb::none(),
