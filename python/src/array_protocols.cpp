@@ -74,9 +74,10 @@ bool has_dlpack_type(const DType& dtype) {
 Device requested_device(nb::handle dl_device, const Device& own) {
   if (dl_device.is_none()) return own;
   const auto [type, index] = nb::cast<std::pair<int, int>>(dl_device);
-  if (type == kDLCpu) return Device::cpu();
+  if (type == kDLCpu && index == 0) return Device::cpu();
   if (type == kDLCuda) return Device::cuda(index);
-  raise(PyExc_BufferError, "__dlpack__: no memory of device type " + std::to_string(type));
+  raise(PyExc_BufferError,
+        "__dlpack__: there is no device " + nb::cast<std::string>(nb::str(dl_device)));
 }
 
 nb::object dlpack(PyArray& self,
