@@ -65,6 +65,7 @@ class Array {
   std::vector<std::optional<std::string>> dimension_names() const;  // empty when there are none
   std::int64_t nchunks() const;              // of the grid of chunks()
   std::int64_t nchunks_initialized() const;  // lists the store (and reads shard indices)
+  std::int64_t nbytes_stored() const;  // of the chunks as they are stored; lists the store
   std::string path() const;                  // within the store: "a/b", "" for the root
   Store store() const;
 
@@ -97,7 +98,8 @@ class Array {
   Shape append(const TensorView& data, int axis = 0) const;
   void set_attributes_json(std::string_view json) const;
 
-  // Decodes every stored chunk and checks every checksum. Calls `bad` for each chunk that fails;
+  // Decodes every stored chunk and checks every checksum. Calls `bad` for each chunk that fails, by
+  // its key ("c/0/1", "c/0/1[5]" for the inner chunk 5 of a shard), from several threads in turn;
   // returns the number of chunks looked at.
   std::int64_t verify(const std::function<void(const std::string& key, const Error& error)>& bad,
                       const ReadOptions& options = {}) const;

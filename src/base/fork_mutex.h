@@ -19,7 +19,7 @@ class ForkMutex {
   bool try_lock() { return mutex_.try_lock(); }
 
  private:
-  friend struct ForkMutexList;
+  friend struct ForkMutexList;  // fork_mutex.cpp
   std::mutex mutex_;
   ForkMutex* previous_ = nullptr;
   ForkMutex* next_ = nullptr;

@@ -34,15 +34,20 @@ class CodecChain {
   void encode(ConstBytes chunk, Buffer& encoded) const;
 
  private:
+  // A codec that does something, with what is known of the bytes on its decoded side.
+  struct Step {
+    const Codec* codec;
+    std::optional<std::size_t> nbytes;  // when fixed
+    std::size_t max_nbytes;             // in any case
+  };
+
   ChunkSpec chunk_;
   std::size_t decoded_nbytes_ = 0;
   std::optional<std::size_t> fixed_encoded_nbytes_;
   bool identity_ = false;
   bool has_pieces_ = false;
   std::vector<CodecPtr> codecs_;
-  std::vector<ChunkSpec> specs_;                        // before each codec, on encode
-  std::vector<std::optional<std::size_t>> sizes_;       // bytes before each codec, when fixed
-  std::vector<std::size_t> max_sizes_;                  // bytes before each codec, at most
+  std::vector<Step> steps_;  // codecs_ without identities, in encode order
 };
 
 }  // namespace headrace

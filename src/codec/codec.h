@@ -27,6 +27,9 @@ namespace headrace {
 struct ChunkSpec {
   DType dtype;
   Shape shape;
+  // One element of the array's fill value, native; null means zeros. For shards, which leave out
+  // inner chunks.
+  std::shared_ptr<const std::vector<std::byte>> fill;
   std::size_t nbytes() const;  // checked
 };
 
@@ -74,8 +77,14 @@ class Codec {
   virtual void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const = 0;
   virtual void encode(ConstBytes src, Buffer& dst) const = 0;
 
+  // True when encode and decode give back what they are given: the chain leaves the codec out.
+  virtual bool identity() const { return false; }
   // True when decode may be called with src and dst the same memory (byte swap, delta, ...).
   virtual bool in_place() const { return false; }
+  // True when the decoded bytes lie in the encoded ones as they are (checksums).
+  virtual bool has_view() const { return false; }
+  // Requires has_view(): checks src and gives the decoded bytes, which live as long as src.
+  virtual ConstBytes decode_view(ConstBytes src) const { return src; }
   // True when decode_pieces decodes less than the whole for a sink that wants less.
   virtual bool has_pieces() const { return false; }
   // As decode for a chunk of `decoded_nbytes`, into a sink. What is not wanted need not be checked.
@@ -87,10 +96,22 @@ class Codec {
 
 using CodecPtr = std::shared_ptr<const Codec>;
 
-// The prepared codec for `spec`, given chunks `in` on encode. `unsupported` names an unknown codec;
-// `invalid_argument` a wrong configuration or an implementation that the table lacks.
+// Where in a chain a codec stands. Some numcodecs filters are array -> array codecs in v3 and
+// bytes -> bytes ones in v2, where they come after the array was flattened.
+enum class CodecPosition : std::uint8_t { before_bytes, after_bytes };
+
+// What a codec is prepared for. `in` is what it is given on encode; after compressors, whose output
+// has no fixed size, its shape is {0} and its type uint8.
+struct CodecSite {
+  ChunkSpec in;
+  CodecPosition position = CodecPosition::before_bytes;
+  const Implementations* implementations = nullptr;  // for codecs inside of codecs; may be null
+};
+
+// The prepared codec for `spec`. `unsupported` names an unknown codec; `invalid_argument` a wrong
+// configuration or an implementation that the table lacks.
 CodecPtr resolve_codec(const CodecSpec& spec,
-                       const ChunkSpec& in,
+                       const CodecSite& site,
                        const Implementations& implementations);
 
 // True for the names under which sharding is known; the engine reads shards itself.

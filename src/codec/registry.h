@@ -7,7 +7,7 @@
 
 namespace headrace {
 
-using CodecFactory = CodecPtr (*)(const CodecSpec& spec, const ChunkSpec& in);
+using CodecFactory = CodecPtr (*)(const CodecSpec& spec, const CodecSite& site);
 
 // One implementation of one codec. `configuration` is checked by the factory.
 struct CodecEntry {

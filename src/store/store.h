@@ -27,6 +27,9 @@ class ObjectReader {
  public:
   virtual ~ObjectReader() = default;
   virtual std::uint64_t size() const = 0;
+  // Differs whenever the object was replaced; 0 when the store cannot tell. What is derived from an
+  // object (shard indices) is kept for as long as this stays the same.
+  virtual std::uint64_t version() const { return 0; }
   // Fills dst from `offset`. `corrupt` when the object ends before.
   virtual void read(std::uint64_t offset, MutableBytes dst) const = 0;
   // Fills several destinations from consecutive bytes; at most IOV_MAX of them are one system call.
@@ -53,6 +56,9 @@ class StoreDriver {
 
   virtual std::string url() const = 0;
   virtual bool read_only() const = 0;
+  // True when a request costs microseconds: then small runs, read and decoded in turn, beat long
+  // ones. False for stores across a network.
+  virtual bool local() const { return true; }
 
   virtual bool get(std::string_view key, Buffer& into) = 0;
   virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;  // null: no such object
@@ -72,5 +78,19 @@ class StoreDriver {
 // invalid_argument for keys that could leave the store or mean nothing: empty, absolute, "." or
 // ".." or empty segments, NUL, backslash.
 void check_key(std::string_view key);
+
+// For the drivers.
+//
+// What check_key() would complain of; null for a good key.
+const char* key_fault(std::string_view key);
+// "" or "a/b/" to "" or "a/b", checked as a key is.
+std::string_view check_prefix(std::string_view prefix);
+// `corrupt` when the range ends after the object; `object` says which for the message.
+void check_object_range(std::string_view object,
+                        std::uint64_t size,
+                        std::uint64_t offset,
+                        std::uint64_t nbytes);
+std::uint64_t total_size(std::span<const MutableBytes> parts);
+[[noreturn]] void throw_read_only(std::string_view url);
 
 }  // namespace headrace

@@ -1,0 +1,47 @@
+import faulthandler
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# pytest runs with --import-mode=importlib, which puts no folder on the path.
+sys.path.insert(0, str(Path(__file__).parent))
+
+HANG_SECONDS = 120
+
+_checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+_shared = {"deadline": None, "suppress_health_check": _checks}
+settings.register_profile("ci", max_examples=40, derandomize=True, database=None, **_shared)
+settings.register_profile("long", max_examples=2000, **_shared)
+settings.load_profile(os.environ.get("HEADRACE_HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure(config):
+    # The peer's own notices about formats without a specification and about slow combinations.
+    for message in (
+        "ignore:(?s).*does not have a Zarr V3 specification",
+        "ignore:(?s).*not in the Zarr version 3 specification",
+        "ignore:(?s).*Combining a .sharding_indexed. codec",
+        "ignore:(?s).*Consolidated metadata is currently not part",
+    ):
+        config.addinivalue_line("filterwarnings", message)
+    config.stash[_stderr] = os.dup(sys.__stderr__.fileno())
+
+
+_stderr = pytest.StashKey[int]()
+
+
+@pytest.fixture(autouse=True)
+def no_hang(request):
+    """A test that hangs ends the run with the stacks of all threads."""
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True, file=request.config.stash[_stderr])
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def store(tmp_path):
+    """The path of a store that does not exist yet."""
+    return str(tmp_path / "store.zarr")

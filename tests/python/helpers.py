@@ -1,0 +1,108 @@
+"""What several test files share."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+sys.path.insert(0, str(GOLDEN / "generate"))
+
+from formula import smooth, values  # noqa: E402, F401
+
+
+def native(x):
+    """`x` as an array in the byte order of this machine."""
+    x = np.asarray(x)
+    return x.astype(x.dtype.newbyteorder("="), copy=False)
+
+
+def assert_same(got, wanted):
+    """Equal shape, dtype but for byte order, and bits: NaN payloads and the sign of zero count."""
+    got, wanted = native(got), native(wanted)
+    assert got.dtype == wanted.dtype
+    assert got.shape == wanted.shape
+    if got.tobytes() != wanted.tobytes():
+        size = max(1, got.dtype.itemsize)
+        left = np.frombuffer(got.tobytes(), np.uint8).reshape(-1, size)
+        right = np.frombuffer(wanted.tobytes(), np.uint8).reshape(-1, size)
+        bad = np.flatnonzero((left != right).any(axis=1))
+        first = np.unravel_index(bad[0], got.shape)
+        raise AssertionError(
+            f"{len(bad)} of {got.size} elements differ, first at {tuple(map(int, first))}: "
+            f"got {got[first]!r}, wanted {wanted[first]!r}"
+        )
+
+
+def assert_selected(got, data, index):
+    """`got` is data[index]; where NumPy gives a scalar, a 0-d array will do."""
+    if isinstance(data[index], np.ndarray):
+        return assert_same(got, data[index])
+    index = index if isinstance(index, tuple) else (index,)
+    wanted = data[index if any(k is ... for k in index) else (*index, ...)]
+    got = np.asarray(got)
+    assert (got.shape, got.dtype.kind) == ((), wanted.dtype.kind)
+    # A NumPy scalar is native, and as long as its text.
+    return assert_same(got.astype(wanted.dtype), wanted)
+
+
+def as_bytes(x):
+    """The bytes of whatever buffer a codec call returned."""
+    return bytes(x) if isinstance(x, bytes | bytearray) else np.asarray(x).tobytes()
+
+
+def write_zarr(path, data, **options):
+    """An array written by zarr-python."""
+    options.setdefault("chunks", tuple(max(1, s // 2) for s in data.shape))
+    name = options.pop("name", None)
+    array = zarr.create_array(path, name=name, shape=data.shape, dtype=data.dtype, **options)
+    array[...] = data
+    return array
+
+
+def read_zarr(path, name=None):
+    """The whole array as zarr-python reads it, in memory of its own."""
+    return np.array(zarr.open_array(path, path=name, mode="r")[...])
+
+
+def chunk_files(path):
+    """The chunk files below a folder, by key relative to it, metadata left out."""
+    root = Path(path)
+    found = (p for p in root.rglob("*") if p.is_file())
+    return {
+        p.relative_to(root).as_posix(): p
+        for p in found
+        if not p.name.startswith(".z") and p.name != "zarr.json"
+    }
+
+
+def edit_json(path, change):
+    """Rewrites a metadata file: `change` edits the parsed value or returns another."""
+    value = json.loads(Path(path).read_text())
+    changed = change(value)
+    Path(path).write_text(json.dumps(value if changed is None else changed))
+
+
+def python(code, *args, timeout=120, check=True):
+    """Runs Python code in a process of its own, warnings as errors; gives its standard output."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=dict(os.environ),
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read_in_process(where, queue):
+    """The body of a multiprocessing child: here, since a child can import this file by name."""
+    import headrace as hr
+
+    queue.put(hr.open_array(where)[...].tobytes())

@@ -1,0 +1,340 @@
+"""What headrace writes, read back by headrace and by zarr-python.
+
+Decisions, where api.md is silent: values are cast to the array's dtype as NumPy assigns; a chunk
+that holds nothing but the fill value, bit for bit, is absent from the store; creating over an
+existing node without `overwrite` is a ValueError (as ContainsArrayError of zarr-python is); a value
+that does not broadcast is a ValueError; `append` returns the new shape, as zarr-python does.
+"""
+
+import tempfile
+from pathlib import Path
+
+import headrace as hr
+import numpy as np
+import pytest
+import zarr
+from helpers import assert_same, chunk_files, read_zarr, smooth, values
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+FOLDER = tempfile.TemporaryDirectory(prefix="headrace-write-")
+DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "complex64"]
+
+
+def codec(name):
+    return {
+        "zstd": hr.codecs.Zstd(level=1),
+        "zstd-checked": hr.codecs.Zstd(level=1, checksum=True),
+        "gzip": hr.codecs.Gzip(level=1),
+        "blosc": hr.codecs.Blosc(cname="lz4", clevel=5, shuffle="shuffle"),
+        "none": None,
+        "auto": "auto",
+    }[name]
+
+
+@st.composite
+def created(draw):
+    """(array made by headrace, the same in memory: all fill value, store)."""
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=12))
+    chunks = tuple(draw(st.integers(1, min(side + 2, 7))) for side in shape)
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    zarr_format = draw(st.sampled_from([2, 3]))
+    options = {"zarr_format": zarr_format, "fill_value": draw(st.sampled_from([0, 1]))}
+    names = ["none", "zstd", "gzip", "blosc", "auto"] + ["zstd-checked"] * (zarr_format == 3)
+    options["compressors"] = codec(draw(st.sampled_from(names)))
+    if zarr_format == 3 and draw(st.booleans()):
+        options["shards"] = tuple(c * draw(st.integers(1, 3)) for c in chunks)
+    if zarr_format == 2:
+        options["order"] = draw(st.sampled_from("CF"))
+    folder = tempfile.mkdtemp(dir=FOLDER.name) + "/a"
+    array = hr.create_array(folder, shape=shape, dtype=dtype, chunks=chunks, **options)
+    return array, np.full(shape, options["fill_value"], dtype), folder
+
+
+@given(created(), st.data())
+def test_a_series_of_writes_means_what_numpy_means(made, draws):
+    array, model, folder = made
+    for turn in range(3):
+        index = draws.draw(hnp.basic_indices(model.shape, allow_ellipsis=True))
+        target = np.asarray(model[index])
+        shape = target.shape
+        kind = draws.draw(st.sampled_from(["whole", "row", "scalar", "fill", "strided"]))
+        if kind == "scalar":
+            value = model.dtype.type(turn + 2)
+        elif kind == "fill":
+            value = array.fill_value
+        elif kind == "row":
+            value = values(model.dtype, shape[-1:], turn)
+        elif kind == "strided":
+            value = np.repeat(values(model.dtype, shape, turn)[..., None], 2, -1)[..., 0]
+        else:
+            value = values(model.dtype, shape, turn)
+        model[index] = value
+        if draws.draw(st.booleans()):
+            array[index] = value
+        else:
+            array.write(index, value)
+        assert_same(array[...], model)
+    assert_same(read_zarr(folder), model)
+    assert_same(hr.open_array(folder)[...], model)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "dtype", ["b1", "i2", "u8", "f2", "f8", "c16", "M8[ns]", "m8[s]", "S4", "U3"]
+)
+def test_dtypes(store, dtype, zarr_format):
+    data = values(dtype, (11, 6))
+    array = hr.create_array(
+        store, shape=(11, 6), dtype=dtype, chunks=(4, 4), zarr_format=zarr_format
+    )
+    array[...] = data
+    assert_same(array[...], data)
+    assert_same(read_zarr(store), data)
+
+
+@pytest.mark.parametrize("dtype", [">i2", ">u4", ">f4", ">f8", ">c8"])
+def test_big_endian_v2(store, dtype):
+    data = values(dtype, (9, 5))
+    hr.create_array(store, shape=(9, 5), dtype=dtype, chunks=(4, 4), zarr_format=2)[...] = data
+    assert zarr.open_array(store).dtype == np.dtype(dtype)
+    assert_same(read_zarr(store), data)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ((), ()),
+        ((0,), (3,)),
+        ((4, 0), (2, 2)),
+        ((1,), (1,)),
+        ((5,), (100,)),
+        ((2, 3, 2, 3, 2), (1, 2, 2, 2, 1)),
+    ],
+)
+def test_shapes(store, shape, chunks, zarr_format):
+    data = values("f4", shape)
+    array = hr.create_array(store, shape=shape, dtype="f4", chunks=chunks, zarr_format=zarr_format)
+    array[...] = data
+    assert_same(array[...], data)
+    assert_same(read_zarr(store), data)
+
+
+@pytest.mark.parametrize(
+    ("from_", "to"), [("i4", "f4"), ("f8", "f4"), ("i8", "i2"), (">f4", "<f4"), ("b1", "u1")]
+)
+def test_values_are_cast(store, from_, to):
+    data = (values(from_, (9,)) if from_ == "b1" else smooth(from_, (9,))).astype(from_)
+    array = hr.create_array(store, shape=(9,), dtype=to, chunks=(4,))
+    array[...] = data
+    assert_same(array[...], data.astype(to))
+    array[2:5] = [1, 2, 3]
+    assert_same(array[2:5], np.array([1, 2, 3], to))
+    assert_same(read_zarr(store)[2:5], np.array([1, 2, 3], to))
+
+
+def test_chunk_of_fill_value_is_absent(store):
+    array = hr.create_array(store, shape=(10, 9), dtype="f4", chunks=(4, 4), fill_value=np.nan)
+    array[...] = np.nan
+    assert chunk_files(store) == {}
+    array[:5] = 1
+    assert sorted(chunk_files(store)) == [f"c/{y}/{x}" for y in (0, 1) for x in (0, 1, 2)]
+    assert array.nchunks_initialized == 6
+    array[3:6, :] = np.nan
+    assert sorted(chunk_files(store)) == ["c/0/0", "c/0/1", "c/0/2"]
+    array[...] = np.nan
+    assert chunk_files(store) == {}
+
+
+def test_edge_chunk_of_fill_value_is_absent(store):
+    """Only the part inside the array counts."""
+    array = hr.create_array(store, shape=(5,), dtype="i4", chunks=(4,), fill_value=7)
+    array[...] = 1
+    array[4] = 7
+    assert list(chunk_files(store)) == ["c/0"]
+
+
+def test_negative_zero_is_not_the_fill_value_zero(store):
+    array = hr.create_array(store, shape=(4,), dtype="f8", chunks=(4,), fill_value=0.0)
+    array[...] = -0.0
+    assert_same(array[...], np.full(4, -0.0))
+
+
+def test_partial_write_keeps_the_rest_of_a_foreign_chunk(store):
+    data = values("f4", (20, 20))
+    zarr.create_array(store, data=data, chunks=(8, 8))
+    array = hr.open_array(store, mode="r+")
+    array[5:11, ::3] = -1
+    data[5:11, ::3] = -1
+    assert_same(read_zarr(store), data)
+
+
+def test_partial_write_of_a_shard_keeps_its_other_chunks(store):
+    data = values("f4", (32, 32))
+    zarr.create_array(store, data=data, chunks=(4, 4), shards=(16, 16))
+    before = {key: path.read_bytes() for key, path in chunk_files(store).items()}
+    array = hr.open_array(store, mode="r+")
+    array[5:6, 2:3] = -9
+    data[5:6, 2:3] = -9
+    assert_same(read_zarr(store), data)
+    after = {key: path.read_bytes() for key, path in chunk_files(store).items()}
+    assert [key for key in before if before[key] != after[key]] == ["c/0/0"]
+    array[:16, :16] = 0
+    data[:16, :16] = 0
+    assert_same(read_zarr(store), data)
+    # A shard whose chunks are all empty is deleted.
+    assert sorted(chunk_files(store)) == ["c/0/1", "c/1/0", "c/1/1"]
+
+
+def test_write_through_oindex_vindex_and_blocks(store):
+    model = values("i4", (12, 10))
+    array = hr.create_array(store, shape=(12, 10), dtype="i4", chunks=(5, 4))
+    array[...] = model
+    array.oindex[[1, 5, 9], 2:7] = 100
+    model[np.ix_([1, 5, 9], range(2, 7))] = 100
+    array.vindex[[0, 11, 3], [9, 0, 3]] = [7, 8, 9]
+    model[[0, 11, 3], [9, 0, 3]] = [7, 8, 9]
+    mask = model % 3 == 0
+    array.vindex[mask] = -1
+    model[mask] = -1
+    array.blocks[1, 0:2] = 5
+    model[5:10, 0:8] = 5
+    assert_same(array[...], model)
+    assert_same(read_zarr(store), model)
+
+
+def test_value_that_does_not_broadcast_is_refused(store):
+    array = hr.create_array(store, shape=(6, 4), dtype="i4", chunks=(3, 2), fill_value=1)
+    with pytest.raises(ValueError):
+        array[...] = np.zeros((6, 3))
+    with pytest.raises(ValueError):
+        array[0] = np.zeros((2, 4))
+    with pytest.raises(IndexError):
+        array[6] = 0
+    assert_same(array[...], np.ones((6, 4), "i4"))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_resize_and_append(store, zarr_format):
+    model = values("i2", (7, 5))
+    array = hr.create_array(
+        store, shape=(7, 5), dtype="i2", chunks=(3, 2), fill_value=-4, zarr_format=zarr_format
+    )
+    array[...] = model
+    array.resize((4, 9))
+    wanted = np.full((4, 9), -4, "i2")
+    wanted[:, :5] = model[:4]
+    assert array.shape == (4, 9)
+    assert_same(array[...], wanted)
+    array.resize((7, 5))
+    # What was cut off does not come back.
+    wanted = np.full((7, 5), -4, "i2")
+    wanted[:4] = model[:4]
+    got = read_zarr(store)
+    assert_same(got[6:], wanted[6:])
+    assert_same(array[...], got)
+    more = values("i2", (4, 5), 9)
+    assert tuple(array.append(more)) == (11, 5)
+    assert tuple(array.append(np.ones((11, 2), "i2"), axis=1)) == (11, 7)
+    wanted = np.concatenate([np.concatenate([got, more]), np.ones((11, 2), "i2")], axis=1)
+    assert_same(array[...], wanted)
+    assert_same(read_zarr(store), wanted)
+    with pytest.raises(ValueError):
+        array.append(np.ones((2, 3), "i2"))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_attributes(store, zarr_format):
+    first = {"units": "K", "n": [1, 2.5, None]}
+    array = hr.create_array(
+        store, shape=(2,), dtype="i1", chunks=(2,), attributes=first, zarr_format=zarr_format
+    )
+    assert dict(array.attrs) == first
+    array.attrs["\u4e2d"] = {"deep": [True]}
+    array.attrs["units"] = "degC"
+    del array.attrs["n"]
+    wanted = {"units": "degC", "\u4e2d": {"deep": [True]}}
+    assert dict(array.attrs) == wanted
+    assert dict(zarr.open_array(store).attrs) == wanted
+    assert dict(hr.open_array(store).attrs) == wanted
+    array[...] = 3
+    assert_same(read_zarr(store), np.full(2, 3, "i1"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "key"),
+    [
+        ({"name": "default", "separator": "/"}, "c/1/2"),
+        ({"name": "default", "separator": "."}, "c.1.2"),
+        ({"name": "v2", "separator": "."}, "1.2"),
+        ({"name": "v2", "separator": "/"}, "1/2"),
+    ],
+)
+def test_chunk_key_encoding_and_dimension_names(store, encoding, key):
+    array = hr.create_array(
+        store,
+        shape=(4, 6),
+        dtype="u1",
+        chunks=(2, 2),
+        chunk_key_encoding=encoding,
+        dimension_names=["y", None],
+    )
+    array[2:, 4:] = 5
+    assert list(chunk_files(store)) == [key]
+    assert zarr.open_array(store).metadata.dimension_names == ("y", None)
+    assert list(array.dimension_names) == ["y", None]
+
+
+def test_overwrite(store):
+    hr.create_array(store, shape=(4,), dtype="i4", chunks=(1,))[...] = 1
+    with pytest.raises(ValueError):
+        hr.create_array(store, shape=(2,), dtype="f8", chunks=(2,))
+    assert_same(read_zarr(store), np.ones(4, "i4"))
+    hr.create_array(store, shape=(2,), dtype="f8", chunks=(2,), overwrite=True)
+    assert chunk_files(store) == {}
+    assert_same(read_zarr(store), np.zeros(2))
+
+
+def test_arrays_in_groups(store):
+    root = hr.create_group(store, attributes={"title": "x"})
+    assert dict(root.attrs) == {"title": "x"}
+    hr.create_array(store, name="a/b/t", shape=(3,), dtype="f4", chunks=(2,))[...] = 2
+    assert_same(read_zarr(store, "a/b/t"), np.full(3, 2, "f4"))
+    assert sorted(zarr.open_group(store)["a"].keys()) == ["b"]
+    assert_same(hr.open_group(store)["a/b/t"][...], np.full(3, 2, "f4"))
+
+
+def test_save_load_copy(store, tmp_path):
+    data = smooth("f4", (30, 20))
+    hr.save(store, data)
+    assert_same(hr.load(store), data)
+    assert_same(read_zarr(store), data)
+    hr.copy(store, str(tmp_path / "copy.zarr"))
+    assert_same(read_zarr(str(tmp_path / "copy.zarr")), data)
+
+
+def test_read_only_handle_refuses_every_write(store):
+    hr.create_array(store, shape=(4,), dtype="i4", chunks=(2,))[...] = 1
+    array = hr.open_array(store, mode="r")
+    for write in (
+        lambda: array.__setitem__(..., 2),
+        lambda: array.write(..., 2),
+        lambda: array.resize((2,)),
+        lambda: array.append(np.zeros(2, "i4")),
+        lambda: array.attrs.__setitem__("a", 1),
+        lambda: array.oindex.__setitem__([0], 1),
+        lambda: array.write_async(..., 2).result(10),
+    ):
+        with pytest.raises(PermissionError):
+            write()
+    assert_same(read_zarr(store), np.ones(4, "i4"))
+
+
+def test_nothing_but_chunks_and_metadata_is_left(store):
+    array = hr.create_array(store, shape=(40, 40), dtype="f4", chunks=(8, 8))
+    for k in range(3):
+        array[...] = smooth("f4", (40, 40), k)
+    files = {p.relative_to(store).as_posix() for p in Path(store).rglob("*") if p.is_file()}
+    assert files == {"zarr.json"} | {f"c/{y}/{x}" for y in range(5) for x in range(5)}
