@@ -74,9 +74,10 @@ bool has_dlpack_type(const DType& dtype) {
 Device requested_device(nb::handle dl_device, const Device& own) {
   if (dl_device.is_none()) return own;
   const auto [type, index] = nb::cast<std::pair<int, int>>(dl_device);
-  if (type == kDLCpu) return Device::cpu();
+  if (type == kDLCpu && index == 0) return Device::cpu();
   if (type == kDLCuda) return Device::cuda(index);
-  raise(PyExc_BufferError, "__dlpack__: no memory of device type " + std::to_string(type));
+  raise(PyExc_BufferError,
+        "__dlpack__: there is no device " + nb::cast<std::string>(nb::str(dl_device)));
 }
 
 nb::object dlpack(PyArray& self,
@@ -144,7 +145,7 @@ void bind_array_protocols(nb::class_<PyArray>& cls) {
            nb::sig("def __repr__(self) -> str"))
       .def("__reduce__",
            from_package("headrace._array", "reduce_array"),
-           nb::sig("def __reduce__(self) -> tuple"))
+           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__array__",
            to_array,
            nb::arg("dtype") = nb::none(),
