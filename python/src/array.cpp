@@ -250,12 +250,15 @@ void bind_array(nb::module_& m) {
           [](Indexer& self, nb::handle key) {
             return getitem(nb::cast<PyArray&>(self.array), key, self.kind);
           },
+          nb::arg("key").none(),
           nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
       .def(
           "__setitem__",
           [](Indexer& self, nb::handle key, nb::handle value) {
             setitem(nb::cast<PyArray&>(self.array), key, value, self.kind);
           },
+          nb::arg("key").none(),
+          nb::arg("value").none(),
           nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"));
   auto indexer = [](KeyKind kind) {
     return [kind](nb::object self) { return Indexer{std::move(self), kind}; };

@@ -1,6 +1,7 @@
 // What makes an Array one of Python's, NumPy's and DLPack's: len, iter, repr, pickle, __array__,
 // __dlpack__.
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
@@ -112,7 +113,7 @@ nb::object dlpack(PyArray& self,
 
 nb::object dlpack_device(PyArray& self) {
   const Device device = self.array.device();
-  return nb::make_tuple(device.is_cpu() ? kDLCpu : kDLCuda, device.index);
+  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCpu : kDLCuda), device.index);
 }
 
 nb::object to_array(nb::handle self, nb::handle dtype, nb::handle copy) {
