@@ -1,0 +1,94 @@
+# The first target sets a bare machine up; nothing changed means seconds.
+#   make build test demo bench docs fuzz wheel check format stubs clean
+#   PYTHON=python3.12 make build       JOBS=8 make build
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+STAMPS := $(VENV)/stamps
+JOBS ?= $(shell nproc)
+# A terminal shows the progress of the build; a log needs only what went wrong.
+NINJA_FLAGS := $(if $(CI),-- --quiet)
+FUZZ_SECONDS ?= 60
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHON
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+.PHONY: setup build test test-cpp test-python test-asan test-tsan demo bench docs fuzz wheel check \
+        format stubs clean
+
+setup:
+	@tools/setup
+
+$(PY): | setup ;
+
+# One stamp an extra: its requirements are installed again when pyproject.toml changes.
+$(STAMPS)/extra-%: pyproject.toml tools/install_requirements.py | setup
+	@mkdir -p $(STAMPS)
+	@echo "python packages: $*"
+	@$(PY) tools/install_requirements.py $(filter-out build,$*)
+	@touch $@
+
+build/dev/build.ninja: CMakePresets.json | $(STAMPS)/extra-build
+	@cmake --preset dev -DPython_EXECUTABLE=$(CURDIR)/$(PY) --log-level=WARNING
+	@touch $@
+
+$(STAMPS)/install: pyproject.toml tools/install_dev.py | $(STAMPS)/extra-build
+	@mkdir -p $(STAMPS)
+	@$(PY) tools/install_dev.py build/dev
+	@touch $@
+
+build: $(STAMPS)/extra-build build/dev/build.ninja $(STAMPS)/install
+	@cmake --build build/dev $(NINJA_FLAGS)
+
+test: check test-cpp test-python
+
+test-cpp: build
+	@ctest --preset dev -j $(JOBS)
+
+test-python: build $(STAMPS)/extra-test
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-asan test-tsan: test-%: $(STAMPS)/extra-build
+	@cmake --preset $* --log-level=WARNING
+	@cmake --build build/$* $(NINJA_FLAGS)
+	@ctest --preset $* -j $(JOBS)
+
+demo: build $(STAMPS)/extra-demo
+	@$(PY) examples/demo/demo.py $(DEMO_ARGS)
+
+bench: build $(STAMPS)/extra-bench
+	@cmake --preset bench --log-level=WARNING
+	@cmake --build build/bench $(NINJA_FLAGS)
+	@build/bench/bench/micro/headrace_bench $(MICRO_ARGS)
+	@$(PY) bench/e2e/run.py $(BENCH_ARGS)
+
+docs: $(STAMPS)/extra-docs
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+fuzz: $(STAMPS)/extra-build
+	@tools/setup fuzz
+	@cmake --preset fuzz --log-level=WARNING
+	@cmake --build build/fuzz $(NINJA_FLAGS)
+	@tools/fuzz build/fuzz/tests/fuzz $(FUZZ_SECONDS)
+
+wheel: $(STAMPS)/extra-dev
+	@tools/wheel
+
+check: build $(STAMPS)/extra-dev
+	@tools/check
+
+format: $(STAMPS)/extra-dev
+	@tools/check --fix
+
+stubs: build
+	@tools/stubs
+
+clean:
+	rm -rf build dist site python/headrace/*.so

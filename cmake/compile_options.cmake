@@ -1,0 +1,44 @@
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ${HEADRACE_LTO})
+
+# ccache hashes paths relative to the source folder, so presets and worktrees share one cache.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+endif()
+
+add_library(headrace_options INTERFACE)
+target_compile_options(headrace_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+  $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
+
+# GCC 12 warns of overlapping copies inside std::string (gcc.gnu.org/PR105329).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(headrace_options INTERFACE -Wno-restrict)
+endif()
+
+if(HEADRACE_SANITIZE STREQUAL "address")
+  set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(HEADRACE_SANITIZE STREQUAL "thread")
+  set(sanitize_flags -fsanitize=thread)
+elseif(HEADRACE_SANITIZE)
+  message(FATAL_ERROR "HEADRACE_SANITIZE: expected address or thread, got ${HEADRACE_SANITIZE}")
+endif()
+if(HEADRACE_BUILD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "HEADRACE_BUILD_FUZZ needs clang, got ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  set(sanitize_flags -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+endif()
+if(sanitize_flags)
+  add_compile_options(${sanitize_flags} -fno-omit-frame-pointer)
+  add_link_options(${sanitize_flags})
+endif()

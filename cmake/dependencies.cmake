@@ -1,0 +1,21 @@
+# Included by the build and, installed, by headraceConfig.cmake: both need the same targets.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(BLOSC REQUIRED IMPORTED_TARGET blosc)
+pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(SNAPPY REQUIRED IMPORTED_TARGET snappy)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+set(headrace_link_dependencies
+  fmt::fmt PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::BLOSC PkgConfig::DEFLATE PkgConfig::ZLIB
+  PkgConfig::SNAPPY PkgConfig::ISAL Threads::Threads)
+
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  pkg_check_modules(LIBURING IMPORTED_TARGET liburing)
+  if(LIBURING_FOUND)
+    list(APPEND headrace_link_dependencies PkgConfig::LIBURING)
+  endif()
+endif()

@@ -1,0 +1,187 @@
+#pragma once
+
+// How to use it:
+//  1. store = open_store(path); a = open_array(store, "t2m") reads metadata, nothing else.
+//  2. a.read(selection) gives a Tensor; a.read_into(selection, view) fills the caller's memory.
+//  3. create_array(...) and a.write(selection, view) put data; a chunk is replaced whole or not.
+// Array and Group are cheap handles: copies share metadata and caches, any thread may use them.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/codec.h"
+#include "headrace/error.h"
+#include "headrace/future.h"
+#include "headrace/selection.h"
+#include "headrace/store.h"
+#include "headrace/tensor.h"
+
+namespace headrace {
+
+class ArrayState;  // src/engine/array_state.h
+class GroupState;  // src/engine/group.cpp
+
+struct OpenOptions {
+  Device device;
+  std::optional<int> zarr_format;  // none: v3 is looked for first, then v2
+  bool read_only = false;          // writes through the handle fail with permission_denied
+  Implementations implementations;
+};
+
+struct ReadOptions {
+  Stream stream;
+  Implementations implementations;  // added to those of the handle
+  // Called by the calling thread now and then (about every 50 ms of work); throwing from it stops
+  // the read. This is how an interpreter handles its signals.
+  std::function<void()> poll;
+};
+using WriteOptions = ReadOptions;
+
+// One array and one selection of a read_many.
+struct ReadRequest;
+
+class Array {
+ public:
+  explicit Array(std::shared_ptr<ArrayState> state) : state_(std::move(state)) {}
+
+  Shape shape() const;
+  DType dtype() const;
+  Shape chunks() const;                 // shape of the unit that is read: inner chunks when sharded
+  std::optional<Shape> shards() const;  // shape of the unit that is stored, when sharded
+  Device device() const;
+  int zarr_format() const;
+  bool read_only() const;
+  std::vector<CodecSpec> codecs() const;  // v2 filters and compressors by their v3 meaning
+  // One element in native bytes; nothing when v2 says null.
+  std::optional<std::vector<std::byte>> fill_value() const;
+  std::string attributes_json() const;
+  std::string metadata_json() const;  // as stored
+  std::vector<std::optional<std::string>> dimension_names() const;  // empty when there are none
+  std::int64_t nchunks() const;              // of the grid of chunks()
+  std::int64_t nchunks_initialized() const;  // lists the store (and reads shard indices)
+  std::int64_t nbytes_stored() const;  // of the chunks as they are stored; lists the store
+  std::string path() const;                  // within the store: "a/b", "" for the root
+  Store store() const;
+
+  // The same array read to another device; metadata and caches are shared.
+  Array to(Device device) const;
+  Array with_implementations(const Implementations& implementations) const;
+
+  // Missing chunks read as the fill value. `corrupt` names array, chunk key and codec.
+  Tensor read(const Selection& selection = {}, const ReadOptions& options = {}) const;
+  // Fills `out` in place. Its shape must be result_shape(selection), its dtype the array's.
+  void read_into(const Selection& selection, const TensorView& out, const ReadOptions& options = {}) const;
+  Future<Tensor> read_async(const Selection& selection = {}, const ReadOptions& options = {}) const;
+  // `keep_alive` is held until the request is done.
+  Future<Unit> read_into_async(const Selection& selection,
+                               const TensorView& out,
+                               std::shared_ptr<void> keep_alive,
+                               const ReadOptions& options = {}) const;
+  Shape result_shape(const Selection& selection) const;
+
+  // `data` broadcasts to the selection's shape. Chunks that are not covered are read and merged.
+  // Chunks that end up all fill value are removed unless the handle was told to keep them.
+  void write(const Selection& selection, const TensorView& data, const WriteOptions& options = {}) const;
+  Future<Unit> write_async(const Selection& selection,
+                           const TensorView& data,
+                           std::shared_ptr<void> keep_alive,
+                           const WriteOptions& options = {}) const;
+  // Chunks outside the new shape are removed.
+  void resize(const Shape& shape) const;
+  // Grows the array along `axis` and writes there. Returns the new shape.
+  Shape append(const TensorView& data, int axis = 0) const;
+  void set_attributes_json(std::string_view json) const;
+
+  // Decodes every stored chunk and checks every checksum. Calls `bad` for each chunk that fails, by
+  // its key ("c/0/1", "c/0/1[5]" for the inner chunk 5 of a shard), from several threads in turn;
+  // returns the number of chunks looked at.
+  std::int64_t verify(const std::function<void(const std::string& key, const Error& error)>& bad,
+                      const ReadOptions& options = {}) const;
+
+  const std::shared_ptr<ArrayState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<ArrayState> state_;
+};
+
+struct ReadRequest {
+  Array array;
+  Selection selection;
+  TensorView out;
+};
+
+// One plan for all: the chunks of every request share the threads.
+void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& options = {});
+
+struct Node {
+  std::string name;  // within the group
+  bool is_group = false;
+};
+
+class Group {
+ public:
+  explicit Group(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
+
+  std::vector<Node> members() const;  // sorted by name; from consolidated metadata when there is any
+  bool contains(std::string_view name) const;
+  std::optional<bool> is_group(std::string_view name) const;  // nothing when there is no such node
+  Array array(std::string_view name, const OpenOptions& options = {}) const;
+  Group group(std::string_view name) const;
+  std::string attributes_json() const;
+  void set_attributes_json(std::string_view json) const;
+  std::string metadata_json() const;
+  bool consolidated() const;
+  int zarr_format() const;
+  bool read_only() const;
+  std::string path() const;
+  Store store() const;
+
+  const std::shared_ptr<GroupState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<GroupState> state_;
+};
+
+// `not_found` when there is no such node of that kind.
+Array open_array(const Store& store, std::string_view path = "", const OpenOptions& options = {});
+Group open_group(const Store& store, std::string_view path = "", const OpenOptions& options = {});
+// True for a group, false for an array, nothing when there is no node.
+std::optional<bool> node_is_group(const Store& store,
+                                  std::string_view path = "",
+                                  std::optional<int> zarr_format = {});
+
+struct CreateOptions {
+  Shape shape;
+  DType dtype;
+  Shape chunks;  // empty: chosen, 1-8 MiB, along the leading dimensions
+  Shape shards;  // empty: no sharding
+  // array -> array, then array -> bytes (at most one), then bytes -> bytes. Without it: bytes, zstd.
+  std::optional<std::vector<CodecSpec>> codecs;
+  std::optional<std::vector<std::byte>> fill_value;  // native bytes; none: zero
+  int zarr_format = 3;
+  char order = 'C';              // v2 only
+  std::string dimension_separator;  // "/" or "."; empty: the format's default ("/" in v3, "." in v2)
+  bool v2_chunk_keys = false;    // v3: chunk_key_encoding "v2"
+  std::string attributes;        // JSON object, empty for none
+  std::vector<std::optional<std::string>> dimension_names;
+  bool overwrite = false;        // remove a node that is there; else that is invalid_argument
+  bool write_empty_chunks = false;
+};
+
+Array create_array(const Store& store, std::string_view path, const CreateOptions& options);
+Group create_group(const Store& store,
+                   std::string_view path = "",
+                   std::string_view attributes_json = "",
+                   int zarr_format = 3,
+                   bool overwrite = false);
+
+// Gathers the metadata of everything under `path` into its group's own metadata.
+void consolidate_metadata(const Store& store, std::string_view path = "");
+
+}  // namespace headrace

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/tensor.h"
+
+namespace headrace {
+
+// A codec as metadata names it: {"name": "zstd", "configuration": {"level": 3}}. The configuration
+// is kept as JSON text so that no JSON type shows here; empty means none.
+struct CodecSpec {
+  std::string name;
+  std::string configuration;
+  friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
+};
+
+// Codec name -> implementation name: {"zstd": "libzstd"}. Names not in the map take the first
+// available implementation of the table.
+using Implementations = std::map<std::string, std::string, std::less<>>;
+
+namespace codec {
+
+CodecSpec bytes(std::string_view endian = "little");
+CodecSpec transpose(const std::vector<int>& order);
+CodecSpec zstd(int level = 3, bool checksum = false);
+CodecSpec gzip(int level = 5);
+CodecSpec zlib(int level = 1);
+CodecSpec lz4(int acceleration = 1);
+CodecSpec blosc(std::string_view cname = "lz4",
+                int clevel = 5,
+                std::string_view shuffle = "shuffle",
+                int typesize = 0,  // 0: the array's item size
+                int blocksize = 0);
+CodecSpec crc32c();
+CodecSpec sharding(const Shape& chunk_shape,
+                   const std::vector<CodecSpec>& codecs,
+                   const std::vector<CodecSpec>& index_codecs = {bytes(), crc32c()},
+                   std::string_view index_location = "end");
+
+}  // namespace codec
+
+// One row of the table of implementations, in order of preference.
+struct CodecInfo {
+  std::string codec;           // "zstd"
+  std::string implementation;  // "libzstd"
+  std::string device;          // "cpu", "cuda"
+  bool available = true;
+  std::string why_not;  // when it is not available
+};
+std::vector<CodecInfo> codec_table();
+
+struct BatchOptions {
+  Device device;
+  Stream stream;
+  std::string implementation;  // empty: the first available
+  std::string configuration;   // JSON text, as in CodecSpec
+};
+
+// Decodes inputs[i] into outputs[i], whose size must be the decoded size. `corrupt` names the index
+// of the first bad input.
+void decode_batch(std::string_view codec,
+                  std::span<const std::span<const std::byte>> inputs,
+                  std::span<const std::span<std::byte>> outputs,
+                  const BatchOptions& options = {});
+
+// Encodes each input. Host memory only, so far.
+std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
+                                                 std::span<const std::span<const std::byte>> inputs,
+                                                 const BatchOptions& options = {});
+
+}  // namespace headrace

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "headrace/codec.h"
+
+namespace headrace {
+
+// Process-wide settings. Read once a request; setting them affects requests that start later.
+struct Config {
+  int threads = 0;  // for reads and writes; 0: the processors this process may use
+  std::size_t memory_budget = std::size_t{64} << 20;  // scratch of one request, bytes
+  std::size_t coalesce_gap = std::size_t{1} << 20;    // neighbours in a shard closer than this are
+  std::size_t coalesce_run = std::size_t{16} << 20;   // read together, up to a run this long
+  Implementations implementations;
+  std::string device = "cpu";  // of handles that name none
+};
+
+Config config();
+// Checks and installs. HEADRACE_THREADS, HEADRACE_MEMORY_BUDGET, HEADRACE_DEVICE and
+// HEADRACE_FORCE_CODEC ("zstd:libzstd,gzip:isal") give the values a process starts with.
+void set_config(const Config& config);
+
+std::string version();
+// What this build and machine offer, as a JSON object: version, processors, devices, codecs,
+// io_uring, limits.
+std::string doctor_json();
+
+}  // namespace headrace

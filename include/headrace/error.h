@@ -1,0 +1,44 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace headrace {
+
+// The closed set of failures. Python maps each to one exception class (docs: Errors).
+enum class ErrorCode {
+  invalid_argument,   // the call is wrong, whatever the data
+  not_found,          // no array, group or store of that name
+  corrupt,            // bytes that were read break their format or fail their checksum
+  unsupported,        // valid, but this build or version cannot do it
+  io,                 // the operating system or the store failed; os_error() keeps errno
+  out_of_memory,      // an allocation failed or a memory budget would be exceeded
+  device,             // a device call failed
+  cancelled,          // the caller cancelled the request
+  out_of_bounds,      // a selection outside the array
+  permission_denied,  // a write through a read-only handle or store
+};
+
+const char* error_code_name(ErrorCode code);
+
+// Every failure of the library is one of these. The message names the place and, where sizes or
+// values differ, what was expected and what was found.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message, int os_error = 0)
+      : std::runtime_error(message), code_(code), os_error_(os_error) {}
+
+  ErrorCode code() const { return code_; }
+  int os_error() const { return os_error_; }  // errno of an `io` error, 0 when there is none
+
+  // The same failure, told with the place that the caller knows: "[read] a/b chunk c/0/3: ...".
+  Error with_context(const std::string& context) const {
+    return Error(code_, context + ": " + what(), os_error_);
+  }
+
+ private:
+  ErrorCode code_;
+  int os_error_;
+};
+
+}  // namespace headrace

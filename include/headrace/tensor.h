@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/dtype.h"
+
+struct DLManagedTensorVersioned;  // dlpack.h; not needed to use this header
+
+namespace headrace {
+
+using Shape = std::vector<std::int64_t>;
+
+// Where memory lies. "cuda:1" is the second CUDA device.
+struct Device {
+  enum class Type : std::uint8_t { cpu, cuda };
+
+  Type type = Type::cpu;
+  int index = 0;
+
+  static constexpr Device cpu() { return {Type::cpu, 0}; }
+  static constexpr Device cuda(int index = 0) { return {Type::cuda, index}; }
+  // "cpu", "cuda", "cuda:N", "auto" (the best device present).
+  static Device parse(std::string_view name);
+
+  bool is_cpu() const { return type == Type::cpu; }
+  std::string to_string() const;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+// A device stream of the caller's, opaque. On the CPU there is none.
+class Stream {
+ public:
+  Stream() = default;
+  static Stream from(void* raw) { return Stream(raw); }
+  void* raw() const { return raw_; }
+
+ private:
+  explicit Stream(void* raw) : raw_(raw) {}
+  void* raw_ = nullptr;
+};
+
+// Memory that somebody else owns, seen as an array. Strides are in BYTES (as in NumPy, unlike
+// DLPack), may be negative or zero, and are empty for C order.
+struct TensorView {
+  void* data = nullptr;
+  Shape shape;
+  Shape strides;
+  DType dtype;
+  Device device;
+
+  std::size_t size() const;     // elements
+  Shape strides_or_c() const;   // the strides, those of C order when empty
+  bool is_c_contiguous() const;
+};
+
+// An array that owns its memory, in C order. Movable, not copyable.
+class Tensor {
+ public:
+  Tensor() = default;
+  // Uninitialised memory on `device`.
+  static Tensor empty(const Shape& shape, const DType& dtype, Device device = Device::cpu());
+
+  void* data() const { return view_.data; }
+  const Shape& shape() const { return view_.shape; }
+  Shape strides() const { return view_.strides_or_c(); }
+  const DType& dtype() const { return view_.dtype; }
+  const Device& device() const { return view_.device; }
+  std::size_t nbytes() const;
+  const TensorView& view() const { return view_; }
+
+  // Hands the memory over as a DLPack 1.x capsule; the consumer calls its deleter.
+  // `unsupported` for types that DLPack has no code for.
+  DLManagedTensorVersioned* to_dlpack() &&;
+  // Hands the memory over to whoever holds the pointer: it is freed with the last copy.
+  std::shared_ptr<void> release() &&;
+
+ private:
+  std::shared_ptr<void> owner_;
+  TensorView view_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,83 @@
+"""Zarr arrays into the memory of any device, fast.
+
+>>> import headrace as hr
+>>> a = hr.open("era5.zarr/t2m")
+>>> a[0:10, :, ::2]
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._core import (
+    Array,
+    Future,
+    Store,
+    memory_store,
+    read_many,
+    version,
+)
+from ._create import create_array, create_group
+from ._open import consolidate_metadata, open, open_array, open_group, open_store
+from .errors import CancelledError, CorruptError, DeviceError
+from .group import Group
+
+if TYPE_CHECKING:
+    from . import codecs, config, lazy
+    from ._doctor import doctor
+    from ._ops import copy, load, save
+
+__version__ = version()
+
+__all__ = [
+    "Array",
+    "CancelledError",
+    "CorruptError",
+    "DeviceError",
+    "Future",
+    "Group",
+    "Store",
+    "codecs",
+    "config",
+    "consolidate_metadata",
+    "copy",
+    "create_array",
+    "create_group",
+    "doctor",
+    "lazy",
+    "load",
+    "memory_store",
+    "open",
+    "open_array",
+    "open_group",
+    "open_store",
+    "read_many",
+    "save",
+]
+
+# Imported when first used: `import headrace` stays cheap.
+_LAZY = {
+    "codecs": ("codecs", None),
+    "config": ("config", None),
+    "lazy": ("lazy", None),
+    "copy": ("_ops", "copy"),
+    "load": ("_ops", "load"),
+    "save": ("_ops", "save"),
+    "doctor": ("_doctor", "doctor"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module_name, attribute = _LAZY[name]
+    except KeyError:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}") from None
+    module = importlib.import_module(f".{module_name}", __name__)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

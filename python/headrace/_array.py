@@ -1,0 +1,62 @@
+"""The parts of `Array` and `Store` that need no speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _core, _json
+
+
+def iterate(array: _core.Array) -> Iterator[Any]:
+    """Elements along the first axis, read one row of chunks at a time."""
+    if array.ndim == 0:
+        raise TypeError("iteration over an array without dimensions")
+
+    def elements() -> Iterator[Any]:
+        step = max(array.chunks[0], 1)
+        for start in range(0, len(array), step):
+            yield from array[start : start + step]
+
+    return elements()
+
+
+def metadata(array: _core.Array) -> dict[str, Any]:
+    result: dict[str, Any] = _json.loads(array._metadata_json)
+    return result
+
+
+def describe(array: _core.Array) -> str:
+    parts = [f"/{array.path}", f"shape={array.shape}", str(array.dtype), f"chunks={array.chunks}"]
+    if array.shards is not None:
+        parts.append(f"shards={array.shards}")
+    parts.append(f"device={array.device}")
+    if array.read_only:
+        parts.append("read-only")
+    return f"<headrace.Array {' '.join(parts)} in {array.store.url}>"
+
+
+def _refuse(store: _core.Store) -> None:
+    if not store._can_reopen or store.url.startswith("memory:"):
+        raise TypeError(f"{store.url} lives in this process only and cannot be pickled")
+
+
+def _reopen_mode(store: _core.Store) -> str:
+    return "r" if store._opened_read_only else "r+"
+
+
+def reduce_store(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[Any, ...]]:
+    _refuse(store)
+    return _core.open_store, (store.url, _reopen_mode(store), store.storage_options)
+
+
+def reduce_array(array: _core.Array) -> tuple[Callable[..., _core.Array], tuple[Any, ...]]:
+    _refuse(array.store)
+    return _core.open_array, (
+        array.store,
+        array.path,
+        array.device,
+        array.zarr_format,
+        array.read_only,
+        array._implementations,
+    )

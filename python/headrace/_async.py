@@ -1,0 +1,37 @@
+"""What `Future` does in Python: exceptions as objects, and waiting in an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ._core import Future
+
+
+def exception_of(future: Future) -> BaseException | None:
+    try:
+        future.result(0)
+    except BaseException as error:
+        return error
+    return None
+
+
+async def wait(future: Future) -> Any:
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def notify(_: Future) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(wake)
+
+    future.add_done_callback(notify)
+    try:
+        await waiter
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    return future.result(0)

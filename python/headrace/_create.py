@@ -1,0 +1,226 @@
+"""Creating arrays and groups: from the arguments that zarr-python takes to a chain of codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from . import _core, _json
+from ._open import _join, resolve_store
+from .group import Group
+
+
+def _creation_store(
+    store: Any, at_root: bool, overwrite: bool, storage_options: dict[str, Any] | None
+) -> tuple[_core.Store, str]:
+    # A zip archive is written from new: overwriting its root is a new archive.
+    is_zip = isinstance(store, str) and store.lower().endswith(".zip")
+    mode = "w" if is_zip and at_root and overwrite else "a"
+    return resolve_store(store, mode, storage_options)
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        return [value]
+    return list(value)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def codec_chain(
+    dtype: Any, filters: Any, serializer: Any, compressors: Any
+) -> list[tuple[str, str]] | None:
+    """Codecs as the core takes them; None for its default."""
+    _, itemsize, big_endian = _core.describe_dtype(dtype)
+    if big_endian and _is_auto(serializer):
+        serializer = {"name": "bytes", "configuration": {"endian": "big"}}
+    if _is_auto(filters) and _is_auto(serializer) and _is_auto(compressors):
+        return None
+    from . import codecs
+
+    chain = [] if _is_auto(filters) else _as_list(filters)
+    if serializer is not None and not _is_auto(serializer):
+        chain.append(serializer)
+    chain += [codecs.Zstd()] if _is_auto(compressors) else _as_list(compressors)
+    parsed = [codecs.parse(codec) for codec in chain]
+    return [codec.for_itemsize(itemsize).to_spec() for codec in parsed]
+
+
+def _key_encoding(encoding: Any, zarr_format: int) -> dict[str, Any]:
+    if encoding is None:
+        return {}
+    if hasattr(encoding, "to_dict"):
+        encoding = encoding.to_dict()
+    if isinstance(encoding, str):
+        # "/" and "." in the manner of v2, else the name of an encoding.
+        encoding = {"separator": encoding} if encoding in "/." else {"name": encoding}
+    configuration = {**encoding, **encoding.get("configuration", {})}
+    name = configuration.get("name", "default" if zarr_format == 3 else "v2")
+    if name not in ("default", "v2"):
+        raise NotImplementedError(f"chunk_key_encoding: unknown encoding {name!r}")
+    return {
+        "v2_chunk_keys": name == "v2" and zarr_format == 3,
+        "dimension_separator": configuration.get("separator", ""),
+    }
+
+
+def _default_fill_value(dtype: Any) -> Any:
+    # As zarr-python: dates default to NaT, everything else to zero.
+    name = _core.describe_dtype(dtype)[0]
+    return "NaT" if name.startswith(("numpy.datetime64", "numpy.timedelta64")) else None
+
+
+def create_array(
+    store: Any,
+    name: str | None = None,
+    *,
+    shape: int | Sequence[int],
+    dtype: Any,
+    chunks: int | Sequence[int] | str | None = "auto",
+    shards: int | Sequence[int] | None = None,
+    filters: Any = "auto",
+    compressors: Any = "auto",
+    serializer: Any = "auto",
+    fill_value: Any = None,
+    order: str = "C",
+    zarr_format: int | None = 3,
+    attributes: Mapping[str, Any] | None = None,
+    chunk_key_encoding: Any = None,
+    dimension_names: Sequence[str | None] | None = None,
+    overwrite: bool = False,
+    write_empty_chunks: bool = False,
+    device: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> _core.Array:
+    """Create an array.
+
+    Parameters
+    ----------
+    store
+        A path or URL (created when missing), a `Store`, or a `Group`.
+    name
+        Path within the store; the root when left away.
+    shape, dtype
+        Extents, and anything `numpy.dtype` takes or the name of a Zarr v3 data type.
+    chunks
+        Extents of a chunk, an int for all dimensions of a 1-d array, or ``"auto"``.
+    shards
+        Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself.
+    filters, serializer, compressors
+        Codecs: objects of `headrace.codecs`, metadata dicts, zarr-python or numcodecs objects, or a
+        list of them. ``"auto"`` is no filter, little-endian bytes and zstd; None is none.
+    fill_value
+        What missing chunks read as; zero (NaT for dates) when None.
+    order
+        ``"F"`` stores chunks in column order (v2 only; in v3 use `headrace.codecs.Transpose`).
+    zarr_format
+        2 or 3.
+    attributes
+        User attributes, JSON values.
+    chunk_key_encoding
+        ``{"name": "default" or "v2", "separator": "/" or "."}``.
+    dimension_names
+        Name of each dimension.
+    overwrite
+        Remove what is there.
+    write_empty_chunks
+        Store chunks that hold nothing but the fill value, too.
+    device
+        Of the handle that is returned.
+    storage_options
+        Options of the store, see `open_store`.
+
+    Returns
+    -------
+    Array
+        Open for reading and writing.
+
+    Raises
+    ------
+    ValueError
+        Something is there already, or an argument makes no array.
+
+    Examples
+    --------
+    >>> a = hr.create_array("new.zarr", shape=(1000, 1000), dtype="float32", chunks=(100, 1000))
+    >>> a[:] = 1.0
+    """
+    zarr_format = 3 if zarr_format is None else zarr_format
+    if order == "F" and zarr_format == 3:
+        raise ValueError("order='F': zarr_format 3 has no order, use the filter codecs.Transpose")
+    codecs = codec_chain(dtype, filters, serializer, compressors)
+    if fill_value is None:
+        fill_value = _default_fill_value(dtype)
+    if isinstance(chunks, str) and chunks != "auto":
+        raise ValueError(f"chunks: expected extents or 'auto', got {chunks!r}")
+    handle, base = _creation_store(store, not name, overwrite, storage_options)
+    return _core.create_array(
+        handle,
+        _join(base, name),
+        shape=shape,
+        dtype=dtype,
+        chunks=None if isinstance(chunks, str) else chunks,
+        shards=shards,
+        codecs=codecs,
+        fill_value=fill_value,
+        zarr_format=zarr_format,
+        order=order,
+        attributes=_json.dumps(dict(attributes)) if attributes else "",
+        dimension_names=list(dimension_names or ()),
+        overwrite=overwrite,
+        write_empty_chunks=write_empty_chunks,
+        device=device,
+        **_key_encoding(chunk_key_encoding, zarr_format),
+    )
+
+
+def create_group(
+    store: Any,
+    path: str | None = None,
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    zarr_format: int = 3,
+    overwrite: bool = False,
+    storage_options: dict[str, Any] | None = None,
+) -> Group:
+    """Create a group.
+
+    Parameters
+    ----------
+    store
+        A path or URL (created when missing), a `Store`, or a `Group`.
+    path
+        Path within the store; the root when left away.
+    attributes
+        User attributes, JSON values.
+    zarr_format
+        2 or 3.
+    overwrite
+        Remove what is there.
+    storage_options
+        Options of the store, see `open_store`.
+
+    Raises
+    ------
+    ValueError
+        Something is there already.
+
+    Examples
+    --------
+    >>> group = hr.create_group("new.zarr", attributes={"title": "test"})
+    >>> group.create_array("x", shape=(10,), dtype="int32")
+    """
+    handle, base = _creation_store(store, not path, overwrite, storage_options)
+    return Group(
+        _core.create_group(
+            handle,
+            _join(base, path),
+            _json.dumps(dict(attributes)) if attributes else "",
+            zarr_format,
+            overwrite,
+        )
+    )

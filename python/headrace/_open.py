@@ -1,0 +1,304 @@
+"""Opening stores and nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from . import _core
+from .group import Group
+
+_MODES = ("r", "r+", "a", "w", "w-")
+_ZIP_AND_PATH = re.compile(r"(?:zip://)?(.+?\.zip)/(.+)", re.IGNORECASE)
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in _MODES:
+        raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+
+
+def _join(base: str, path: str | None) -> str:
+    return "/".join(part.strip("/") for part in (base, path or "") if part.strip("/"))
+
+
+def _foreign_store(store: Any) -> tuple[str, str]:
+    """URL and path of a zarr-python store object."""
+    cls = type(store)
+    if cls.__module__.partition(".")[0] == "zarr":
+        if cls.__name__ == "StorePath":
+            url, base = _foreign_store(store.store)
+            return url, _join(base, store.path)
+        if cls.__name__ == "LocalStore":
+            return os.fspath(store.root), ""
+        if cls.__name__ == "ZipStore":
+            return os.fspath(store.path), ""
+    raise NotImplementedError(
+        f"store: {cls.__module__}.{cls.__qualname__} is not supported yet; "
+        "expected a path, a URL or a headrace.Store"
+    )
+
+
+def resolve_store(
+    store: Any, mode: str, storage_options: dict[str, Any] | None = None
+) -> tuple[_core.Store, str]:
+    """The store that `store` names, and the path within it."""
+    if isinstance(store, _core.Store | Group):
+        if storage_options:
+            raise ValueError("storage_options: the store is open already")
+        return (store.store, store.path) if isinstance(store, Group) else (store, "")
+    if isinstance(store, str | os.PathLike):
+        url, base = os.fspath(store), ""
+        if isinstance(url, bytes):
+            url = os.fsdecode(url)
+        archive = _ZIP_AND_PATH.fullmatch(url)
+        if archive and os.path.isfile(archive[1]):
+            url, base = archive[1], archive[2]
+        elif url.startswith("memory://"):
+            name, _, base = url.removeprefix("memory://").partition("/")
+            url = "memory://" + name
+    else:
+        url, base = _foreign_store(store)
+    return _core.open_store(url, mode, storage_options), base
+
+
+def _store_mode(mode: str) -> str:
+    # "w" and "w-" are about the node: its neighbours in the store stay.
+    return mode if mode in ("r", "r+") else "a"
+
+
+def open_store(
+    store: str | os.PathLike[str] | _core.Store,
+    *,
+    mode: str = "r",
+    storage_options: dict[str, Any] | None = None,
+) -> _core.Store:
+    """Open a store without looking into it.
+
+    Parameters
+    ----------
+    store
+        A path (a folder or a ``.zip`` file) or a URL: ``file://``, ``zip://``, ``memory://NAME``.
+    mode
+        ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
+        ``"w"``: emptied first.
+    storage_options
+        For files ``io`` ("pread" or "uring"), ``direct`` and ``fsync`` (booleans).
+
+    Raises
+    ------
+    FileNotFoundError
+        The mode wants it to exist and it does not.
+    NotImplementedError
+        A scheme that this build lacks.
+
+    Examples
+    --------
+    >>> store = hr.open_store("era5.zarr", storage_options={"io": "uring"})
+    >>> hr.open_array(store, "t2m")
+    """
+    _check_mode(mode)
+    if isinstance(store, _core.Store):
+        return store
+    return resolve_store(store, mode, storage_options)[0]
+
+
+def _missing(kind: str, store: _core.Store, path: str) -> FileNotFoundError:
+    return FileNotFoundError(f"no {kind} at /{path} in {store.url}")
+
+
+def _refuse_creation_arguments(mode: str, create: dict[str, Any]) -> None:
+    if create:
+        raise TypeError(f"{', '.join(sorted(create))}: only for a mode that creates, got {mode!r}")
+
+
+def open(
+    store: Any,
+    path: str | None = None,
+    *,
+    mode: str = "r",
+    zarr_format: int | None = None,
+    device: str | None = None,
+    implementations: dict[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **create: Any,
+) -> _core.Array | Group:
+    """Open the array or group at `path`.
+
+    Parameters
+    ----------
+    store
+        A path or URL, a `Store`, or a zarr-python ``LocalStore`` or ``ZipStore``.
+    path
+        Path within the store; the root when left away.
+    mode
+        ``"r"`` reads only, ``"r+"`` reads and writes what exists, ``"a"`` creates what is missing,
+        ``"w"`` replaces what is there, ``"w-"`` creates and fails when something is there.
+    zarr_format
+        2 or 3; None detects.
+    device
+        Where results go: ``"cpu"``, ``"cuda:0"``, ``"auto"``; the configured default when None.
+    implementations
+        Which implementation serves a codec, for example ``{"zstd": "libzstd"}``.
+    storage_options
+        Options of the store, see `open_store`.
+    **create
+        Arguments of `create_array` for the modes that create: with ``shape`` a missing node is
+        created as an array, without it as a group.
+
+    Returns
+    -------
+    Array or Group
+
+    Raises
+    ------
+    FileNotFoundError
+        There is neither store nor node.
+    headrace.CorruptError
+        Its metadata is malformed.
+
+    Examples
+    --------
+    >>> hr.open("era5.zarr/t2m")
+    >>> hr.open("era5.zarr")["t2m"]
+    """
+    _check_mode(mode)
+    if "shape" in create or mode in ("w", "w-"):
+        opener: Callable[..., _core.Array | Group] = open_group
+        if "shape" in create:
+            opener = open_array
+        return opener(
+            store,
+            path,
+            mode=mode,
+            zarr_format=zarr_format,
+            device=device,
+            implementations=implementations,
+            storage_options=storage_options,
+            **create,
+        )
+    handle, base = resolve_store(store, _store_mode(mode), storage_options)
+    where = _join(base, path)
+    is_group = _core.node_is_group(handle, where, zarr_format)
+    if is_group is None and mode == "a":
+        return open_group(handle, where, mode=mode, zarr_format=zarr_format, **create)
+    if is_group is None:
+        raise _missing("array or group", handle, where)
+    _refuse_creation_arguments(mode, create)
+    read_only = mode == "r"
+    if is_group:
+        return Group(
+            _core.open_group(handle, where, zarr_format, read_only), device, implementations
+        )
+    return _core.open_array(handle, where, device, zarr_format, read_only, implementations)
+
+
+def open_array(
+    store: Any,
+    path: str | None = None,
+    *,
+    mode: str = "r",
+    zarr_format: int | None = None,
+    device: str | None = None,
+    implementations: dict[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **create: Any,
+) -> _core.Array:
+    """Open an array, or create it; see `open` for the parameters.
+
+    Examples
+    --------
+    >>> hr.open_array("era5.zarr", "t2m")
+    >>> hr.open_array("new.zarr", mode="w", shape=(100, 100), dtype="float32")
+    """
+    from ._create import create_array
+
+    _check_mode(mode)
+    if mode in ("r", "r+"):
+        _refuse_creation_arguments(mode, create)
+    if mode not in ("w", "w-"):
+        handle, base = resolve_store(store, _store_mode(mode), storage_options)
+        where = _join(base, path)
+        if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
+            return _core.open_array(
+                handle, where, device, zarr_format, mode == "r", implementations
+            )
+        store, path, storage_options = handle, where, None
+        if "shape" not in create:
+            raise _missing("array", handle, where)
+    array = create_array(
+        store,
+        path,
+        zarr_format=zarr_format or 3,
+        overwrite=mode == "w",
+        device=device,
+        storage_options=storage_options,
+        **create,
+    )
+    return array.with_implementations(implementations) if implementations else array
+
+
+def open_group(
+    store: Any,
+    path: str | None = None,
+    *,
+    mode: str = "r",
+    zarr_format: int | None = None,
+    device: str | None = None,
+    implementations: dict[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> Group:
+    """Open a group, or create it; see `open` for the parameters.
+
+    ``device`` and ``implementations`` are those of the arrays that are opened through it.
+
+    Examples
+    --------
+    >>> group = hr.open_group("era5.zarr")
+    >>> list(group)
+    ['t2m', 'u10', 'v10']
+    """
+    from ._create import create_group
+
+    _check_mode(mode)
+    if mode not in ("w", "w-"):
+        handle, base = resolve_store(store, _store_mode(mode), storage_options)
+        where = _join(base, path)
+        if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
+            return Group(
+                _core.open_group(handle, where, zarr_format, mode == "r"),
+                device,
+                implementations,
+            )
+        store, path, storage_options = handle, where, None
+    group = create_group(
+        store,
+        path,
+        attributes=attributes,
+        zarr_format=zarr_format or 3,
+        overwrite=mode == "w",
+        storage_options=storage_options,
+    )
+    return Group(group._handle, device, implementations)
+
+
+def consolidate_metadata(
+    store: Any, path: str | None = None, *, storage_options: dict[str, Any] | None = None
+) -> Group:
+    """Gather the metadata of everything under `path` into its group's own metadata.
+
+    Returns
+    -------
+    Group
+        The group, opened with the consolidated metadata.
+
+    Examples
+    --------
+    >>> hr.consolidate_metadata("era5.zarr")
+    """
+    handle, base = resolve_store(store, "r+", storage_options)
+    where = _join(base, path)
+    _core.consolidate_metadata(handle, where)
+    return Group(_core.open_group(handle, where))

@@ -1,0 +1,177 @@
+"""Whole arrays and groups at once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._create import create_array, create_group
+from ._open import _join, open, resolve_store
+from .group import Group
+
+
+def save(store: Any, *args: Any, **kwargs: Any) -> None:
+    """Write arrays to a store, replacing what is there.
+
+    Parameters
+    ----------
+    store
+        A path or URL, a `Store`, or a `Group`.
+    *args
+        One array is stored at the root; several are stored in a group as ``arr_0``, ``arr_1``.
+    **kwargs
+        Arrays of a group, by name.
+
+    Examples
+    --------
+    >>> hr.save("one.zarr", np.arange(10))
+    >>> hr.save("two.zarr", u=np.zeros(3), v=np.ones(3))
+    """
+    if not args and not kwargs:
+        raise ValueError("save: no array was given")
+    named = {f"arr_{number}": data for number, data in enumerate(args)}
+    named.update(kwargs)
+    with _Target(store) as target:
+        if len(args) == 1 and not kwargs:
+            _save_one(target.store, target.path, args[0])
+            return
+        create_group(target.store, target.path, overwrite=True)
+        for name, data in named.items():
+            _save_one(target.store, _join(target.path, name), data)
+
+
+def _save_one(store: _core.Store, path: str, data: Any) -> None:
+    data = np.asarray(data)
+    array = create_array(store, path, shape=data.shape, dtype=data.dtype, overwrite=True)
+    array[...] = data
+
+
+def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
+    """Read a whole array, or all arrays of a group as a dict.
+
+    Examples
+    --------
+    >>> hr.load("one.zarr")
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    node = open(store, path, device=device)
+    if isinstance(node, _core.Array):
+        return node.read()
+    arrays = node.arrays()
+    values = _core.read_many([(array, None, None) for _, array in arrays])
+    return {name: value for (name, _), value in zip(arrays, values, strict=True)}
+
+
+def copy(src: Any, dst: Any, *, overwrite: bool = False) -> _core.Array | Group:
+    """Copy an array, or a group and everything below it, chunk by chunk.
+
+    The copy has the shape, chunks, codecs, fill value, names and attributes of the source.
+
+    Parameters
+    ----------
+    src
+        An `Array`, a `Group`, or what `headrace.open` takes.
+    dst
+        A path or URL (created when missing), a `Store`, or a `Group`.
+    overwrite
+        Remove what is there.
+
+    Examples
+    --------
+    >>> hr.copy("era5.zarr", "copy.zip")
+    """
+    node = src if isinstance(src, _core.Array | Group) else open(src)
+    with _Target(dst, overwrite=overwrite) as target:
+        _copy_node(node, target.store, target.path, overwrite)
+    if target.closes:
+        return open(dst)
+    if isinstance(node, Group):
+        return Group(_core.open_group(target.store, target.path))
+    return _core.open_array(target.store, target.path)
+
+
+def _copy_node(node: _core.Array | Group, store: _core.Store, path: str, overwrite: bool) -> None:
+    if isinstance(node, _core.Array):
+        _copy_array(node, store, path, overwrite)
+        return
+    create_group(
+        store,
+        path,
+        attributes=node.attrs.asdict(),
+        zarr_format=node.zarr_format,
+        overwrite=overwrite,
+    )
+    for name, member in node.items():
+        _copy_node(member, store, _join(path, name), False)
+
+
+def _copy_array(src: _core.Array, store: _core.Store, path: str, overwrite: bool) -> None:
+    dst = create_like(src, store, path, overwrite=overwrite)
+    for block in blocks(src.shape, src.shards or src.chunks):
+        dst.write(block, src.read(block, device="cpu"))
+
+
+def create_like(
+    src: _core.Array, store: _core.Store, path: str, *, overwrite: bool = False
+) -> _core.Array:
+    """An empty array with the metadata of `src`."""
+    separator, v2_keys = _key_encoding(src)
+    return _core.create_array(
+        store,
+        path,
+        shape=src.shape,
+        dtype=src.dtype,
+        # Sharding is one of the codecs, so the stored unit is the chunk here.
+        chunks=src.shards or src.chunks,
+        codecs=src._codec_specs,
+        fill_value=src.fill_value,
+        zarr_format=src.zarr_format,
+        dimension_separator=separator,
+        v2_chunk_keys=v2_keys,
+        attributes=src._attributes_json(),
+        dimension_names=list(src.dimension_names or ()) if src.zarr_format == 3 else [],
+        overwrite=overwrite,
+    )
+
+
+def _key_encoding(array: _core.Array) -> tuple[str, bool]:
+    metadata = array.metadata
+    if array.zarr_format == 2:
+        return metadata.get("dimension_separator", "."), False
+    encoding = metadata["chunk_key_encoding"]
+    if isinstance(encoding, str):
+        return "", encoding == "v2"
+    separator = encoding.get("configuration", {}).get("separator", "")
+    return separator, encoding["name"] == "v2"
+
+
+def blocks(shape: tuple[int, ...], chunks: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """The selections of a regular grid, in C order."""
+    ranges = [
+        [slice(start, min(start + step, extent)) for start in range(0, extent, max(step, 1))]
+        for extent, step in zip(shape, chunks, strict=True)
+    ]
+    return itertools.product(*ranges)
+
+
+class _Target:
+    """A store to write to; a zip archive that was made here is completed at the end."""
+
+    def __init__(self, store: Any, *, overwrite: bool = True) -> None:
+        self.closes = isinstance(store, str | os.PathLike) and os.fspath(store).lower().endswith(
+            ".zip"
+        )
+        mode = ("w" if overwrite else "w-") if self.closes else "a"
+        self.store, self.path = resolve_store(store, mode)
+
+    def __enter__(self) -> _Target:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self.closes:
+            self.store.close()

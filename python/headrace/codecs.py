@@ -1,0 +1,466 @@
+"""Codecs: what arrays are created with, and batches of buffers without an array.
+
+Wherever a codec is accepted, so are a metadata dict of the Zarr specification, a zarr-python codec
+and a numcodecs object.
+
+>>> headrace.create_array("a.zarr", shape=(100,), dtype="f4", compressors=headrace.codecs.Zstd(5))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from . import _core, _json
+
+__all__ = [
+    "BZ2",
+    "LZ4",
+    "BitRound",
+    "Bitshuffle",
+    "Blosc",
+    "Bytes",
+    "Codec",
+    "Crc32c",
+    "Delta",
+    "FixedScaleOffset",
+    "Generic",
+    "Gzip",
+    "Quantize",
+    "Sharding",
+    "Shuffle",
+    "Transpose",
+    "Zlib",
+    "Zstd",
+    "decode_batch",
+    "encode_batch",
+    "parse",
+    "table",
+]
+
+
+@dataclass(frozen=True)
+class Codec:
+    """What all codecs have: a name and a configuration."""
+
+    codec_name: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """The name in Zarr v3 metadata."""
+        return self.codec_name
+
+    def configuration(self) -> dict[str, Any]:
+        """The configuration in Zarr v3 metadata."""
+        return {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) is not None
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The codec as Zarr v3 metadata."""
+        configuration = self.configuration()
+        if not configuration:
+            return {"name": self.name}
+        return {"name": self.name, "configuration": configuration}
+
+    def to_spec(self) -> tuple[str, str]:
+        configuration = self.configuration()
+        return self.name, _json.dumps(configuration) if configuration else ""
+
+    def for_itemsize(self, itemsize: int) -> Codec:
+        """The codec with what was left open settled for elements of `itemsize` bytes."""
+        return self
+
+
+@dataclass(frozen=True)
+class Generic(Codec):
+    """A codec that has no class of its own."""
+
+    codec_name: ClassVar[str] = ""
+    generic_name: str
+    generic_configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.generic_name
+
+    def configuration(self) -> dict[str, Any]:
+        return dict(self.generic_configuration)
+
+
+@dataclass(frozen=True)
+class Bytes(Codec):
+    """Elements as bytes; `endian` is "little" or "big", None for one-byte elements."""
+
+    codec_name: ClassVar[str] = "bytes"
+    endian: str | None = "little"
+
+
+@dataclass(frozen=True)
+class Transpose(Codec):
+    """Dimensions in another order: ``order[i]`` is the dimension that becomes the i-th."""
+
+    codec_name: ClassVar[str] = "transpose"
+    order: Sequence[int]
+
+    def configuration(self) -> dict[str, Any]:
+        return {"order": list(self.order)}
+
+
+@dataclass(frozen=True)
+class Zstd(Codec):
+    """Zstandard. https://datatracker.ietf.org/doc/html/rfc8878"""
+
+    codec_name: ClassVar[str] = "zstd"
+    level: int = 3
+    checksum: bool = False
+
+
+@dataclass(frozen=True)
+class Gzip(Codec):
+    """Deflate in gzip framing."""
+
+    codec_name: ClassVar[str] = "gzip"
+    level: int = 5
+
+
+@dataclass(frozen=True)
+class Blosc(Codec):
+    """Blosc 1: blocks, shuffled, compressed by `cname`.
+
+    `shuffle` is "shuffle", "bitshuffle" or "noshuffle"; `typesize` None is the item size.
+    """
+
+    codec_name: ClassVar[str] = "blosc"
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: str = "shuffle"
+    typesize: int | None = None
+    blocksize: int = 0
+
+    def for_itemsize(self, itemsize: int) -> Codec:
+        if self.typesize is None:
+            return dataclasses.replace(self, typesize=max(itemsize, 1))
+        return self
+
+
+@dataclass(frozen=True)
+class Crc32c(Codec):
+    """A checksum of four bytes at the end."""
+
+    codec_name: ClassVar[str] = "crc32c"
+
+
+@dataclass(frozen=True)
+class Sharding(Codec):
+    """Many inner chunks and their index in one stored object.
+
+    `index_location` is "start" or "end". `create_array(shards=...)` makes one by itself.
+    """
+
+    codec_name: ClassVar[str] = "sharding_indexed"
+    chunk_shape: Sequence[int]
+    codecs: Sequence[Any] = (Bytes(), Zstd())
+    index_codecs: Sequence[Any] = (Bytes(), Crc32c())
+    index_location: str = "end"
+
+    def configuration(self) -> dict[str, Any]:
+        return {
+            "chunk_shape": list(self.chunk_shape),
+            "codecs": [parse(codec).to_dict() for codec in self.codecs],
+            "index_codecs": [parse(codec).to_dict() for codec in self.index_codecs],
+            "index_location": self.index_location,
+        }
+
+    def for_itemsize(self, itemsize: int) -> Codec:
+        inner = tuple(parse(codec).for_itemsize(itemsize) for codec in self.codecs)
+        return dataclasses.replace(self, codecs=inner)
+
+
+# The codecs of numcodecs: https://numcodecs.readthedocs.io. Their v3 names carry its prefix.
+
+
+@dataclass(frozen=True)
+class Zlib(Codec):
+    """Deflate in zlib framing."""
+
+    codec_name: ClassVar[str] = "numcodecs.zlib"
+    level: int = 1
+
+
+@dataclass(frozen=True)
+class LZ4(Codec):
+    """One LZ4 block after its size, as numcodecs frames it."""
+
+    codec_name: ClassVar[str] = "numcodecs.lz4"
+    acceleration: int = 1
+
+
+@dataclass(frozen=True)
+class BZ2(Codec):
+    """bzip2."""
+
+    codec_name: ClassVar[str] = "numcodecs.bz2"
+    level: int = 1
+
+
+@dataclass(frozen=True)
+class Shuffle(Codec):
+    """Bytes of equal significance together."""
+
+    codec_name: ClassVar[str] = "numcodecs.shuffle"
+    elementsize: int | None = None
+
+    def for_itemsize(self, itemsize: int) -> Codec:
+        if self.elementsize is None:
+            return dataclasses.replace(self, elementsize=max(itemsize, 1))
+        return self
+
+
+@dataclass(frozen=True)
+class Bitshuffle(Codec):
+    """Bits of equal significance together."""
+
+    codec_name: ClassVar[str] = "bitshuffle"
+    elementsize: int | None = None
+
+    def for_itemsize(self, itemsize: int) -> Codec:
+        if self.elementsize is None:
+            return dataclasses.replace(self, elementsize=max(itemsize, 1))
+        return self
+
+
+@dataclass(frozen=True)
+class _Typed(Codec):
+    """A codec whose configuration names NumPy data types."""
+
+    def configuration(self) -> dict[str, Any]:
+        import numpy as np
+
+        configuration = super().configuration()
+        for key in ("dtype", "astype"):
+            if key in configuration:
+                configuration[key] = np.dtype(configuration[key]).str
+        return configuration
+
+
+@dataclass(frozen=True)
+class Delta(_Typed):
+    """Differences of neighbours; `dtype` and `astype` are NumPy data types."""
+
+    codec_name: ClassVar[str] = "numcodecs.delta"
+    dtype: str
+    astype: str | None = None
+
+
+@dataclass(frozen=True)
+class FixedScaleOffset(_Typed):
+    """``round((x - offset) * scale)``; decoded as ``x / scale + offset``."""
+
+    codec_name: ClassVar[str] = "numcodecs.fixedscaleoffset"
+    offset: float
+    scale: float
+    dtype: str
+    astype: str | None = None
+
+
+@dataclass(frozen=True)
+class Quantize(_Typed):
+    """Floating-point numbers rounded to `digits` decimal digits."""
+
+    codec_name: ClassVar[str] = "numcodecs.quantize"
+    digits: int
+    dtype: str
+    astype: str | None = None
+
+
+@dataclass(frozen=True)
+class BitRound(Codec):
+    """Floating-point numbers rounded to `keepbits` bits of mantissa."""
+
+    codec_name: ClassVar[str] = "numcodecs.bitround"
+    keepbits: int
+
+
+_PREFIX = "numcodecs."
+_CLASSES: dict[str, type[Codec]] = {
+    cls.codec_name.removeprefix(_PREFIX): cls
+    for cls in (*Codec.__subclasses__(), *_Typed.__subclasses__())
+    if cls not in (Generic, _Typed)
+}
+# Codecs of numcodecs that the Zarr v3 specification or its registry name by themselves.
+_V3_NAMES = ("zstd", "gzip", "blosc", "crc32c", "vlen-utf8", "vlen-bytes", "vlen-array")
+_BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
+
+
+def _from_metadata(name: str, configuration: Mapping[str, Any]) -> Codec:
+    cls = _CLASSES.get(name.removeprefix(_PREFIX))
+    if cls is not None:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        if set(configuration) <= fields:
+            try:
+                return cls(**configuration)
+            except TypeError:  # a required field is missing: the core says which
+                pass
+    return Generic(name, configuration)
+
+
+def _from_numcodecs(config: Mapping[str, Any]) -> Codec:
+    configuration = {key: value for key, value in config.items() if key != "id"}
+    name = str(config["id"])
+    if name == "blosc":
+        shuffle = configuration.get("shuffle", 1)
+        if shuffle == -1:  # AUTOSHUFFLE, which depends on the item size
+            return _AutoShuffleBlosc(
+                configuration.get("cname", "lz4"),
+                configuration.get("clevel", 5),
+                blocksize=configuration.get("blocksize", 0),
+            )
+        if shuffle in _BLOSC_SHUFFLES:
+            configuration["shuffle"] = _BLOSC_SHUFFLES[shuffle]
+    return _from_metadata(name if name in _V3_NAMES else _PREFIX + name, configuration)
+
+
+@dataclass(frozen=True)
+class _AutoShuffleBlosc(Blosc):
+    def for_itemsize(self, itemsize: int) -> Codec:
+        shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
+        return Blosc(self.cname, self.clevel, shuffle, max(itemsize, 1), self.blocksize)
+
+
+def parse(codec: Any) -> Codec:
+    """A codec object of whatever names a codec.
+
+    Parameters
+    ----------
+    codec
+        A codec of this module, a name, a metadata dict (``{"name": ..., "configuration": ...}`` or
+        ``{"id": ...}``), a zarr-python codec or a numcodecs codec.
+
+    Examples
+    --------
+    >>> headrace.codecs.parse({"name": "zstd", "configuration": {"level": 5}})
+    Zstd(level=5, checksum=False)
+    """
+    if isinstance(codec, Codec):
+        return codec
+    if isinstance(codec, str):
+        return _from_metadata(codec, {})
+    if isinstance(codec, Mapping):
+        if "name" in codec:
+            return _from_metadata(str(codec["name"]), codec.get("configuration") or {})
+        if "id" in codec:
+            return _from_numcodecs(codec)
+    elif hasattr(codec, "to_dict"):
+        return parse(codec.to_dict())
+    elif hasattr(codec, "get_config"):
+        return _from_numcodecs(codec.get_config())
+    raise TypeError(f"expected a codec, its name or its metadata, got {codec!r}")
+
+
+def of_array(array: _core.Array) -> list[Codec]:
+    """The chain of an array, as objects."""
+    return [
+        _from_metadata(name, _json.loads(configuration) if configuration else {})
+        for name, configuration in array._codec_specs
+    ]
+
+
+def table() -> list[dict[str, Any]]:
+    """All implementations of all codecs, in order of preference.
+
+    Returns
+    -------
+    list of dict
+        ``codec``, ``implementation``, ``device``, ``available`` and ``why_not``.
+
+    Examples
+    --------
+    >>> [row["implementation"] for row in headrace.codecs.table() if row["codec"] == "gzip"]
+    ['isal', 'libdeflate']
+    """
+    return _core.codec_table()
+
+
+def _refuse_stream(stream: Any) -> None:
+    if stream is not None:
+        raise ValueError(f"stream: expected None for buffers in host memory, got {stream!r}")
+
+
+def decode_batch(
+    codec: Any,
+    inputs: Iterable[Any],
+    *,
+    out: Sequence[Any] | None = None,
+    out_nbytes: Sequence[int] | None = None,
+    device: str | None = None,
+    stream: Any = None,
+    implementation: str | None = None,
+) -> list[Any]:
+    """Decode buffers that one codec encoded.
+
+    Parameters
+    ----------
+    codec
+        What `parse` takes.
+    inputs
+        Contiguous buffers.
+    out
+        Writable contiguous buffers of exactly the decoded sizes.
+    out_nbytes
+        Instead of `out`: the decoded size of each input; new ``uint8`` arrays are returned.
+    device, stream, implementation
+        Where and by what to decode; the first available implementation when None.
+
+    Returns
+    -------
+    list
+        `out`, or the new arrays.
+
+    Raises
+    ------
+    headrace.CorruptError
+        Names the index of the first bad input.
+
+    Examples
+    --------
+    >>> frames = headrace.codecs.encode_batch("zstd", [b"abc" * 100])
+    >>> bytes(headrace.codecs.decode_batch("zstd", frames, out_nbytes=[300])[0][:3])
+    b'abc'
+    """
+    _refuse_stream(stream)
+    name, configuration = parse(codec).to_spec()
+    return _core.decode_batch(
+        name,
+        configuration,
+        inputs,
+        out=out,
+        out_nbytes=out_nbytes,
+        device=device,
+        implementation=implementation or "",
+    )
+
+
+def encode_batch(
+    codec: Any,
+    inputs: Iterable[Any],
+    *,
+    device: str | None = None,
+    stream: Any = None,
+    implementation: str | None = None,
+) -> list[bytes]:
+    """Encode contiguous buffers, each by itself; parameters as of `decode_batch`.
+
+    Examples
+    --------
+    >>> headrace.codecs.encode_batch(headrace.codecs.Crc32c(), [b"1234"])
+    """
+    _refuse_stream(stream)
+    name, configuration = parse(codec).to_spec()
+    return _core.encode_batch(
+        name, configuration, inputs, device=device, implementation=implementation or ""
+    )

@@ -1,0 +1,223 @@
+"""Groups: mappings from names to arrays and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _core, _json
+
+if TYPE_CHECKING:
+    from .attributes import Attributes
+    from .tree import Tree
+
+
+class Group:
+    """A group in a Zarr store: a mapping from names to arrays and groups.
+
+    Made by `headrace.open_group` or `headrace.open`. Nothing but metadata is read.
+
+    Examples
+    --------
+    >>> group = hr.open_group("era5.zarr")
+    >>> group["surface/t2m"].shape
+    (240, 721, 1440)
+    >>> print(group.tree())
+    """
+
+    __slots__ = ("_device", "_handle", "_implementations")
+
+    def __init__(
+        self,
+        handle: _core.GroupHandle,
+        device: str | None = None,
+        implementations: dict[str, str] | None = None,
+    ) -> None:
+        self._handle = handle
+        self._device = device
+        self._implementations = implementations
+
+    def __getitem__(self, name: str) -> _core.Array | Group:
+        is_group = self._handle.is_group(name.strip("/"))
+        if is_group is None:
+            raise KeyError(f"no array or group {name!r} in /{self.path} of {self.store.url}")
+        return self._member(name.strip("/"), is_group)
+
+    def _member(self, name: str, is_group: bool) -> _core.Array | Group:
+        if is_group:
+            return Group(self._handle.group(name), self._device, self._implementations)
+        return self._handle.array(name, self._device, self.read_only, self._implementations)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The member of that name, or `default`."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._handle.is_group(name.strip("/")) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._handle.members())
+
+    def __bool__(self) -> bool:
+        return True  # an empty group is a group
+
+    def keys(self) -> list[str]:
+        """Names of the members, sorted."""
+        return [name for name, _ in self._handle.members()]
+
+    def values(self) -> list[_core.Array | Group]:
+        """The members, sorted by name."""
+        return [member for _, member in self.items()]
+
+    def items(self) -> list[tuple[str, _core.Array | Group]]:
+        """(name, member) pairs, sorted by name."""
+        return [(name, self._member(name, is_group)) for name, is_group in self._handle.members()]
+
+    def arrays(self) -> list[tuple[str, _core.Array]]:
+        """(name, array) pairs, sorted by name."""
+        return [(name, node) for name, node in self.items() if isinstance(node, _core.Array)]
+
+    def groups(self) -> list[tuple[str, Group]]:
+        """(name, group) pairs, sorted by name."""
+        return [(name, node) for name, node in self.items() if isinstance(node, Group)]
+
+    def array_keys(self) -> list[str]:
+        """Names of the arrays, sorted."""
+        return [name for name, is_group in self._handle.members() if not is_group]
+
+    def group_keys(self) -> list[str]:
+        """Names of the groups, sorted."""
+        return [name for name, is_group in self._handle.members() if is_group]
+
+    def tree(self, level: int | None = None) -> Tree:
+        """Everything below, as text; `level` limits the depth."""
+        from .tree import Tree
+
+        return Tree.of(self, level)
+
+    def create_array(self, name: str, **kwargs: Any) -> _core.Array:
+        """Create an array below this group; see `headrace.create_array`."""
+        from ._create import create_array
+
+        self._refuse_read_only("create_array")
+        kwargs.setdefault("zarr_format", self.zarr_format)
+        return create_array(self, name, device=kwargs.pop("device", self._device), **kwargs)
+
+    def create_group(self, name: str, **kwargs: Any) -> Group:
+        """Create a group below this one; see `headrace.create_group`."""
+        from ._create import create_group
+
+        self._refuse_read_only("create_group")
+        kwargs.setdefault("zarr_format", self.zarr_format)
+        group = create_group(self, name, **kwargs)
+        return Group(group._handle, self._device, self._implementations)
+
+    def require_group(self, name: str) -> Group:
+        """The group of that name, created when missing."""
+        node = self.get(name)
+        if node is None:
+            return self.create_group(name)
+        if not isinstance(node, Group):
+            raise ValueError(f"{name!r} is an array, expected a group")
+        return node
+
+    def require_array(self, name: str, *, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        """The array of that name, created when missing; another shape or dtype is an error."""
+        import numpy as np
+
+        node = self.get(name)
+        if node is None:
+            return self.create_array(name, shape=shape, dtype=dtype, **kwargs)
+        if not isinstance(node, _core.Array):
+            raise ValueError(f"{name!r} is a group, expected an array")
+        expected = (shape,) if isinstance(shape, int) else tuple(shape)
+        if node.shape != expected:
+            raise ValueError(f"{name!r}: expected shape {expected}, got {node.shape}")
+        if dtype is not None and node.dtype != np.dtype(dtype):
+            raise TypeError(f"{name!r}: expected dtype {np.dtype(dtype)}, got {node.dtype}")
+        return node
+
+    def _refuse_read_only(self, what: str) -> None:
+        if self.read_only:
+            raise PermissionError(
+                f"[{what}] /{self.path} in {self.store.url} was opened read-only, use mode='r+'"
+            )
+
+    @property
+    def attrs(self) -> Attributes:
+        """The user attributes: a mutable mapping that writes through."""
+        from .attributes import Attributes
+
+        return Attributes(self)
+
+    def _attributes_json(self) -> str:
+        return self._handle._attributes_json()
+
+    def _set_attributes_json(self, json: str) -> None:
+        self._handle._set_attributes_json(json)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata document as stored."""
+        result: dict[str, Any] = _json.loads(self._handle.metadata_json)
+        return result
+
+    @property
+    def store(self) -> _core.Store:
+        """The store that keeps it."""
+        return self._handle.store
+
+    @property
+    def path(self) -> str:
+        """Path within the store; empty for the root."""
+        return self._handle.path
+
+    @property
+    def name(self) -> str:
+        """The path with a leading slash."""
+        return "/" + self.path
+
+    @property
+    def zarr_format(self) -> int:
+        """2 or 3."""
+        return self._handle.zarr_format
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes raise `PermissionError`."""
+        return self._handle.read_only
+
+    @property
+    def consolidated(self) -> bool:
+        """Whether members come from consolidated metadata."""
+        return self._handle.consolidated
+
+    def __repr__(self) -> str:
+        return f"<headrace.Group {self.name} in {self.store.url}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (
+            self.store,
+            self.path,
+            self.zarr_format,
+            self.read_only,
+            self._device,
+            self._implementations,
+        )
+
+
+def _reopen(
+    store: _core.Store,
+    path: str,
+    zarr_format: int,
+    read_only: bool,
+    device: str | None,
+    implementations: dict[str, str] | None,
+) -> Group:
+    return Group(_core.open_group(store, path, zarr_format, read_only), device, implementations)

@@ -1,0 +1,417 @@
+#include "array.h"
+
+#include <headrace/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+#include <utility>
+
+#include "docs.h"
+#include "dtype.h"
+#include "future.h"
+#include "handles.h"
+#include "tensor.h"
+
+namespace headrace::python {
+
+const nb::object& PyArray::numpy_dtype() {
+  if (!numpy_dtype_.is_valid()) numpy_dtype_ = python::numpy_dtype(dtype);
+  return numpy_dtype_;
+}
+
+namespace {
+
+// a.oindex, a.vindex, a.blocks
+struct Indexer {
+  nb::object array;
+  KeyKind kind;
+};
+
+ReadOptions read_options(nb::handle stream, nb::handle implementations) {
+  ReadOptions options;
+  if (!stream.is_none()) {
+    raise(PyExc_ValueError,
+          "[read] stream: expected None for a result in host memory, got " +
+              nb::cast<std::string>(nb::repr(stream)));
+  }
+  if (!implementations.is_none()) {
+    options.implementations = implementations_from_python(implementations);
+  }
+  options.poll = check_signals;
+  return options;
+}
+
+HostView new_result(PyArray& self, const Array& array, const ParsedKey& key) {
+  HostView result =
+      empty_ndarray(array.result_shape(key.selection), self.dtype.itemsize(), self.numpy_dtype());
+  result.view.dtype = self.dtype;
+  return result;
+}
+
+nb::object read_new(PyArray& self,
+                    const Array& array,
+                    const ParsedKey& key,
+                    const ReadOptions& options) {
+  check_fields(key, self.dtype);
+  HostView result = new_result(self, array, key);
+  {
+    nb::gil_scoped_release release;
+    array.read_into(key.selection, result.view, options);
+  }
+  if (key.fields.is_valid()) result.keep_alive = result.keep_alive[key.fields];
+  if (key.unbox && result.view.shape.empty()) return unboxed(result.keep_alive);
+  return std::move(result.keep_alive);
+}
+
+nb::object getitem(PyArray& self, nb::handle key, KeyKind kind) {
+  const ParsedKey parsed = parse_key(key, kind, self.ndim);
+  ReadOptions options;
+  options.poll = check_signals;
+  return read_new(self, self.array, parsed, options);
+}
+
+// The key of read() and read_async(): None is the whole array, and results are never scalars.
+ParsedKey parse_selection(PyArray& self, nb::handle selection) {
+  ParsedKey key;
+  if (!selection.is_none()) key = parse_key(selection, KeyKind::automatic, self.ndim);
+  key.unbox = false;
+  return key;
+}
+
+void refuse_fields(const ParsedKey& key) {
+  if (key.fields.is_valid()) {
+    raise(PyExc_ValueError, "[read] out: a selection of fields cannot be read into place");
+  }
+}
+
+nb::object read(PyArray& self,
+                nb::handle selection,
+                nb::handle out,
+                nb::handle device,
+                nb::handle stream,
+                nb::handle implementations) {
+  const ParsedKey key = parse_selection(self, selection);
+  const ReadOptions options = read_options(stream, implementations);
+  const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
+  if (out.is_none()) return read_new(self, array, key, options);
+  refuse_fields(key);
+  HostView target = output_view(out, self.dtype, self.numpy_dtype());
+  {
+    nb::gil_scoped_release release;
+    array.read_into(key.selection, target.view, options);
+  }
+  return nb::borrow(out);
+}
+
+PyFuture read_async(PyArray& self,
+                    nb::handle selection,
+                    nb::object out,
+                    nb::handle device,
+                    nb::handle stream,
+                    nb::handle implementations) {
+  const ParsedKey key = parse_selection(self, selection);
+  refuse_fields(key);
+  ReadOptions options = read_options(stream, implementations);
+  options.poll = nullptr;  // the threads of the pool handle no signals
+  const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
+  const nb::object& dtype = self.numpy_dtype();
+  if (out.is_none()) {
+    auto future = [&] {
+      nb::gil_scoped_release release;
+      return array.read_async(key.selection, options);
+    }();
+    return PyFuture(std::move(future), [kept = keep_alive(dtype)](Tensor tensor) {
+      return to_ndarray(std::move(tensor), static_cast<PyObject*>(kept.get()));
+    });
+  }
+  HostView target = output_view(out, self.dtype, dtype);
+  auto kept = keep_alive(std::move(target.keep_alive));
+  auto future = [&] {
+    nb::gil_scoped_release release;
+    return array.read_into_async(key.selection, target.view, kept, options);
+  }();
+  return PyFuture(std::move(future), [result = keep_alive(out)](Unit) {
+    return nb::borrow(static_cast<PyObject*>(result.get()));
+  });
+}
+
+nb::list read_many_items(nb::handle requests, nb::handle implementations) {
+  std::vector<ReadRequest> plan;
+  std::vector<nb::object> kept;
+  nb::list results;
+  for (nb::handle item : requests) {
+    nb::object fields = steal_or_throw(PySequence_Tuple(item.ptr()));
+    const std::size_t count = nb::len(fields);
+    if (count < 1 || count > 3) {
+      raise(PyExc_ValueError,
+            "[read_many] a request is (array, selection, out), got " +
+                nb::cast<std::string>(nb::repr(item)));
+    }
+    auto& array = nb::cast<PyArray&>(nb::object(fields[0]));
+    nb::object selection = count > 1 ? nb::object(fields[1]) : nb::none();
+    nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
+    const ParsedKey key = parse_selection(array, selection);
+    refuse_fields(key);
+    HostView target;
+    if (out.is_none()) {
+      target = new_result(array, array.array, key);
+      out = target.keep_alive;
+    } else {
+      target = output_view(out, array.dtype, array.numpy_dtype());
+    }
+    plan.push_back({array.array, key.selection, target.view});
+    kept.push_back(std::move(target.keep_alive));
+    results.append(out);
+  }
+  const ReadOptions options = read_options(nb::none(), implementations);
+  {
+    nb::gil_scoped_release release;
+    headrace::read_many(plan, options);
+  }
+  return results;
+}
+
+nb::object fill_value(PyArray& self) {
+  const auto bytes = self.array.fill_value();
+  if (!bytes) return nb::none();
+  if (self.dtype.variable_length()) {
+    const auto* text = reinterpret_cast<const char*>(bytes->data());
+    const auto size = static_cast<Py_ssize_t>(bytes->size());
+    return steal_or_throw(self.dtype.kind() == DType::Kind::string
+                              ? PyUnicode_FromStringAndSize(text, size)
+                              : PyBytes_FromStringAndSize(text, size));
+  }
+  HostView scalar = empty_ndarray({}, self.dtype.itemsize(), self.numpy_dtype());
+  if (!bytes->empty()) std::memcpy(scalar.view.data, bytes->data(), bytes->size());
+  return unboxed(scalar.keep_alive);
+}
+
+nb::object dimension_names(PyArray& self) {
+  const auto names = self.array.dimension_names();
+  if (names.empty()) return nb::none();
+  nb::list result;
+  for (const auto& name : names) {
+    if (name) {
+      result.append(*name);
+    } else {
+      result.append(nb::none());
+    }
+  }
+  return steal_or_throw(PyList_AsTuple(result.ptr()));
+}
+
+std::int64_t size(const PyArray& self) {
+  std::int64_t count = 1;
+  for (std::int64_t extent : self.array.shape()) count *= extent;
+  return count;
+}
+
+nb::object raw_codecs(PyArray& self) {
+  nb::list result;
+  for (const CodecSpec& spec : self.array.codecs()) {
+    result.append(nb::make_tuple(spec.name, spec.configuration));
+  }
+  return result;
+}
+
+PyArray to_device(PyArray& self, nb::handle device) {
+  return PyArray(self.array.to(device_from_python(device)), self.origin, self.implementations);
+}
+
+PyArray with_implementations(PyArray& self, nb::handle implementations) {
+  Implementations added = implementations_from_python(implementations);
+  Implementations all = self.implementations;
+  for (const auto& [codec, name] : added) all[codec] = name;
+  return PyArray(self.array.with_implementations(added), self.origin, std::move(all));
+}
+
+nb::list verify(PyArray& self) {
+  std::vector<std::pair<std::string, std::string>> bad;
+  ReadOptions options;
+  options.poll = check_signals;
+  {
+    nb::gil_scoped_release release;
+    self.array.verify(
+        [&](const std::string& key, const Error& error) { bad.emplace_back(key, error.what()); },
+        options);
+  }
+  nb::list result;
+  for (const auto& [key, message] : bad) result.append(nb::make_tuple(key, message));
+  return result;
+}
+
+}  // namespace
+
+void bind_array(nb::module_& m) {
+  nb::class_<Indexer>(m, "_Indexer")
+      .def(
+          "__getitem__",
+          [](Indexer& self, nb::handle key) {
+            return getitem(nb::cast<PyArray&>(self.array), key, self.kind);
+          },
+          nb::arg("key").none(),
+          nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
+      .def(
+          "__setitem__",
+          [](Indexer& self, nb::handle key, nb::handle value) {
+            setitem(nb::cast<PyArray&>(self.array), key, value, self.kind);
+          },
+          nb::arg("key").none(),
+          nb::arg("value").none(),
+          nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"));
+  auto indexer = [](KeyKind kind) {
+    return [kind](nb::object self) { return Indexer{std::move(self), kind}; };
+  };
+
+  auto cls = nb::class_<PyArray>(m, "Array", docs::kArray);
+  cls.def(
+         "__getitem__",
+         [](PyArray& self, nb::handle key) { return getitem(self, key, KeyKind::automatic); },
+         nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
+      .def("read",
+           read,
+           nb::arg("selection") = nb::none(),
+           nb::kw_only(),
+           nb::arg("out") = nb::none(),
+           nb::arg("device") = nb::none(),
+           nb::arg("stream") = nb::none(),
+           nb::arg("implementations") = nb::none(),
+           nb::sig("def read(self, selection: typing.Any = None, *, out: typing.Any = None, "
+                   "device: str | None = None, stream: typing.Any = None, "
+                   "implementations: dict[str, str] | None = None) -> typing.Any"),
+           docs::kRead)
+      .def("read_async",
+           read_async,
+           nb::arg("selection") = nb::none(),
+           nb::kw_only(),
+           nb::arg("out") = nb::none(),
+           nb::arg("device") = nb::none(),
+           nb::arg("stream") = nb::none(),
+           nb::arg("implementations") = nb::none(),
+           nb::sig("def read_async(self, selection: typing.Any = None, *, out: typing.Any = None, "
+                   "device: str | None = None, stream: typing.Any = None, "
+                   "implementations: dict[str, str] | None = None) -> Future"),
+           docs::kReadAsync)
+      .def("to",
+           to_device,
+           nb::arg("device"),
+           nb::sig("def to(self, device: str) -> Array"),
+           "The same array read to another device; metadata and caches are shared.")
+      .def("with_implementations",
+           with_implementations,
+           nb::arg("implementations"),
+           nb::sig("def with_implementations(self, implementations: dict[str, str]) -> Array"),
+           "A handle that decodes with these implementations: ``{\"zstd\": \"libzstd\"}``.")
+      .def("verify",
+           verify,
+           nb::sig("def verify(self) -> list[tuple[str, str]]"),
+           "Decode every stored chunk and check every checksum; (chunk key, what is wrong) of each "
+           "bad one.");
+  cls.def_prop_ro("oindex",
+                  indexer(KeyKind::orthogonal),
+                  "Orthogonal indexing: one index set a dimension, their outer product.")
+      .def_prop_ro("vindex",
+                   indexer(KeyKind::coordinate),
+                   "Coordinate indexing: index arrays broadcast against each other, or one mask.")
+      .def_prop_ro(
+          "blocks", indexer(KeyKind::block), "Block indexing: integers and slices count chunks.");
+  cls.def_prop_ro(
+         "shape",
+         [](PyArray& self) { return shape_tuple(self.array.shape()); },
+         nb::sig("def shape(self) -> tuple[int, ...]"),
+         "Extent of each dimension.")
+      .def_prop_ro(
+          "dtype",
+          [](PyArray& self) { return self.numpy_dtype(); },
+          nb::sig("def dtype(self) -> numpy.dtype"),
+          "Type of an element in memory: native byte order, whatever is stored.")
+      .def_prop_ro(
+          "ndim", [](PyArray& self) { return self.ndim; }, "Number of dimensions.")
+      .def_prop_ro("size", size, "Number of elements.")
+      .def_prop_ro(
+          "nbytes",
+          [](PyArray& self) {
+            return size(self) * static_cast<std::int64_t>(self.dtype.itemsize());
+          },
+          "Bytes of the whole array in memory.")
+      .def_prop_ro(
+          "itemsize",
+          [](PyArray& self) { return self.dtype.itemsize(); },
+          "Bytes of an element; 0 for variable-length types.")
+      .def_prop_ro(
+          "chunks",
+          [](PyArray& self) { return shape_tuple(self.array.chunks()); },
+          nb::sig("def chunks(self) -> tuple[int, ...]"),
+          "Shape of the unit that is read: the inner chunk when sharded.")
+      .def_prop_ro(
+          "shards",
+          [](PyArray& self) -> nb::object {
+            const auto shards = self.array.shards();
+            return shards ? shape_tuple(*shards) : nb::none();
+          },
+          nb::sig("def shards(self) -> tuple[int, ...] | None"),
+          "Shape of the unit that is stored when sharded, else None.")
+      .def_prop_ro("fill_value",
+                   fill_value,
+                   nb::sig("def fill_value(self) -> typing.Any"),
+                   "What missing chunks read as; None when v2 metadata says null.")
+      .def_prop_ro("dimension_names",
+                   dimension_names,
+                   nb::sig("def dimension_names(self) -> tuple[str | None, ...] | None"),
+                   "Name of each dimension, or None.")
+      .def_prop_ro(
+          "zarr_format", [](PyArray& self) { return self.array.zarr_format(); }, "2 or 3.")
+      .def_prop_ro(
+          "device",
+          [](PyArray& self) { return self.array.device().to_string(); },
+          "Where results are: ``\"cpu\"``, ``\"cuda:0\"``.")
+      .def_prop_ro(
+          "read_only",
+          [](PyArray& self) { return self.array.read_only(); },
+          "Whether writes raise `PermissionError`.")
+      .def_prop_ro(
+          "path",
+          [](PyArray& self) { return self.array.path(); },
+          "Path within the store; empty for the root.")
+      .def_prop_ro(
+          "store",
+          [](PyArray& self) {
+            return PyStore{self.array.store(), self.origin};
+          },
+          "The store that keeps it.")
+      .def_prop_ro(
+          "nchunks",
+          [](PyArray& self) { return self.array.nchunks(); },
+          "Number of chunks in the grid.")
+      .def_prop_ro(
+          "nchunks_initialized",
+          [](PyArray& self) {
+            nb::gil_scoped_release release;
+            return self.array.nchunks_initialized();
+          },
+          "Number of chunks that are stored; lists the store.")
+      .def_prop_ro("_metadata_json", [](PyArray& self) { return self.array.metadata_json(); })
+      .def_prop_ro(
+          "_codec_specs", raw_codecs, nb::sig("def _codec_specs(self) -> list[tuple[str, str]]"))
+      .def_prop_ro(
+          "_implementations",
+          [](PyArray& self) {
+            nb::dict result;
+            for (const auto& [codec, name] : self.implementations) result[codec.c_str()] = name;
+            return result;
+          },
+          nb::sig("def _implementations(self) -> dict[str, str]"));
+  bind_array_protocols(cls);
+  bind_array_write(cls);
+  m.def("read_many",
+        read_many_items,
+        nb::arg("requests"),
+        nb::kw_only(),
+        nb::arg("implementations") = nb::none(),
+        nb::sig("def read_many(requests: collections.abc.Iterable[tuple[typing.Any, ...]], *, "
+                "implementations: dict[str, str] | None = None) -> list[typing.Any]"),
+        docs::kReadMany);
+}
+
+}  // namespace headrace::python

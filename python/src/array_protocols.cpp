@@ -1,0 +1,189 @@
+// What makes an Array one of Python's, NumPy's and DLPack's: len, iter, repr, pickle, __array__,
+// __dlpack__.
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <utility>
+
+#include "array.h"
+#include "dlpack.h"
+#include "docs.h"
+#include "tensor.h"
+
+namespace headrace::python {
+
+namespace {
+
+constexpr const char* kVersionedName = "dltensor_versioned";
+constexpr const char* kLegacyName = "dltensor";
+
+// A consumer renames the capsule when it takes the tensor over; else it is freed here.
+template <typename Managed>
+void free_if_unused(PyObject* capsule, const char* name) {
+  if (PyCapsule_IsValid(capsule, name) == 0) return;
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+void free_versioned(PyObject* capsule) {
+  free_if_unused<DLManagedTensorVersioned>(capsule, kVersionedName);
+}
+
+void free_legacy(PyObject* capsule) { free_if_unused<DLManagedTensor>(capsule, kLegacyName); }
+
+void delete_legacy(DLManagedTensor* legacy) {
+  auto* versioned = static_cast<DLManagedTensorVersioned*>(legacy->manager_ctx);
+  if (versioned->deleter != nullptr) versioned->deleter(versioned);
+  delete legacy;
+}
+
+nb::object versioned_capsule(DLManagedTensorVersioned* managed) {
+  PyObject* capsule = PyCapsule_New(managed, kVersionedName, free_versioned);
+  if (capsule == nullptr) {
+    managed->deleter(managed);
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+nb::object legacy_capsule(DLManagedTensorVersioned* managed) {
+  auto* legacy = new DLManagedTensor{managed->dl_tensor, managed, delete_legacy};
+  PyObject* capsule = PyCapsule_New(legacy, kLegacyName, free_legacy);
+  if (capsule == nullptr) {
+    delete_legacy(legacy);
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+bool has_dlpack_type(const DType& dtype) {
+  switch (dtype.kind()) {
+    case DType::Kind::boolean:
+    case DType::Kind::signed_integer:
+    case DType::Kind::unsigned_integer:
+    case DType::Kind::floating:
+    case DType::Kind::ml_floating:
+    case DType::Kind::complex:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Device requested_device(nb::handle dl_device, const Device& own) {
+  if (dl_device.is_none()) return own;
+  const auto [type, index] = nb::cast<std::pair<int, int>>(dl_device);
+  if (type == kDLCpu && index == 0) return Device::cpu();
+  if (type == kDLCuda) return Device::cuda(index);
+  raise(PyExc_BufferError,
+        "__dlpack__: there is no device " + nb::cast<std::string>(nb::str(dl_device)));
+}
+
+nb::object dlpack(PyArray& self,
+                  nb::handle stream,
+                  nb::handle max_version,
+                  nb::handle dl_device,
+                  nb::handle copy) {
+  if (!has_dlpack_type(self.dtype)) {
+    raise(PyExc_BufferError,
+          "__dlpack__: DLPack has no type for " + self.dtype.to_string() + ", use NumPy");
+  }
+  if (!copy.is_none() && !nb::cast<bool>(copy)) {
+    raise(PyExc_BufferError, "__dlpack__: an array in a store cannot be exported without a copy");
+  }
+  const Array array = self.array.to(requested_device(dl_device, self.array.device()));
+  if (array.device().is_cpu() && !stream.is_none()) {
+    raise(PyExc_BufferError, "__dlpack__: stream must be None for host memory");
+  }
+  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
+  DLManagedTensorVersioned* managed = nullptr;
+  try {
+    ReadOptions options;
+    options.poll = check_signals;
+    nb::gil_scoped_release release;
+    managed = array.read({}, options).to_dlpack();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported) raise(PyExc_BufferError, error.what());
+    throw;
+  }
+  return versioned ? versioned_capsule(managed) : legacy_capsule(managed);
+}
+
+nb::object dlpack_device(PyArray& self) {
+  const Device device = self.array.device();
+  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCpu : kDLCuda), device.index);
+}
+
+nb::object to_array(nb::handle self, nb::handle dtype, nb::handle copy) {
+  if (!copy.is_none() && !nb::cast<bool>(copy)) {
+    raise(PyExc_ValueError, "__array__: an array in a store cannot be read without a copy");
+  }
+  nb::object whole = self.attr("read")(nb::arg("device") = "cpu");
+  if (dtype.is_none()) return whole;
+  return whole.attr("astype")(dtype, nb::arg("copy") = false);
+}
+
+std::int64_t length(PyArray& self) {
+  if (self.ndim == 0) raise(PyExc_TypeError, "len() of an array without dimensions");
+  return self.array.shape()[0];
+}
+
+auto from_package(const char* module, const char* name) {
+  return [module, name](nb::handle self) { return package_attribute(module, name)(self); };
+}
+
+}  // namespace
+
+void bind_array_protocols(nb::class_<PyArray>& cls) {
+  cls.def("__len__", length)
+      .def("__iter__",
+           from_package("headrace._array", "iterate"),
+           nb::sig("def __iter__(self) -> collections.abc.Iterator[typing.Any]"))
+      .def("__repr__",
+           from_package("headrace._array", "describe"),
+           nb::sig("def __repr__(self) -> str"))
+      .def("__reduce__",
+           from_package("headrace._array", "reduce_array"),
+           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def("__array__",
+           to_array,
+           nb::arg("dtype") = nb::none(),
+           nb::arg("copy") = nb::none(),
+           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
+                   "numpy.ndarray"))
+      .def("__dlpack__",
+           dlpack,
+           nb::kw_only(),
+           nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(),
+           nb::arg("dl_device") = nb::none(),
+           nb::arg("copy") = nb::none(),
+           nb::sig("def __dlpack__(self, *, stream: typing.Any = None, "
+                   "max_version: tuple[int, int] | None = None, "
+                   "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> "
+                   "typing.Any"),
+           docs::kDlpack)
+      .def("__dlpack_device__",
+           dlpack_device,
+           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def_prop_ro("attrs",
+                   from_package("headrace.attributes", "Attributes"),
+                   nb::sig("def attrs(self) -> headrace.attributes.Attributes"),
+                   "The user attributes: a mutable mapping that writes through.")
+      .def_prop_ro("lazy",
+                   from_package("headrace.lazy", "LazyArray"),
+                   nb::sig("def lazy(self) -> headrace.lazy.LazyArray"),
+                   "A view that composes selections and reads when asked.")
+      .def_prop_ro("metadata",
+                   from_package("headrace._array", "metadata"),
+                   nb::sig("def metadata(self) -> dict[str, typing.Any]"),
+                   "The metadata document as stored.")
+      .def_prop_ro("codecs",
+                   from_package("headrace.codecs", "of_array"),
+                   nb::sig("def codecs(self) -> list[headrace.codecs.Codec]"),
+                   "The chain of codecs; v2 filters and compressors by their v3 meaning.");
+}
+
+}  // namespace headrace::python

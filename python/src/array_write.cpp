@@ -1,0 +1,149 @@
+#include <nanobind/stl/string.h>
+
+#include <utility>
+
+#include "array.h"
+#include "docs.h"
+#include "future.h"
+#include "tensor.h"
+
+namespace headrace::python {
+
+namespace {
+
+WriteOptions write_options(nb::handle implementations) {
+  WriteOptions options;
+  if (!implementations.is_none()) {
+    options.implementations = implementations_from_python(implementations);
+  }
+  options.poll = check_signals;
+  return options;
+}
+
+// a["f"] = x: the other fields of the selected elements stay as they are.
+void write_fields(PyArray& self, const ParsedKey& key, nb::handle value) {
+  HostView elements = empty_ndarray(
+      self.array.result_shape(key.selection), self.dtype.itemsize(), self.numpy_dtype());
+  elements.view.dtype = self.dtype;
+  {
+    nb::gil_scoped_release release;
+    self.array.read_into(key.selection, elements.view);
+  }
+  elements.keep_alive[key.fields] = value;
+  const WriteOptions options = write_options(nb::none());
+  nb::gil_scoped_release release;
+  self.array.write(key.selection, elements.view, options);
+}
+
+void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const WriteOptions& options) {
+  if (self.array.read_only()) {
+    raise(PyExc_PermissionError,
+          "[write] /" + self.array.path() + ": the array was opened read-only, use mode=\"r+\"");
+  }
+  if (key.fields.is_valid()) {
+    check_fields(key, self.dtype);
+    write_fields(self, key, value);
+    return;
+  }
+  const HostView data = input_view(value, self.dtype, self.numpy_dtype());
+  nb::gil_scoped_release release;
+  self.array.write(key.selection, data.view, options);
+}
+
+ParsedKey parse_write_selection(PyArray& self, nb::handle selection) {
+  if (selection.is_none()) return {};
+  return parse_key(selection, KeyKind::automatic, self.ndim);
+}
+
+void write(PyArray& self, nb::handle selection, nb::handle value, nb::handle implementations) {
+  write_key(self, parse_write_selection(self, selection), value, write_options(implementations));
+}
+
+PyFuture write_async(PyArray& self,
+                     nb::handle selection,
+                     nb::handle value,
+                     nb::handle implementations) {
+  const ParsedKey key = parse_write_selection(self, selection);
+  if (key.fields.is_valid()) {
+    raise(PyExc_NotImplementedError, "[write] fields are not written asynchronously");
+  }
+  WriteOptions options = write_options(implementations);
+  options.poll = nullptr;  // the threads of the pool handle no signals
+  HostView data = input_view(value, self.dtype, self.numpy_dtype());
+  auto kept = keep_alive(std::move(data.keep_alive));
+  auto future = [&] {
+    nb::gil_scoped_release release;
+    return self.array.write_async(key.selection, data.view, kept, options);
+  }();
+  return PyFuture(std::move(future), [](Unit) { return nb::none(); });
+}
+
+void resize(PyArray& self, nb::handle shape) {
+  const Shape extents = shape_from_python(shape, "[resize] shape");
+  nb::gil_scoped_release release;
+  self.array.resize(extents);
+}
+
+nb::object append(PyArray& self, nb::handle value, int axis) {
+  const HostView data = input_view(value, self.dtype, self.numpy_dtype());
+  Shape shape;
+  {
+    nb::gil_scoped_release release;
+    shape = self.array.append(data.view, axis);
+  }
+  return shape_tuple(shape);
+}
+
+}  // namespace
+
+void setitem(PyArray& self, nb::handle key, nb::handle value, KeyKind kind) {
+  write_key(self, parse_key(key, kind, self.ndim), value, write_options(nb::none()));
+}
+
+void bind_array_write(nb::class_<PyArray>& cls) {
+  cls.def(
+         "__setitem__",
+         [](PyArray& self, nb::handle key, nb::handle value) {
+           setitem(self, key, value, KeyKind::automatic);
+         },
+         nb::arg("key").none(),
+         nb::arg("value").none(),
+         nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"))
+      .def("write",
+           write,
+           nb::arg("selection").none(),
+           nb::arg("value").none(),
+           nb::kw_only(),
+           nb::arg("implementations") = nb::none(),
+           nb::sig("def write(self, selection: typing.Any, value: typing.Any, *, "
+                   "implementations: dict[str, str] | None = None) -> None"),
+           docs::kWrite)
+      .def("write_async",
+           write_async,
+           nb::arg("selection").none(),
+           nb::arg("value").none(),
+           nb::kw_only(),
+           nb::arg("implementations") = nb::none(),
+           nb::sig("def write_async(self, selection: typing.Any, value: typing.Any, *, "
+                   "implementations: dict[str, str] | None = None) -> Future"),
+           "As `write`, but returns a `Future`; ``value`` must not change until it is done.")
+      .def("resize",
+           resize,
+           nb::arg("shape"),
+           nb::sig("def resize(self, shape: int | collections.abc.Sequence[int]) -> None"),
+           "Change the extents; chunks outside the new shape are removed.")
+      .def("append",
+           append,
+           nb::arg("data").none(),
+           nb::arg("axis") = 0,
+           nb::sig("def append(self, data: typing.Any, axis: int = 0) -> tuple[int, ...]"),
+           "Grow the array along ``axis`` and write there; returns the new shape.")
+      .def("_set_attributes_json",
+           [](PyArray& self, const std::string& json) {
+             nb::gil_scoped_release release;
+             self.array.set_attributes_json(json);
+           })
+      .def("_attributes_json", [](PyArray& self) { return self.array.attributes_json(); });
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,103 @@
+#include "common.h"
+
+#include <nanobind/stl/string.h>
+
+#include "numpy_api.h"
+
+namespace headrace::python {
+
+nb::object shape_tuple(const Shape& shape) {
+  nb::object tuple = steal_or_throw(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    PyObject* item = PyLong_FromLongLong(shape[i]);
+    if (item == nullptr) throw nb::python_error();
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), item);
+  }
+  return tuple;
+}
+
+static std::int64_t extent_from_python(nb::handle value, const char* what) {
+  nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    raise(PyExc_TypeError,
+          std::string(what) + ": expected an integer or a sequence of integers, got " +
+              nb::cast<std::string>(nb::repr(value)));
+  }
+  const long long extent = PyLong_AsLongLong(index.ptr());
+  if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return extent;
+}
+
+Shape shape_from_python(nb::handle value, const char* what) {
+  if (PyIndex_Check(value.ptr())) return {extent_from_python(value, what)};
+  nb::object items = nb::steal(PySequence_Fast(value.ptr(), ""));
+  if (!items.is_valid()) {
+    PyErr_Clear();
+    return {extent_from_python(value, what)};  // raises
+  }
+  Shape shape;
+  for (nb::handle item : items) shape.push_back(extent_from_python(item, what));
+  return shape;
+}
+
+Implementations implementations_from_python(nb::handle value) {
+  Implementations result;
+  if (value.is_none()) return result;
+  if (!PyDict_Check(value.ptr())) {
+    raise(PyExc_TypeError,
+          "implementations: expected a dict such as {\"zstd\": \"libzstd\"}, got " +
+              nb::cast<std::string>(nb::repr(value)));
+  }
+  for (auto [key, item] : nb::borrow<nb::dict>(value)) {
+    result[nb::cast<std::string>(key)] = nb::cast<std::string>(item);
+  }
+  return result;
+}
+
+Device device_from_python(nb::handle name) {
+  if (name.is_none()) return Device::parse(config().device);
+  if (!PyUnicode_Check(name.ptr())) {
+    raise(PyExc_TypeError,
+          "device: expected a name such as \"cpu\" or \"cuda:0\", got " +
+              nb::cast<std::string>(nb::repr(name)));
+  }
+  return Device::parse(nb::cast<std::string>(name));
+}
+
+nb::object package_attribute(const char* module, const char* name) {
+  return nb::module_::import_(module).attr(name);
+}
+
+const NumPy& numpy() {
+  static const NumPy api = [] {
+    nb::module_ module = nb::module_::import_("numpy");
+    auto keep = [](nb::object object) { return object.release().ptr(); };
+    return NumPy{
+        keep(module.attr("empty")),
+        keep(module.attr("asarray")),
+        keep(module.attr("ndarray")),
+        keep(module.attr("dtype")),
+        keep(steal_or_throw(PyTuple_New(0))),
+        keep(steal_or_throw(PyUnicode_InternFromString("__array_struct__"))),
+        keep(steal_or_throw(PyUnicode_InternFromString("dtype"))),
+    };
+  }();
+  return api;
+}
+
+nb::object array_interface(nb::handle object, const ArrayInterface** interface) {
+  nb::object capsule = nb::steal(PyObject_GetAttr(object.ptr(), numpy().array_struct_name));
+  if (!capsule.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
+    PyErr_Clear();
+    return {};
+  }
+  auto* found = static_cast<const ArrayInterface*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
+  if (found == nullptr) throw nb::python_error();
+  if (found->two != 2) raise(PyExc_TypeError, "__array_struct__: not an array interface");
+  *interface = found;
+  return capsule;
+}
+
+}  // namespace headrace::python

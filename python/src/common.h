@@ -1,0 +1,53 @@
+#pragma once
+
+// What every binding file shares: Python's C API through nanobind, and the order of binding.
+
+#include <headrace/headrace.h>
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace headrace::python {
+
+namespace nb = nanobind;
+
+void bind_errors();
+void bind_tensor(nb::module_& m);
+void bind_future(nb::module_& m);
+void bind_store(nb::module_& m);
+void bind_array(nb::module_& m);
+void bind_group(nb::module_& m);
+void bind_create(nb::module_& m);
+void bind_codecs(nb::module_& m);
+void bind_config(nb::module_& m);
+
+// A new reference, or the Python error that is set.
+inline nb::object steal_or_throw(PyObject* result) {
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+[[noreturn]] inline void raise(PyObject* exception, const std::string& message) {
+  PyErr_SetString(exception, message.c_str());
+  throw nb::python_error();
+}
+
+// For std::function fields called without the GIL: handles signals, so that Ctrl-C stops a read.
+inline void check_signals() {
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+nb::object shape_tuple(const Shape& shape);
+// An int or a sequence of ints.
+Shape shape_from_python(nb::handle value, const char* what);
+// {"zstd": "libzstd"} or None.
+Implementations implementations_from_python(nb::handle value);
+// A name, or None for the configured default.
+Device device_from_python(nb::handle name);
+// The attribute of a module of this package, imported when first asked for.
+nb::object package_attribute(const char* module, const char* name);
+
+}  // namespace headrace::python

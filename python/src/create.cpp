@@ -1,0 +1,156 @@
+#include <headrace/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <utility>
+
+#include "codec_specs.h"
+#include "dtype.h"
+#include "handles.h"
+#include "tensor.h"
+
+namespace headrace::python {
+
+namespace {
+
+std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::handle numpy_dtype) {
+  if (dtype.variable_length()) {
+    if (PyUnicode_Check(value.ptr())) {
+      const auto text = nb::cast<std::string>(value);
+      const auto* data = reinterpret_cast<const std::byte*>(text.data());
+      return {data, data + text.size()};
+    }
+    nb::bytes raw = nb::cast<nb::bytes>(value);
+    const auto* data = reinterpret_cast<const std::byte*>(raw.c_str());
+    return {data, data + raw.size()};
+  }
+  const HostView element = input_view(value, dtype, numpy_dtype);
+  if (!element.view.shape.empty()) {
+    raise(PyExc_ValueError,
+          "[create_array] fill_value: expected a scalar, got " +
+              nb::cast<std::string>(nb::repr(value)));
+  }
+  std::vector<std::byte> bytes(dtype.itemsize());
+  if (!bytes.empty()) std::memcpy(bytes.data(), element.view.data, bytes.size());
+  return bytes;
+}
+
+PyArray create_array_node(PyStore& store,
+                          const std::string& path,
+                          nb::handle shape,
+                          nb::handle dtype,
+                          nb::handle chunks,
+                          nb::handle shards,
+                          nb::handle codecs,
+                          nb::handle fill_value,
+                          int zarr_format,
+                          const std::string& order,
+                          const std::string& dimension_separator,
+                          bool v2_chunk_keys,
+                          const std::string& attributes,
+                          std::vector<std::optional<std::string>> dimension_names,
+                          bool overwrite,
+                          bool write_empty_chunks,
+                          nb::handle device) {
+  CreateOptions options;
+  options.shape = shape_from_python(shape, "[create_array] shape");
+  options.dtype = dtype_from_python(dtype);
+  if (!chunks.is_none()) options.chunks = shape_from_python(chunks, "[create_array] chunks");
+  if (!shards.is_none()) options.shards = shape_from_python(shards, "[create_array] shards");
+  if (!codecs.is_none()) options.codecs = codec_specs_from_python(codecs);
+  if (!fill_value.is_none()) {
+    nb::object type = options.dtype.variable_length() ? nb::none() : numpy_dtype(options.dtype);
+    options.fill_value = element_bytes(fill_value, options.dtype, type);
+  }
+  if (order != "C" && order != "F") {
+    raise(PyExc_ValueError, "[create_array] order: expected \"C\" or \"F\", got \"" + order + "\"");
+  }
+  options.zarr_format = zarr_format;
+  options.order = order[0];
+  options.dimension_separator = dimension_separator;
+  options.v2_chunk_keys = v2_chunk_keys;
+  options.attributes = attributes;
+  options.dimension_names = std::move(dimension_names);
+  options.overwrite = overwrite;
+  options.write_empty_chunks = write_empty_chunks;
+  const Device target = device_from_python(device);
+  Array array = [&] {
+    nb::gil_scoped_release release;
+    Array created = create_array(store.store, path, options);
+    return target.is_cpu() ? created : created.to(target);
+  }();
+  return PyArray(std::move(array), store.origin);
+}
+
+PyGroup create_group_node(PyStore& store,
+                          const std::string& path,
+                          const std::string& attributes,
+                          int zarr_format,
+                          bool overwrite) {
+  nb::gil_scoped_release release;
+  return {create_group(store.store, path, attributes, zarr_format, overwrite), store.origin};
+}
+
+}  // namespace
+
+void bind_create(nb::module_& m) {
+  m.def("create_array",
+        create_array_node,
+        nb::arg("store"),
+        nb::arg("path"),
+        nb::kw_only(),
+        nb::arg("shape"),
+        nb::arg("dtype").none(),
+        nb::arg("chunks") = nb::none(),
+        nb::arg("shards") = nb::none(),
+        nb::arg("codecs") = nb::none(),
+        nb::arg("fill_value") = nb::none(),
+        nb::arg("zarr_format") = 3,
+        nb::arg("order") = "C",
+        nb::arg("dimension_separator") = "",
+        nb::arg("v2_chunk_keys") = false,
+        nb::arg("attributes") = "",
+        nb::arg("dimension_names") = std::vector<std::optional<std::string>>(),
+        nb::arg("overwrite") = false,
+        nb::arg("write_empty_chunks") = false,
+        nb::arg("device") = nb::none(),
+        nb::sig("def create_array(store: Store, path: str, *, "
+                "shape: int | collections.abc.Sequence[int], dtype: typing.Any, "
+                "chunks: int | collections.abc.Sequence[int] | None = None, "
+                "shards: int | collections.abc.Sequence[int] | None = None, "
+                "codecs: list[tuple[str, str]] | None = None, fill_value: typing.Any = None, "
+                "zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', "
+                "v2_chunk_keys: bool = False, attributes: str = '', "
+                "dimension_names: collections.abc.Sequence[str | None] = [], "
+                "overwrite: bool = False, write_empty_chunks: bool = False, "
+                "device: str | None = None) -> Array"));
+  m.def("create_group",
+        create_group_node,
+        nb::arg("store"),
+        nb::arg("path") = "",
+        nb::arg("attributes") = "",
+        nb::arg("zarr_format") = 3,
+        nb::arg("overwrite") = false);
+  m.def(
+      "consolidate_metadata",
+      [](PyStore& store, const std::string& path) {
+        nb::gil_scoped_release release;
+        consolidate_metadata(store.store, path);
+      },
+      nb::arg("store"),
+      nb::arg("path") = "");
+  m.def(
+      "describe_dtype",
+      [](nb::handle dtype) {
+        bool big_endian = false;
+        const DType type = dtype_from_python(dtype, &big_endian);
+        return nb::make_tuple(type.to_string(), type.itemsize(), big_endian);
+      },
+      nb::arg("dtype"),
+      nb::sig("def describe_dtype(dtype: typing.Any) -> tuple[str, int, bool]"),
+      "(name, itemsize, stored big-endian) of what `dtype` means.");
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,173 @@
+#pragma once
+
+// The longer docstrings, numpydoc style.
+
+namespace headrace::python::docs {
+
+inline constexpr const char* kArray = R"(An array in a Zarr store.
+
+A cheap handle: metadata is read when it is opened, data when it is asked for. Any thread may use
+it. Indexing follows zarr-python 3, and NumPy where zarr-python refuses (negative steps, new axes).
+Results are `numpy.ndarray` in C order with native byte order, or a NumPy scalar where NumPy gives
+one. Missing chunks read as `fill_value`.
+
+Raises
+------
+IndexError
+    A selection outside the array.
+headrace.CorruptError
+    A chunk that breaks its format or checksum; the message names array, chunk and codec.
+NotImplementedError
+    A codec or data type that this build does not have.
+
+Examples
+--------
+>>> a = headrace.open_array("era5.zarr", path="t2m")
+>>> a.shape, a.dtype
+((240, 721, 1440), dtype('float32'))
+>>> a[0:10, :, ::2].shape
+(10, 721, 720)
+)";
+
+inline constexpr const char* kRead = R"(Read a selection.
+
+Parameters
+----------
+selection
+    What ``array[selection]`` takes; None is the whole array.
+out
+    Filled in place and returned: an `numpy.ndarray` (strided and negative strides allowed), a
+    DLPack object in host memory, or a writable buffer, of the shape and dtype of the result. No
+    copy of the decoded data is made in between.
+device
+    Read to this device instead of the handle's.
+stream
+    The device stream to work on; None on the CPU.
+implementations
+    ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
+
+Returns
+-------
+numpy.ndarray
+    ``out``, or a new array in C order; never a scalar.
+
+Raises
+------
+ValueError
+    ``out`` has another shape or dtype, or is read-only.
+
+Examples
+--------
+>>> buffer = np.empty((10, 721, 1440), "float32")
+>>> a.read(np.s_[0:10], out=buffer) is buffer
+True
+)";
+
+inline constexpr const char* kReadAsync = R"(As `read`, in the background.
+
+``out`` is kept alive until the request is done, and is unspecified until then.
+
+Returns
+-------
+Future
+    Its ``result()`` is what `read` would return.
+
+Examples
+--------
+>>> futures = [a.read_async(i) for i in range(4)]
+>>> steps = [future.result() for future in futures]
+)";
+
+inline constexpr const char* kReadMany = R"(Read selections of several arrays in one plan.
+
+The chunks of all requests share the threads and the memory budget.
+
+Parameters
+----------
+requests
+    Tuples ``(array, selection, out)``; a selection of None is the whole array, ``out`` may be None
+    or left away.
+
+Returns
+-------
+list
+    The result of each request, ``out`` where it was given.
+
+Examples
+--------
+>>> u, v = headrace.read_many([(group["u"], np.s_[0]), (group["v"], np.s_[0])])
+)";
+
+inline constexpr const char* kWrite = R"(Write ``value`` to a selection.
+
+Chunks that are covered in part are read and merged; a chunk is replaced whole or not at all.
+
+Parameters
+----------
+selection
+    What ``array[selection]`` takes; None is the whole array.
+value
+    Anything NumPy makes an array of, or a DLPack object in host memory; it is broadcast to the
+    shape of the selection and converted to the dtype of the array.
+implementations
+    Which implementation encodes a codec, for this call.
+
+Raises
+------
+PermissionError
+    The handle or the store is read-only.
+ValueError
+    ``value`` does not broadcast to the selection.
+
+Examples
+--------
+>>> a.write(np.s_[0:10], np.zeros((10, 721, 1440)))
+)";
+
+inline constexpr const char* kDlpack = R"(Read the whole array and export it as a DLPack capsule.
+
+Versioned when ``max_version`` is at least (1, 0). The capsule owns the memory.
+
+Raises
+------
+BufferError
+    DLPack has no such type (dates, strings, structures), or ``copy=False``.
+
+Examples
+--------
+>>> torch.from_dlpack(a)
+)";
+
+inline constexpr const char* kDecodeBatch = R"(Decode buffers that one codec encoded.
+
+Parameters
+----------
+codec
+    Name, `headrace.codecs` object, or metadata dict.
+inputs
+    Contiguous buffers.
+out
+    Writable contiguous buffers of exactly the decoded sizes; or give ``out_nbytes``.
+out_nbytes
+    The decoded size of each input; new ``uint8`` arrays are returned.
+device, stream, implementation
+    Where and by what to decode.
+
+Returns
+-------
+list
+    ``out``, or the new arrays.
+
+Raises
+------
+headrace.CorruptError
+    Names the index of the first bad input.
+
+Examples
+--------
+>>> frames = headrace.codecs.encode_batch("zstd", [b"abc" * 100])
+>>> bytes(headrace.codecs.decode_batch("zstd", frames, out_nbytes=[300])[0][:3])
+b'abc'
+)";
+
+}  // namespace headrace::python::docs

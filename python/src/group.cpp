@@ -1,0 +1,147 @@
+#include <headrace/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <utility>
+
+#include "handles.h"
+
+namespace headrace::python {
+
+OpenOptions open_options(nb::handle device,
+                         nb::handle zarr_format,
+                         bool read_only,
+                         nb::handle implementations) {
+  OpenOptions options;
+  options.device = device_from_python(device);
+  if (!zarr_format.is_none()) options.zarr_format = nb::cast<int>(zarr_format);
+  options.read_only = read_only;
+  options.implementations = implementations_from_python(implementations);
+  return options;
+}
+
+namespace {
+
+PyArray open_array_node(PyStore& store,
+                        const std::string& path,
+                        nb::handle device,
+                        nb::handle zarr_format,
+                        bool read_only,
+                        nb::handle implementations) {
+  const OpenOptions options = open_options(device, zarr_format, read_only, implementations);
+  Array array = [&] {
+    nb::gil_scoped_release release;
+    return open_array(store.store, path, options);
+  }();
+  return PyArray(std::move(array), store.origin, options.implementations);
+}
+
+PyGroup open_group_node(PyStore& store,
+                        const std::string& path,
+                        nb::handle zarr_format,
+                        bool read_only) {
+  const OpenOptions options = open_options(nb::str("cpu"), zarr_format, read_only, nb::none());
+  nb::gil_scoped_release release;
+  return {open_group(store.store, path, options), store.origin};
+}
+
+PyArray member_array(PyGroup& self,
+                     const std::string& name,
+                     nb::handle device,
+                     bool read_only,
+                     nb::handle implementations) {
+  const OpenOptions options = open_options(device, nb::none(), read_only, implementations);
+  Array array = [&] {
+    nb::gil_scoped_release release;
+    return self.group.array(name, options);
+  }();
+  return PyArray(std::move(array), self.origin, options.implementations);
+}
+
+nb::list members(PyGroup& self) {
+  const auto nodes = [&] {
+    nb::gil_scoped_release release;
+    return self.group.members();
+  }();
+  nb::list result;
+  for (const Node& node : nodes) result.append(nb::make_tuple(node.name, node.is_group));
+  return result;
+}
+
+}  // namespace
+
+void bind_group(nb::module_& m) {
+  // headrace.Group wraps it: mappings, trees and creation are Python's part.
+  nb::class_<PyGroup>(m, "GroupHandle")
+      .def("members", members, nb::sig("def members(self) -> list[tuple[str, bool]]"))
+      .def(
+          "is_group",
+          [](PyGroup& self, const std::string& name) {
+            nb::gil_scoped_release release;
+            return self.group.is_group(name);
+          },
+          nb::arg("name"))
+      .def("array",
+           member_array,
+           nb::arg("name"),
+           nb::arg("device") = nb::none(),
+           nb::arg("read_only") = false,
+           nb::arg("implementations") = nb::none(),
+           nb::sig("def array(self, name: str, device: str | None = None, "
+                   "read_only: bool = False, implementations: dict[str, str] | None = None) -> "
+                   "Array"))
+      .def(
+          "group",
+          [](PyGroup& self, const std::string& name) {
+            nb::gil_scoped_release release;
+            return PyGroup{self.group.group(name), self.origin};
+          },
+          nb::arg("name"))
+      .def("_attributes_json", [](PyGroup& self) { return self.group.attributes_json(); })
+      .def(
+          "_set_attributes_json",
+          [](PyGroup& self, const std::string& json) {
+            nb::gil_scoped_release release;
+            self.group.set_attributes_json(json);
+          },
+          nb::arg("json"))
+      .def_prop_ro("metadata_json", [](PyGroup& self) { return self.group.metadata_json(); })
+      .def_prop_ro("consolidated", [](PyGroup& self) { return self.group.consolidated(); })
+      .def_prop_ro("zarr_format", [](PyGroup& self) { return self.group.zarr_format(); })
+      .def_prop_ro("read_only", [](PyGroup& self) { return self.group.read_only(); })
+      .def_prop_ro("path", [](PyGroup& self) { return self.group.path(); })
+      .def_prop_ro("store", [](PyGroup& self) {
+        return PyStore{self.group.store(), self.origin};
+      });
+
+  m.def("open_array",
+        open_array_node,
+        nb::arg("store"),
+        nb::arg("path"),
+        nb::arg("device") = nb::none(),
+        nb::arg("zarr_format") = nb::none(),
+        nb::arg("read_only") = false,
+        nb::arg("implementations") = nb::none(),
+        nb::sig("def open_array(store: Store, path: str, device: str | None = None, "
+                "zarr_format: int | None = None, read_only: bool = False, "
+                "implementations: dict[str, str] | None = None) -> Array"));
+  m.def("open_group",
+        open_group_node,
+        nb::arg("store"),
+        nb::arg("path"),
+        nb::arg("zarr_format") = nb::none(),
+        nb::arg("read_only") = false,
+        nb::sig("def open_group(store: Store, path: str, zarr_format: int | None = None, "
+                "read_only: bool = False) -> GroupHandle"));
+  m.def(
+      "node_is_group",
+      [](PyStore& store, const std::string& path, std::optional<int> zarr_format) {
+        nb::gil_scoped_release release;
+        return node_is_group(store.store, path, zarr_format);
+      },
+      nb::arg("store"),
+      nb::arg("path"),
+      nb::arg("zarr_format") = nb::none());
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common.h"
+
+namespace headrace::python {
+
+// How a store was opened: what pickling needs to open it again.
+struct Origin {
+  std::string url;  // empty when the store cannot be opened again by name
+  StorageOptions options;
+  bool read_only = false;
+};
+
+// headrace.Store
+struct PyStore {
+  Store store;
+  std::shared_ptr<const Origin> origin;
+};
+
+// headrace.Array
+class PyArray {
+ public:
+  PyArray(Array handle, std::shared_ptr<const Origin> place, Implementations by_codec = {})
+      : array(std::move(handle)),
+        origin(std::move(place)),
+        implementations(std::move(by_codec)),
+        dtype(array.dtype()),
+        ndim(array.shape().size()) {}
+
+  Array array;
+  std::shared_ptr<const Origin> origin;
+  Implementations implementations;
+  DType dtype;
+  std::size_t ndim;
+
+  // Made when first asked for: some types need ml_dtypes.
+  const nb::object& numpy_dtype();
+
+ private:
+  nb::object numpy_dtype_;
+};
+
+// headrace._core.Group
+struct PyGroup {
+  Group group;
+  std::shared_ptr<const Origin> origin;
+};
+
+StorageOptions storage_options_from_python(nb::handle value);
+StoreMode store_mode_from_python(const std::string& mode);
+OpenOptions open_options(nb::handle device,
+                         nb::handle zarr_format,
+                         bool read_only,
+                         nb::handle implementations);
+
+}  // namespace headrace::python

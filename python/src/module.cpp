@@ -1,0 +1,20 @@
+#include "common.h"
+#include "numpy_api.h"
+
+namespace headrace::python {
+
+NB_MODULE(_core, m) {
+  m.doc() = "The C++ part of headrace. Import headrace instead.";
+  numpy();  // before any thread: importing under the guard of a static would deadlock
+  bind_errors();
+  bind_tensor(m);
+  bind_future(m);
+  bind_store(m);
+  bind_array(m);
+  bind_group(m);
+  bind_create(m);
+  bind_codecs(m);
+  bind_config(m);
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,280 @@
+#include "tensor.h"
+
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <utility>
+
+#include "dlpack.h"
+#include "dtype.h"
+#include "numpy_api.h"
+
+namespace headrace::python {
+
+namespace {
+
+// Memory that headrace allocated, as a writable buffer for numpy.ndarray(buffer=...).
+struct OwnedMemory {
+  std::shared_ptr<void> owner;
+  void* data;
+  std::size_t nbytes;
+};
+
+int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
+  const auto* memory = nb::inst_ptr<OwnedMemory>(self);
+  return PyBuffer_FillInfo(
+      buffer, self, memory->data, static_cast<Py_ssize_t>(memory->nbytes), 0, flags);
+}
+
+PyType_Slot owned_memory_slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {0, nullptr},
+};
+
+std::string shape_text(const Shape& shape) {
+  return nb::cast<std::string>(nb::str(shape_tuple(shape)));
+}
+
+nb::object call3(PyObject* callable, nb::handle a, nb::handle b, nb::handle c) {
+  PyObject* args[] = {nullptr, a.ptr(), b.ptr(), c.ptr()};
+  return steal_or_throw(
+      PyObject_Vectorcall(callable, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+nb::object call2(PyObject* callable, nb::handle a, nb::handle b) {
+  PyObject* args[] = {nullptr, a.ptr(), b.ptr()};
+  return steal_or_throw(
+      PyObject_Vectorcall(callable, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+HostView view_of_interface(const ArrayInterface& array, nb::object keep, const DType& dtype) {
+  HostView result;
+  result.view.data = array.data;
+  result.view.shape.assign(array.shape, array.shape + array.nd);
+  result.view.strides.assign(array.strides, array.strides + array.nd);
+  result.view.dtype = dtype;
+  result.keep_alive = std::move(keep);
+  return result;
+}
+
+bool same_dtype(nb::handle found, nb::handle wanted) {
+  if (found.is(wanted)) return true;
+  const int equal = PyObject_RichCompareBool(found.ptr(), wanted.ptr(), Py_EQ);
+  if (equal < 0) throw nb::python_error();
+  return equal == 1;
+}
+
+[[noreturn]] void wrong_dtype(const std::string& found, const std::string& wanted) {
+  raise(PyExc_ValueError, "[read] out: expected dtype " + wanted + ", got " + found);
+}
+
+[[noreturn]] void without_cuda(const char* what) {
+  raise(PyExc_NotImplementedError,
+        std::string(what) +
+            ": the memory lies on a CUDA device, and headrace was built without CUDA");
+}
+
+DType dtype_from_dlpack(const DLDataType& type) {
+  // Codes 7 to 17 came with DLPack 1.1.
+  static constexpr const char* kSmallFloats[] = {"float8_e3m4",
+                                                 "float8_e4m3",
+                                                 "float8_e4m3b11fnuz",
+                                                 "float8_e4m3fn",
+                                                 "float8_e4m3fnuz",
+                                                 "float8_e5m2",
+                                                 "float8_e5m2fnuz",
+                                                 "float8_e8m0fnu",
+                                                 "float6_e2m3fn",
+                                                 "float6_e3m2fn",
+                                                 "float4_e2m1fn"};
+  const std::string bits = std::to_string(static_cast<int>(type.bits));
+  if (type.lanes == 1) {
+    switch (type.code) {
+      case 0:
+        return DType::from_name("int" + bits);
+      case 1:
+        return DType::from_name("uint" + bits);
+      case 2:
+        return DType::from_name("float" + bits);
+      case 4:
+        return DType::bfloat16;
+      case 5:
+        return DType::from_name("complex" + bits);
+      case 6:
+        return DType::boolean;
+      default:
+        // Sub-byte types are packed in DLPack and take a byte each here.
+        if (type.code >= 7 && type.code <= 17 && type.bits == 8) {
+          return DType::from_name(kSmallFloats[type.code - 7]);
+        }
+    }
+  }
+  raise(PyExc_ValueError,
+        "DLPack type code " + std::to_string(static_cast<int>(type.code)) + " with " + bits +
+            " bits and " + std::to_string(type.lanes) + " lanes has no headrace data type");
+}
+
+void check_dlpack_device(nb::handle object, const char* what) {
+  nb::object device = object.attr("__dlpack_device__")();
+  const int type = nb::cast<int>(nb::int_(nb::object(device[0])));
+  if (type == kDLCuda || type == kDLCudaManaged) without_cuda(what);
+  if (type != kDLCpu && type != kDLCudaHost) {
+    raise(
+        PyExc_NotImplementedError,
+        std::string(what) + ": DLPack device type " + std::to_string(type) + " is not host memory");
+  }
+}
+
+nb::object dlpack_capsule(nb::handle object) {
+  nb::object method = object.attr("__dlpack__");
+  nb::dict kwargs;
+  kwargs["max_version"] = nb::make_tuple(1, 0);
+  nb::object capsule = nb::steal(PyObject_VectorcallDict(method.ptr(), nullptr, 0, kwargs.ptr()));
+  if (capsule.is_valid()) return capsule;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+  PyErr_Clear();  // a producer from before DLPack 1.0
+  return method();
+}
+
+// The capsule keeps its name, so its own destructor frees the tensor when the view is dropped.
+HostView view_of_dlpack(nb::handle object, bool writable, const char* what) {
+  check_dlpack_device(object, what);
+  nb::object capsule = dlpack_capsule(object);
+  const DLTensor* tensor = nullptr;
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    auto* managed = static_cast<DLManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (managed->version.major != 1) {
+      raise(PyExc_BufferError,
+            std::string(what) + ": DLPack version " + std::to_string(managed->version.major) +
+                " is not known");
+    }
+    if (writable && (managed->flags & kDLFlagReadOnly) != 0) {
+      raise(PyExc_ValueError, std::string(what) + ": the DLPack tensor is read-only");
+    }
+    tensor = &managed->dl_tensor;
+  } else {
+    auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    if (managed == nullptr) throw nb::python_error();
+    tensor = &managed->dl_tensor;
+  }
+  HostView result;
+  TensorView& view = result.view;
+  view.data = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
+  view.dtype = dtype_from_dlpack(tensor->dtype);
+  view.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
+  if (tensor->strides != nullptr) {
+    for (std::int32_t i = 0; i < tensor->ndim; ++i) {
+      view.strides.push_back(tensor->strides[i] * static_cast<std::int64_t>(view.dtype.itemsize()));
+    }
+  }
+  result.keep_alive = std::move(capsule);
+  return result;
+}
+
+HostView output_ndarray(nb::handle out, const DType& dtype, nb::handle numpy_dtype) {
+  const ArrayInterface* array = nullptr;
+  nb::object capsule = array_interface(out, &array);
+  if (!capsule.is_valid()) raise(PyExc_TypeError, "[read] out: __array_struct__ is missing");
+  if ((array->flags & ArrayInterface::kWriteable) == 0) {
+    raise(PyExc_ValueError, "[read] out: the array is read-only");
+  }
+  nb::object found = steal_or_throw(PyObject_GetAttr(out.ptr(), numpy().dtype_name));
+  if (!same_dtype(found, numpy_dtype)) {
+    wrong_dtype(nb::cast<std::string>(nb::str(found)), nb::cast<std::string>(nb::str(numpy_dtype)));
+  }
+  // The capsule holds the struct only: the array itself is to be kept.
+  return view_of_interface(*array, nb::borrow(out), dtype);
+}
+
+}  // namespace
+
+HostView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle numpy_dtype) {
+  // From here on headrace's own memory is faster: it reuses pages and asks for huge ones.
+  constexpr std::size_t kOwnMemory = std::size_t{1} << 20;
+  std::size_t nbytes = itemsize;
+  for (std::int64_t extent : shape) {
+    if (__builtin_mul_overflow(nbytes, static_cast<std::size_t>(extent), &nbytes)) {
+      raise(PyExc_MemoryError, "[read] a result of shape " + shape_text(shape) + " is too large");
+    }
+  }
+  HostView result;
+  result.view.shape = shape;
+  if (nbytes >= kOwnMemory) {
+    // Raw bytes: NumPy applies the dtype.
+    Tensor tensor = Tensor::empty({static_cast<std::int64_t>(nbytes)}, DType::uint8);
+    result.view.data = tensor.data();
+    nb::object memory =
+        nb::cast(OwnedMemory{std::move(tensor).release(), result.view.data, nbytes});
+    result.keep_alive = call3(numpy().ndarray, shape_tuple(shape), numpy_dtype, memory);
+    return result;
+  }
+  result.keep_alive = call2(numpy().empty, shape_tuple(shape), numpy_dtype);
+  const ArrayInterface* array = nullptr;
+  nb::object capsule = array_interface(result.keep_alive, &array);
+  result.view.data = array->data;
+  return result;
+}
+
+nb::object to_ndarray(Tensor&& tensor, nb::handle numpy_dtype) {
+  nb::object shape = shape_tuple(tensor.shape());
+  void* data = tensor.data();
+  const std::size_t nbytes = tensor.nbytes();
+  if (nbytes == 0) return call2(numpy().empty, shape, numpy_dtype);
+  nb::object memory = nb::cast(OwnedMemory{std::move(tensor).release(), data, nbytes});
+  return call3(numpy().ndarray, shape, numpy_dtype, memory);
+}
+
+HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype) {
+  if (PyObject_TypeCheck(out.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0) {
+    return output_ndarray(out, dtype, numpy_dtype);
+  }
+  if (nb::hasattr(out, "__cuda_array_interface__")) without_cuda("[read] out");
+  if (nb::hasattr(out, "__dlpack__")) {
+    HostView result = view_of_dlpack(out, true, "[read] out");
+    if (result.view.dtype != dtype) {
+      wrong_dtype(result.view.dtype.to_string(), dtype.to_string());
+    }
+    return result;
+  }
+  if (PyObject_CheckBuffer(out.ptr()) == 0) {
+    raise(PyExc_TypeError,
+          "[read] out: expected an array, a DLPack object or a writable buffer, got " +
+              nb::cast<std::string>(nb::str(out.type().attr("__name__"))));
+  }
+  // NumPy would copy bytes and str; it shares a memoryview.
+  nb::object buffer = steal_or_throw(PyMemoryView_FromObject(out.ptr()));
+  nb::object array = steal_or_throw(PyObject_CallOneArg(numpy().asarray, buffer.ptr()));
+  return output_ndarray(array, dtype, numpy_dtype);
+}
+
+HostView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
+  const bool is_ndarray =
+      PyObject_TypeCheck(data.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0;
+  nb::object array = nb::borrow(data);
+  if (!is_ndarray) {
+    if (nb::hasattr(data, "__cuda_array_interface__")) without_cuda("[write] data");
+    if (nb::hasattr(data, "__dlpack__") && !nb::hasattr(data, "__array_struct__")) {
+      HostView result = view_of_dlpack(data, false, "[write] data");
+      if (result.view.dtype == dtype) return result;
+    }
+    array = call2(numpy().asarray, data, numpy_dtype);
+  } else {
+    nb::object found = steal_or_throw(PyObject_GetAttr(data.ptr(), numpy().dtype_name));
+    if (!same_dtype(found, numpy_dtype)) array = call2(numpy().asarray, data, numpy_dtype);
+  }
+  const ArrayInterface* found = nullptr;
+  nb::object capsule = array_interface(array, &found);
+  if (!capsule.is_valid()) raise(PyExc_TypeError, "[write] data: not an array");
+  return view_of_interface(*found, std::move(array), dtype);
+}
+
+nb::object unboxed(nb::handle array) {
+  return steal_or_throw(PyObject_GetItem(array.ptr(), numpy().empty_tuple));
+}
+
+void bind_tensor(nb::module_& m) {
+  nb::class_<OwnedMemory>(m, "_OwnedMemory", nb::type_slots(owned_memory_slots));
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "common.h"
+
+namespace headrace::python {
+
+// A view of memory that a Python object owns.
+struct HostView {
+  TensorView view;
+  nb::object keep_alive;
+};
+
+// A new C-ordered ndarray and its memory.
+HostView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle numpy_dtype);
+
+// The tensor's memory as an ndarray, without a copy.
+nb::object to_ndarray(Tensor&& tensor, nb::handle numpy_dtype);
+
+// Where a read puts its result: `out` is an ndarray, a DLPack object or a writable buffer.
+// ValueError when its dtype is another or it is read-only.
+HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype);
+
+// What a write takes: such an object of this dtype as it is, anything else converted by NumPy.
+HostView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype);
+
+// A 0-dimensional ndarray as a NumPy scalar.
+nb::object unboxed(nb::handle array);
+
+}  // namespace headrace::python

@@ -1,0 +1,173 @@
+#include "base/buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "headrace/error.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kAlignment = 64;
+// What the cache keeps at most. Its pages are marked MADV_FREE: the kernel takes them when short.
+constexpr std::size_t kCacheBytes = std::size_t{256} << 20;
+constexpr std::size_t kCacheBlocks = 32;
+
+std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+[[noreturn]] void throw_out_of_memory(std::size_t nbytes) {
+  throw Error(ErrorCode::out_of_memory, "cannot allocate " + std::to_string(nbytes) + " bytes");
+}
+
+// Freed blocks of 2 MiB and more, for the next one of about the same size. Measured (Zen 5, 256 MiB,
+// memcpy from cache): 1.9 GB/s into fresh 4 KiB pages, 11 into fresh huge pages, 17 into used ones.
+class BlockCache {
+ public:
+  static BlockCache& get() {
+    static auto* cache = new BlockCache;  // never destroyed: buffers may outlive statics
+    return *cache;
+  }
+
+  std::byte* take(std::size_t size) {
+    ForkLock lock(mutex_);
+    for (auto it = blocks_.rbegin(); it != blocks_.rend(); ++it) {
+      if (it->second == size) {
+        std::byte* p = it->first;
+        blocks_.erase(std::next(it).base());
+        held_ -= size;
+        return p;
+      }
+    }
+    return nullptr;
+  }
+
+  void give(std::byte* p, std::size_t size) {
+    if (size > kCacheBytes) {
+      munmap(p, size);
+      return;
+    }
+#ifdef MADV_FREE
+    madvise(p, size, MADV_FREE);
+#endif
+    std::vector<std::pair<std::byte*, std::size_t>> dropped;
+    {
+      ForkLock lock(mutex_);
+      blocks_.emplace_back(p, size);
+      held_ += size;
+      while (held_ > kCacheBytes || blocks_.size() > kCacheBlocks) {
+        dropped.push_back(blocks_.front());
+        held_ -= blocks_.front().second;
+        blocks_.erase(blocks_.begin());
+      }
+    }
+    for (auto [q, n] : dropped) munmap(q, n);
+  }
+
+ private:
+  ForkMutex mutex_;
+  std::vector<std::pair<std::byte*, std::size_t>> blocks_;  // oldest first
+  std::size_t held_ = 0;
+};
+
+std::byte* map_block(std::size_t size) {
+  if (std::byte* p = BlockCache::get().take(size)) return p;
+  void* raw = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) throw_out_of_memory(size);
+  auto* start = static_cast<std::byte*>(raw);
+  const auto address = reinterpret_cast<std::uintptr_t>(raw);
+  const std::size_t head = round_up(address, kHugePage) - address;
+  if (head > 0) munmap(start, head);
+  if (kHugePage - head > 0) munmap(start + head + size, kHugePage - head);
+  madvise(start + head, size, MADV_HUGEPAGE);  // a hint: without it pages are small
+  return start + head;
+}
+
+std::size_t block_size(std::size_t nbytes) {
+  if (nbytes > SIZE_MAX / 2) throw_out_of_memory(nbytes);
+  return nbytes >= kHugePage ? round_up(nbytes, kHugePage) : round_up(std::max<std::size_t>(nbytes, 1), kAlignment);
+}
+
+// size: as block_size() gives it.
+std::byte* allocate(std::size_t size) {
+  if (size >= kHugePage) return map_block(size);
+  void* p = std::aligned_alloc(kAlignment, size);
+  if (!p) throw_out_of_memory(size);
+  return static_cast<std::byte*>(p);
+}
+
+void deallocate(std::byte* p, std::size_t size) {
+  if (!p) return;
+  if (size >= kHugePage) {
+    BlockCache::get().give(p, size);
+  } else {
+    std::free(p);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_shared(std::size_t nbytes) {
+  const std::size_t size = block_size(nbytes);
+  return {allocate(size), [size](std::byte* p) { deallocate(p, size); }};
+}
+
+Buffer::~Buffer() { deallocate(data_, capacity_); }
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      capacity_(std::exchange(other.capacity_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(capacity_, other.capacity_);
+  return *this;
+}
+
+void Buffer::resize(std::size_t nbytes) {
+  if (nbytes > capacity_) {
+    reset();
+    const std::size_t size = block_size(nbytes);
+    data_ = allocate(size);
+    capacity_ = size;
+  }
+  size_ = nbytes;
+}
+
+void Buffer::resize_keep(std::size_t nbytes) {
+  if (nbytes > capacity_) {
+    Buffer larger(std::max(nbytes, capacity_ + capacity_ / 2));
+    if (size_ > 0) std::memcpy(larger.data_, data_, size_);
+    std::swap(*this, larger);
+  }
+  size_ = nbytes;
+}
+
+void Buffer::append(ConstBytes bytes) {
+  const std::size_t old = size_;
+  resize_keep(old + bytes.size());
+  if (!bytes.empty()) std::memcpy(data_ + old, bytes.data(), bytes.size());
+}
+
+void Buffer::assign(ConstBytes bytes) {
+  resize(bytes.size());
+  if (!bytes.empty()) std::memcpy(data_, bytes.data(), bytes.size());
+}
+
+void Buffer::reset() {
+  deallocate(std::exchange(data_, nullptr), std::exchange(capacity_, 0));
+  size_ = 0;
+}
+
+}  // namespace headrace

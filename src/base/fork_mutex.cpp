@@ -1,0 +1,47 @@
+#include "base/fork_mutex.h"
+
+#include <pthread.h>
+
+namespace headrace {
+
+// All live ForkMutexes. The list's own lock is taken first, so that none comes or goes while a fork
+// is on its way.
+struct ForkMutexList {
+  std::mutex mutex;
+  ForkMutex* head = nullptr;
+
+  static ForkMutexList& get() {
+    static ForkMutexList* list = [] {
+      auto* made = new ForkMutexList;  // never destroyed: static destructors may still lock
+      pthread_atfork([] { get().lock_all(); }, [] { get().unlock_all(); }, [] { get().unlock_all(); });
+      return made;
+    }();
+    return *list;
+  }
+
+  void lock_all() {
+    mutex.lock();
+    for (ForkMutex* m = head; m; m = m->next_) m->mutex_.lock();
+  }
+  void unlock_all() {
+    for (ForkMutex* m = head; m; m = m->next_) m->mutex_.unlock();
+    mutex.unlock();
+  }
+};
+
+ForkMutex::ForkMutex() {
+  ForkMutexList& list = ForkMutexList::get();
+  std::lock_guard lock(list.mutex);
+  next_ = list.head;
+  if (next_) next_->previous_ = this;
+  list.head = this;
+}
+
+ForkMutex::~ForkMutex() {
+  ForkMutexList& list = ForkMutexList::get();
+  std::lock_guard lock(list.mutex);
+  (previous_ ? previous_->next_ : list.head) = next_;
+  if (next_) next_->previous_ = previous_;
+}
+
+}  // namespace headrace

@@ -1,0 +1,30 @@
+#pragma once
+
+// One pool a process, made at first use and again in a child after fork. Work is shared, never
+// waited for: the caller of parallel_for does what no other thread has taken, so nested calls and a
+// pool of zero threads are fine.
+
+#include <cstddef>
+#include <functional>
+
+#include "base/function_ref.h"
+
+namespace headrace {
+
+// Calls body(i) for each i in [0, n), from the calling thread and at most max_threads - 1 others.
+// The first exception stops the hand-out of further indices and is rethrown here once every call
+// that had started is over. max_threads 0: the configured number.
+void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_threads = 0);
+
+// Runs `task` on a pool thread, soon. It must not throw.
+void run_async(std::function<void()> task);
+
+// The number of threads that parallel_for uses when told 0.
+int thread_count();
+// 0: the processors this process may use (affinity and cgroup quota counted).
+void set_thread_count(int n);
+
+// Grows by one with each fork on the way from the first process to this one.
+unsigned fork_generation();
+
+}  // namespace headrace

@@ -1,0 +1,9 @@
+#include <string>
+
+#include "headrace/config.h"
+
+namespace headrace {
+
+std::string version() { return HEADRACE_VERSION; }
+
+}  // namespace headrace

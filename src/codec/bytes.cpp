@@ -1,0 +1,83 @@
+// bytes: array -> bytes, elements in C order and the byte order of `endian`.
+// Compatibility: every Zarr implementation; "endian" may be missing for one-byte types.
+// Spec: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html
+// {"name": "bytes", "configuration": {"endian": "little"}}
+
+#include <cstring>
+
+#include "codec/byteswap.h"
+#include "codec/codecs.h"
+#include "codec/config.h"
+#include "codec/sizes.h"
+
+namespace headrace {
+namespace {
+
+class Bytes final : public Codec {
+ public:
+  explicit Bytes(std::size_t swap_unit) : swap_unit_(swap_unit) {}
+
+  CodecKind kind() const override { return CodecKind::array_to_bytes; }
+  std::string_view name() const override { return "bytes"; }
+  std::string_view implementation() const override { return "headrace"; }
+  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
+  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  bool identity() const override { return swap_unit_ == 1; }
+  bool in_place() const override { return true; }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
+    check_decoded_size(dst.size(), src.size());
+    swap(src, dst.data());
+  }
+
+  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
+    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
+    dst.resize(src.size());
+    swap(src, dst.data());
+  }
+
+  void encode(ConstBytes src, Buffer& dst) const override {
+    dst.resize(src.size());
+    swap(src, dst.data());
+  }
+
+ private:
+  void swap(ConstBytes src, std::byte* dst) const {
+    if (src.size() % swap_unit_ != 0) {
+      throw_corrupt(std::to_string(src.size()) + " bytes are no multiple of " +
+                    std::to_string(swap_unit_));
+    }
+    if (swap_unit_ > 1) {
+      swap_bytes(swap_unit_, src.data(), dst, src.size() / swap_unit_);
+    } else if (dst != src.data() && !src.empty()) {
+      std::memcpy(dst, src.data(), src.size());
+    }
+  }
+
+  std::size_t swap_unit_;
+};
+
+}  // namespace
+
+CodecPtr make_bytes(const CodecSpec& spec, const CodecSite& site) {
+  CodecConfig config(spec);
+  const std::size_t unit = site.in.dtype.swap_size();
+  if (site.in.dtype.variable_length()) {
+    throw Error(ErrorCode::unsupported,
+                "codec bytes: elements of " + site.in.dtype.to_string() + " have no fixed size");
+  }
+  bool swap = false;
+  if (config.has("endian")) {
+    const std::string endian = config.string("endian");
+    if (endian != "little" && endian != "big") {
+      config.fail("endian", "must be \"little\" or \"big\", got \"" + endian + "\"");
+    }
+    swap = (endian == "little") != (std::endian::native == std::endian::little);
+  } else if (unit > 1) {
+    config.fail("endian", "is missing for elements of " + site.in.dtype.to_string());
+  }
+  config.finish();
+  return std::make_shared<Bytes>(swap ? unit : 1);
+}
+
+}  // namespace headrace

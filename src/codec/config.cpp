@@ -1,0 +1,137 @@
+#include "codec/config.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "headrace/error.h"
+
+namespace headrace {
+
+using Json = nlohmann::json;
+
+struct CodecConfig::Impl {
+  std::string codec;
+  Json json = Json::object();
+  std::set<std::string, std::less<>> known{"id"};
+
+  const Json* find(std::string_view field) {
+    known.emplace(field);
+    const auto it = json.find(field);
+    return it == json.end() || it->is_null() ? nullptr : &*it;
+  }
+};
+
+CodecConfig::CodecConfig(const CodecSpec& spec) : impl_(std::make_unique<Impl>()) {
+  impl_->codec = spec.name;
+  if (spec.configuration.empty()) return;
+  impl_->json = Json::parse(spec.configuration, nullptr, /*allow_exceptions=*/false);
+  if (!impl_->json.is_object()) {
+    throw Error(ErrorCode::invalid_argument,
+                "codec " + spec.name + ": the configuration is no JSON object");
+  }
+}
+
+CodecConfig::~CodecConfig() = default;
+
+void CodecConfig::fail(std::string_view field, const std::string& problem) const {
+  throw Error(ErrorCode::invalid_argument,
+              "codec " + impl_->codec + ": field '" + std::string(field) + "' " + problem);
+}
+
+bool CodecConfig::has(std::string_view field) { return impl_->find(field) != nullptr; }
+
+bool CodecConfig::is_string(std::string_view field) {
+  const Json* value = impl_->find(field);
+  return value != nullptr && value->is_string();
+}
+
+std::int64_t CodecConfig::integer(std::string_view field, std::int64_t min, std::int64_t max) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) fail(field, "is missing");
+  const bool fits = value->is_number_integer() &&
+                    !(value->is_number_unsigned() &&
+                      value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
+  if (!fits) fail(field, "must be an integer, got " + value->dump());
+  const auto v = value->get<std::int64_t>();
+  if (v < min || v > max) {
+    fail(field,
+         "must be between " + std::to_string(min) + " and " + std::to_string(max) + ", got " +
+             std::to_string(v));
+  }
+  return v;
+}
+
+std::int64_t CodecConfig::integer(std::string_view field,
+                                  std::int64_t min,
+                                  std::int64_t max,
+                                  std::int64_t fallback) {
+  return has(field) ? integer(field, min, max) : fallback;
+}
+
+double CodecConfig::number(std::string_view field) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) fail(field, "is missing");
+  if (!value->is_number()) fail(field, "must be a number, got " + value->dump());
+  return value->get<double>();
+}
+
+bool CodecConfig::boolean(std::string_view field, bool fallback) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) fail(field, "must be true or false, got " + value->dump());
+  return value->get<bool>();
+}
+
+std::string CodecConfig::string(std::string_view field) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) fail(field, "is missing");
+  if (!value->is_string()) fail(field, "must be a string, got " + value->dump());
+  return value->get<std::string>();
+}
+
+std::string CodecConfig::string(std::string_view field, std::string_view fallback) {
+  return has(field) ? string(field) : std::string(fallback);
+}
+
+std::vector<std::int64_t> CodecConfig::integers(std::string_view field) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) fail(field, "is missing");
+  if (!value->is_array()) fail(field, "must be a list of integers, got " + value->dump());
+  std::vector<std::int64_t> out;
+  for (const Json& item : *value) {
+    if (!item.is_number_integer()) fail(field, "must be a list of integers, got " + value->dump());
+    out.push_back(item.get<std::int64_t>());
+  }
+  return out;
+}
+
+std::vector<CodecSpec> CodecConfig::codecs(std::string_view field) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) fail(field, "is missing");
+  if (!value->is_array()) fail(field, "must be a list of codecs, got " + value->dump());
+  std::vector<CodecSpec> out;
+  for (const Json& item : *value) {
+    if (item.is_string()) {
+      out.push_back({item.get<std::string>(), {}});
+      continue;
+    }
+    const auto name = item.is_object() ? item.find("name") : item.end();
+    if (!item.is_object() || name == item.end() || !name->is_string()) {
+      fail(field, "holds an entry without a name: " + item.dump());
+    }
+    const auto configuration = item.find("configuration");
+    const bool none = configuration == item.end() || configuration->is_null();
+    out.push_back({name->get<std::string>(), none ? std::string() : configuration->dump()});
+  }
+  return out;
+}
+
+void CodecConfig::ignore(std::string_view field) { impl_->known.emplace(field); }
+
+void CodecConfig::finish() const {
+  for (const auto& [field, value] : impl_->json.items()) {
+    if (!impl_->known.contains(field)) fail(field, "is unknown");
+  }
+}
+
+}  // namespace headrace

@@ -1,0 +1,52 @@
+#pragma once
+
+// Typed access to the JSON configuration of one codec. Every mistake is `invalid_argument` and names
+// codec and field; so are fields that nobody asked for.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/codec.h"
+
+namespace headrace {
+
+class CodecConfig {
+ public:
+  explicit CodecConfig(const CodecSpec& spec);
+  ~CodecConfig();
+  CodecConfig(const CodecConfig&) = delete;
+  CodecConfig& operator=(const CodecConfig&) = delete;
+
+  // Absent and null count as the same.
+  bool has(std::string_view field);
+  bool is_string(std::string_view field);
+
+  std::int64_t integer(std::string_view field, std::int64_t min, std::int64_t max);
+  std::int64_t integer(std::string_view field,
+                       std::int64_t min,
+                       std::int64_t max,
+                       std::int64_t fallback);
+  double number(std::string_view field);
+  bool boolean(std::string_view field, bool fallback);
+  std::string string(std::string_view field);
+  std::string string(std::string_view field, std::string_view fallback);
+  std::vector<std::int64_t> integers(std::string_view field);
+  std::vector<CodecSpec> codecs(std::string_view field);
+  // The field is known and means nothing to the decoder or encoder.
+  void ignore(std::string_view field);
+
+  // Throws for the fields that were not asked for. "id", which v2 names the codec by, is fine.
+  void finish() const;
+
+  [[noreturn]] void fail(std::string_view field, const std::string& problem) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,87 @@
+#include "codec/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "codec/codecs.h"
+#include "headrace/error.h"
+
+namespace headrace {
+namespace {
+
+// In order of preference within a codec.
+constexpr CodecEntry kEntries[] = {
+    {"bytes", "headrace", "cpu", make_bytes},
+    {"transpose", "headrace", "cpu", make_transpose},
+    {"zstd", "libzstd", "cpu", make_zstd},
+    {"blosc", "headrace", "cpu", make_blosc},
+    {"blosc", "c-blosc", "cpu", make_c_blosc},
+};
+
+// Known names that have no body here, and why.
+constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
+    {"pickle", "it runs code that the data brings along"},
+    {"bz2", "this version has no decoder for it"},
+    {"lzma", "this version has no decoder for it"},
+    {"zfp", "this version has no decoder for it"},
+    {"zfpy", "this version has no decoder for it"},
+    {"pcodec", "this version has no decoder for it"},
+    {"gdeflate", "this version has no decoder for it"},
+    {"vlen-utf8", "elements of variable length are not supported yet"},
+    {"vlen-bytes", "elements of variable length are not supported yet"},
+    {"vlen-array", "elements of variable length are not supported yet"},
+    {"json2", "elements of variable length are not supported yet"},
+    {"msgpack2", "elements of variable length are not supported yet"},
+    {"categorize", "elements of variable length are not supported yet"},
+};
+
+constexpr std::string_view kNumcodecs = "numcodecs.";
+
+[[noreturn]] void throw_no_implementation(std::string_view codec, std::string_view wanted) {
+  std::string known;
+  for (const CodecEntry& entry : kEntries) {
+    if (entry.codec != codec) continue;
+    if (!known.empty()) known += ", ";
+    known += entry.implementation;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "codec " + std::string(codec) + " has no implementation '" + std::string(wanted) +
+                  "'; there are: " + known);
+}
+
+}  // namespace
+
+std::span<const CodecEntry> codec_entries() { return kEntries; }
+
+std::string_view canonical_codec_name(std::string_view name) {
+  if (name.starts_with(kNumcodecs)) return name.substr(kNumcodecs.size());
+  if (name == "endian") return "bytes";  // its name in drafts of v3
+  return name;
+}
+
+bool is_sharding_codec(std::string_view name) { return name == "sharding_indexed"; }
+
+CodecPtr resolve_codec(const CodecSpec& spec,
+                       const CodecSite& site,
+                       const Implementations& implementations) {
+  const std::string_view name = canonical_codec_name(spec.name);
+  const auto chosen = implementations.find(name);
+  const std::string_view wanted = chosen == implementations.end() ? std::string_view() : chosen->second;
+  bool known = false;
+  for (const CodecEntry& entry : kEntries) {
+    if (entry.codec != name) continue;
+    known = true;
+    if (wanted.empty() || entry.implementation == wanted) return entry.make(spec, site);
+  }
+  if (known) throw_no_implementation(name, wanted);
+  for (const auto& [refused, why] : kRefused) {
+    if (refused == name) {
+      throw Error(ErrorCode::unsupported,
+                  "codec " + spec.name + " is not supported: " + std::string(why));
+    }
+  }
+  throw Error(ErrorCode::unsupported, "codec " + spec.name + " is not known");
+}
+
+}  // namespace headrace

@@ -1,0 +1,109 @@
+#include "device/dlpack.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "headrace/error.h"
+
+namespace headrace {
+namespace {
+
+struct MlCode {
+  std::string_view name;
+  DLDataTypeCode code;
+};
+
+constexpr MlCode kMlCodes[] = {
+    {"bfloat16", kDLBfloat},
+    {"float8_e3m4", kDLFloat8_e3m4},
+    {"float8_e4m3", kDLFloat8_e4m3},
+    {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz},
+    {"float8_e4m3fn", kDLFloat8_e4m3fn},
+    {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz},
+    {"float8_e5m2", kDLFloat8_e5m2},
+    {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz},
+    {"float8_e8m0fnu", kDLFloat8_e8m0fnu},
+};
+
+bool is_sub_byte(std::string_view name) {
+  return name == "int2" || name == "int4" || name == "uint2" || name == "uint4";
+}
+
+std::optional<DLDataTypeCode> dl_code(const DType& dtype) {
+  const std::string name = dtype.name();
+  switch (dtype.kind()) {
+    case DType::Kind::boolean:
+      return kDLBool;
+    case DType::Kind::signed_integer:
+      return is_sub_byte(name) ? std::nullopt : std::optional(kDLInt);
+    case DType::Kind::unsigned_integer:
+      return is_sub_byte(name) ? std::nullopt : std::optional(kDLUInt);
+    case DType::Kind::floating:
+      return kDLFloat;
+    case DType::Kind::complex:
+      return kDLComplex;
+    case DType::Kind::ml_floating: {
+      const auto* found = std::find_if(std::begin(kMlCodes),
+                                       std::end(kMlCodes),
+                                       [&](const MlCode& c) { return c.name == name; });
+      return found == std::end(kMlCodes) ? std::nullopt : std::optional(found->code);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+// What a capsule points at: freed as one by its deleter.
+struct Managed {
+  DLManagedTensorVersioned capsule{};
+  std::shared_ptr<void> owner;
+  Shape shape;
+  Shape strides;
+};
+
+}  // namespace
+
+std::optional<DLDataType> dl_dtype(const DType& dtype) {
+  const auto code = dl_code(dtype);
+  if (!code) return std::nullopt;
+  return DLDataType{
+      static_cast<std::uint8_t>(*code), static_cast<std::uint8_t>(dtype.itemsize() * 8), 1};
+}
+
+DLDevice dl_device(const Device& device) {
+  return {device.is_cpu() ? kDLCPU : kDLCUDA, device.index};
+}
+
+DLManagedTensorVersioned* Tensor::to_dlpack() && {
+  const auto code = dl_dtype(dtype());
+  if (!code) {
+    throw Error(ErrorCode::unsupported,
+                "[to_dlpack] DLPack has no code for " + dtype().to_string());
+  }
+  auto managed = std::make_unique<Managed>();
+  managed->shape = shape();
+  managed->strides = strides();
+  for (auto& stride : managed->strides) stride /= static_cast<std::int64_t>(dtype().itemsize());
+
+  DLManagedTensorVersioned& capsule = managed->capsule;
+  capsule.version = {kDLPackMajorVersion, kDLPackMinorVersion};
+  capsule.manager_ctx = managed.get();
+  capsule.deleter = [](DLManagedTensorVersioned* self) {
+    delete static_cast<Managed*>(self->manager_ctx);
+  };
+  // Since DLPack 1.2 shape and strides are not NULL when ndim > 0; a vector's data() is not then.
+  capsule.dl_tensor = {data(),
+                       dl_device(device()),
+                       static_cast<std::int32_t>(managed->shape.size()),
+                       *code,
+                       managed->shape.data(),
+                       managed->strides.data(),
+                       0};
+  managed->owner = std::move(*this).release();
+  return &managed.release()->capsule;
+}
+
+}  // namespace headrace

@@ -1,0 +1,99 @@
+#include "headrace/tensor.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/checked.h"
+#include "device/device.h"
+#include "headrace/error.h"
+
+namespace headrace {
+namespace {
+
+// Strides of C order in bytes. An extent of zero counts as one, as in NumPy.
+Shape c_strides(const Shape& shape, std::size_t itemsize) {
+  Shape strides(shape.size());
+  auto stride = checked_cast<std::int64_t>(itemsize, "item size");
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride = checked_mul(stride, std::max<std::int64_t>(shape[d], 1), "strides");
+  }
+  return strides;
+}
+
+}  // namespace
+
+Device best_device() { return Device::cpu(); }
+
+void check_device(const Device& device) {
+  if (!device.is_cpu()) {
+    throw Error(ErrorCode::device,
+                "no device " + device.to_string() + ": headrace was built without CUDA");
+  }
+}
+
+Device Device::parse(std::string_view name) {
+  if (name == "cpu") return cpu();
+  if (name == "cuda") return cuda();
+  if (name == "auto") return best_device();
+  constexpr std::string_view kPrefix = "cuda:";
+  if (name.substr(0, kPrefix.size()) == kPrefix) {
+    const std::string_view digits = name.substr(kPrefix.size());
+    int index = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (error == std::errc() && end == digits.data() + digits.size() && index >= 0)
+      return cuda(index);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "device: expected \"cpu\", \"cuda\", \"cuda:N\" or \"auto\", got \"" +
+                  std::string(name) + '"');
+}
+
+std::string Device::to_string() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
+
+std::size_t TensorView::size() const { return checked_nbytes(shape, 1, "size of a tensor"); }
+
+Shape TensorView::strides_or_c() const {
+  return strides.empty() ? c_strides(shape, dtype.itemsize()) : strides;
+}
+
+bool TensorView::is_c_contiguous() const {
+  if (strides.empty()) return true;
+  if (strides.size() != shape.size()) return false;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
+  const Shape expected = c_strides(shape, dtype.itemsize());
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1 && strides[d] != expected[d]) return false;
+  }
+  return true;
+}
+
+Tensor Tensor::empty(const Shape& shape, const DType& dtype, Device device) {
+  if (dtype.variable_length()) {
+    throw Error(ErrorCode::unsupported,
+                "a tensor of " + dtype.to_string() + ": items have no fixed size");
+  }
+  const std::size_t nbytes = checked_nbytes(shape, dtype.itemsize(), "size of a tensor");
+  static_cast<void>(
+      c_strides(shape, dtype.itemsize()));  // with an extent of zero they may overflow alone
+  check_device(device);
+  auto memory = allocate_shared(nbytes);
+  Tensor tensor;
+  tensor.view_ = {memory.get(), shape, {}, dtype, device};
+  tensor.owner_ = std::move(memory);
+  return tensor;
+}
+
+std::size_t Tensor::nbytes() const {
+  return checked_nbytes(view_.shape, view_.dtype.itemsize(), "size of a tensor");
+}
+
+std::shared_ptr<void> Tensor::release() && {
+  view_ = {};
+  return std::move(owner_);
+}
+
+}  // namespace headrace

@@ -1,0 +1,105 @@
+#include "engine/array_state.h"
+
+#include "base/checked.h"
+#include "engine/config.h"
+
+namespace headrace {
+
+ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
+                        const Implementations& implementations) {
+  ArrayLayout layout;
+  layout.metadata = std::move(metadata);
+  const ArrayMetadata& m = *layout.metadata;
+  if (m.dtype.variable_length()) {
+    throw Error(ErrorCode::unsupported,
+                "data type " + m.dtype.to_string() + ": elements of variable length cannot be read yet");
+  }
+  layout.fill = m.fill_value.value_or(std::vector<std::byte>(m.dtype.itemsize()));
+  const auto fill = std::make_shared<const std::vector<std::byte>>(layout.fill);
+
+  layout.chunk_shape = m.chunk_shape;
+  std::vector<CodecSpec> codecs = m.codecs;
+  while (codecs.size() == 1 && is_sharding_codec(codecs[0].name)) {
+    const ShardingConfig config = parse_sharding(codecs[0]);
+    ShardLevel level;
+    level.shard_shape = layout.chunk_shape;
+    level.inner_shape = config.chunk_shape;
+    level.index_at_end = config.index_at_end;
+    if (level.inner_shape.size() != m.ndim()) {
+      throw Error(ErrorCode::corrupt, "sharding: inner chunks have " +
+                                          std::to_string(level.inner_shape.size()) +
+                                          " dimensions, the array " + std::to_string(m.ndim()));
+    }
+    level.inner_count = 1;
+    for (std::size_t d = 0; d < m.ndim(); ++d) {
+      if (level.inner_shape[d] <= 0 || level.shard_shape[d] % level.inner_shape[d] != 0) {
+        throw Error(ErrorCode::corrupt,
+                    "sharding: inner chunk extent " + std::to_string(level.inner_shape[d]) +
+                        " does not divide the shard's " + std::to_string(level.shard_shape[d]));
+      }
+      level.inner_grid.push_back(level.shard_shape[d] / level.inner_shape[d]);
+      level.inner_count = checked_mul(level.inner_count, level.inner_grid.back(), "inner chunks");
+    }
+    level.index_chain = shard_index_chain(config.index_codecs, level.inner_grid, implementations);
+    level.index_nbytes = shard_index_nbytes(level.index_chain);
+    layout.chunk_shape = level.inner_shape;
+    codecs = config.codecs;
+    layout.shards.push_back(std::move(level));
+  }
+  layout.chain = CodecChain(codecs, {m.dtype, layout.chunk_shape, fill}, implementations);
+  return layout;
+}
+
+std::shared_ptr<const ArrayMetadata> ArrayState::metadata() const {
+  ForkLock lock(shared_->mutex);
+  return shared_->metadata;
+}
+
+std::shared_ptr<const ArrayLayout> ArrayState::layout(const Implementations& extra) const {
+  auto now = metadata();
+  Implementations wanted = merged_implementations(choice_.implementations, extra);
+  {
+    ForkLock lock(mutex_);
+    if (layout_ && layout_->metadata == now && layout_implementations_ == wanted) return layout_;
+  }
+  auto made = std::make_shared<const ArrayLayout>(make_layout(std::move(now), wanted));
+  ForkLock lock(mutex_);
+  layout_ = made;
+  layout_implementations_.swap(wanted);
+  return made;
+}
+
+void ArrayState::replace_metadata(ArrayMetadata metadata) const {
+  store_array_metadata(shared_->store, path(), metadata);
+  auto fresh = std::make_shared<const ArrayMetadata>(std::move(metadata));
+  ForkLock lock(shared_->mutex);
+  shared_->metadata.swap(fresh);
+}
+
+void ArrayState::check_writable() const {
+  if (choice_.read_only || driver().read_only()) {
+    throw Error(ErrorCode::permission_denied,
+                driver().url() + " array '" + path() + "' is open for reading only");
+  }
+}
+
+std::string join_key(std::string_view path, std::string_view key) {
+  std::string joined;
+  joined.reserve(path.size() + key.size() + 1);
+  joined.append(path);
+  if (!path.empty()) joined += '/';
+  joined.append(key);
+  return joined;
+}
+
+void store_array_metadata(const Store& store, const std::string& path, const ArrayMetadata& metadata) {
+  StoreDriver& driver = store.driver();
+  if (metadata.zarr_format == 3) {
+    driver.set(join_key(path, "zarr.json"), bytes_of(metadata.document));
+    return;
+  }
+  driver.set(join_key(path, ".zattrs"), bytes_of(metadata.attributes));
+  driver.set(join_key(path, ".zarray"), bytes_of(metadata.document));
+}
+
+}  // namespace headrace

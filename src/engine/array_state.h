@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "codec/chain.h"
+#include "codec/shard_index.h"
+#include "engine/index_cache.h"
+#include "format/metadata.h"
+#include "headrace/array.h"
+#include "store/store.h"
+
+namespace headrace {
+
+// One level of sharding: the shape and codecs of its inner chunks' index.
+struct ShardLevel {
+  Shape shard_shape;
+  Shape inner_shape;
+  Shape inner_grid;  // inner chunks along each dimension of a shard
+  std::int64_t inner_count = 0;
+  CodecChain index_chain;
+  std::size_t index_nbytes = 0;
+  bool index_at_end = true;
+};
+
+// What metadata mean for reading and writing, worked out once. Immutable.
+struct ArrayLayout {
+  std::shared_ptr<const ArrayMetadata> metadata;
+  // Outermost first. Empty without sharding, and where sharding stands among other codecs: then the
+  // stored object is one chunk and the codec chain holds the sharding codec.
+  std::vector<ShardLevel> shards;
+  Shape chunk_shape;  // of the unit that is decoded: the innermost chunk
+  CodecChain chain;   // of that unit
+  std::vector<std::byte> fill;  // one element
+
+  const Shape& stored_shape() const { return metadata->chunk_shape; }
+  std::size_t itemsize() const { return metadata->dtype.itemsize(); }
+};
+
+ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
+                        const Implementations& implementations);
+
+// What all handles of one array share.
+struct ArrayShared {
+  ArrayShared(Store s, std::string p, ArrayMetadata m)
+      : store(std::move(s)),
+        path(std::move(p)),
+        metadata(std::make_shared<const ArrayMetadata>(std::move(m))) {}
+
+  const Store store;
+  const std::string path;  // "a/b", "" for the root
+  ForkMutex mutex;
+  std::shared_ptr<const ArrayMetadata> metadata;  // under mutex; replaced whole
+  IndexCache index_cache;
+};
+
+// Behind a handle: what is shared, and what this handle alone has chosen.
+class ArrayState {
+ public:
+  struct Choice {
+    Device device;
+    bool read_only = false;
+    bool write_empty_chunks = false;
+    Implementations implementations;
+  };
+
+  ArrayState(std::shared_ptr<ArrayShared> shared, Choice choice)
+      : shared_(std::move(shared)), choice_(std::move(choice)) {}
+
+  const Choice& choice() const { return choice_; }
+  const std::shared_ptr<ArrayShared>& shared() const { return shared_; }
+  StoreDriver& driver() const { return shared_->store.driver(); }
+  const std::string& path() const { return shared_->path; }
+
+  std::shared_ptr<const ArrayMetadata> metadata() const;
+  // `unsupported` here, not at open, for codecs this build lacks: such an array can be looked at.
+  std::shared_ptr<const ArrayLayout> layout(const Implementations& extra = {}) const;
+  // Stores the metadata's documents, then shows them to all handles.
+  void replace_metadata(ArrayMetadata metadata) const;
+  // permission_denied when this handle or the store may not be written.
+  void check_writable() const;
+
+ private:
+  std::shared_ptr<ArrayShared> shared_;
+  Choice choice_;
+  mutable ForkMutex mutex_;
+  mutable std::shared_ptr<const ArrayLayout> layout_;    // under mutex_; the last one asked for
+  mutable Implementations layout_implementations_;       // under mutex_
+};
+
+// "a/b" + "c/0/1" -> "a/b/c/0/1"; "" + key -> key.
+std::string join_key(std::string_view path, std::string_view key);
+
+// Writes the metadata documents of an array (zarr.json, or .zarray and .zattrs).
+void store_array_metadata(const Store& store, const std::string& path, const ArrayMetadata& metadata);
+
+}  // namespace headrace

@@ -1,0 +1,166 @@
+#include "engine/catalog.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/array_state.h"
+#include "store/store.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kV3Document = "zarr.json";
+
+// Runs a parser over a stored document; its errors gain the document's key. A size that overflows
+// or a path that leaves the store is no fault of the call here but of the document.
+template <typename F>
+auto with_place(const Store& store, const std::string& key, F&& parse) {
+  try {
+    return parse();
+  } catch (const Error& e) {
+    const ErrorCode code = e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code();
+    throw Error(code, "[open] " + store.url() + ' ' + key + ": " + e.what(), e.os_error());
+  }
+}
+
+std::string read_v2_attributes(const Store& store, const std::string& path) {
+  const std::string key = join_key(path, ".zattrs");
+  const auto text = read_document(store, key);
+  if (!text) return "{}";
+  return with_place(store, key, [&] { return checked_json_object(*text, "attributes"); });
+}
+
+const char* document_name(const NodeDocuments& node) {
+  if (node.zarr_format == 3) return kV3Document;
+  return node.type == NodeType::array ? ".zarray" : ".zgroup";
+}
+
+std::optional<NodeDocuments> find_v3(const Store& store, const std::string& path) {
+  const std::string key = join_key(path, kV3Document);
+  auto text = read_document(store, key);
+  if (!text) return std::nullopt;
+  const NodeType type = with_place(store, key, [&] { return v3_node_type(*text); });
+  return NodeDocuments{type, 3, std::move(*text), "{}"};
+}
+
+std::optional<NodeDocuments> find_v2(const Store& store, const std::string& path) {
+  for (const NodeType type : {NodeType::array, NodeType::group}) {
+    NodeDocuments node{type, 2, {}, {}};
+    auto text = read_document(store, join_key(path, document_name(node)));
+    if (!text) continue;
+    node.document = std::move(*text);
+    node.attributes = read_v2_attributes(store, path);
+    return node;
+  }
+  return std::nullopt;
+}
+
+NodeMap nodes_of_v3(const std::map<std::string, std::string>& documents,
+                    const Store& store,
+                    const std::string& key) {
+  NodeMap nodes;
+  for (const auto& [name, document] : documents) {
+    with_place(store, key + " consolidated '" + name + '\'', [&] {
+      nodes.emplace(node_path(name), NodeDocuments{v3_node_type(document), 3, document, "{}"});
+    });
+  }
+  return nodes;
+}
+
+NodeMap nodes_of_v2(std::map<std::string, V2Node> found) {
+  NodeMap nodes;
+  for (auto& [name, texts] : found) {
+    const bool is_array = !texts.zarray.empty();
+    if (name.empty() || (!is_array && texts.zgroup.empty())) continue;
+    nodes.emplace(node_path(name),
+                  NodeDocuments{is_array ? NodeType::array : NodeType::group,
+                                2,
+                                std::move(is_array ? texts.zarray : texts.zgroup),
+                                texts.zattrs.empty() ? "{}" : std::move(texts.zattrs)});
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::string node_path(std::string_view path) {
+  std::string result;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    if (end > at) {
+      if (!result.empty()) result += '/';
+      result += path.substr(at, end - at);
+    }
+    at = end + 1;
+  }
+  if (!result.empty()) check_key(result);
+  return result;
+}
+
+std::string place_of(const Store& store, std::string_view path) {
+  return path.empty() ? store.url() : store.url() + " '" + std::string(path) + '\'';
+}
+
+std::optional<std::string> read_document(const Store& store, const std::string& key) {
+  Buffer bytes;
+  if (!store.driver().get(key, bytes)) return std::nullopt;
+  return std::string(text_of(bytes));
+}
+
+std::optional<NodeDocuments> find_node(const Store& store,
+                                       const std::string& path,
+                                       std::optional<int> zarr_format) {
+  if (zarr_format && *zarr_format != 2 && *zarr_format != 3) {
+    throw Error(ErrorCode::invalid_argument,
+                "zarr_format: expected 2 or 3, got " + std::to_string(*zarr_format));
+  }
+  if (zarr_format != 2) {
+    if (auto node = find_v3(store, path)) return node;
+  }
+  return zarr_format == 3 ? std::nullopt : find_v2(store, path);
+}
+
+ArrayMetadata array_metadata_of(const Store& store,
+                                const std::string& path,
+                                const NodeDocuments& node) {
+  return with_place(store, join_key(path, document_name(node)), [&] {
+    return node.zarr_format == 3 ? parse_array_v3(node.document)
+                                 : parse_array_v2(node.document, node.attributes);
+  });
+}
+
+GroupMetadata group_metadata_of(const Store& store,
+                                const std::string& path,
+                                const NodeDocuments& node) {
+  return with_place(store, join_key(path, document_name(node)), [&] {
+    return node.zarr_format == 3 ? parse_group_v3(node.document)
+                                 : parse_group_v2(node.document, node.attributes);
+  });
+}
+
+std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
+                                                              const std::string& path,
+                                                              int zarr_format) {
+  std::vector<std::pair<std::string, NodeDocuments>> nodes;
+  for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+    if (!entry.is_prefix) continue;
+    auto node = find_node(store, join_key(path, entry.name), zarr_format);
+    if (node) nodes.emplace_back(entry.name, std::move(*node));
+  }
+  return nodes;
+}
+
+std::optional<NodeMap> consolidated_nodes(const Store& store,
+                                          const std::string& path,
+                                          const GroupMetadata& group) {
+  if (group.zarr_format == 3) {
+    if (!group.consolidated) return std::nullopt;
+    return nodes_of_v3(*group.consolidated, store, join_key(path, kV3Document));
+  }
+  const std::string key = join_key(path, ".zmetadata");
+  const auto text = read_document(store, key);
+  if (!text) return std::nullopt;
+  return with_place(store, key, [&] { return nodes_of_v2(parse_consolidated_v2(*text)); });
+}
+
+}  // namespace headrace

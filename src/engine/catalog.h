@@ -1,0 +1,61 @@
+#pragma once
+
+// Where nodes lie in a store and what their documents say.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "format/metadata.h"
+#include "headrace/store.h"
+
+namespace headrace {
+
+// A node's documents, from the store or from consolidated metadata.
+struct NodeDocuments {
+  NodeType type = NodeType::group;
+  int zarr_format = 3;
+  std::string document;           // zarr.json, .zarray or .zgroup
+  std::string attributes = "{}";  // v2: .zattrs
+};
+
+// By path relative to a group.
+using NodeMap = std::map<std::string, NodeDocuments, std::less<>>;
+
+// A path as users write it, "/a//b/", to "a/b". invalid_argument for what could leave the store.
+std::string node_path(std::string_view path);
+
+// "file:///data/x.zarr 'a/b'", for messages.
+std::string place_of(const Store& store, std::string_view path);
+
+std::optional<std::string> read_document(const Store& store, const std::string& key);
+
+// Without a format v3 is looked for first, then v2: where both are, v3 counts, as in zarr-python.
+// A v2 array counts before a v2 group.
+std::optional<NodeDocuments> find_node(const Store& store,
+                                       const std::string& path,
+                                       std::optional<int> zarr_format);
+
+// Parse documents; what is wrong with them is told with their key.
+ArrayMetadata array_metadata_of(const Store& store,
+                                const std::string& path,
+                                const NodeDocuments& node);
+GroupMetadata group_metadata_of(const Store& store,
+                                const std::string& path,
+                                const NodeDocuments& node);
+
+// The nodes directly under a group in the store, sorted by name. Keys and folders that are no node
+// of that format (NCZarr's, chunks, notes) are passed over.
+std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
+                                                              const std::string& path,
+                                                              int zarr_format);
+
+// The nodes below a group as its consolidated metadata have them; nothing when there are none.
+std::optional<NodeMap> consolidated_nodes(const Store& store,
+                                          const std::string& path,
+                                          const GroupMetadata& group);
+
+}  // namespace headrace

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "headrace/codec.h"
+#include "headrace/config.h"
+
+namespace headrace {
+
+// Which implementation serves a codec: the configuration's, over it the handle's, over it the
+// call's.
+Implementations merged_implementations(const Implementations& handle, const Implementations& call);
+
+// Each pair names a row of the table of codecs; invalid_argument otherwise, naming what there is.
+void check_implementations(const Implementations& implementations, const char* where);
+
+// The configuration that the environment asks for. Reads it anew at each call.
+Config config_from_environment();
+
+}  // namespace headrace

@@ -1,0 +1,111 @@
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+
+#include "engine/request.h"
+
+namespace headrace {
+
+struct RequestState::Sync {
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::vector<std::function<void()>> callbacks;  // under mutex
+};
+
+RequestState::RequestState() : generation_(fork_generation()), sync_(std::make_unique<Sync>()) {}
+
+RequestState::~RequestState() {
+  // In a child the lock may be held, and the condition waited for, by threads that it lacks: glibc
+  // would wait for them in the destructor.
+  if (generation_ != fork_generation()) static_cast<void>(sync_.release());
+}
+
+void RequestState::check_process() const {
+  if (generation_ != fork_generation()) {
+    throw Error(ErrorCode::cancelled,
+                "a request made before fork() cannot be waited for in the child");
+  }
+}
+
+bool RequestState::done() const { return done_.load(std::memory_order_acquire); }
+
+bool RequestState::wait_for(std::chrono::nanoseconds timeout) const {
+  if (done()) return true;
+  check_process();
+  std::unique_lock lock(sync_->mutex);
+  // A deadline past the end of the clock would wrap and be over at once.
+  const auto now = std::chrono::steady_clock::now();
+  if (timeout > std::chrono::steady_clock::time_point::max() - now) {
+    sync_->finished.wait(lock, [&] { return done(); });
+    return true;
+  }
+  return sync_->finished.wait_until(lock, now + timeout, [&] { return done(); });
+}
+
+void RequestState::wait() const {
+  if (done()) return;
+  check_process();
+  std::unique_lock lock(sync_->mutex);
+  sync_->finished.wait(lock, [&] { return done(); });
+}
+
+bool RequestState::cancel() {
+  if (done()) return false;
+  cancelled_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void RequestState::rethrow() const {
+  if (done() && error_) std::rethrow_exception(error_);
+}
+
+void RequestState::on_done(std::function<void()> callback) {
+  if (!done()) {
+    check_process();
+    std::lock_guard lock(sync_->mutex);
+    if (!done()) {
+      sync_->callbacks.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback();
+}
+
+void RequestState::finish(std::exception_ptr error) {
+  std::vector<std::function<void()>> callbacks;
+  {
+    std::lock_guard lock(sync_->mutex);
+    if (done()) return;
+    error_ = std::move(error);
+    done_.store(true, std::memory_order_release);
+    callbacks.swap(sync_->callbacks);
+    sync_->finished.notify_all();
+  }
+  for (auto& callback : callbacks) {
+    try {
+      callback();
+    } catch (...) {
+      // The request has ended well or badly already, and nobody waits on this thread: there is
+      // no one to tell, and the other callbacks still want their call.
+    }
+  }
+}
+
+std::exception_ptr current_error() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return std::make_exception_ptr(Error(ErrorCode::out_of_memory, "out of memory"));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void check_cancelled(const CancelFlag& flag) {
+  if (flag.load(std::memory_order_relaxed)) {
+    throw Error(ErrorCode::cancelled, "the request was cancelled");
+  }
+}
+
+}  // namespace headrace

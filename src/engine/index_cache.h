@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/fork_mutex.h"
+#include "codec/shard_index.h"
+
+namespace headrace {
+
+// Shard indices by place and version of the object they were read from, least recently used first
+// out when together they pass a bound.
+class IndexCache {
+ public:
+  // Null when there is none of that version.
+  std::shared_ptr<const ShardIndex> find(const std::string& place, std::uint64_t version);
+  void put(const std::string& place, std::uint64_t version, std::shared_ptr<const ShardIndex> index);
+
+ private:
+  struct Entry {
+    std::string place;
+    std::uint64_t version;
+    std::shared_ptr<const ShardIndex> index;
+  };
+  ForkMutex mutex_;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_place_;
+  std::size_t held_bytes_ = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "codec/codec.h"
+#include "engine/create.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kMaxDimensions = 64;  // NumPy's limit, too
+
+[[noreturn]] void throw_invalid(const std::string& message) {
+  throw Error(ErrorCode::invalid_argument, message);
+}
+
+std::string text_of_shape(const Shape& shape) {
+  std::string text = "(";
+  for (std::size_t d = 0; d < shape.size(); ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + ")";
+}
+
+// `extents` is `what` of an array of `ndim` dimensions, each at least 1.
+void check_extents(const char* what, const Shape& extents, std::size_t ndim, std::size_t itemsize) {
+  if (extents.size() != ndim) {
+    throw_invalid(std::string(what) + ": expected " + std::to_string(ndim) +
+                  " extents as in shape, got " + text_of_shape(extents));
+  }
+  for (const std::int64_t extent : extents) {
+    if (extent < 1)
+      throw_invalid(std::string(what) + ": expected extents of at least 1, got " +
+                    text_of_shape(extents));
+  }
+  static_cast<void>(checked_nbytes(extents, std::max<std::size_t>(itemsize, 1), what));
+}
+
+void check_format(const CreateOptions& o) {
+  if (o.zarr_format != 2 && o.zarr_format != 3) {
+    throw_invalid("zarr_format: expected 2 or 3, got " + std::to_string(o.zarr_format));
+  }
+  if (o.order != 'C' && o.order != 'F') {
+    throw_invalid(std::string("order: expected 'C' or 'F', got '") + o.order + "'");
+  }
+  const std::string& separator = o.dimension_separator;
+  if (!separator.empty() && separator != "/" && separator != ".") {
+    throw_invalid("dimension_separator: expected \"/\" or \".\", got \"" + separator + '"');
+  }
+  if (o.zarr_format == 3) {
+    if (o.order != 'C') throw_invalid("order: Zarr format 3 has none; add a transpose codec");
+  } else {
+    if (!o.shards.empty()) throw_invalid("shards: Zarr format 2 has no sharding");
+    if (!o.dimension_names.empty()) {
+      throw_invalid(
+          "dimension_names: Zarr format 2 has none; xarray keeps them in the attribute "
+          "_ARRAY_DIMENSIONS");
+    }
+  }
+}
+
+void check_shape(const CreateOptions& o) {
+  if (o.shape.size() > kMaxDimensions) {
+    throw_invalid("shape: expected at most " + std::to_string(kMaxDimensions) +
+                  " dimensions, got " + std::to_string(o.shape.size()));
+  }
+  for (const std::int64_t extent : o.shape) {
+    if (extent < 0)
+      throw_invalid("shape: expected extents of at least 0, got " + text_of_shape(o.shape));
+  }
+  static_cast<void>(checked_nbytes(o.shape, std::max<std::size_t>(o.dtype.itemsize(), 1), "shape"));
+  if (!o.dimension_names.empty() && o.dimension_names.size() != o.shape.size()) {
+    throw_invalid("dimension_names: expected " + std::to_string(o.shape.size()) + " names, got " +
+                  std::to_string(o.dimension_names.size()));
+  }
+}
+
+// The largest divisor of `n` that is at most `limit`.
+std::int64_t largest_divisor(std::int64_t n, std::int64_t limit) {
+  std::int64_t best = 1;
+  for (std::int64_t a = 1; a <= n / a; ++a) {
+    if (n % a != 0) continue;
+    if (a <= limit) best = std::max(best, a);
+    if (n / a <= limit) best = std::max(best, n / a);
+  }
+  return best;
+}
+
+Shape chosen_chunks(const CreateOptions& o) {
+  if (!o.chunks.empty() || o.shape.empty()) return o.chunks;
+  const std::size_t itemsize = std::max<std::size_t>(o.dtype.itemsize(), 1);
+  if (o.shards.empty()) return auto_chunks(o.shape, itemsize);
+  Shape chunks = auto_chunks(o.shards, itemsize);
+  for (std::size_t d = 0; d < chunks.size(); ++d)
+    chunks[d] = largest_divisor(o.shards[d], chunks[d]);
+  return chunks;
+}
+
+CodecSpec serializer_for(const DType& dtype) {
+  if (dtype.kind() == DType::Kind::string) return {"vlen-utf8", ""};
+  if (dtype.kind() == DType::Kind::bytes) return {"vlen-bytes", ""};
+  return dtype.swap_size() > 1 ? codec::bytes("little") : CodecSpec{"bytes", ""};
+}
+
+// The caller's codecs with the array -> bytes one put in when they leave it out.
+std::vector<CodecSpec> complete_codecs(const std::vector<CodecSpec>& wanted, ChunkSpec chunk) {
+  std::vector<CodecSpec> codecs;
+  bool serialized = false;
+  for (const CodecSpec& spec : wanted) {
+    if (!serialized) {
+      const CodecPtr codec = resolve_codec(spec, {chunk, CodecPosition::before_bytes, nullptr}, {});
+      if (codec->kind() == CodecKind::bytes_to_bytes) codecs.push_back(serializer_for(chunk.dtype));
+      serialized = codec->kind() != CodecKind::array_to_array;
+      chunk = codec->encoded_spec(chunk);
+    }
+    codecs.push_back(spec);
+  }
+  if (!serialized) codecs.push_back(serializer_for(chunk.dtype));
+  return codecs;
+}
+
+std::vector<CodecSpec> chosen_codecs(const CreateOptions& o, const Shape& chunks) {
+  std::vector<CodecSpec> wanted =
+      o.codecs.value_or(std::vector{serializer_for(o.dtype), codec::zstd(3)});
+  // v2's order "F" is v3's transpose with all dimensions reversed.
+  if (o.order == 'F' && chunks.size() > 1) {
+    std::vector<int> reversed(chunks.size());
+    std::iota(reversed.rbegin(), reversed.rend(), 0);
+    wanted.insert(wanted.begin(), codec::transpose(reversed));
+  }
+  if (o.dtype.variable_length()) return wanted;
+  ChunkSpec chunk;
+  chunk.dtype = o.dtype;
+  chunk.shape = chunks;
+  return complete_codecs(wanted, std::move(chunk));
+}
+
+std::vector<std::byte> chosen_fill(const CreateOptions& o) {
+  if (!o.fill_value) return std::vector<std::byte>(o.dtype.itemsize());
+  if (!o.dtype.variable_length() && o.fill_value->size() != o.dtype.itemsize()) {
+    throw_invalid("fill_value: expected " + std::to_string(o.dtype.itemsize()) + " bytes of " +
+                  o.dtype.to_string() + ", got " + std::to_string(o.fill_value->size()));
+  }
+  return *o.fill_value;
+}
+
+}  // namespace
+
+ArrayMetadata new_array_metadata(const CreateOptions& o) {
+  check_format(o);
+  check_shape(o);
+  const std::size_t ndim = o.shape.size();
+  const std::size_t itemsize = o.dtype.itemsize();
+  if (itemsize == 0 && !o.dtype.variable_length()) {
+    throw_invalid("dtype: " + o.dtype.to_string() + " has no bytes");
+  }
+  if (!o.shards.empty()) check_extents("shards", o.shards, ndim, itemsize);
+  const Shape chunks = chosen_chunks(o);
+  check_extents("chunks", chunks, ndim, itemsize);
+
+  ArrayMetadata m;
+  m.zarr_format = o.zarr_format;
+  m.shape = o.shape;
+  m.chunk_shape = chunks;
+  m.dtype = o.dtype;
+  m.codecs = chosen_codecs(o, chunks);
+  if (!o.shards.empty()) {
+    for (std::size_t d = 0; d < ndim; ++d) {
+      if (o.shards[d] % chunks[d] != 0) {
+        throw_invalid("shards: expected multiples of chunks " + text_of_shape(chunks) + ", got " +
+                      text_of_shape(o.shards));
+      }
+    }
+    m.chunk_shape = o.shards;
+    m.codecs = {codec::sharding(chunks, m.codecs)};
+  }
+  m.chunk_keys.default_prefix = o.zarr_format == 3 && !o.v2_chunk_keys;
+  m.chunk_keys.separator = !o.dimension_separator.empty() ? o.dimension_separator[0]
+                           : m.chunk_keys.default_prefix  ? '/'
+                                                          : '.';
+  m.fill_value = chosen_fill(o);
+  m.fill_value_json = fill_value_to_json(o.dtype, *m.fill_value, o.zarr_format);
+  m.dimension_names = o.dimension_names;
+  if (!o.attributes.empty()) m.attributes = checked_json_object(o.attributes, "attributes");
+
+  // What is stored is what will be read: the documents are the truth, not the options.
+  m = o.zarr_format == 3 ? parse_array_v3(write_array_v3(m))
+                         : parse_array_v2(write_array_v2(m), m.attributes);
+  static_cast<void>(make_layout(std::make_shared<const ArrayMetadata>(m), {}));
+  return m;
+}
+
+}  // namespace headrace

@@ -1,0 +1,249 @@
+#include "engine/read.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/thread_pool.h"
+#include "codec/scratch.h"
+#include "engine/read_plain.h"
+#include "engine/sink.h"
+#include "store/coalesce.h"
+
+namespace headrace {
+namespace {
+
+// For local stores, measured on a warm page cache: runs that stay in the L2 cache until they are
+// decoded beat longer ones, and a system call costs less than a copy of 16 KiB.
+constexpr std::uint64_t kLocalRun = 256 << 10;
+constexpr std::uint64_t kLocalGap = 16 << 10;
+
+// Reads what a query asks for; Query is Box or Points.
+template <typename Query>
+class Reader {
+ public:
+  Reader(RequestContext& context, int level_threads) : context_(context), threads_(level_threads) {}
+
+  void read_array(const Query& query) {
+    const ArrayMetadata& m = *context_.layout.metadata;
+    const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    each(cut, [&](const Coordinates& coordinates, const Query& child) {
+      const std::string key = context_.chunk_key(coordinates.at);
+      try {
+        read_object(key, child);
+      } catch (const Error& error) {
+        throw error.with_context(context_.place("read", key));
+      }
+    });
+  }
+
+ private:
+  // One level of chunks. When they are too few for the threads, each may use several.
+  template <typename Body>
+  void each(const typename Query::Cut& cut, Body body) {
+    const std::size_t n = cut.size();
+    if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+    parallel_for(
+        n,
+        [&](std::size_t i) {
+          context_.check();
+          Coordinates coordinates;
+          Query child;
+          cut.child(i, coordinates.at, child);
+          body(coordinates, child);
+        },
+        threads_);
+  }
+
+  void read_object(const std::string& key, const Query& query) {
+    const ArrayLayout& layout = context_.layout;
+    const std::unique_ptr<ObjectReader> reader = context_.driver.open(key);
+    if (!reader) {
+      make_sink(query, layout.stored_shape(), layout.itemsize()).fill(layout.fill);
+    } else if (!layout.shards.empty()) {
+      read_shard(key, *reader, 0, reader->size(), 0, query);
+    } else {
+      read_chunk(*reader, 0, reader->size(), query);
+    }
+  }
+
+  // A chunk whose encoded bytes are [base, base + nbytes) of an object.
+  void read_chunk(const ObjectReader& reader, std::uint64_t base, std::uint64_t nbytes, const Query& query) {
+    const ArrayLayout& layout = context_.layout;
+    auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+    if (layout.chain.is_identity()) {
+      check_plain_size(layout, nbytes);
+      read_plain(reader, base, layout.chain.decoded_nbytes(), sink);
+      return;
+    }
+    if (const ConstBytes mapped = reader.mapped(); !mapped.empty()) {
+      decode_chunk(mapped.subspan(base, nbytes), sink);
+      return;
+    }
+    Scratch encoded(checked_encoded_nbytes(nbytes));
+    reader.read(base, encoded.bytes());
+    decode_chunk(encoded.bytes(), sink);
+  }
+
+  void decode_chunk(ConstBytes encoded, ChunkSink& sink) {
+    const CodecChain& chain = context_.layout.chain;
+    const DecodeContext decode{few_chunks_ ? context_.threads : 1};
+    const std::size_t nbytes = chain.decoded_nbytes();
+    if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
+      chain.decode(encoded, {whole, nbytes}, decode);
+    } else if (sink.ordered() && chain.has_pieces()) {
+      chain.decode_pieces(encoded, sink, decode);
+    } else {
+      Scratch decoded(nbytes);
+      chain.decode(encoded, decoded.bytes(), decode);
+      sink.scatter(decoded.data());
+    }
+  }
+
+  void read_shard(const std::string& key,
+                  const ObjectReader& reader,
+                  std::uint64_t base,
+                  std::uint64_t nbytes,
+                  std::size_t depth,
+                  const Query& query) {
+    const ArrayLayout& layout = context_.layout;
+    const ShardLevel& level = layout.shards[depth];
+    const auto index = load_shard_index(context_, level, key, reader, base, nbytes);
+    const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    const bool innermost = depth + 1 == layout.shards.size();
+    if (innermost && !layout.chain.is_identity() && reader.mapped().empty() && cut.size() > 1) {
+      read_runs(reader, base, level, *index, cut);
+      return;
+    }
+    each(cut, [&](const Coordinates& coordinates, const Query& child) {
+      const std::int64_t i = linear_index(coordinates.at, level.inner_grid);
+      within(coordinates, [&] {
+        if (!index->has(i)) {
+          make_sink(child, level.inner_shape, layout.itemsize()).fill(layout.fill);
+        } else if (innermost) {
+          read_chunk(reader, base + index->offset(i), index->nbytes(i), child);
+        } else {
+          read_shard(key, reader, base + index->offset(i), index->nbytes(i), depth + 1, child);
+        }
+      });
+    });
+  }
+
+  // The inner chunks of a shard, neighbours in one request.
+  void read_runs(const ObjectReader& reader,
+                 std::uint64_t base,
+                 const ShardLevel& level,
+                 const ShardIndex& index,
+                 const typename Query::Cut& cut) {
+    const ArrayLayout& layout = context_.layout;
+    std::vector<std::size_t> present;
+    std::vector<ByteRange> ranges;
+    Coordinates coordinates;
+    Query child;
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+      cut.child(i, coordinates.at, child);
+      const std::int64_t chunk = linear_index(coordinates.at, level.inner_grid);
+      if (index.has(chunk)) {
+        present.push_back(i);
+        ranges.push_back({index.offset(chunk), index.nbytes(chunk)});
+      } else {
+        make_sink(child, level.inner_shape, layout.itemsize()).fill(layout.fill);
+      }
+    }
+    const bool local = context_.driver.local();
+    const auto groups = coalesce(ranges,
+                                 local ? kLocalGap : context_.config.coalesce_gap,
+                                 local ? kLocalRun : context_.config.coalesce_run);
+    if (groups.size() < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+    parallel_for(
+        groups.size(),
+        [&](std::size_t g) {
+          context_.check();
+          const RangeGroup& group = groups[g];
+          Scratch run(checked_encoded_nbytes(group.range.nbytes));
+          reader.read(base + group.range.offset, run.bytes());
+          for (std::size_t member : group.members) {
+            Coordinates at;
+            Query wanted;
+            cut.child(present[member], at.at, wanted);
+            auto sink = make_sink(wanted, layout.chunk_shape, layout.itemsize());
+            const ByteRange& range = ranges[member];
+            const ConstBytes bytes = run.bytes();
+            within(at, [&] {
+              decode_chunk(bytes.subspan(range.offset - group.range.offset, range.nbytes), sink);
+            });
+          }
+        },
+        threads_);
+  }
+
+  // Names the inner chunk in what goes wrong.
+  template <typename Body>
+  void within(const Coordinates& coordinates, Body body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      throw error.with_context("inner chunk " +
+                               coordinates_text(coordinates.at, context_.layout.metadata->ndim()));
+    }
+  }
+
+  // Encoded bytes are held whole: an absurd size is refused before it is allocated.
+  std::size_t checked_encoded_nbytes(std::uint64_t nbytes) const {
+    if (nbytes > (std::uint64_t{1} << 40)) {
+      throw Error(ErrorCode::corrupt, "encoded chunk of " + std::to_string(nbytes) + " bytes");
+    }
+    return static_cast<std::size_t>(nbytes);
+  }
+
+  RequestContext& context_;
+  const int threads_;
+  std::atomic<bool> few_chunks_{false};
+};
+
+}  // namespace
+
+std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
+                                                   const ShardLevel& level,
+                                                   const std::string& key,
+                                                   const ObjectReader& reader,
+                                                   std::uint64_t base,
+                                                   std::uint64_t nbytes) {
+  IndexCache& cache = context.state.shared()->index_cache;
+  const std::uint64_t version = reader.version();
+  const std::string place = base == 0 ? key : key + '@' + std::to_string(base);
+  if (version != 0) {
+    if (auto index = cache.find(place, version)) return index;
+  }
+  if (nbytes < level.index_nbytes) {
+    throw Error(ErrorCode::corrupt,
+                "shard of " + std::to_string(nbytes) + " bytes is shorter than its index, expected " +
+                    std::to_string(level.index_nbytes) + " bytes for that");
+  }
+  const std::uint64_t offset = base + (level.index_at_end ? nbytes - level.index_nbytes : 0);
+  Scratch encoded(level.index_nbytes);
+  reader.read(offset, encoded.bytes());
+  try {
+    auto index = std::make_shared<const ShardIndex>(
+        decode_shard_index(encoded.bytes(), level.index_chain, nbytes));
+    if (version != 0) cache.put(place, version, index);
+    return index;
+  } catch (const Error& error) {
+    throw error.with_context("shard index");
+  }
+}
+
+void read_selection(const ArrayState& state,
+                    const ResolvedSelection& selection,
+                    const TensorView& out,
+                    const ReadOptions& options,
+                    const std::atomic<bool>* cancel) {
+  RequestContext context(state, state.layout(options.implementations), options, cancel);
+  if (selection.size() == 0) return;
+  if (selection.pointwise) {
+    Reader<Points>(context, context.threads).read_array(Points(selection, out));
+  } else {
+    Reader<Box>(context, context.threads).read_array(Box(selection, out));
+  }
+}
+
+}  // namespace headrace

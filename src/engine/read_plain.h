@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "engine/array_state.h"
+#include "engine/sink.h"
+
+namespace headrace {
+
+// Chunks stored as they lie in memory: only the bytes that are wanted are read, straight into place
+// where they lie together.
+
+// The chunk is [base, base + nbytes) of the object.
+void read_plain(const ObjectReader& reader, std::uint64_t base, std::size_t nbytes, ChunkSink& sink);
+
+// `corrupt` unless `nbytes` is the size of a chunk.
+void check_plain_size(const ArrayLayout& layout, std::uint64_t nbytes);
+
+}  // namespace headrace

@@ -1,0 +1,82 @@
+#include "engine/request_context.h"
+
+#include <algorithm>
+
+#include "base/thread_pool.h"
+
+namespace headrace {
+namespace {
+
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
+// A thread holds at most a chunk's encoded and decoded bytes, and an intermediate.
+int threads_within_budget(const ArrayLayout& layout, const Config& config) {
+  const std::size_t need = std::max<std::size_t>(2 * layout.chain.decoded_nbytes(), 1);
+  const std::size_t fit = std::max<std::size_t>(config.memory_budget / need, 1);
+  return static_cast<int>(std::min<std::size_t>(fit, static_cast<std::size_t>(thread_count())));
+}
+
+}  // namespace
+
+RequestContext::RequestContext(const ArrayState& s,
+                               std::shared_ptr<const ArrayLayout> l,
+                               const ReadOptions& options,
+                               const std::atomic<bool>* cancel)
+    : state(s),
+      layout_owner(std::move(l)),
+      layout(*layout_owner),
+      driver(s.driver()),
+      config(headrace::config()),
+      threads(threads_within_budget(layout, config)),
+      poll_(options.poll),
+      cancel_(cancel),
+      next_poll_(std::chrono::steady_clock::now() + kPollInterval) {}
+
+void RequestContext::check() {
+  if (cancel_ && cancel_->load(std::memory_order_relaxed)) {
+    throw Error(ErrorCode::cancelled, "the request was cancelled");
+  }
+  if (poll_ && std::this_thread::get_id() == caller_) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_poll_) {
+      next_poll_ = now + kPollInterval;
+      poll_();
+    }
+  }
+}
+
+std::string RequestContext::chunk_key(const std::int64_t* coordinates) const {
+  const ArrayMetadata& m = *layout.metadata;
+  std::string key;
+  key.reserve(state.path().size() + 32);
+  key = state.path();
+  if (!key.empty()) key += '/';
+  m.chunk_keys.append(key, coordinates, m.ndim());
+  return key;
+}
+
+std::string RequestContext::place(const char* action, const std::string& key) const {
+  const std::string& path = state.path();
+  std::string text = "[" + std::string(action) + "] ";
+  text += path.empty() ? driver.url() : path;
+  text += " chunk ";
+  text += path.empty() ? key : key.substr(path.size() + 1);
+  return text;
+}
+
+std::string coordinates_text(const std::int64_t* coordinates, std::size_t ndim) {
+  std::string text = "(";
+  for (std::size_t d = 0; d < ndim; ++d) {
+    if (d > 0) text += ", ";
+    text += std::to_string(coordinates[d]);
+  }
+  return text + ")";
+}
+
+std::int64_t linear_index(const std::int64_t* coordinates, const Shape& grid) {
+  std::int64_t index = 0;
+  for (std::size_t d = 0; d < grid.size(); ++d) index = index * grid[d] + coordinates[d];
+  return index;
+}
+
+}  // namespace headrace

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "engine/array_state.h"
+#include "headrace/config.h"
+
+namespace headrace {
+
+// What one read or write carries through its threads.
+class RequestContext {
+ public:
+  RequestContext(const ArrayState& state,
+                 std::shared_ptr<const ArrayLayout> layout,
+                 const ReadOptions& options,
+                 const std::atomic<bool>* cancel);
+
+  const ArrayState& state;
+  const std::shared_ptr<const ArrayLayout> layout_owner;
+  const ArrayLayout& layout;
+  StoreDriver& driver;
+  const Config config;
+  const int threads;  // that the memory budget allows
+
+  // `cancelled` when the request was; calls the caller's poll on the caller's thread when due.
+  void check();
+  // Key of a stored chunk within the store.
+  std::string chunk_key(const std::int64_t* coordinates) const;
+  // "[read] a/b chunk c/0/3" for messages.
+  std::string place(const char* action, const std::string& key) const;
+
+ private:
+  const std::function<void()>& poll_;
+  const std::atomic<bool>* cancel_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::chrono::steady_clock::time_point next_poll_;
+};
+
+// Coordinates of a chunk, on the stack.
+struct Coordinates {
+  std::int64_t at[64];
+};
+
+// "(3, 0, 12)".
+std::string coordinates_text(const std::int64_t* coordinates, std::size_t ndim);
+
+// Position of `coordinates` in a grid, in C order.
+std::int64_t linear_index(const std::int64_t* coordinates, const Shape& grid);
+
+}  // namespace headrace

@@ -1,0 +1,79 @@
+#include "engine/stored_chunks.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/thread_pool.h"
+#include "codec/scratch.h"
+#include "engine/read.h"
+#include "engine/request_context.h"
+#include "format/chunk_grid.h"
+
+namespace headrace {
+
+Listing list_chunks(const ArrayState& state) {
+  const auto metadata = state.metadata();
+  const std::string prefix = state.path().empty() ? "" : state.path() + "/";
+  const Shape grid = grid_shape(metadata->shape, metadata->chunk_shape);
+  Listing listing;
+  for (std::string& key : state.driver().list(prefix)) {
+    auto coordinates = metadata->chunk_keys.parse(std::string_view(key).substr(prefix.size()), metadata->ndim());
+    if (!coordinates) continue;
+    bool inside = true;
+    for (std::size_t d = 0; d < grid.size(); ++d) inside &= (*coordinates)[d] < grid[d];
+    (inside ? listing.inside : listing.outside).push_back(std::move(key));
+  }
+  return listing;
+}
+
+namespace {
+
+// Inner chunks present in the shard at [base, base + nbytes).
+std::int64_t count_inner(RequestContext& context,
+                         const ObjectReader& reader,
+                         const std::string& key,
+                         std::uint64_t base,
+                         std::uint64_t nbytes,
+                         std::size_t depth) {
+  const ShardLevel& level = context.layout.shards[depth];
+  const auto index = load_shard_index(context, level, key, reader, base, nbytes);
+  std::int64_t n = 0;
+  for (std::int64_t i = 0; i < level.inner_count; ++i) {
+    if (!index->has(i)) continue;
+    n += depth + 1 == context.layout.shards.size()
+             ? 1
+             : count_inner(context, reader, key, base + index->offset(i), index->nbytes(i), depth + 1);
+  }
+  return n;
+}
+
+}  // namespace
+
+std::int64_t count_stored_chunks(const ArrayState& state) {
+  const Listing listing = list_chunks(state);
+  const auto layout = state.layout();
+  if (layout->shards.empty()) return static_cast<std::int64_t>(listing.inside.size());
+  const ReadOptions options;
+  RequestContext context(state, layout, options, nullptr);
+  std::atomic<std::int64_t> n{0};
+  parallel_for(listing.inside.size(), [&](std::size_t i) {
+    const std::string& key = listing.inside[i];
+    try {
+      const auto reader = context.driver.open(key);
+      if (reader) n += count_inner(context, *reader, key, 0, reader->size(), 0);
+    } catch (const Error& error) {
+      throw error.with_context(context.place("read", key));
+    }
+  });
+  return n;
+}
+
+void erase_chunks_outside(const ArrayState& state, const Shape& before) {
+  const auto metadata = state.metadata();
+  bool shrank = false;
+  for (std::size_t d = 0; d < before.size(); ++d) shrank |= metadata->shape[d] < before[d];
+  if (!shrank) return;
+  for (const std::string& key : list_chunks(state).outside) state.driver().erase(key);
+}
+
+}  // namespace headrace

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/array_state.h"
+
+namespace headrace {
+
+// What lies in the store for an array, found by listing: objects whose keys are chunk keys, within
+// the array's shape and outside of it.
+struct Listing {
+  std::vector<std::string> inside;
+  std::vector<std::string> outside;
+};
+Listing list_chunks(const ArrayState& state);
+
+// Chunks of the unit that is read; inner chunks by their shards' indices.
+std::int64_t count_stored_chunks(const ArrayState& state);
+
+// After a resize from `before`: removes stored objects that lie wholly outside the new shape.
+void erase_chunks_outside(const ArrayState& state, const Shape& before);
+
+}  // namespace headrace

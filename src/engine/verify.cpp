@@ -1,0 +1,102 @@
+#include <functional>
+#include <mutex>
+
+#include "base/thread_pool.h"
+#include "codec/scratch.h"
+#include "engine/read.h"
+#include "engine/read_plain.h"
+#include "engine/request_context.h"
+#include "engine/stored_chunks.h"
+
+namespace headrace {
+namespace {
+
+// Decodes whole chunks into scratch: a read that needs a part may leave the rest unchecked.
+class Verifier {
+ public:
+  using Report = std::function<void(const std::string& key, const Error& error)>;
+
+  Verifier(RequestContext& context, const Report& report) : context_(context), report_(report) {}
+
+  std::int64_t verify_object(const std::string& key) {
+    return guard(key, [&]() -> std::int64_t {
+      const auto reader = context_.driver.open(key);
+      if (!reader) return 0;  // removed since it was listed
+      if (!context_.layout.shards.empty()) return verify_shard(key, key, *reader, 0, reader->size(), 0);
+      decode(*reader, 0, reader->size());
+      return 1;
+    });
+  }
+
+ private:
+  // Reports what goes wrong under `name`; a bad chunk counts as looked at.
+  template <typename Body>
+  std::int64_t guard(const std::string& name, Body body) {
+    context_.check();
+    try {
+      return body();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::cancelled) throw;
+      std::lock_guard lock(mutex_);
+      report_(name, error);
+      return 1;
+    }
+  }
+
+  void decode(const ObjectReader& reader, std::uint64_t base, std::uint64_t nbytes) {
+    const CodecChain& chain = context_.layout.chain;
+    if (chain.is_identity()) {
+      check_plain_size(context_.layout, nbytes);
+      return;
+    }
+    Scratch encoded(nbytes);
+    reader.read(base, encoded.bytes());
+    Scratch decoded(chain.decoded_nbytes());
+    chain.decode(encoded.bytes(), decoded.bytes(), DecodeContext{});
+  }
+
+  std::int64_t verify_shard(const std::string& key,
+                            const std::string& name,
+                            const ObjectReader& reader,
+                            std::uint64_t base,
+                            std::uint64_t nbytes,
+                            std::size_t depth) {
+    const ShardLevel& level = context_.layout.shards[depth];
+    const auto index = load_shard_index(context_, level, key, reader, base, nbytes);
+    std::int64_t n = 0;
+    for (std::int64_t i = 0; i < level.inner_count; ++i) {
+      if (!index->has(i)) continue;
+      const std::string inner = name + "[" + std::to_string(i) + "]";
+      n += guard(inner, [&]() -> std::int64_t {
+        const std::uint64_t at = base + index->offset(i);
+        if (depth + 1 < context_.layout.shards.size()) {
+          return verify_shard(key, inner, reader, at, index->nbytes(i), depth + 1);
+        }
+        decode(reader, at, index->nbytes(i));
+        return 1;
+      });
+    }
+    return n;
+  }
+
+  RequestContext& context_;
+  const Report& report_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::int64_t Array::verify(const std::function<void(const std::string&, const Error&)>& bad,
+                           const ReadOptions& options) const {
+  const Listing listing = list_chunks(*state_);
+  RequestContext context(*state_, state_->layout(options.implementations), options, nullptr);
+  Verifier verifier(context, bad);
+  std::atomic<std::int64_t> n{0};
+  parallel_for(
+      listing.inside.size(),
+      [&](std::size_t i) { n += verifier.verify_object(listing.inside[i]); },
+      context.threads);
+  return n;
+}
+
+}  // namespace headrace

@@ -1,0 +1,225 @@
+#include "engine/write.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/thread_pool.h"
+#include "codec/scratch.h"
+#include "engine/key_lock.h"
+#include "engine/request_context.h"
+#include "engine/shard_writer.h"
+#include "engine/sink.h"
+#include "engine/strided.h"
+
+namespace headrace {
+namespace {
+
+// True when every index below `valid` is written, whatever was stored.
+bool covers(const Box& box, const Shape& valid) {
+  for (std::size_t d = 0; d < valid.size(); ++d) {
+    const Axis& axis = box.axes[d];
+    if (axis.list || axis.first != 0 || axis.step != 1 || axis.count != valid[d]) return false;
+  }
+  return true;
+}
+bool covers(const Points&, const Shape&) { return false; }
+
+bool all_fill(ConstBytes chunk, const std::vector<std::byte>& fill) {
+  // Each element equals the one before it, and the first the fill value: bit for bit, so that a
+  // NaN counts as itself and -0.0 is kept.
+  const std::size_t item = fill.size();
+  return chunk.size() >= item && std::memcmp(chunk.data(), fill.data(), item) == 0 &&
+         std::memcmp(chunk.data(), chunk.data() + item, chunk.size() - item) == 0;
+}
+
+template <typename Query>
+class Writer {
+ public:
+  explicit Writer(RequestContext& context) : context_(context), layout_(context.layout) {}
+
+  void write_array(const Query& query) {
+    const ArrayMetadata& m = *layout_.metadata;
+    const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    parallel_for(
+        cut.size(),
+        [&](std::size_t i) {
+          context_.check();
+          Coordinates coordinates;
+          Query child;
+          cut.child(i, coordinates.at, child);
+          const std::string key = context_.chunk_key(coordinates.at);
+          try {
+            write_object(key, child, valid_extent(coordinates, m.shape, m.chunk_shape));
+          } catch (const Error& error) {
+            throw error.with_context(context_.place("write", key));
+          }
+        },
+        context_.threads);
+  }
+
+ private:
+  // The part of a chunk that lies within the array (or the shard's part of it).
+  static Shape valid_extent(const Coordinates& coordinates, const Shape& extent, const Shape& chunk) {
+    Shape valid(chunk.size());
+    for (std::size_t d = 0; d < chunk.size(); ++d) {
+      valid[d] = std::min(chunk[d], extent[d] - coordinates.at[d] * chunk[d]);
+    }
+    return valid;
+  }
+
+  void write_object(const std::string& key, const Query& query, const Shape& valid) {
+    const bool whole = covers(query, valid);
+    const auto lock = whole ? std::unique_lock<std::mutex>() : lock_key(context_.driver.url(), key);
+    Scratch old;
+    bool exists = false;
+    if (!whole) exists = context_.driver.get(key, *old);
+    const auto before = exists ? std::optional<ConstBytes>(old->bytes()) : std::nullopt;
+    Scratch encoded;
+    const std::optional<ConstBytes> after =
+        layout_.shards.empty() ? encode_chunk(query, valid, before, *encoded)
+                               : encode_shard(query, valid, before, 0, *encoded);
+    if (after) {
+      context_.driver.set(key, *after);
+    } else {
+      context_.driver.erase(key);
+    }
+  }
+
+  // The encoded bytes of a chunk with the query's part replaced, in `encoded` or in the caller's own
+  // memory; nothing when it ends up all fill value and such chunks are not kept.
+  std::optional<ConstBytes> encode_chunk(const Query& query,
+                                         const Shape& valid,
+                                         std::optional<ConstBytes> before,
+                                         Buffer& encoded) {
+    const CodecChain& chain = layout_.chain;
+    const std::size_t nbytes = chain.decoded_nbytes();
+    auto sink = make_sink(query, layout_.chunk_shape, layout_.itemsize());
+    if (const std::byte* user = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
+      return finish_chunk({user, nbytes}, encoded);
+    }
+    Scratch chunk(nbytes);
+    merge(sink, query, valid, before, chunk.bytes());
+    if (chain.is_identity()) {
+      if (drops(chunk.bytes())) return std::nullopt;
+      std::swap(*chunk, encoded);
+      return encoded.bytes();
+    }
+    return finish_chunk(chunk.bytes(), encoded);
+  }
+
+  std::optional<ConstBytes> finish_chunk(ConstBytes chunk, Buffer& encoded) {
+    if (drops(chunk)) return std::nullopt;
+    if (layout_.chain.is_identity()) return chunk;
+    layout_.chain.encode(chunk, encoded);
+    return encoded.bytes();
+  }
+
+  bool drops(ConstBytes chunk) const {
+    return !context_.state.choice().write_empty_chunks && all_fill(chunk, layout_.fill);
+  }
+
+  // The chunk as it will be: what was stored, or the fill value, under what is written.
+  void merge(const ChunkSink& sink,
+             const Query& query,
+             const Shape& valid,
+             std::optional<ConstBytes> before,
+             MutableBytes chunk) {
+    if (before && !covers(query, valid)) {
+      layout_.chain.decode(*before, chunk, DecodeContext{});
+    } else if (!covers(query, layout_.chunk_shape)) {
+      fill_bytes(chunk.data(), chunk.size(), layout_.fill);
+    }
+    sink.gather(chunk.data());
+  }
+
+  std::optional<ConstBytes> encode_shard(const Query& query,
+                                         const Shape& valid,
+                                         std::optional<ConstBytes> before,
+                                         std::size_t depth,
+                                         Buffer& encoded) {
+    const ShardLevel& level = layout_.shards[depth];
+    const bool innermost = depth + 1 == layout_.shards.size();
+    ShardWriter shard(level, before);
+    const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    // Plain chunks are gathered where they will lie in the shard.
+    const bool plain = innermost && layout_.chain.is_identity();
+    if (plain) shard.reserve(cut.size(), layout_.chain.decoded_nbytes());
+    parallel_for(
+        cut.size(),
+        [&](std::size_t i) {
+          context_.check();
+          Coordinates coordinates;
+          Query child;
+          cut.child(i, coordinates.at, child);
+          const std::int64_t inner = linear_index(coordinates.at, level.inner_grid);
+          const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
+          const auto inner_before = shard.before(inner);
+          if (plain) {
+            const MutableBytes place = shard.reserved(i);
+            const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
+            merge(sink, child, inner_valid, inner_before, place);
+            drops(place) ? shard.remove(inner) : shard.put_reserved(inner, i);
+            return;
+          }
+          Scratch bytes;
+          const auto after = innermost ? encode_chunk(child, inner_valid, inner_before, *bytes)
+                                       : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
+          after ? shard.put(inner, *after) : shard.remove(inner);
+        },
+        context_.threads);
+    return shard.finish(encoded) ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt;
+  }
+
+  using BoxOrPointSink =
+      decltype(make_sink(std::declval<const Query&>(), std::declval<const Shape&>(), std::size_t{}));
+
+  RequestContext& context_;
+  const ArrayLayout& layout_;
+};
+
+}  // namespace
+
+TensorView broadcast_to(const TensorView& view, const Shape& shape) {
+  const Shape strides = view.strides_or_c();
+  auto refuse = [&] {
+    auto text = [](const Shape& s) { return coordinates_text(s.data(), s.size()); };
+    throw Error(ErrorCode::invalid_argument,
+                "could not broadcast data of shape " + text(view.shape) + " into shape " + text(shape));
+  };
+  TensorView result = view;
+  result.shape = shape;
+  result.strides.assign(shape.size(), 0);
+  // Leading extents of 1 beyond the target's rank say nothing.
+  std::size_t extra = view.shape.size() > shape.size() ? view.shape.size() - shape.size() : 0;
+  for (std::size_t d = 0; d < extra; ++d) {
+    if (view.shape[d] != 1) refuse();
+  }
+  const std::size_t skip = shape.size() - (view.shape.size() - extra);
+  for (std::size_t d = skip; d < shape.size(); ++d) {
+    const std::size_t from = d - skip + extra;
+    if (view.shape[from] == shape[d]) {
+      result.strides[d] = strides[from];
+    } else if (view.shape[from] != 1) {
+      refuse();
+    }
+  }
+  return result;
+}
+
+void write_selection(const ArrayState& state,
+                     const ResolvedSelection& selection,
+                     const TensorView& data,
+                     const WriteOptions& options,
+                     const std::atomic<bool>* cancel) {
+  state.check_writable();
+  RequestContext context(state, state.layout(options.implementations), options, cancel);
+  if (selection.size() == 0) return;
+  if (selection.pointwise) {
+    Writer<Points>(context).write_array(Points(selection, data));
+  } else {
+    Writer<Box>(context).write_array(Box(selection, data));
+  }
+}
+
+}  // namespace headrace

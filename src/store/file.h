@@ -1,0 +1,72 @@
+#pragma once
+
+// A folder as a store: a key is a path below it.
+//
+// Paths, not a kept descriptor of the folder: openat() on one saves 0.1 us (a root 1 level deep) to
+// 0.8 us (12 levels) of the 3 us that a warm 4 KiB object takes, but a folder that was removed and
+// made anew would read as empty for ever, which means fill values instead of data.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "store/posix.h"
+#include "store/store.h"
+
+namespace headrace {
+
+struct FileOptions {
+  bool read_only = true;
+  bool direct = false;   // O_DIRECT for reads
+  bool durable = false;  // fsync files and folder entries before a write returns
+};
+
+class FileStore : public StoreDriver {
+ public:
+  // `root`: absolute, without a slash at the end, existing.
+  FileStore(std::string root, FileOptions options);
+
+  std::string url() const override;
+  bool read_only() const override { return options_.read_only; }
+  bool get(std::string_view key, Buffer& into) override;
+  std::unique_ptr<ObjectReader> open(std::string_view key) override;
+  bool exists(std::string_view key) override;
+  void set(std::string_view key, ConstBytes bytes) override;
+  void erase(std::string_view key) override;
+  void erase_prefix(std::string_view prefix) override;
+  std::vector<std::string> list(std::string_view prefix) override;
+  std::vector<DirEntry> list_dir(std::string_view prefix) override;
+
+ protected:
+  std::string path_of(std::string_view key) const;
+  int open_flags() const;
+  const FileOptions& options() const { return options_; }
+
+ private:
+  std::string root_;
+  FileOptions options_;
+};
+
+// Keys of such names are never objects.
+bool names_temporary(std::string_view key);
+[[noreturn]] void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found);
+// Whether a path that failed with this errno is not there.
+bool means_missing(int os_error);
+// Whether an open that failed means that there is no such object. Keeps errno. With O_DIRECT, which
+// folders refuse like file systems do (EINVAL), it has to look at what lies there.
+bool open_found_nothing(int os_error, const std::string& path, bool direct);
+// The size of an object's file; nothing for a folder. Pipes, devices and sockets are an `io` error:
+// reading one could hang or never end.
+std::optional<std::uint64_t> object_size(const struct stat& st, std::string_view path);
+[[noreturn]] void throw_open_failure(int os_error, const std::string& path, bool direct);
+
+// O_DIRECT wants memory, offset and length in multiples of the device's block, at most this.
+inline constexpr std::size_t kDirectAlignment = 4096;
+// Resizes `into` so that `nbytes` and the padding fit at an aligned place, which is returned.
+MutableBytes direct_place(Buffer& into, std::uint64_t nbytes);
+// Moves the `nbytes` read there to the front of `into`.
+void direct_settle(Buffer& into, MutableBytes place, std::uint64_t nbytes);
+
+std::unique_ptr<StoreDriver> make_file_store(std::string root, FileOptions options);
+
+}  // namespace headrace

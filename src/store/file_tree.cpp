@@ -1,0 +1,195 @@
+// Listing and removing below a folder.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "headrace/error.h"
+#include "store/file.h"
+
+namespace headrace {
+
+namespace {
+
+struct FolderIdentity {
+  dev_t device;
+  ino_t inode;
+  friend bool operator==(const FolderIdentity&, const FolderIdentity&) = default;
+};
+
+struct Folder {
+  bool exists = false;
+  FolderIdentity identity{};
+  std::vector<DirEntry> entries;
+};
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
+// What kind a symbolic link leads to, or the file is when the file system does not say at once.
+// Nothing for what a store does not list: dangling links, pipes, devices.
+std::optional<bool> is_prefix_entry(DIR* directory, const dirent& entry) {
+  if (entry.d_type == DT_REG) return false;
+  if (entry.d_type == DT_DIR) return true;
+  if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return std::nullopt;
+  struct stat st;
+  if (::fstatat(::dirfd(directory), entry.d_name, &st, 0) != 0) return std::nullopt;
+  if (S_ISREG(st.st_mode)) return false;
+  if (S_ISDIR(st.st_mode)) return true;
+  return std::nullopt;
+}
+
+Folder read_folder(const std::string& path) {
+  Folder folder;
+  FileDescriptor fd(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
+  struct stat st;
+  if (!fd) {
+    if (means_missing(errno)) return folder;
+    throw_io(errno, "open folder", path);
+  }
+  if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
+  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
+  if (!directory) throw_io(errno, "open folder", path);
+  fd.release();
+  folder.exists = true;
+  folder.identity = {st.st_dev, st.st_ino};
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory.get());
+    if (entry == nullptr) {
+      if (errno != 0) throw_io(errno, "list folder", path);
+      break;
+    }
+    std::string_view name = entry->d_name;
+    if (name == "." || name == ".." || TemporaryFile::is_temporary(name)) continue;
+    if (name.find('\\') != std::string_view::npos) continue;  // no key can name it
+    if (std::optional<bool> prefix = is_prefix_entry(directory.get(), *entry)) {
+      folder.entries.push_back({std::string(name), *prefix});
+    }
+  }
+  return folder;
+}
+
+// `ancestors` ends a link that leads back to a folder it lies in.
+void list_below(const std::string& path,
+                const std::string& key_prefix,
+                std::vector<FolderIdentity>& ancestors,
+                std::vector<std::string>& keys) {
+  Folder folder = read_folder(path);
+  if (!folder.exists) return;
+  if (std::find(ancestors.begin(), ancestors.end(), folder.identity) != ancestors.end()) return;
+  ancestors.push_back(folder.identity);
+  for (const DirEntry& entry : folder.entries) {
+    std::string key = key_prefix + entry.name;
+    if (entry.is_prefix) {
+      list_below(path + "/" + entry.name, key + "/", ancestors, keys);
+    } else {
+      keys.push_back(std::move(key));
+    }
+  }
+  ancestors.pop_back();
+}
+
+// Removes links, not what they lead to. std::filesystem::remove_all() would stop half-way when
+// another thread's temporary file gets its final name under its hands (ENOENT).
+void remove_entry(int folder, const std::string& name, const std::string& path);
+
+void remove_entries(FileDescriptor fd, const std::string& path) {
+  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
+  if (!directory) throw_io(errno, "open folder", path);
+  fd.release();
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(std::move(name));
+  }
+  if (errno != 0) throw_io(errno, "list folder", path);
+  for (const std::string& name : names) {
+    remove_entry(::dirfd(directory.get()), name, path + "/" + name);
+  }
+}
+
+void remove_entry(int folder, const std::string& name, const std::string& path) {
+  if (::unlinkat(folder, name.c_str(), 0) == 0 || means_missing(errno)) return;
+  const int failure = errno;
+  if (failure != EISDIR && failure != EPERM) throw_io(failure, "erase", path);
+  FileDescriptor fd(
+      ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT) return;
+    throw_io(errno == ENOTDIR ? failure : errno, "erase", path);
+  }
+  remove_entries(std::move(fd), path);
+  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
+  // What another thread has set meanwhile is newer than this call, and so may stay.
+  if (errno != ENOTEMPTY && errno != EEXIST) throw_io(errno, "erase", path);
+}
+
+}  // namespace
+
+std::vector<std::string> FileStore::list(std::string_view prefix) {
+  prefix = check_prefix(prefix);
+  std::vector<std::string> keys;
+  std::vector<FolderIdentity> ancestors;
+  if (prefix.empty()) {
+    list_below(root_, "", ancestors, keys);
+  } else {
+    list_below(path_of(prefix), std::string(prefix) + "/", ancestors, keys);
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {
+  prefix = check_prefix(prefix);
+  std::vector<DirEntry> entries = read_folder(prefix.empty() ? root_ : path_of(prefix)).entries;
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+void FileStore::erase_prefix(std::string_view prefix) {
+  if (options_.read_only) throw_read_only(url());
+  prefix = check_prefix(prefix);
+  if (prefix.empty()) {
+    FileDescriptor root(open_retrying(root_.c_str(), O_RDONLY | O_DIRECTORY));
+    if (!root) throw_io(errno, "open folder", root_);
+    remove_entries(std::move(root), root_);
+    if (options_.durable) sync_folder(root_);
+    return;
+  }
+  // A link on the way leads out of the tree that this store owns; the link itself may be removed.
+  for (std::size_t slash = prefix.find('/'); slash != std::string_view::npos;
+       slash = prefix.find('/', slash + 1)) {
+    const std::string folder = path_of(prefix.substr(0, slash));
+    struct stat st;
+    if (::lstat(folder.c_str(), &st) != 0) {
+      if (means_missing(errno)) return;
+      throw_io(errno, "stat", folder);
+    }
+    if (S_ISLNK(st.st_mode)) throw_io(ELOOP, "erase below the symbolic link", folder);
+  }
+  const std::string path = path_of(prefix);
+  struct stat st;
+  if (::lstat(path.c_str(), &st) != 0) {
+    if (means_missing(errno)) return;
+    throw_io(errno, "stat", path);
+  }
+  bool is_object = S_ISREG(st.st_mode);
+  if (S_ISLNK(st.st_mode)) {
+    struct stat target;
+    is_object = ::stat(path.c_str(), &target) == 0 && S_ISREG(target.st_mode);
+  }
+  if (is_object) return;  // the key "a" is not below the prefix "a/"
+  remove_entry(AT_FDCWD, path, path);
+  if (options_.durable) sync_folder(parent_of(path));
+}
+
+}  // namespace headrace

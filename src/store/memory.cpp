@@ -1,0 +1,209 @@
+#include "store/memory.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <unordered_map>
+
+#include "base/fork_mutex.h"
+#include "store/key_list.h"
+#include "store/url.h"
+
+namespace headrace {
+
+using Value = std::shared_ptr<const Buffer>;
+
+// Values are shared, never changed: a reader that holds one is untouched by a later set().
+class MemoryContents {
+ public:
+  Value find(std::string_view key) {
+    Shard& shard = shard_of(key);
+    ForkLock lock(shard.mutex);
+    auto it = shard.values.find(key);
+    return it == shard.values.end() ? nullptr : it->second;
+  }
+
+  void set(std::string_view key, Value value) {
+    std::string name(key);
+    Shard& shard = shard_of(key);
+    // The old value leaves through `value`, freed after the lock: freeing may take another one.
+    ForkLock lock(shard.mutex);
+    shard.values[std::move(name)].swap(value);
+  }
+
+  void erase(std::string_view key) {
+    Value old;
+    Shard& shard = shard_of(key);
+    ForkLock lock(shard.mutex);
+    auto it = shard.values.find(key);
+    if (it == shard.values.end()) return;
+    old.swap(it->second);
+    shard.values.erase(it);
+  }
+
+  void erase_below(std::string_view prefix) {
+    for (Shard& shard : shards_) {
+      std::vector<Value> old;
+      ForkLock lock(shard.mutex);
+      for (auto it = shard.values.begin(); it != shard.values.end();) {
+        if (lies_below(it->first, prefix)) {
+          old.push_back(std::move(it->second));
+          it = shard.values.erase(it);
+        } else {
+          ++it;
+        }
+      }
+    }
+  }
+
+  std::vector<std::string> keys_below(std::string_view prefix) {
+    std::vector<std::string> keys;
+    for (Shard& shard : shards_) {
+      ForkLock lock(shard.mutex);
+      for (const auto& [key, value] : shard.values) {
+        if (lies_below(key, prefix)) keys.push_back(key);
+      }
+    }
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+
+ private:
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  struct alignas(64) Shard {
+    ForkMutex mutex;
+    std::unordered_map<std::string, Value, Hash, std::equal_to<>> values;
+  };
+
+  Shard& shard_of(std::string_view key) {
+    // The map uses the low bits of the same hash.
+    return shards_[(std::hash<std::string_view>()(key) >> 40) % shards_.size()];
+  }
+
+  std::array<Shard, 16> shards_;
+};
+
+namespace {
+
+class MemoryReader : public ObjectReader {
+ public:
+  MemoryReader(Value value, std::string key) : value_(std::move(value)), key_(std::move(key)) {}
+
+  std::uint64_t size() const override { return value_->size(); }
+  void read(std::uint64_t offset, MutableBytes dst) const override {
+    check_object_range(key_, value_->size(), offset, dst.size());
+    if (!dst.empty()) std::memcpy(dst.data(), value_->data() + offset, dst.size());
+  }
+  ConstBytes mapped() const override { return value_->bytes(); }
+
+ private:
+  Value value_;
+  std::string key_;
+};
+
+class MemoryStore : public StoreDriver {
+ public:
+  MemoryStore(std::shared_ptr<MemoryContents> contents, std::string url, bool read_only)
+      : contents_(std::move(contents)), url_(std::move(url)), read_only_(read_only) {}
+
+  std::string url() const override { return url_; }
+  bool read_only() const override { return read_only_; }
+
+  bool get(std::string_view key, Buffer& into) override {
+    check_key(key);
+    Value value = contents_->find(key);
+    if (!value) return false;
+    into.assign(value->bytes());
+    return true;
+  }
+
+  std::unique_ptr<ObjectReader> open(std::string_view key) override {
+    check_key(key);
+    Value value = contents_->find(key);
+    if (!value) return nullptr;
+    return std::make_unique<MemoryReader>(std::move(value), std::string(key));
+  }
+
+  bool exists(std::string_view key) override {
+    check_key(key);
+    return contents_->find(key) != nullptr;
+  }
+
+  void set(std::string_view key, ConstBytes bytes) override {
+    check_writable();
+    check_key(key);
+    auto value = std::make_shared<Buffer>();
+    value->assign(bytes);
+    contents_->set(key, std::move(value));
+  }
+
+  void erase(std::string_view key) override {
+    check_writable();
+    check_key(key);
+    contents_->erase(key);
+  }
+
+  void erase_prefix(std::string_view prefix) override {
+    check_writable();
+    contents_->erase_below(check_prefix(prefix));
+  }
+
+  std::vector<std::string> list(std::string_view prefix) override {
+    return contents_->keys_below(check_prefix(prefix));
+  }
+
+  std::vector<DirEntry> list_dir(std::string_view prefix) override {
+    prefix = check_prefix(prefix);
+    return names_directly_below(contents_->keys_below(prefix), prefix);
+  }
+
+ private:
+  void check_writable() const {
+    if (read_only_) throw_read_only(url_);
+  }
+
+  std::shared_ptr<MemoryContents> contents_;
+  std::string url_;
+  bool read_only_;
+};
+
+struct NamedStores {
+  ForkMutex mutex;
+  std::map<std::string, std::shared_ptr<MemoryContents>> contents;
+};
+
+// Never destroyed: threads may use a store while the process ends.
+NamedStores& named_stores() {
+  static NamedStores& stores = *new NamedStores;
+  return stores;
+}
+
+}  // namespace
+
+std::shared_ptr<MemoryContents> new_memory_contents() { return std::make_shared<MemoryContents>(); }
+
+std::shared_ptr<MemoryContents> named_memory_contents(const std::string& name,
+                                                      bool create,
+                                                      bool& created) {
+  // Made before the lock: making a ForkMutex may take the lock of their list.
+  auto fresh = create ? new_memory_contents() : nullptr;
+  NamedStores& stores = named_stores();
+  ForkLock lock(stores.mutex);
+  auto it = stores.contents.find(name);
+  created = it == stores.contents.end() && create;
+  if (created) it = stores.contents.emplace(name, fresh).first;
+  return it == stores.contents.end() ? nullptr : it->second;
+}
+
+std::unique_ptr<StoreDriver> make_memory_store(std::shared_ptr<MemoryContents> contents,
+                                               const std::string& name,
+                                               bool read_only) {
+  return std::make_unique<MemoryStore>(
+      std::move(contents), "memory://" + percent_encode_path(name), read_only);
+}
+
+}  // namespace headrace

@@ -1,0 +1,93 @@
+#include "store/store.h"
+
+#include <string>
+
+#include "base/checked.h"
+#include "headrace/error.h"
+
+namespace headrace {
+
+namespace {
+
+std::string printable(std::string_view key) {
+  std::string out;
+  for (char c : key) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      constexpr char kHex[] = "0123456789abcdef";
+      out += "\\x";
+      out += kHex[static_cast<unsigned char>(c) >> 4];
+      out += kHex[c & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* key_fault(std::string_view key) {
+  if (key.empty()) return "is empty";
+  std::size_t segment = 0;
+  for (std::size_t i = 0; i <= key.size(); ++i) {
+    if (i < key.size() && key[i] != '/') {
+      if (key[i] == '\0') return "holds a NUL";
+      if (key[i] == '\\') return "holds a backslash";
+      continue;
+    }
+    std::string_view name = key.substr(segment, i - segment);
+    if (name.empty()) return "has an empty segment (a slash at an end, or two in a row)";
+    if (name == "." || name == "..") return "has a \".\" or \"..\" segment";
+    segment = i + 1;
+  }
+  return nullptr;
+}
+
+void check_key(std::string_view key) {
+  const char* fault = key_fault(key);
+  if (fault == nullptr) return;
+  throw Error(ErrorCode::invalid_argument, "key \"" + printable(key) + "\": " + fault);
+}
+
+std::string_view check_prefix(std::string_view prefix) {
+  if (prefix.ends_with('/')) prefix.remove_suffix(1);
+  if (!prefix.empty()) check_key(prefix);
+  return prefix;
+}
+
+void ObjectReader::read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const {
+  for (MutableBytes dst : dsts) {
+    read(offset, dst);
+    offset += dst.size();
+  }
+}
+
+void StoreDriver::get_many(std::span<GetRequest> requests) {
+  for (GetRequest& request : requests) request.found = get(request.key, *request.into);
+}
+
+void check_object_range(std::string_view object,
+                        std::uint64_t size,
+                        std::uint64_t offset,
+                        std::uint64_t nbytes) {
+  if (offset <= size && nbytes <= size - offset) return;
+  throw Error(ErrorCode::corrupt,
+              std::string(object) + ": wanted " + std::to_string(nbytes) + " bytes at offset " +
+                  std::to_string(offset) + ", the object has " + std::to_string(size));
+}
+
+std::uint64_t total_size(std::span<const MutableBytes> parts) {
+  std::uint64_t total = 0;
+  for (MutableBytes part : parts) total = checked_add<std::uint64_t>(total, part.size(), "read");
+  return total;
+}
+
+void throw_read_only(std::string_view url) {
+  throw Error(ErrorCode::permission_denied, std::string(url) + " is open for reading only");
+}
+
+std::string Store::url() const { return driver_->url(); }
+bool Store::read_only() const { return driver_->read_only(); }
+void Store::close() { driver_->close(); }
+
+}  // namespace headrace

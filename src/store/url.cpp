@@ -1,0 +1,313 @@
+// From a path or URL to a driver.
+
+#include "store/url.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <optional>
+
+#include "headrace/error.h"
+#include "headrace/store.h"
+#include "store/file.h"
+#include "store/memory.h"
+#include "store/store.h"
+#include "store/uring.h"
+#include "store/zip.h"
+
+namespace headrace {
+
+namespace {
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+[[noreturn]] void refuse(ErrorCode code, std::string_view place, const std::string& why) {
+  throw Error(code, "store " + std::string(place) + ": " + why);
+}
+
+// Options by name; what nobody has asked for when a store is made is unknown to that store.
+class OptionReader {
+ public:
+  OptionReader(const StorageOptions& options, std::string_view place)
+      : left_(options), place_(place) {}
+
+  std::optional<std::string> take(std::string_view name) {
+    auto it = left_.find(name);
+    if (it == left_.end()) return std::nullopt;
+    std::string value = std::move(it->second);
+    left_.erase(it);
+    return value;
+  }
+
+  bool take_bool(std::string_view name) {
+    std::optional<std::string> value = take(name);
+    if (!value || *value == "false" || *value == "0") return false;
+    if (*value == "true" || *value == "1") return true;
+    refuse(ErrorCode::invalid_argument,
+           place_,
+           "option " + std::string(name) + ": wanted \"true\" or \"false\", got \"" + *value + "\"");
+  }
+
+  void finish(const char* kind) const {
+    if (left_.empty()) return;
+    refuse(ErrorCode::invalid_argument,
+           place_,
+           "option \"" + left_.begin()->first + "\" means nothing to " + kind + " store");
+  }
+
+ private:
+  StorageOptions left_;
+  std::string_view place_;
+};
+
+std::string absolute_path(std::string_view path, std::string_view place) {
+  if (path.empty()) refuse(ErrorCode::invalid_argument, place, "the path is empty");
+  if (path.find('\0') != std::string_view::npos) {
+    refuse(ErrorCode::invalid_argument, "", "the path holds a NUL");
+  }
+  std::string out;
+  if (path.front() != '/') {
+    char folder[PATH_MAX];
+    if (::getcwd(folder, sizeof folder) == nullptr) throw_io(errno, "getcwd for", path);
+    out = folder;
+  }
+  // Drops "." and doubled slashes; ".." stays, as only the file system knows where it leads.
+  for (std::size_t at = 0; at <= path.size();) {
+    std::size_t slash = std::min(path.find('/', at), path.size());
+    std::string_view segment = path.substr(at, slash - at);
+    if (!segment.empty() && segment != ".") {
+      if (out.empty() || out.back() != '/') out += '/';
+      out += segment;
+    }
+    at = slash + 1;
+  }
+  return out.empty() ? "/" : out;
+}
+
+enum class PathKind { missing, folder, file };
+
+PathKind kind_of(const std::string& path) {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) {
+    if (means_missing(errno)) return PathKind::missing;
+    throw_io(errno, "stat", path);
+  }
+  return S_ISDIR(st.st_mode) ? PathKind::folder : PathKind::file;
+}
+
+bool has_entries(const std::string& path) {
+  DIR* folder = ::opendir(path.c_str());
+  if (folder == nullptr) throw_io(errno, "open folder", path);
+  int seen = 0;
+  while (seen < 3 && ::readdir(folder) != nullptr) ++seen;
+  ::closedir(folder);
+  return seen == 3;  // beyond "." and ".."
+}
+
+[[noreturn]] void throw_missing(const std::string& path, std::string_view place, const char* what) {
+  throw Error(ErrorCode::not_found,
+              "store " + std::string(place) + ": there is no " + what + " " + path,
+              ENOENT);
+}
+
+std::shared_ptr<StoreDriver> open_folder(const std::string& path,
+                                         std::string_view place,
+                                         StoreMode mode,
+                                         OptionReader options) {
+  FileOptions file;
+  file.read_only = mode == StoreMode::read;
+  file.direct = options.take_bool("direct");
+  file.durable = options.take_bool("fsync");
+  const std::string io = options.take("io").value_or("pread");
+  options.finish("a file");
+  if (io != "pread" && io != "uring") {
+    refuse(ErrorCode::invalid_argument,
+           place,
+           "option io: wanted \"pread\" or \"uring\", got \"" + io + "\"");
+  }
+
+  const PathKind kind = kind_of(path);
+  if (kind == PathKind::file) {
+    refuse(ErrorCode::invalid_argument, place, path + " is a file, neither a folder nor a .zip");
+  }
+  // Before the folder is made or emptied: a call that fails must change nothing.
+  std::shared_ptr<StoreDriver> driver =
+      io == "uring" ? make_uring_store(path, file) : make_file_store(path, file);
+  switch (mode) {
+    case StoreMode::read:
+    case StoreMode::read_write:
+      if (kind == PathKind::missing) throw_missing(path, place, "folder");
+      break;
+    case StoreMode::create:
+      // An empty folder has nothing to lose, and is what mkdtemp gives.
+      if (kind == PathKind::folder && has_entries(path)) {
+        refuse(ErrorCode::invalid_argument, place, path + " exists and is not empty (mode w-)");
+      }
+      break;
+    case StoreMode::append:
+    case StoreMode::overwrite:
+      break;
+  }
+  if (kind == PathKind::missing) {
+    make_folders(path, file.durable);
+  } else if (mode == StoreMode::overwrite) {
+    if (path == "/") refuse(ErrorCode::invalid_argument, place, "mode w would empty the root folder");
+    driver->erase_prefix("");
+  }
+  return driver;
+}
+
+std::shared_ptr<StoreDriver> open_zip(const std::string& path,
+                                      std::string_view place,
+                                      StoreMode mode,
+                                      OptionReader options) {
+  const bool durable = options.take_bool("fsync");
+  options.finish("a zip");
+  const PathKind kind = kind_of(path);
+  if (kind == PathKind::folder) {
+    refuse(ErrorCode::invalid_argument, place, path + " is a folder, not a zip archive");
+  }
+  switch (mode) {
+    case StoreMode::read:
+      if (kind == PathKind::missing) throw_missing(path, place, "archive");
+      return open_zip_archive(path);
+    case StoreMode::read_write:
+      if (kind == PathKind::missing) throw_missing(path, place, "archive");
+      [[fallthrough]];
+    case StoreMode::append:
+      if (kind != PathKind::missing) {
+        refuse(ErrorCode::unsupported,
+               place,
+               "an existing zip archive cannot be changed; read it, or write a new one (mode w)");
+      }
+      break;
+    case StoreMode::create:
+      if (kind != PathKind::missing) {
+        refuse(ErrorCode::invalid_argument, place, path + " exists (mode w-)");
+      }
+      break;
+    case StoreMode::overwrite:
+      break;
+  }
+  return create_zip_archive(path, durable);
+}
+
+std::shared_ptr<StoreDriver> open_memory(const std::string& name,
+                                         std::string_view place,
+                                         StoreMode mode,
+                                         OptionReader options) {
+  options.finish("a memory");
+  if (name.empty()) {
+    refuse(ErrorCode::invalid_argument,
+           place,
+           "wants a name, as in memory://scratch; memory_store() makes one without");
+  }
+  const bool must_exist = mode == StoreMode::read || mode == StoreMode::read_write;
+  bool created = false;
+  auto contents = named_memory_contents(name, !must_exist, created);
+  if (!contents) throw Error(ErrorCode::not_found, "there is no store memory://" + name);
+  std::shared_ptr<StoreDriver> driver =
+      make_memory_store(std::move(contents), name, mode == StoreMode::read);
+  if (!created && mode == StoreMode::create && !driver->list("").empty()) {
+    refuse(ErrorCode::invalid_argument, place, "exists and is not empty (mode w-)");
+  }
+  if (!created && mode == StoreMode::overwrite) driver->erase_prefix("");
+  return driver;
+}
+
+// The scheme of "s3://...", lower case; empty for a path.
+std::string scheme_of(std::string_view text) {
+  std::size_t end = text.find("://");
+  if (end == std::string_view::npos || end == 0) return {};
+  std::string scheme;
+  for (char c : text.substr(0, end)) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    bool fits = (c >= 'a' && c <= 'z') ||
+                (!scheme.empty() && ((c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-'));
+    if (!fits) return {};
+    scheme += c;
+  }
+  return scheme;
+}
+
+}  // namespace
+
+std::string percent_encode_path(std::string_view path) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  out.reserve(path.size());
+  for (char c : path) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte <= 0x20 || byte == 0x7f || c == '%' || c == '?' || c == '#') {
+      out += '%';
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string percent_decode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+    int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
+    if (high < 0 || low < 0 || (high == 0 && low == 0)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "\"" + std::string(text) + "\": '%' wants two hex digits, not 00, after it");
+    }
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+Store open_store(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
+  const std::string_view place = path_or_url;
+  OptionReader reader(options, place);
+  const std::string scheme = scheme_of(path_or_url);
+  std::string path(path_or_url);
+  if (!scheme.empty()) {
+    std::string_view rest = path_or_url.substr(scheme.size() + 3);
+    if (scheme == "memory") {
+      return Store(open_memory(percent_decode(rest), place, mode, std::move(reader)));
+    }
+    if (scheme != "file" && scheme != "zip") {
+      refuse(ErrorCode::unsupported, place, "this build has no store for " + scheme + "://");
+    }
+    path = percent_decode(rest);
+    if (scheme == "zip") {
+      return Store(open_zip(absolute_path(path, place), place, mode, std::move(reader)));
+    }
+    if (path.starts_with("localhost/")) path.erase(0, std::string_view("localhost").size());
+    if (!path.starts_with('/')) {
+      refuse(ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
+    }
+  }
+  path = absolute_path(path, place);
+  // A folder may be called a.zip; a name that is still free means an archive.
+  if (path.ends_with(".zip") && kind_of(path) != PathKind::folder) {
+    return Store(open_zip(path, place, mode, std::move(reader)));
+  }
+  return Store(open_folder(path, place, mode, std::move(reader)));
+}
+
+Store memory_store() { return Store(make_memory_store(new_memory_contents(), "", false)); }
+
+}  // namespace headrace

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace headrace {
+
+// Encodes what would change the meaning of a path in a URL (% ? # space and control characters)
+// and leaves the rest readable, UTF-8 included.
+std::string percent_encode_path(std::string_view path);
+// `invalid_argument` for a '%' without two hex digits and for an encoded NUL.
+std::string percent_decode(std::string_view text);
+
+}  // namespace headrace

@@ -1,0 +1,243 @@
+// Writing new zip archives. Entries take their place in the file by moving its end under a lock and
+// are written there without it, so threads write in parallel.
+
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/fork_mutex.h"
+#include "base/thread_pool.h"
+#include "headrace/error.h"
+#include "store/key_list.h"
+#include "store/posix.h"
+#include "store/url.h"
+#include "store/zip.h"
+#include "store/zip_directory.h"
+
+namespace headrace {
+
+namespace {
+
+class WrittenReader : public ObjectReader {
+ public:
+  WrittenReader(std::shared_ptr<TemporaryFile> file, ZipRecord record, std::string place)
+      : file_(std::move(file)), record_(record), place_(std::move(place)) {}
+
+  std::uint64_t size() const override { return record_.size; }
+  void read(std::uint64_t offset, MutableBytes dst) const override {
+    check_object_range(place_, record_.size, offset, dst.size());
+    if (read_at(file_->fd(), record_.data + offset, dst, place_) != dst.size()) {
+      throw Error(ErrorCode::io, place_ + ": the archive became shorter while it was read");
+    }
+  }
+
+ private:
+  std::shared_ptr<TemporaryFile> file_;
+  ZipRecord record_;
+  std::string place_;
+};
+
+class ZipWriter : public StoreDriver {
+ public:
+  ZipWriter(const std::string& path, bool durable)
+      : path_(path), file_(std::make_shared<TemporaryFile>(path, durable)) {}
+
+  // An archive that nobody closed is finished here, where a failure has no one to go to: close()
+  // is how to learn of it. Either way no half of an archive appears under its name.
+  ~ZipWriter() override {
+    if (generation_ != fork_generation()) {
+      file_->forget();
+      return;
+    }
+    try {
+      close();
+    } catch (const std::exception&) {
+    }
+  }
+
+  std::string url() const override { return "zip://" + percent_encode_path(path_); }
+  bool read_only() const override { return false; }
+
+  bool get(std::string_view key, Buffer& into) override {
+    std::unique_ptr<ObjectReader> reader = open(key);
+    if (!reader) return false;
+    into.resize(checked_cast<std::size_t>(reader->size(), "object size"));
+    reader->read(0, into.bytes());
+    return true;
+  }
+
+  std::unique_ptr<ObjectReader> open(std::string_view key) override {
+    check_key(key);
+    ZipRecord record;
+    {
+      ForkLock lock(mutex_);
+      auto it = records_.find(key);
+      if (it == records_.end()) return nullptr;
+      record = it->second;
+    }
+    return std::make_unique<WrittenReader>(
+        file_, record, "zip archive " + path_ + ": entry " + std::string(key));
+  }
+
+  bool exists(std::string_view key) override {
+    check_key(key);
+    ForkLock lock(mutex_);
+    return records_.contains(key);
+  }
+
+  void set(std::string_view key, ConstBytes bytes) override {
+    check_key(key);
+    if (key.size() > 0xffff) {
+      throw Error(ErrorCode::invalid_argument,
+                  "zip archive " + path_ + ": a key of " + std::to_string(key.size()) +
+                      " bytes; names have at most 65535");
+    }
+    std::string name(key);
+    ZipRecord record;
+    record.size = bytes.size();
+    record.crc = libdeflate_crc32(0, bytes.data(), bytes.size());
+    const std::size_t head_size = zip_local_header_size(key, record.size);
+    start_change();
+    try {
+      {
+        ForkLock lock(mutex_);
+        record.header = end_;
+        record.data = record.header + head_size;
+        end_ = record.data + record.size;
+      }
+      const Buffer head = zip_local_header(key, record);
+      const std::array<ConstBytes, 2> parts = {head.bytes(), bytes};
+      // One pwrite for small objects, whose copy costs less than a second call.
+      if (bytes.size() <= kSmallObject) {
+        Buffer whole;
+        whole.append(head);
+        whole.append(bytes);
+        const ConstBytes all = whole.bytes();
+        write_at(file_->fd(), record.header, {&all, 1}, path_);
+      } else {
+        write_at(file_->fd(), record.header, parts, path_);
+      }
+      ForkLock lock(mutex_);
+      records_.insert_or_assign(std::move(name), record);
+    } catch (...) {
+      end_change();
+      throw;
+    }
+    end_change();
+  }
+
+  void erase(std::string_view key) override {
+    check_key(key);
+    start_change();
+    {
+      ForkLock lock(mutex_);
+      if (auto it = records_.find(key); it != records_.end()) records_.erase(it);
+    }
+    end_change();
+  }
+
+  void erase_prefix(std::string_view prefix) override {
+    prefix = check_prefix(prefix);
+    start_change();
+    {
+      ForkLock lock(mutex_);
+      std::erase_if(records_, [&](const auto& item) { return lies_below(item.first, prefix); });
+    }
+    end_change();
+  }
+
+  std::vector<std::string> list(std::string_view prefix) override {
+    prefix = check_prefix(prefix);
+    std::vector<std::string> keys;
+    ForkLock lock(mutex_);
+    for (const auto& [key, record] : records_) {
+      if (lies_below(key, prefix)) keys.push_back(key);
+    }
+    return keys;
+  }
+
+  std::vector<DirEntry> list_dir(std::string_view prefix) override {
+    return names_directly_below(list(prefix), check_prefix(prefix));
+  }
+
+  // Waits for writes that have started. After a failure (a full disk) it can be called again.
+  void close() override {
+    if (generation_ != fork_generation()) throw_forked();
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return state_ != State::closing; });
+      if (state_ == State::closed) return;
+      state_ = State::closing;
+      changed_.wait(lock, [&] { return changes_ == 0; });
+    }
+    try {
+      const Buffer directory = zip_directory(records_, end_);
+      const ConstBytes bytes = directory.bytes();
+      write_at(file_->fd(), end_, {&bytes, 1}, path_);
+      if (!file_->publish(true)) throw_io(ENOENT, "finish", file_->path());
+    } catch (...) {
+      set_state(State::open);
+      throw;
+    }
+    set_state(State::closed);
+  }
+
+ private:
+  enum class State { open, closing, closed };
+  static constexpr std::size_t kSmallObject = std::size_t{64} << 10;
+
+  [[noreturn]] void throw_forked() const {
+    throw Error(ErrorCode::invalid_argument,
+                "zip archive " + path_ + ": opened for writing before a fork; its parent writes it");
+  }
+
+  void start_change() {
+    if (generation_ != fork_generation()) throw_forked();
+    ForkLock lock(mutex_);
+    if (state_ != State::open) {
+      throw Error(ErrorCode::invalid_argument, "zip archive " + path_ + ": is closed");
+    }
+    ++changes_;
+  }
+
+  void end_change() {
+    {
+      ForkLock lock(mutex_);
+      --changes_;
+    }
+    changed_.notify_all();
+  }
+
+  void set_state(State state) {
+    {
+      ForkLock lock(mutex_);
+      state_ = state;
+    }
+    changed_.notify_all();
+  }
+
+  std::string path_;
+  std::shared_ptr<TemporaryFile> file_;
+  const unsigned generation_ = fork_generation();
+  ForkMutex mutex_;  // guards what follows
+  std::condition_variable_any changed_;
+  std::map<std::string, ZipRecord, std::less<>> records_;
+  std::uint64_t end_ = 0;
+  int changes_ = 0;  // under way
+  State state_ = State::open;
+};
+
+}  // namespace
+
+std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path, bool durable) {
+  return std::make_unique<ZipWriter>(path, durable);
+}
+
+}  // namespace headrace

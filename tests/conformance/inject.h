@@ -1,0 +1,74 @@
+#pragma once
+
+// Stores that misbehave on purpose, and that count, around any other store.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "store/store.h"
+
+namespace headrace::test {
+
+// What happens to the calls that reach a FaultyStore. Set it at any time, from any thread; a fault
+// at a call number happens once, a limit lasts.
+class Faults {
+ public:
+  // The nth read from now (1: the next one) raises `io`. Whole gets and ranges count alike, each
+  // request of get_many as one.
+  void fail_read(long nth, int os_error);
+  void fail_write(long nth, int os_error);
+  // Writes raise `io` with ENOSPC once this many bytes were written from now on. The object whose
+  // write does not fit keeps its old bytes.
+  void limit_space(std::uint64_t nbytes);
+  // The object seems to end after `nbytes`.
+  void shorten(const std::string& key, std::uint64_t nbytes);
+  // The byte at `offset` is read with all its bits turned.
+  void flip_byte(const std::string& key, std::uint64_t offset);
+  void delay_reads_ms(int ms);
+  void clear();
+
+  // For the store.
+  void before_read(std::string_view key);
+  void before_write(std::string_view key, std::uint64_t nbytes);
+  std::uint64_t visible_size(std::string_view key, std::uint64_t size) const;
+  void damage(std::string_view key, std::uint64_t offset, MutableBytes bytes) const;
+
+ private:
+  mutable std::mutex mutex_;
+  long reads_left_ = 0;  // 0: no fault is set
+  int read_error_ = 0;
+  long writes_left_ = 0;
+  int write_error_ = 0;
+  bool space_limited_ = false;
+  std::uint64_t space_left_ = 0;
+  int delay_ms_ = 0;
+  std::map<std::string, std::uint64_t, std::less<>> sizes_;
+  std::multimap<std::string, std::uint64_t, std::less<>> flips_;
+};
+
+std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> store,
+                                               std::shared_ptr<Faults> faults);
+
+struct StoreCounts {
+  std::atomic<long> gets{0};         // whole objects asked for, by get or get_many
+  std::atomic<long> batches{0};      // calls of get_many
+  std::atomic<long> opens{0};
+  std::atomic<long> range_reads{0};
+  std::atomic<long> bytes_read{0};   // of gets and ranges; bytes taken from mapped() are not seen
+  std::atomic<long> exists{0};
+  std::atomic<long> sets{0};
+  std::atomic<long> bytes_written{0};
+  std::atomic<long> erases{0};
+  std::atomic<long> lists{0};
+  std::atomic<long> most_at_once{0};  // reads under way at the same time
+
+  void reset();
+};
+
+std::shared_ptr<StoreDriver> make_counting_store(std::shared_ptr<StoreDriver> store,
+                                                 std::shared_ptr<StoreCounts> counts);
+
+}  // namespace headrace::test

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "conformance/store_kit.h"
+#include "conformance/temp_folder.h"
+#include "headrace/store.h"
+#include "store/uring.h"
+
+namespace headrace::test {
+
+namespace {
+
+// Stores that open_store() makes at a path.
+class PathFixture : public StoreFixture {
+ public:
+  PathFixture(const std::string& name, StorageOptions options)
+      : path_(folder_ / name), options_(std::move(options)) {}
+
+  std::shared_ptr<StoreDriver> writable() override {
+    if (!store_) store_ = open_store(path_, StoreMode::overwrite, options_).shared_driver();
+    return store_;
+  }
+  std::shared_ptr<StoreDriver> reopened() override {
+    store_->close();
+    return open_store(path_, StoreMode::read, options_).shared_driver();
+  }
+
+ private:
+  TempFolder folder_;
+  std::string path_;
+  StorageOptions options_;
+  std::shared_ptr<StoreDriver> store_;
+};
+
+class MemoryFixture : public StoreFixture {
+ public:
+  std::shared_ptr<StoreDriver> writable() override {
+    if (!store_) store_ = open_store("memory://kit", StoreMode::overwrite).shared_driver();
+    return store_;
+  }
+  std::shared_ptr<StoreDriver> reopened() override {
+    return open_store("memory://kit", StoreMode::read).shared_driver();
+  }
+
+ private:
+  std::shared_ptr<StoreDriver> store_;
+};
+
+StoreCase at_path(std::string name, std::string file, StorageOptions options) {
+  return {std::move(name), [=] { return std::make_unique<PathFixture>(file, options); }};
+}
+
+std::vector<StoreCase> cases() {
+  std::vector<StoreCase> all = {
+      at_path("file", "a.zarr", {}),
+      at_path("direct", "a.zarr", {{"direct", "true"}}),
+      at_path("durable", "a.zarr", {{"fsync", "true"}}),
+      at_path("zip", "a.zip", {}),
+      {"memory", [] { return std::make_unique<MemoryFixture>(); }},
+  };
+  std::string why_not;
+  if (uring_available(why_not)) {
+    all.push_back(at_path("uring", "a.zarr", {{"io", "uring"}}));
+    all.push_back(at_path("uring_direct", "a.zarr", {{"io", "uring"}, {"direct", "true"}}));
+  }
+  return all;
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreConformance, testing::ValuesIn(cases()), case_name);
+
+}  // namespace headrace::test

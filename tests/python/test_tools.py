@@ -1,0 +1,167 @@
+"""The checks in tools/ catch what they are for."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check_layers = load("check_layers")
+check_files = load("check_files")
+install_requirements = load("install_requirements")
+
+
+def write(root, name, text):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "include", "message"),
+    [
+        ("src/base/a.h", '"format/metadata.h"', "no arrow base -> format"),
+        ("src/format/a.cpp", '"store/store.h"', "no arrow format -> store"),
+        ("src/format/a.cpp", '"headrace/array.h"', "format may not include headrace/array.h"),
+        ("src/codec/a.cpp", '"headrace/store.h"', "codec may not include headrace/store.h"),
+        ("src/engine/a.cpp", '"cuda/device.h"', "no arrow engine -> cuda"),
+        ("src/engine/a.cpp", "<cuda_runtime.h>", "only src/cuda includes cuda_runtime.h"),
+        ("src/engine/a.cpp", "<nvcomp/zstd.h>", "only src/cuda includes nvcomp/zstd.h"),
+        ("src/no_cuda/a.cpp", '"codec/registry.h"', "no_cuda sees only codec/codec.h"),
+        ("src/kernels/a.h", '"base/bytes.h"', "no arrow kernels -> base"),
+        ("src/util/a.h", "<vector>", "src/util is not a folder of the architecture"),
+        ("include/headrace/a.h", "<fmt/format.h>", "no third-party header: fmt/format.h"),
+        ("include/headrace/a.h", "<zstd.h>", "third-party header: zstd.h"),
+        ("include/headrace/a.h", '"base/bytes.h"', "includes only headrace/*.h"),
+        ("python/src/a.cpp", '"engine/read.h"', "python includes only headrace/*"),
+        ("cli/a.cpp", '"base/bytes.h"', "cli includes only headrace/*"),
+    ],
+)
+def test_layers_catch_a_forbidden_include(tmp_path, name, include, message):
+    write(tmp_path, name, f"#pragma once\n#  include {include}\n")
+    (error,) = check_layers.check(tmp_path)
+    assert error.startswith(f"{name}:") and message in error
+
+
+@pytest.mark.parametrize(
+    ("name", "include"),
+    [
+        ("src/engine/a.cpp", '"codec/codec.h"'),
+        ("src/engine/a.cpp", '"headrace/array.h"'),
+        ("src/codec/a.cpp", "<zstd.h>"),
+        ("src/cuda/a.cpp", "<cuda_runtime.h>"),
+        ("src/no_cuda/a.cpp", '"codec/codec.h"'),
+        ("include/headrace/a.h", "<cstdint>"),
+        ("cli/a.cpp", '"headrace/headrace.h"'),
+        ("cli/a.cpp", '"cli/print.h"'),
+    ],
+)
+def test_layers_accept_an_arrow(tmp_path, name, include):
+    write(tmp_path, name, f"#include {include}\n")
+    assert check_layers.check(tmp_path) == []
+
+
+def test_layers_count_public_headers(tmp_path):
+    for i in range(16):
+        write(tmp_path, f"include/headrace/h{i}.h", "#pragma once\n")
+    assert check_layers.check(tmp_path) == ["include: 16 public headers, at most 15"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\n" * 801, "801 lines"),
+        ("\u00e9t\u00e9\n", "not ASCII"),
+        ("a  \n", "blanks at the end"),
+        ("a", "one newline"),
+        ("a\n\n", "one newline"),
+        ("// TO" + "DO: later\n", "needs an issue"),
+        ("open('/ho" + "me/ann/x.zarr')\n", "path of one machine"),
+        ("cd /tm" + "p/x\n", "path of one machine"),
+    ],
+)
+def test_files_catch(text, message):
+    (error,), remarks = check_files.check_text("src/a.cpp", text, "source")
+    assert message in error
+    assert remarks == []
+
+
+def test_files_remark_on_a_long_file():
+    errors, (remark,) = check_files.check_text("src/a.cpp", "a\n" * 501, "source")
+    assert errors == []
+    assert "501 lines" in remark
+
+
+def test_files_accept_a_note_with_its_issue():
+    assert check_files.check_text("a.py", "# TO" + "DO(#12): later\n", "source") == ([], [])
+
+
+def test_files_leave_data_alone():
+    assert check_files.kind("tests/fuzz/corpus/zstd/a.json") is None
+    assert check_files.kind("src/base/bytes.h") == "source"
+    assert check_files.kind("tools/setup") == "source"
+    assert check_files.kind("README.md") == "document"
+
+
+def test_files_sees_untracked_and_skips_ignored(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    write(tmp_path, ".gitignore", "build/\n")
+    write(tmp_path, "build/a.py", "\u00e9t\u00e9\n")
+    command = [sys.executable, ROOT / "tools" / "check_files.py", tmp_path]
+    assert subprocess.run(command, check=False).returncode == 0
+    write(tmp_path, "b.py", "\u00e9t\u00e9\n")
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
+
+
+def test_requirements_resolve_own_extras():
+    pyproject = {
+        "build-system": {"requires": ["nanobind"]},
+        "project": {
+            "dependencies": ["numpy"],
+            "optional-dependencies": {"demo": ["headrace[zarr]", "rich"], "zarr": ["zarr"]},
+        },
+    }
+    found = install_requirements.requirements(pyproject, ["demo"])
+    assert {"nanobind", "numpy", "rich", "zarr"} <= set(found)
+    assert not any("headrace" in requirement for requirement in found)
+
+
+def test_setup_says_what_is_missing_without_root(tmp_path):
+    fakes = {
+        "dpkg-query": "echo 'g++ installed'; echo 'libzstd-dev:amd64 installed'",
+        "id": "echo 1000",
+        "sudo": "exit 1",
+        "apt-get": "echo must not run >&2; exit 99",
+    }
+    for name, body in fakes.items():
+        write(tmp_path, name, f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [ROOT / "tools" / "setup"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "apt-get install" in line]
+    packages = line.split("apt-get install ")[1].split()
+    assert "libblosc-dev" in packages
+    assert "g++" not in packages and "libzstd-dev" not in packages
+    assert "brew install" in done.stderr and "dnf install" in done.stderr
+
+
+def test_this_repository_is_clean():
+    assert check_layers.check(ROOT) == []

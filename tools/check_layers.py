@@ -1,0 +1,137 @@
+"""Checks the arrows between folders that ARCHITECTURE.md draws: check_layers.py [ROOT].
+
+Reads the #include lines of include/, src/, python/, cli/ and examples/. An arrow that is not in the
+tables below is an error.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# Folder of src/ -> folders whose headers it may include, besides its own.
+ARROWS = {
+    "base": set(),
+    "format": {"base"},
+    "store": {"base"},
+    "device": {"base"},
+    "simt": {"base"},
+    "codec": {"base", "format", "device"},
+    "kernels": {"simt"},
+    "cuda": {"base", "format", "kernels", "simt", "codec", "device", "store"},
+    "no_cuda": {"base", "format", "kernels", "simt", "codec", "device", "store"},
+    "engine": {"base", "format", "codec", "store", "device"},
+    "loader": {"base", "engine"},
+    "shm": {"base"},
+}
+
+# cuda and no_cuda see the interface of these folders, not their bodies.
+INTERFACES = {"codec": "codec/codec.h", "device": "device/device.h", "store": "store/store.h"}
+
+# Public headers that only some folders of src/ may include. The others are vocabulary.
+PUBLIC_LIMITED = {
+    "store.h": {"store", "engine", "loader"},
+    "array.h": {"engine", "loader"},
+    "headrace.h": set(),
+}
+NO_PUBLIC_HEADERS = {"kernels", "simt"}
+
+MAX_PUBLIC_HEADERS = 15
+
+# What a public header may include besides headrace/*.h: the C and C++ standard libraries.
+STANDARD_HEADER = re.compile(r"[a-z_0-9]+(\.h)?")
+C_HEADERS = {"assert.h", "errno.h", "limits.h", "stddef.h", "stdint.h", "string.h"}
+
+CUDA_HEADER = re.compile(r"(^|/)(cuda|cufile|nvcomp|nvml|driver_types|cub/|thrust/)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match[1] == '"', match[2]
+
+
+def check_public_header(quoted, target):
+    if target.startswith("headrace/"):
+        return None
+    if quoted:
+        return f"a public header includes only headrace/*.h, not {target}"
+    if "/" in target or not STANDARD_HEADER.fullmatch(target):
+        return f"a public header includes no third-party header: {target}"
+    if target.endswith(".h") and target not in C_HEADERS:
+        return f"a public header includes no system or third-party header: {target}"
+    return None
+
+
+def check_source(folder, target):
+    """What is wrong with a file in src/<folder> that includes target, or None."""
+    head, _, rest = target.partition("/")
+    if folder != "cuda" and CUDA_HEADER.search(target) and head not in ARROWS:
+        return f"only src/cuda includes {target}"
+    if head == "headrace":
+        if folder in NO_PUBLIC_HEADERS:
+            return f"{folder} includes no public header: {target}"
+        allowed = PUBLIC_LIMITED.get(rest)
+        if allowed is not None and folder not in allowed:
+            return f"{folder} may not include {target}"
+        return None
+    if head not in ARROWS or head == folder:
+        return None
+    if head not in ARROWS[folder]:
+        return f"no arrow {folder} -> {head}: {target}"
+    if folder in {"cuda", "no_cuda"} and target != INTERFACES.get(head, target):
+        return f"{folder} sees only {INTERFACES[head]} of {head}: {target}"
+    return None
+
+
+def check_user(area, target):
+    head = target.partition("/")[0]
+    if head in ARROWS:
+        return f"{area} includes only headrace/*: {target}"
+    if CUDA_HEADER.search(target):
+        return f"only src/cuda includes {target}"
+    return None
+
+
+def files(folder):
+    return sorted(p for p in folder.rglob("*") if p.suffix in SUFFIXES) if folder.is_dir() else []
+
+
+def check(root):
+    errors = []
+
+    def report(path, number, problem):
+        if problem:
+            errors.append(f"{path.relative_to(root)}:{number}: {problem}")
+
+    public = files(root / "include")
+    if len(public) > MAX_PUBLIC_HEADERS:
+        errors.append(f"include: {len(public)} public headers, at most {MAX_PUBLIC_HEADERS}")
+    for path in public:
+        for number, quoted, target in includes(path):
+            report(path, number, check_public_header(quoted, target))
+    for path in files(root / "src"):
+        folder = path.relative_to(root / "src").parts[0]
+        if folder not in ARROWS:
+            report(path, 1, f"src/{folder} is not a folder of the architecture")
+            continue
+        for number, _, target in includes(path):
+            report(path, number, check_source(folder, target))
+    for area in ("python", "cli", "examples"):
+        for path in files(root / area):
+            for number, _, target in includes(path):
+                report(path, number, check_user(area, target))
+    return errors
+
+
+def main(argv):
+    root = Path(argv[1] if len(argv) > 1 else Path(__file__).parent.parent).resolve()
+    errors = check(root)
+    print("\n".join(errors), end="\n" if errors else "")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
