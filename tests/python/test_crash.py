@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from helpers import assert_same, read_zarr
 
-ROUNDS = 12
+ROUNDS = 8
 SIDE, CHUNK = 64, 16
 OLD = 1
 
