@@ -82,6 +82,8 @@ std::string codecs_to_json(const std::vector<CodecSpec>& codecs) {
     if (!spec.configuration.empty()) {
       text +=
           ",\"configuration\":" + checked_json_object(spec.configuration, "codec configuration");
+    } else if (spec.name.rfind("numcodecs.", 0) == 0) {
+      text += ",\"configuration\":{}";  // zarr-python wants one in these
     }
     text += "}";
   }

@@ -32,7 +32,7 @@ struct V2Codecs {
   std::string filters = "null";     // JSON
   std::string compressor = "null";  // JSON
 };
-std::vector<CodecSpec> lower_v2_codecs(const Json& zarray,
+std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
                                        const DType& dtype,
                                        ByteOrder byte_order,
                                        std::size_t ndim);
@@ -42,7 +42,7 @@ V2Codecs raise_v2_codecs(const std::vector<CodecSpec>& codecs,
                          std::size_t ndim);
 
 // The filter that says what the objects of a v2 "|O" array are; empty when none does.
-std::string v2_object_filter(const Json& zarray);
+std::string v2_object_filter(const JsonObject& zarray);
 
 // A list of extents, each at least `minimum`; at most 64 of them (NumPy's limit).
 Shape shape_from_json(const Json& list, std::int64_t minimum);

@@ -157,19 +157,23 @@ std::vector<Json::Member> Json::members() const {
   return members;
 }
 
-std::optional<Json> Json::find(std::string_view key) const {
+std::optional<Json> Json::find(std::string_view key) const { return JsonObject(*this).find(key); }
+
+Json Json::at(std::string_view key) const { return JsonObject(*this).at(key); }
+
+std::optional<Json> JsonObject::find(std::string_view key) const {
   std::optional<Json> found;
-  for (Member& member : members()) {
+  for (const Json::Member& member : members_) {
     if (member.first != key) continue;
-    if (found) fail(ErrorCode::corrupt, "\"" + std::string(key) + "\" occurs twice");
-    found = std::move(member.second);
+    if (found) json_.fail(ErrorCode::corrupt, "\"" + std::string(key) + "\" occurs twice");
+    found = member.second;
   }
   return found;
 }
 
-Json Json::at(std::string_view key) const {
+Json JsonObject::at(std::string_view key) const {
   std::optional<Json> found = find(key);
-  if (!found) fail(ErrorCode::corrupt, "lacks \"" + std::string(key) + "\"");
+  if (!found) json_.fail(ErrorCode::corrupt, "lacks \"" + std::string(key) + "\"");
   return *std::move(found);
 }
 

@@ -46,7 +46,8 @@ class Json {
   std::vector<Json> items() const;
   std::vector<Member> members() const;  // in the order of the text; keys may repeat
 
-  // A member of an object; nothing when there is none, `corrupt` when there are two.
+  // A member of an object; nothing when there is none, `corrupt` when there are two. Each call
+  // walks over the object: JsonObject is for many.
   std::optional<Json> find(std::string_view key) const;
   Json at(std::string_view key) const;  // `corrupt` when there is none
 
@@ -57,6 +58,19 @@ class Json {
 
   std::string_view text_;
   std::string path_;
+};
+
+// The members of an object, found once: a document with large attributes is walked over but once.
+class JsonObject {
+ public:
+  explicit JsonObject(const Json& json) : json_(json), members_(json.members()) {}
+  const std::vector<Json::Member>& members() const { return members_; }
+  std::optional<Json> find(std::string_view key) const;  // as those of Json
+  Json at(std::string_view key) const;
+
+ private:
+  Json json_;
+  std::vector<Json::Member> members_;
 };
 
 // `text` must be JSON.

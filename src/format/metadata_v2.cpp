@@ -10,7 +10,7 @@
 namespace headrace {
 namespace {
 
-void check_format(const Json& json) {
+void check_format(const JsonObject& json) {
   const Json format = json.at("zarr_format");
   if (format.integer() != 2) {
     format.fail(ErrorCode::corrupt, "expected 2, found " + std::string(format.text()));
@@ -18,7 +18,7 @@ void check_format(const Json& json) {
 }
 
 // Objects have a meaning only with the filter that writes them.
-NumpyType object_type(const Json& zarray, const Json& dtype) {
+NumpyType object_type(const JsonObject& zarray, const Json& dtype) {
   const std::string filter = v2_object_filter(zarray);
   if (filter == "vlen-utf8") return {DType::string(), ByteOrder::none};
   if (filter == "vlen-bytes") return {DType::bytes(), ByteOrder::none};
@@ -58,7 +58,7 @@ bool is_object_string(const Json& dtype) {
 }  // namespace
 
 ArrayMetadata parse_array_v2(std::string_view zarray, std::string_view zattrs) {
-  const Json json = Json::parse(zarray, ".zarray");
+  const JsonObject json(Json::parse(zarray, ".zarray"));
   check_format(json);
   ArrayMetadata metadata;
   metadata.zarr_format = 2;
@@ -84,7 +84,7 @@ ArrayMetadata parse_array_v2(std::string_view zarray, std::string_view zattrs) {
 }
 
 GroupMetadata parse_group_v2(std::string_view zgroup, std::string_view zattrs) {
-  const Json json = Json::parse(zgroup, ".zgroup");
+  const JsonObject json(Json::parse(zgroup, ".zgroup"));
   check_format(json);
   GroupMetadata metadata;
   metadata.zarr_format = 2;
@@ -94,7 +94,7 @@ GroupMetadata parse_group_v2(std::string_view zgroup, std::string_view zattrs) {
 }
 
 std::map<std::string, V2Node> parse_consolidated_v2(std::string_view zmetadata) {
-  const Json json = Json::parse(zmetadata, ".zmetadata");
+  const JsonObject json(Json::parse(zmetadata, ".zmetadata"));
   if (const std::optional<Json> format = json.find("zarr_consolidated_format")) {
     if (format->integer() != 1) {
       format->fail(ErrorCode::unsupported, "expected 1, found " + std::string(format->text()));

@@ -22,7 +22,7 @@ bool may_be_ignored(const Json& value) {
   return flag && flag->kind() == Json::Kind::boolean && !flag->boolean();
 }
 
-void check_fields(const Json& object, std::initializer_list<std::string_view> known) {
+void check_fields(const JsonObject& object, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object.members()) {
     if (std::find(known.begin(), known.end(), key) != known.end() || may_be_ignored(value))
       continue;
@@ -30,14 +30,14 @@ void check_fields(const Json& object, std::initializer_list<std::string_view> kn
   }
 }
 
-void check_format(const Json& json) {
+void check_format(const JsonObject& json) {
   const Json format = json.at("zarr_format");
   if (format.integer() != 3) {
     format.fail(ErrorCode::corrupt, "expected 3, found " + std::string(format.text()));
   }
 }
 
-void check_node_type(const Json& json, std::string_view wanted) {
+void check_node_type(const JsonObject& json, std::string_view wanted) {
   const Json type = json.at("node_type");
   if (type.string() != wanted) {
     type.fail(ErrorCode::corrupt,
@@ -53,8 +53,9 @@ struct Extension {
 
 Extension extension(const Json& json) {
   if (json.is_string()) return {json.string(), std::nullopt};
-  check_fields(json, {"name", "configuration", "must_understand"});
-  return {json.at("name").string(), json.find("configuration")};
+  const JsonObject object(json);
+  check_fields(object, {"name", "configuration", "must_understand"});
+  return {object.at("name").string(), object.find("configuration")};
 }
 
 Shape chunk_shape(const Json& grid, const Shape& shape) {
@@ -63,7 +64,7 @@ Shape chunk_shape(const Json& grid, const Shape& shape) {
     grid.fail(ErrorCode::unsupported, "chunk grid \"" + point.name + "\" is not known");
   }
   if (!point.configuration) grid.fail(ErrorCode::corrupt, "lacks a configuration");
-  check_fields(*point.configuration, {"chunk_shape"});
+  check_fields(JsonObject(*point.configuration), {"chunk_shape"});
   return chunk_shape_from_json(point.configuration->at("chunk_shape"), shape);
 }
 
@@ -76,7 +77,7 @@ ChunkKeyEncoding chunk_keys(const Json& json) {
     json.fail(ErrorCode::unsupported, "chunk key encoding \"" + point.name + "\" is not known");
   }
   if (point.configuration) {
-    check_fields(*point.configuration, {"separator"});
+    check_fields(JsonObject(*point.configuration), {"separator"});
     if (const std::optional<Json> separator = point.configuration->find("separator")) {
       encoding.separator = separator_from_json(*separator);
     }
@@ -101,14 +102,14 @@ std::vector<std::optional<std::string>> dimension_names(const Json& json, std::s
   return names;
 }
 
-std::string attributes_text(const Json& json) {
+std::string attributes_text(const JsonObject& json) {
   const std::optional<Json> attributes = json.find("attributes");
   if (!attributes || attributes->is_null()) return "{}";
   if (!attributes->is_object()) attributes->fail(ErrorCode::corrupt, "expected an object");
   return std::string(attributes->text());
 }
 
-void check_storage_transformers(const Json& json) {
+void check_storage_transformers(const JsonObject& json) {
   const std::optional<Json> list = json.find("storage_transformers");
   if (!list || list->is_null()) return;
   for (const Json& item : list->items()) {
@@ -134,7 +135,7 @@ std::map<std::string, std::string> consolidated_nodes(const Json& json) {
 }  // namespace
 
 NodeType v3_node_type(std::string_view text) {
-  const Json json = Json::parse(text, kDocument);
+  const JsonObject json(Json::parse(text, kDocument));
   check_format(json);
   const Json type = json.at("node_type");
   const std::string name = type.string();
@@ -145,7 +146,7 @@ NodeType v3_node_type(std::string_view text) {
 }
 
 ArrayMetadata parse_array_v3(std::string_view text) {
-  const Json json = Json::parse(text, kDocument);
+  const JsonObject json(Json::parse(text, kDocument));
   check_format(json);
   check_node_type(json, "array");
   check_fields(json,
@@ -182,7 +183,7 @@ ArrayMetadata parse_array_v3(std::string_view text) {
 }
 
 GroupMetadata parse_group_v3(std::string_view text) {
-  const Json json = Json::parse(text, kDocument);
+  const JsonObject json(Json::parse(text, kDocument));
   check_format(json);
   check_node_type(json, "group");
   const std::optional<Json> consolidated = json.find("consolidated_metadata");

@@ -17,7 +17,7 @@ bool is_object_filter(std::string_view id) {
          id == "msgpack2" || id == "pickle";
 }
 
-std::vector<Json> v2_filters(const Json& zarray) {
+std::vector<Json> v2_filters(const JsonObject& zarray) {
   const std::optional<Json> filters = zarray.find("filters");
   return filters && !filters->is_null() ? filters->items() : std::vector<Json>();
 }
@@ -157,7 +157,7 @@ bool reverses(const CodecSpec& transpose, std::size_t ndim) {
 
 }  // namespace
 
-std::string v2_object_filter(const Json& zarray) {
+std::string v2_object_filter(const JsonObject& zarray) {
   for (const Json& filter : v2_filters(zarray)) {
     const std::string id = filter.at("id").string();
     if (is_object_filter(id)) return id;
@@ -165,7 +165,7 @@ std::string v2_object_filter(const Json& zarray) {
   return "";
 }
 
-std::vector<CodecSpec> lower_v2_codecs(const Json& zarray,
+std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
                                        const DType& dtype,
                                        ByteOrder byte_order,
                                        std::size_t ndim) {
