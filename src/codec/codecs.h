@@ -11,5 +11,17 @@ CodecPtr make_transpose(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_zstd(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_blosc(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_c_blosc(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_gzip_isal(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_gzip_libdeflate(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_zlib_isal(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_zlib_libdeflate(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_lz4(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_crc32c(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_crc32(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_adler32(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_fletcher32(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_jenkins_lookup3(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_sharding(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite& site);
 
 }  // namespace headrace

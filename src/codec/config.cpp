@@ -9,6 +9,10 @@ namespace headrace {
 
 using Json = nlohmann::json;
 
+namespace {
+constexpr int kMaxDepth = 100;
+}
+
 struct CodecConfig::Impl {
   std::string codec;
   Json json = Json::object();
@@ -24,7 +28,12 @@ struct CodecConfig::Impl {
 CodecConfig::CodecConfig(const CodecSpec& spec) : impl_(std::make_unique<Impl>()) {
   impl_->codec = spec.name;
   if (spec.configuration.empty()) return;
-  impl_->json = Json::parse(spec.configuration, nullptr, /*allow_exceptions=*/false);
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
+    // Printing and destroying JSON recurses; shards within shards do not go this deep.
+    if (depth > kMaxDepth) throw Error(ErrorCode::unsupported, "a codec configuration nests too deep");
+    return true;
+  };
+  impl_->json = Json::parse(spec.configuration, shallow, /*allow_exceptions=*/false);
   if (!impl_->json.is_object()) {
     throw Error(ErrorCode::invalid_argument,
                 "codec " + spec.name + ": the configuration is no JSON object");

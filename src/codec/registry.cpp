@@ -17,6 +17,18 @@ constexpr CodecEntry kEntries[] = {
     {"zstd", "libzstd", "cpu", make_zstd},
     {"blosc", "headrace", "cpu", make_blosc},
     {"blosc", "c-blosc", "cpu", make_c_blosc},
+    {"gzip", "isa-l", "cpu", make_gzip_isal},
+    {"gzip", "libdeflate", "cpu", make_gzip_libdeflate},
+    {"zlib", "isa-l", "cpu", make_zlib_isal},
+    {"zlib", "libdeflate", "cpu", make_zlib_libdeflate},
+    {"lz4", "liblz4", "cpu", make_lz4},
+    {"crc32c", "headrace", "cpu", make_crc32c},
+    {"crc32", "headrace", "cpu", make_crc32},
+    {"adler32", "headrace", "cpu", make_adler32},
+    {"fletcher32", "headrace", "cpu", make_fletcher32},
+    {"jenkins_lookup3", "headrace", "cpu", make_jenkins_lookup3},
+    {"sharding_indexed", "headrace", "cpu", make_sharding},
+    {"shuffle", "headrace", "cpu", make_shuffle},
 };
 
 // Known names that have no body here, and why.

@@ -1,0 +1,118 @@
+// lz4: bytes -> bytes, numcodecs' framing: the decoded size in 4 bytes, little-endian, and one raw
+// LZ4 block.
+// Spec: https://numcodecs.readthedocs.io/en/stable/compression/lz4.html
+// {"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}
+
+#include <lz4.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "codec/codecs.h"
+#include "codec/config.h"
+#include "codec/scratch.h"
+#include "codec/sizes.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kSizeNbytes = 4;
+
+// The block and the size said before it.
+ConstBytes split_frame(ConstBytes src, std::size_t& said) {
+  if (src.size() < kSizeNbytes) {
+    throw_corrupt("a size of 4 bytes does not fit into " + std::to_string(src.size()));
+  }
+  said = load_le<std::uint32_t>(src.data());
+  const ConstBytes block = src.subspan(kSizeNbytes);
+  if (said > LZ4_MAX_INPUT_SIZE) throw_corrupt("the size " + std::to_string(said) + " is absurd");
+  if (block.size() > INT32_MAX) throw_corrupt("the block is larger than 2 GiB");
+  return block;
+}
+
+class Lz4 final : public Codec {
+ public:
+  explicit Lz4(int acceleration) : acceleration_(acceleration) {}
+
+  CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
+  std::string_view name() const override { return "lz4"; }
+  std::string_view implementation() const override { return "liblz4"; }
+  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
+  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 255 + 16 + 4; }
+  bool has_pieces() const override { return true; }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
+    std::size_t said = 0;
+    const ConstBytes block = split_frame(src, said);
+    check_decoded_size(dst.size(), said);
+    const int n = LZ4_decompress_safe(
+        as_chars(block), as_chars(dst), static_cast<int>(block.size()), static_cast<int>(said));
+    if (n < 0) throw_corrupt("the block is malformed or cut short");
+    check_decoded_size(dst.size(), static_cast<std::size_t>(n));
+  }
+
+  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
+    std::size_t said = 0;
+    split_frame(src, said);
+    if (said > max_nbytes) check_decoded_size(max_nbytes, said);
+    dst.resize(said);
+    decode(src, dst.bytes(), {});
+  }
+
+  // As far as the last byte wanted.
+  void decode_pieces(ConstBytes src,
+                     std::size_t decoded_nbytes,
+                     PieceSink& sink,
+                     const DecodeContext& context) const override {
+    const std::size_t end = std::min(sink.end(), decoded_nbytes);
+    if (end == decoded_nbytes) return Codec::decode_pieces(src, decoded_nbytes, sink, context);
+    std::size_t said = 0;
+    const ConstBytes block = split_frame(src, said);
+    check_decoded_size(decoded_nbytes, said);
+    if (sink.begin() >= end) return;
+    Scratch scratch(end);
+    const int n = LZ4_decompress_safe_partial(as_chars(block),
+                                              as_chars(scratch.bytes()),
+                                              static_cast<int>(block.size()),
+                                              static_cast<int>(end),
+                                              static_cast<int>(end));
+    if (n < 0) throw_corrupt("the block is malformed or cut short");
+    check_decoded_size(end, static_cast<std::size_t>(n));
+    sink.put(sink.begin(), {scratch.data() + sink.begin(), end - sink.begin()});
+  }
+
+  void encode(ConstBytes src, Buffer& dst) const override {
+    if (src.size() > LZ4_MAX_INPUT_SIZE) {
+      throw Error(ErrorCode::invalid_argument,
+                  "encode: " + std::to_string(src.size()) + " bytes; lz4 takes at most " +
+                      std::to_string(LZ4_MAX_INPUT_SIZE));
+    }
+    const int bound = LZ4_compressBound(static_cast<int>(src.size()));
+    dst.resize(kSizeNbytes + static_cast<std::size_t>(bound));
+    store_le(dst.data(), static_cast<std::uint32_t>(src.size()));
+    const int n = LZ4_compress_fast(as_chars(src),
+                                    as_chars(dst.bytes()) + kSizeNbytes,
+                                    static_cast<int>(src.size()),
+                                    bound,
+                                    acceleration_);
+    if (n <= 0) throw Error(ErrorCode::out_of_memory, "encode: liblz4 needs more than its bound");
+    dst.resize_keep(kSizeNbytes + static_cast<std::size_t>(n));
+  }
+
+ private:
+  int acceleration_;
+};
+
+}  // namespace
+
+CodecPtr make_lz4(const CodecSpec& spec, const CodecSite&) {
+  CodecConfig config(spec);
+  const auto acceleration = config.integer("acceleration",
+                                           std::numeric_limits<std::int32_t>::min(),
+                                           std::numeric_limits<std::int32_t>::max(),
+                                           1);
+  config.finish();
+  return std::make_shared<Lz4>(static_cast<int>(acceleration));
+}
+
+}  // namespace headrace

@@ -1,0 +1,74 @@
+// shuffle: bytes -> bytes, the bytes of all elements by significance.
+// Compatibility: numcodecs; bytes after the last whole element stay at the end, as in HDF5.
+// Spec: https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html
+// {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}}
+
+#include <cstring>
+
+#include "codec/codecs.h"
+#include "codec/config.h"
+#include "codec/shuffle.h"
+#include "codec/sizes.h"
+
+namespace headrace {
+namespace {
+
+class ShuffleFilter final : public Codec {
+ public:
+  explicit ShuffleFilter(std::size_t elementsize) : elementsize_(elementsize) {}
+
+  CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
+  std::string_view name() const override { return "shuffle"; }
+  std::string_view implementation() const override { return "headrace"; }
+  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
+  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  bool identity() const override { return elementsize_ == 1; }
+
+  ChunkSpec encoded_spec(const ChunkSpec& in) const override {
+    return {DType::uint8, {static_cast<std::int64_t>(in.nbytes())}, {}};
+  }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
+    check_decoded_size(dst.size(), src.size());
+    const std::size_t n = src.size() / elementsize_;
+    std::vector<const std::byte*> planes(elementsize_);
+    for (std::size_t j = 0; j < elementsize_; ++j) planes[j] = src.data() + j * n;
+    unshuffle(planes.data(), elementsize_, n, dst.data());
+    copy_rest(src, dst.data());
+  }
+
+  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
+    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
+    dst.resize(src.size());
+    decode(src, dst.bytes(), {});
+  }
+
+  void encode(ConstBytes src, Buffer& dst) const override {
+    dst.resize(src.size());
+    const std::size_t n = src.size() / elementsize_;
+    std::vector<std::byte*> planes(elementsize_);
+    for (std::size_t j = 0; j < elementsize_; ++j) planes[j] = dst.data() + j * n;
+    shuffle(src.data(), elementsize_, n, planes.data());
+    copy_rest(src, dst.data());
+  }
+
+ private:
+  void copy_rest(ConstBytes src, std::byte* dst) const {
+    const std::size_t done = src.size() / elementsize_ * elementsize_;
+    if (done < src.size()) std::memcpy(dst + done, src.data() + done, src.size() - done);
+  }
+
+  std::size_t elementsize_;
+};
+
+}  // namespace
+
+CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite&) {
+  constexpr std::int64_t kMaxElementsize = 1 << 16;
+  CodecConfig config(spec);
+  const auto size = config.integer("elementsize", 0, kMaxElementsize, 4);
+  config.finish();
+  return std::make_shared<ShuffleFilter>(size < 1 ? 1 : static_cast<std::size_t>(size));
+}
+
+}  // namespace headrace
