@@ -159,7 +159,7 @@ std::optional<bool> node_is_group(const Store& store,
 struct CreateOptions {
   Shape shape;
   DType dtype;
-  Shape chunks;  // empty: chosen, 1-8 MiB, along the leading dimensions
+  Shape chunks;  // empty: chosen, 1-4 MiB, whole trailing dimensions first
   Shape shards;  // empty: no sharding
   // array -> array, then array -> bytes (at most one), then bytes -> bytes. Without it: bytes, zstd.
   std::optional<std::vector<CodecSpec>> codecs;

@@ -227,14 +227,19 @@ TemporaryFile::~TemporaryFile() {
   if (pending_) ::unlink(path_.c_str());
 }
 
-void TemporaryFile::publish(bool keep_open) {
+bool TemporaryFile::publish(bool keep_open) {
   if (durable_) sync_file(fd_.get(), path_);
   // Network file systems report a full disk at close.
   if (!keep_open && ::close(fd_.release()) != 0 && errno != EINTR) throw_io(errno, "close", path_);
-  if (::rename(path_.c_str(), target_.c_str()) != 0) throw_io(errno, "rename to", target_);
+  if (::rename(path_.c_str(), target_.c_str()) != 0) {
+    if (errno != ENOENT) throw_io(errno, "rename to", target_);
+    pending_ = false;
+    return false;
+  }
   pending_ = false;
   path_ = target_;
   if (durable_) sync_folder(parent_of(target_));
+  return true;
 }
 
 void TemporaryFile::forget() { pending_ = false; }

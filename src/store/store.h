@@ -90,6 +90,7 @@ void check_object_range(std::string_view object,
                         std::uint64_t size,
                         std::uint64_t offset,
                         std::uint64_t nbytes);
+std::uint64_t total_size(std::span<const MutableBytes> parts);
 [[noreturn]] void throw_read_only(std::string_view url);
 
 }  // namespace headrace

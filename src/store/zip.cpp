@@ -116,8 +116,7 @@ class StoredReader : public ObjectReader {
     read_scattered(offset, {&dst, 1});
   }
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
-    std::uint64_t total = 0;
-    for (MutableBytes dst : dsts) total = checked_add<std::uint64_t>(total, dst.size(), "read");
+    const std::uint64_t total = total_size(dsts);
     check_object_range(place_, size_, offset, total);
     if (read_at_scattered(file_->fd.get(), start_ + offset, dsts, file_->path) != total) {
       throw Error(ErrorCode::io, place_ + ": the archive became shorter while it was read");
