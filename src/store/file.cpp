@@ -197,8 +197,8 @@ int FileStore::open_flags() const {
   return O_RDONLY | O_NONBLOCK | O_NOCTTY | (options_.direct ? O_DIRECT : 0);
 }
 
-// open, fstat, read, close. A read up to the buffer's capacity instead of fstat would save 0.5 us of
-// 3, and read from a device before knowing that it is one.
+// open, fstat, read, close. A read up to the buffer's capacity instead of fstat would save 0.5 us
+// of 3, and read from a device before knowing that it is one.
 bool FileStore::get(std::string_view key, Buffer& into) {
   const std::string path = path_of(key);
   if (names_temporary(key)) return false;
@@ -258,7 +258,8 @@ void FileStore::set(std::string_view key, ConstBytes bytes) {
     throw Error(ErrorCode::invalid_argument,
                 "key \"" + std::string(key) + "\": such names are kept for temporary files");
   }
-  // Another thread that erases the prefix may take the temporary file away, as it does any stale one.
+  // Another thread that erases the prefix may take the temporary file away, as it does any stale
+  // one.
   for (int attempt = 0; attempt < 16; ++attempt) {
     TemporaryFile file(path, options_.durable);
     write_at(file.fd(), 0, {&bytes, 1}, file.path());

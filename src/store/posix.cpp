@@ -102,8 +102,8 @@ std::size_t read_at_scattered(int fd,
                               std::span<const MutableBytes> dsts,
                               std::string_view path) {
   std::size_t done = 0;
-  std::size_t next = 0;     // first destination with room
-  std::size_t filled = 0;   // bytes that it has already
+  std::size_t next = 0;    // first destination with room
+  std::size_t filled = 0;  // bytes that it has already
   std::array<iovec, 64> few;
   std::vector<iovec> many;
   std::span<iovec> slots = few;
@@ -124,7 +124,8 @@ std::size_t read_at_scattered(int fd,
     }
     if (wanted == 0) return done;
     checked_offset(offset, done + wanted, path);
-    ssize_t n = ::preadv(fd, slots.data(), static_cast<int>(used), static_cast<off_t>(offset + done));
+    ssize_t n =
+        ::preadv(fd, slots.data(), static_cast<int>(used), static_cast<off_t>(offset + done));
     if (n == 0) return done;
     if (n < 0) {
       if (errno == EINTR) continue;

@@ -194,8 +194,9 @@ class ZipWriter : public StoreDriver {
   static constexpr std::size_t kSmallObject = std::size_t{64} << 10;
 
   [[noreturn]] void throw_forked() const {
-    throw Error(ErrorCode::invalid_argument,
-                "zip archive " + path_ + ": opened for writing before a fork; its parent writes it");
+    throw Error(
+        ErrorCode::invalid_argument,
+        "zip archive " + path_ + ": opened for writing before a fork; its parent writes it");
   }
 
   void start_change() {

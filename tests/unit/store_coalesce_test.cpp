@@ -1,11 +1,10 @@
-#include "store/coalesce.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
 #include "headrace/error.h"
+#include "store/coalesce.h"
 
 namespace headrace {
 namespace {

@@ -51,7 +51,8 @@ Error caught(const std::function<void()>& call) {
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) names.push_back(entry.path().filename());
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -100,7 +101,8 @@ class FileStoreTest : public testing::TestWithParam<Variant> {
                                                                [&] { get_one(key, buffer); }}) {
       Error error = caught(call);
       EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
-      EXPECT_NE(std::string(error.what()).find(path_ + "/" + key), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(path_ + "/" + key), std::string::npos)
+          << error.what();
       EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
     }
   }
@@ -135,8 +137,9 @@ TEST_P(FileStoreTest, LinksToFilesAreFollowed) {
   expect_refused("self", "symbolic links");
   put("link", "replaced");
   EXPECT_EQ(text_at(*store_, "link"), "replaced");
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(std::ifstream(folder_ / "outside").rdbuf()), {}),
-            "linked");
+  EXPECT_EQ(
+      std::string(std::istreambuf_iterator<char>(std::ifstream(folder_ / "outside").rdbuf()), {}),
+      "linked");
 }
 
 TEST_P(FileStoreTest, PipesDevicesAndSocketsAreRefusedWithoutHanging) {
@@ -222,7 +225,8 @@ TEST_P(FileStoreTest, RangesBeyondFourGigabytes) {
   Buffer part(5000);
   reader->read(size - 5000, part.bytes());
   EXPECT_EQ(text_of(part).substr(4995), "tail!");
-  EXPECT_TRUE(std::all_of(part.data(), part.data() + 4995, [](std::byte b) { return b == std::byte{}; }));
+  EXPECT_TRUE(
+      std::all_of(part.data(), part.data() + 4995, [](std::byte b) { return b == std::byte{}; }));
 }
 
 TEST_P(FileStoreTest, ObjectsGreaterThanMemoryAreRefused) {
@@ -275,7 +279,8 @@ TEST_P(FileStoreTest, FailedWriteLeavesTheOldObjectAndNothingElse) {
               if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 98;
               Error error = caught([&] { put("t/k", std::string(20000, 'n')); });
               if (error.code() != ErrorCode::io || error.os_error() != EFBIG) return 1;
-              if (caught([&] { put("t/new", std::string(20000, 'n')); }).os_error() != EFBIG) return 2;
+              if (caught([&] { put("t/new", std::string(20000, 'n')); }).os_error() != EFBIG)
+                return 2;
               return 0;
             }),
             0);
@@ -284,7 +289,9 @@ TEST_P(FileStoreTest, FailedWriteLeavesTheOldObjectAndNothingElse) {
 }
 
 TEST_P(FileStoreTest, KilledWriterLeavesWholeObjects) {
-  auto version = [](unsigned i) { return std::string(100000 + i % 7, static_cast<char>('a' + i % 26)); };
+  auto version = [](unsigned i) {
+    return std::string(100000 + i % 7, static_cast<char>('a' + i % 26));
+  };
   put("k", version(0));
   for (int round = 0; round < 15; ++round) {
     pid_t child = ::fork();
@@ -300,7 +307,8 @@ TEST_P(FileStoreTest, KilledWriterLeavesWholeObjects) {
     for (const std::string& key : store_->list("")) {
       const std::string text = text_at(*store_, key);
       ASSERT_GE(text.size(), 100000u) << key;
-      ASSERT_TRUE(std::all_of(text.begin(), text.end(), [&](char c) { return c == text[0]; })) << key;
+      ASSERT_TRUE(std::all_of(text.begin(), text.end(), [&](char c) { return c == text[0]; }))
+          << key;
       ASSERT_EQ((text.size() - 100000) % 7, text.size() - 100000) << key;
     }
   }
@@ -333,14 +341,16 @@ TEST_P(FileStoreTest, ErasingAndWritingAtOnceEndsWell) {
 }
 
 TEST_P(FileStoreTest, ThreadsShareNothing) {
-  for (int i = 0; i < 40; ++i) put(std::to_string(i), std::string(static_cast<std::size_t>(i * 1000), 'x'));
+  for (int i = 0; i < 40; ++i)
+    put(std::to_string(i), std::string(static_cast<std::size_t>(i * 1000), 'x'));
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 8; ++t) {  // more threads than the pool, each with its own ring
     threads.emplace_back([&] {
       std::vector<Buffer> buffers(40);
       std::vector<GetRequest> requests;
-      for (int i = 0; i < 40; ++i) requests.push_back({std::to_string(i), &buffers[static_cast<std::size_t>(i)], false});
+      for (int i = 0; i < 40; ++i)
+        requests.push_back({std::to_string(i), &buffers[static_cast<std::size_t>(i)], false});
       for (int round = 0; round < 5; ++round) {
         store_->get_many(requests);
         for (std::size_t i = 0; i < 40; ++i) wrong += buffers[i].size() != i * 1000;
@@ -370,7 +380,8 @@ TEST(FileStore, DirectReadsOfEveryAlignment) {
       std::size_t shift = (i % 4 == 0 ? 4096 - misfit : random() % 4096) % 4096;
       MutableBytes dst = buffer.bytes().subspan(shift, nbytes);
       reader->read(offset, dst);
-      ASSERT_TRUE(text_of(dst) == text.substr(offset, nbytes)) << n << " " << offset << " " << nbytes;
+      ASSERT_TRUE(text_of(dst) == text.substr(offset, nbytes))
+          << n << " " << offset << " " << nbytes;
     }
   }
 }

@@ -1,5 +1,3 @@
-#include "store/url.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/store.h"
+#include "store/url.h"
 
 namespace headrace {
 namespace {
@@ -40,8 +39,11 @@ std::string get(const Store& store, std::string_view key) {
 TEST(OpenStore, MissingFolderIsNotFound) {
   TempFolder folder;
   for (StoreMode mode : {StoreMode::read, StoreMode::read_write}) {
-    expect_error(ErrorCode::not_found, folder / "none.zarr", [&] { open_store(folder / "none.zarr", mode); });
-    expect_error(ErrorCode::not_found, folder / "none.zip", [&] { open_store(folder / "none.zip", mode); });
+    expect_error(ErrorCode::not_found, folder / "none.zarr", [&] {
+      open_store(folder / "none.zarr", mode);
+    });
+    expect_error(
+        ErrorCode::not_found, folder / "none.zip", [&] { open_store(folder / "none.zip", mode); });
     expect_error(ErrorCode::not_found, "none", [&] { open_store("memory://none", mode); });
   }
   EXPECT_FALSE(fs::exists(folder / "none.zarr"));
@@ -56,7 +58,8 @@ TEST(OpenStore, ModesKeepOrEmptyWhatIsThere) {
   for (std::string place : {folder / "deep/er/a.zarr", std::string("memory://modes")}) {
     Store first = open_store(place, StoreMode::create);
     put(first, "k", "1");
-    expect_error(ErrorCode::invalid_argument, "not empty", [&] { open_store(place, StoreMode::create); });
+    expect_error(
+        ErrorCode::invalid_argument, "not empty", [&] { open_store(place, StoreMode::create); });
     EXPECT_TRUE(open_store(place).read_only());
     EXPECT_FALSE(open_store(place, StoreMode::read_write).read_only());
     EXPECT_EQ(get(open_store(place, StoreMode::read_write), "k"), "1");
@@ -77,12 +80,15 @@ TEST(OpenStore, ZipModes) {
     store.close();
   }
   EXPECT_EQ(get(open_store(path), "k"), "1");
-  expect_error(ErrorCode::unsupported, "existing zip", [&] { open_store(path, StoreMode::append); });
-  expect_error(ErrorCode::unsupported, "existing zip", [&] { open_store(path, StoreMode::read_write); });
+  expect_error(
+      ErrorCode::unsupported, "existing zip", [&] { open_store(path, StoreMode::append); });
+  expect_error(
+      ErrorCode::unsupported, "existing zip", [&] { open_store(path, StoreMode::read_write); });
   expect_error(ErrorCode::invalid_argument, "exists", [&] { open_store(path, StoreMode::create); });
   {
     Store store = open_store(path, StoreMode::overwrite);
-    EXPECT_EQ(get(open_store(path), "k"), "1") << "the old archive stays until the new one is closed";
+    EXPECT_EQ(get(open_store(path), "k"), "1")
+        << "the old archive stays until the new one is closed";
     put(store, "k", "2");
     store.close();
     store.close();
@@ -93,10 +99,13 @@ TEST(OpenStore, ZipModes) {
   EXPECT_EQ(get(open_store("file://" + path), "k"), "2");
   fs::create_directory(folder / "folder.zip");
   EXPECT_EQ(open_store(folder / "folder.zip").url(), "file://" + (folder / "folder.zip"));
-  expect_error(ErrorCode::invalid_argument, "is a folder", [&] { open_store("zip://" + (folder / "folder.zip")); });
+  expect_error(ErrorCode::invalid_argument, "is a folder", [&] {
+    open_store("zip://" + (folder / "folder.zip"));
+  });
   std::ofstream(folder / "renamed") << std::ifstream(path).rdbuf();
   EXPECT_EQ(get(open_store("zip://" + (folder / "renamed")), "k"), "2");
-  expect_error(ErrorCode::invalid_argument, "neither a folder", [&] { open_store(folder / "renamed"); });
+  expect_error(
+      ErrorCode::invalid_argument, "neither a folder", [&] { open_store(folder / "renamed"); });
 }
 
 TEST(OpenStore, UrlsComeBack) {
@@ -127,10 +136,12 @@ TEST(OpenStore, RelativePathIsFixedAtOpening) {
 
 TEST(OpenStore, UnknownSchemesAreNamed) {
   for (std::string scheme : {"http", "https", "s3", "gs", "az", "reference", "ftp"}) {
-    expect_error(ErrorCode::unsupported, scheme + "://", [&] { open_store(scheme + "://host/a.zarr"); });
+    expect_error(
+        ErrorCode::unsupported, scheme + "://", [&] { open_store(scheme + "://host/a.zarr"); });
   }
   expect_error(ErrorCode::invalid_argument, "absolute", [] { open_store("file://host/a.zarr"); });
-  expect_error(ErrorCode::invalid_argument, "name", [] { open_store("memory://", StoreMode::append); });
+  expect_error(
+      ErrorCode::invalid_argument, "name", [] { open_store("memory://", StoreMode::append); });
   expect_error(ErrorCode::invalid_argument, "empty", [] { open_store(""); });
   expect_error(ErrorCode::invalid_argument, "NUL", [] { open_store(std::string_view("a\0b", 3)); });
   for (const char* bad : {"file:///a%", "file:///a%4", "file:///a%zz", "file:///a%00"}) {
@@ -144,11 +155,19 @@ TEST(OpenStore, OptionsAreChecked) {
   const auto open_with = [&](std::string_view where, StorageOptions options) {
     open_store(where, StoreMode::append, options);
   };
-  expect_error(ErrorCode::invalid_argument, "endpoint", [&] { open_with(path, {{"endpoint", "x"}}); });
-  expect_error(ErrorCode::invalid_argument, "direct", [&] { open_with(path, {{"direct", "yes"}}); });
+  expect_error(ErrorCode::invalid_argument, "endpoint", [&] {
+    open_with(path, {{"endpoint", "x"}});
+  });
+  expect_error(ErrorCode::invalid_argument, "direct", [&] {
+    open_with(path, {{"direct", "yes"}});
+  });
   expect_error(ErrorCode::invalid_argument, "aio", [&] { open_with(path, {{"io", "aio"}}); });
-  expect_error(ErrorCode::invalid_argument, "fsync", [&] { open_with("memory://o", {{"fsync", "true"}}); });
-  expect_error(ErrorCode::invalid_argument, "direct", [&] { open_with(folder / "a.zip", {{"direct", "true"}}); });
+  expect_error(ErrorCode::invalid_argument, "fsync", [&] {
+    open_with("memory://o", {{"fsync", "true"}});
+  });
+  expect_error(ErrorCode::invalid_argument, "direct", [&] {
+    open_with(folder / "a.zip", {{"direct", "true"}});
+  });
   EXPECT_TRUE(fs::is_empty(folder.path())) << "a refused call made something";
   open_with(path, {{"io", "pread"}, {"direct", "false"}, {"fsync", "true"}});
 }
