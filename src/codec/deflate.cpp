@@ -155,7 +155,9 @@ class IsalStream {
     const std::size_t given = n_out - state_.avail_out;
     src_ = src_.subspan(taken);
     if (state_.block_state == ISAL_BLOCK_FINISH) {
-      src_ = next_member(frame_, src_);
+      // Bytes it took ahead and had no use for.
+      const auto unused = static_cast<std::size_t>(state_.read_in_length / 8);
+      src_ = next_member(frame_, {src_.data() - unused, src_.size() + unused});
       at_end_ = src_.empty();
       if (!at_end_) begin();
     } else if (taken == 0 && given == 0) {
