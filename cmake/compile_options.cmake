@@ -20,9 +20,10 @@ target_compile_options(headrace_options INTERFACE
   -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
   $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
 
-# GCC 12 warns of overlapping copies inside std::string (gcc.gnu.org/PR105329).
+# GCC 12 warns of overlapping copies inside std::string (gcc.gnu.org/PR105329) and of writes past
+# the end inside fmt.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(headrace_options INTERFACE -Wno-restrict)
+  target_compile_options(headrace_options INTERFACE -Wno-restrict -Wno-stringop-overflow)
 endif()
 
 if(HEADRACE_SANITIZE STREQUAL "address")

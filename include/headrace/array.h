@@ -28,18 +28,18 @@ class ArrayState;  // src/engine/array_state.h
 class GroupState;  // src/engine/group.cpp
 
 struct OpenOptions {
-  Device device;
-  std::optional<int> zarr_format;  // none: v3 is looked for first, then v2
+  Device device{};
+  std::optional<int> zarr_format{};  // none: v3 is looked for first, then v2
   bool read_only = false;          // writes through the handle fail with permission_denied
-  Implementations implementations;
+  Implementations implementations{};
 };
 
 struct ReadOptions {
-  Stream stream;
-  Implementations implementations;  // added to those of the handle
+  Stream stream{};
+  Implementations implementations{};  // added to those of the handle
   // Called by the calling thread now and then (about every 50 ms of work); throwing from it stops
   // the read. This is how an interpreter handles its signals.
-  std::function<void()> poll;
+  std::function<void()> poll{};
 };
 using WriteOptions = ReadOptions;
 
@@ -157,19 +157,19 @@ std::optional<bool> node_is_group(const Store& store,
                                   std::optional<int> zarr_format = {});
 
 struct CreateOptions {
-  Shape shape;
-  DType dtype;
-  Shape chunks;  // empty: chosen, 1-8 MiB, along the leading dimensions
-  Shape shards;  // empty: no sharding
+  Shape shape{};
+  DType dtype{};
+  Shape chunks{};  // empty: chosen, 1-4 MiB, whole trailing dimensions first
+  Shape shards{};  // empty: no sharding
   // array -> array, then array -> bytes (at most one), then bytes -> bytes. Without it: bytes, zstd.
-  std::optional<std::vector<CodecSpec>> codecs;
-  std::optional<std::vector<std::byte>> fill_value;  // native bytes; none: zero
+  std::optional<std::vector<CodecSpec>> codecs{};
+  std::optional<std::vector<std::byte>> fill_value{};  // native bytes; none: zero
   int zarr_format = 3;
   char order = 'C';              // v2 only
-  std::string dimension_separator;  // "/" or "."; empty: the format's default ("/" in v3, "." in v2)
+  std::string dimension_separator{};  // "/" or "."; empty: the format's default ("/" in v3, "." in v2)
   bool v2_chunk_keys = false;    // v3: chunk_key_encoding "v2"
-  std::string attributes;        // JSON object, empty for none
-  std::vector<std::optional<std::string>> dimension_names;
+  std::string attributes{};        // JSON object, empty for none
+  std::vector<std::optional<std::string>> dimension_names{};
   bool overwrite = false;        // remove a node that is there; else that is invalid_argument
   bool write_empty_chunks = false;
 };

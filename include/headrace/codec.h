@@ -56,10 +56,10 @@ struct CodecInfo {
 std::vector<CodecInfo> codec_table();
 
 struct BatchOptions {
-  Device device;
-  Stream stream;
-  std::string implementation;  // empty: the first available
-  std::string configuration;   // JSON text, as in CodecSpec
+  Device device{};
+  Stream stream{};
+  std::string implementation{};  // empty: the first available
+  std::string configuration{};   // JSON text, as in CodecSpec
 };
 
 // Decodes inputs[i] into outputs[i], whose size must be the decoded size. `corrupt` names the index

@@ -48,10 +48,10 @@ class Stream {
 // DLPack), may be negative or zero, and are empty for C order.
 struct TensorView {
   void* data = nullptr;
-  Shape shape;
-  Shape strides;
-  DType dtype;
-  Device device;
+  Shape shape{};
+  Shape strides{};
+  DType dtype{};
+  Device device{};
 
   std::size_t size() const;     // elements
   Shape strides_or_c() const;   // the strides, those of C order when empty

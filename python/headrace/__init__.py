@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import (
     Array,
-    CancelledError,
-    CorruptError,
-    DeviceError,
     Future,
     Store,
     memory_store,
@@ -23,6 +20,7 @@ from ._core import (
 )
 from ._create import create_array, create_group
 from ._open import consolidate_metadata, open, open_array, open_group, open_store
+from .errors import CancelledError, CorruptError, DeviceError
 from .group import Group
 
 if TYPE_CHECKING:

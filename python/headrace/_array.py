@@ -45,14 +45,29 @@ def _reopen_mode(store: _core.Store) -> str:
     return "r" if store._opened_read_only else "r+"
 
 
+def _open_store(url: str, mode: str, options: dict[str, str]) -> _core.Store:
+    return _core.open_store(url, mode, options)
+
+
 def reduce_store(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[Any, ...]]:
     _refuse(store)
-    return _core.open_store, (store.url, _reopen_mode(store), store.storage_options)
+    return _open_store, (store.url, _reopen_mode(store), store.storage_options)
+
+
+def _open_array(
+    store: _core.Store,
+    path: str,
+    device: str,
+    zarr_format: int,
+    read_only: bool,
+    implementations: dict[str, str],
+) -> _core.Array:
+    return _core.open_array(store, path, device, zarr_format, read_only, implementations)
 
 
 def reduce_array(array: _core.Array) -> tuple[Callable[..., _core.Array], tuple[Any, ...]]:
     _refuse(array.store)
-    return _core.open_array, (
+    return _open_array, (
         array.store,
         array.path,
         array.device,

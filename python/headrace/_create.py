@@ -74,6 +74,17 @@ def _default_fill_value(dtype: Any) -> Any:
     return "NaT" if name.startswith(("numpy.datetime64", "numpy.timedelta64")) else None
 
 
+def _extents(name: str, value: Any, shape: int | Sequence[int]) -> Any:
+    """An int stands for that extent in every dimension."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f"{name}: expected extents or 'auto', got {value!r}")
+        return None
+    if isinstance(value, int):
+        return (value,) * (1 if isinstance(shape, int) else len(shape))
+    return value
+
+
 def create_array(
     store: Any,
     name: str | None = None,
@@ -107,7 +118,7 @@ def create_array(
     shape, dtype
         Extents, and anything `numpy.dtype` takes or the name of a Zarr v3 data type.
     chunks
-        Extents of a chunk, an int for all dimensions of a 1-d array, or ``"auto"``.
+        Extents of a chunk, an int for all dimensions, or ``"auto"``.
     shards
         Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself.
     filters, serializer, compressors
@@ -155,16 +166,14 @@ def create_array(
     codecs = codec_chain(dtype, filters, serializer, compressors)
     if fill_value is None:
         fill_value = _default_fill_value(dtype)
-    if isinstance(chunks, str) and chunks != "auto":
-        raise ValueError(f"chunks: expected extents or 'auto', got {chunks!r}")
     handle, base = _creation_store(store, not name, overwrite, storage_options)
     return _core.create_array(
         handle,
         _join(base, name),
         shape=shape,
         dtype=dtype,
-        chunks=None if isinstance(chunks, str) else chunks,
-        shards=shards,
+        chunks=_extents("chunks", chunks, shape),
+        shards=_extents("shards", shards, shape),
         codecs=codecs,
         fill_value=fill_value,
         zarr_format=zarr_format,

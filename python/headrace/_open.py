@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from . import _core
@@ -54,6 +55,9 @@ def resolve_store(
         archive = _ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(archive[1]):
             url, base = archive[1], archive[2]
+        elif url.startswith("memory://"):
+            name, _, base = url.removeprefix("memory://").partition("/")
+            url = "memory://" + name
     else:
         url, base = _foreign_store(store)
     return _core.open_store(url, mode, storage_options), base
@@ -161,7 +165,9 @@ def open(
     """
     _check_mode(mode)
     if "shape" in create or mode in ("w", "w-"):
-        opener: Any = open_array if "shape" in create else open_group
+        opener: Callable[..., _core.Array | Group] = open_group
+        if "shape" in create:
+            opener = open_array
         return opener(
             store,
             path,

@@ -235,8 +235,22 @@ class Bitshuffle(Codec):
 
 
 @dataclass(frozen=True)
-class Delta(Codec):
-    """Differences of neighbours; `dtype` and `astype` are NumPy type strings."""
+class _Typed(Codec):
+    """A codec whose configuration names NumPy data types."""
+
+    def configuration(self) -> dict[str, Any]:
+        import numpy as np
+
+        configuration = super().configuration()
+        for key in ("dtype", "astype"):
+            if key in configuration:
+                configuration[key] = np.dtype(configuration[key]).str
+        return configuration
+
+
+@dataclass(frozen=True)
+class Delta(_Typed):
+    """Differences of neighbours; `dtype` and `astype` are NumPy data types."""
 
     codec_name: ClassVar[str] = "numcodecs.delta"
     dtype: str
@@ -244,7 +258,7 @@ class Delta(Codec):
 
 
 @dataclass(frozen=True)
-class FixedScaleOffset(Codec):
+class FixedScaleOffset(_Typed):
     """``round((x - offset) * scale)``; decoded as ``x / scale + offset``."""
 
     codec_name: ClassVar[str] = "numcodecs.fixedscaleoffset"
@@ -255,7 +269,7 @@ class FixedScaleOffset(Codec):
 
 
 @dataclass(frozen=True)
-class Quantize(Codec):
+class Quantize(_Typed):
     """Floating-point numbers rounded to `digits` decimal digits."""
 
     codec_name: ClassVar[str] = "numcodecs.quantize"
@@ -275,8 +289,8 @@ class BitRound(Codec):
 _PREFIX = "numcodecs."
 _CLASSES: dict[str, type[Codec]] = {
     cls.codec_name.removeprefix(_PREFIX): cls
-    for cls in Codec.__subclasses__()
-    if cls is not Generic
+    for cls in (*Codec.__subclasses__(), *_Typed.__subclasses__())
+    if cls not in (Generic, _Typed)
 }
 # Codecs of numcodecs that the Zarr v3 specification or its registry name by themselves.
 _V3_NAMES = ("zstd", "gzip", "blosc", "crc32c", "vlen-utf8", "vlen-bytes", "vlen-array")

@@ -104,11 +104,10 @@ class LazyArray:
 
     def __getitem__(self, key: Any) -> LazyArray:
         items = key if isinstance(key, tuple) else (key,)
-        items = self._expand(items)
         dims = list(self._dims)
         axes: list[int | None] = []
         left = list(self._axes)
-        for item in items:
+        for item in self._expand(items):
             if item is None:
                 axes.append(None)
                 continue
@@ -168,7 +167,7 @@ class LazyArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError("__array__: a view of a store cannot be read without a copy")
-        result = self.read(device="cpu")
+        result: np.ndarray[Any, Any] = self.read(device="cpu")
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __len__(self) -> int:

@@ -250,12 +250,15 @@ void bind_array(nb::module_& m) {
           [](Indexer& self, nb::handle key) {
             return getitem(nb::cast<PyArray&>(self.array), key, self.kind);
           },
+          nb::arg("key").none(),
           nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
       .def(
           "__setitem__",
           [](Indexer& self, nb::handle key, nb::handle value) {
             setitem(nb::cast<PyArray&>(self.array), key, value, self.kind);
           },
+          nb::arg("key").none(),
+          nb::arg("value").none(),
           nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"));
   auto indexer = [](KeyKind kind) {
     return [kind](nb::object self) { return Indexer{std::move(self), kind}; };
@@ -391,11 +394,14 @@ void bind_array(nb::module_& m) {
       .def_prop_ro("_metadata_json", [](PyArray& self) { return self.array.metadata_json(); })
       .def_prop_ro(
           "_codec_specs", raw_codecs, nb::sig("def _codec_specs(self) -> list[tuple[str, str]]"))
-      .def_prop_ro("_implementations", [](PyArray& self) {
-        nb::dict result;
-        for (const auto& [codec, name] : self.implementations) result[codec.c_str()] = name;
-        return result;
-      });
+      .def_prop_ro(
+          "_implementations",
+          [](PyArray& self) {
+            nb::dict result;
+            for (const auto& [codec, name] : self.implementations) result[codec.c_str()] = name;
+            return result;
+          },
+          nb::sig("def _implementations(self) -> dict[str, str]"));
   bind_array_protocols(cls);
   bind_array_write(cls);
   m.def("read_many",
@@ -403,8 +409,8 @@ void bind_array(nb::module_& m) {
         nb::arg("requests"),
         nb::kw_only(),
         nb::arg("implementations") = nb::none(),
-        nb::sig("def read_many(requests: collections.abc.Iterable[tuple], *, "
-                "implementations: dict[str, str] | None = None) -> list"),
+        nb::sig("def read_many(requests: collections.abc.Iterable[tuple[typing.Any, ...]], *, "
+                "implementations: dict[str, str] | None = None) -> list[typing.Any]"),
         docs::kReadMany);
 }
 

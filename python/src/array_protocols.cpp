@@ -1,6 +1,7 @@
 // What makes an Array one of Python's, NumPy's and DLPack's: len, iter, repr, pickle, __array__,
 // __dlpack__.
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
@@ -74,9 +75,10 @@ bool has_dlpack_type(const DType& dtype) {
 Device requested_device(nb::handle dl_device, const Device& own) {
   if (dl_device.is_none()) return own;
   const auto [type, index] = nb::cast<std::pair<int, int>>(dl_device);
-  if (type == kDLCpu) return Device::cpu();
+  if (type == kDLCpu && index == 0) return Device::cpu();
   if (type == kDLCuda) return Device::cuda(index);
-  raise(PyExc_BufferError, "__dlpack__: no memory of device type " + std::to_string(type));
+  raise(PyExc_BufferError,
+        "__dlpack__: there is no device " + nb::cast<std::string>(nb::str(dl_device)));
 }
 
 nb::object dlpack(PyArray& self,
@@ -111,7 +113,7 @@ nb::object dlpack(PyArray& self,
 
 nb::object dlpack_device(PyArray& self) {
   const Device device = self.array.device();
-  return nb::make_tuple(device.is_cpu() ? kDLCpu : kDLCuda, device.index);
+  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCpu : kDLCuda), device.index);
 }
 
 nb::object to_array(nb::handle self, nb::handle dtype, nb::handle copy) {
@@ -144,7 +146,7 @@ void bind_array_protocols(nb::class_<PyArray>& cls) {
            nb::sig("def __repr__(self) -> str"))
       .def("__reduce__",
            from_package("headrace._array", "reduce_array"),
-           nb::sig("def __reduce__(self) -> tuple"))
+           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__array__",
            to_array,
            nb::arg("dtype") = nb::none(),

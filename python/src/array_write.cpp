@@ -106,11 +106,13 @@ void bind_array_write(nb::class_<PyArray>& cls) {
          [](PyArray& self, nb::handle key, nb::handle value) {
            setitem(self, key, value, KeyKind::automatic);
          },
+         nb::arg("key").none(),
+         nb::arg("value").none(),
          nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"))
       .def("write",
            write,
-           nb::arg("selection"),
-           nb::arg("value"),
+           nb::arg("selection").none(),
+           nb::arg("value").none(),
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
            nb::sig("def write(self, selection: typing.Any, value: typing.Any, *, "
@@ -118,8 +120,8 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            docs::kWrite)
       .def("write_async",
            write_async,
-           nb::arg("selection"),
-           nb::arg("value"),
+           nb::arg("selection").none(),
+           nb::arg("value").none(),
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
            nb::sig("def write_async(self, selection: typing.Any, value: typing.Any, *, "
@@ -132,7 +134,7 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            "Change the extents; chunks outside the new shape are removed.")
       .def("append",
            append,
-           nb::arg("data"),
+           nb::arg("data").none(),
            nb::arg("axis") = 0,
            nb::sig("def append(self, data: typing.Any, axis: int = 0) -> tuple[int, ...]"),
            "Grow the array along ``axis`` and write there; returns the new shape.")

@@ -150,10 +150,10 @@ void bind_codecs(nb::module_& m) {
         nb::arg("device") = nb::none(),
         nb::arg("implementation") = "",
         nb::sig("def decode_batch(codec: str, configuration: str, "
-                "inputs: collections.abc.Iterable[collections.abc.Buffer], *, "
-                "out: collections.abc.Iterable[collections.abc.Buffer] | None = None, "
+                "inputs: collections.abc.Iterable[typing.Any], *, "
+                "out: collections.abc.Iterable[typing.Any] | None = None, "
                 "out_nbytes: collections.abc.Iterable[int] | None = None, "
-                "device: str | None = None, implementation: str = '') -> list"));
+                "device: str | None = None, implementation: str = '') -> list[typing.Any]"));
   m.def("encode_batch",
         encode,
         nb::arg("codec"),
@@ -163,7 +163,7 @@ void bind_codecs(nb::module_& m) {
         nb::arg("device") = nb::none(),
         nb::arg("implementation") = "",
         nb::sig("def encode_batch(codec: str, configuration: str, "
-                "inputs: collections.abc.Iterable[collections.abc.Buffer], *, "
+                "inputs: collections.abc.Iterable[typing.Any], *, "
                 "device: str | None = None, implementation: str = '') -> list[bytes]"));
 }
 

@@ -13,7 +13,7 @@ namespace headrace::python {
 
 namespace nb = nanobind;
 
-void bind_errors(nb::module_& m);
+void bind_errors();
 void bind_tensor(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_store(nb::module_& m);

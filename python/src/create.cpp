@@ -102,7 +102,7 @@ void bind_create(nb::module_& m) {
         nb::arg("path"),
         nb::kw_only(),
         nb::arg("shape"),
-        nb::arg("dtype"),
+        nb::arg("dtype").none(),
         nb::arg("chunks") = nb::none(),
         nb::arg("shards") = nb::none(),
         nb::arg("codecs") = nb::none(),

@@ -111,6 +111,7 @@ nb::object numpy_dtype(const DType& dtype) {
 
 DType dtype_from_python(nb::handle object, bool* big_endian) {
   if (big_endian != nullptr) *big_endian = false;
+  if (object.is_none()) raise(PyExc_TypeError, "dtype: expected a data type, got None");
   // np.dtype(str) would be "<U0", which holds nothing.
   if (object.is(reinterpret_cast<PyObject*>(&PyUnicode_Type))) return DType::string();
   if (PyUnicode_Check(object.ptr())) {

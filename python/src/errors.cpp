@@ -66,22 +66,17 @@ void translate(const std::exception_ptr& pending, void*) {
   }
 }
 
-PyObject* new_class(nb::module_& m, const char* name, const char* doc, PyObject* base) {
-  const std::string full_name = std::string("headrace.") + name;
-  nb::object cls = steal_or_throw(PyErr_NewExceptionWithDoc(full_name.c_str(), doc, base, nullptr));
-  m.attr(name) = cls;
-  return cls.release().ptr();
+// Kept as long as the process: exceptions may be thrown until its end.
+PyObject* class_of(const char* name) {
+  return package_attribute("headrace.errors", name).release().ptr();
 }
 
 }  // namespace
 
-void bind_errors(nb::module_& m) {
-  corrupt_error = new_class(m,
-                            "CorruptError",
-                            "Bytes that were read break their format or fail their checksum.",
-                            PyExc_ValueError);
-  device_error = new_class(m, "DeviceError", "A call to a device failed.", PyExc_RuntimeError);
-  cancelled_error = new_class(m, "CancelledError", "The request was cancelled.", PyExc_Exception);
+void bind_errors() {
+  corrupt_error = class_of("CorruptError");
+  device_error = class_of("DeviceError");
+  cancelled_error = class_of("CancelledError");
   nb::register_exception_translator(translate);
 }
 

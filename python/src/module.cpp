@@ -6,7 +6,7 @@ namespace headrace::python {
 NB_MODULE(_core, m) {
   m.doc() = "The C++ part of headrace. Import headrace instead.";
   numpy();  // before any thread: importing under the guard of a static would deadlock
-  bind_errors(m);
+  bind_errors();
   bind_tensor(m);
   bind_future(m);
   bind_store(m);

@@ -41,6 +41,7 @@ Slice slice_item(PyObject* object) {
   result.start = bound(slice->start);
   result.stop = bound(slice->stop);
   result.step = bound(slice->step).value_or(1);
+  if (result.step == 0) raise(PyExc_ValueError, "slice step cannot be zero");  // as NumPy
   return result;
 }
 

@@ -112,7 +112,7 @@ void bind_store(nb::module_& m) {
           [](nb::handle self) {
             return package_attribute("headrace._array", "reduce_store")(self);
           },
-          nb::sig("def __reduce__(self) -> tuple"))
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro("_can_reopen", [](PyStore& self) { return !self.origin->url.empty(); })
       .def_prop_ro("_opened_read_only", [](PyStore& self) { return self.origin->read_only; });
   m.def("open_store",

@@ -242,7 +242,9 @@ HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype)
           "[read] out: expected an array, a DLPack object or a writable buffer, got " +
               nb::cast<std::string>(nb::str(out.type().attr("__name__"))));
   }
-  nb::object array = steal_or_throw(PyObject_CallOneArg(numpy().asarray, out.ptr()));
+  // NumPy would copy bytes and str; it shares a memoryview.
+  nb::object buffer = steal_or_throw(PyMemoryView_FromObject(out.ptr()));
+  nb::object array = steal_or_throw(PyObject_CallOneArg(numpy().asarray, buffer.ptr()));
   return output_ndarray(array, dtype, numpy_dtype);
 }
 

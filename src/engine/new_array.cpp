@@ -107,7 +107,9 @@ std::vector<CodecSpec> complete_codecs(const std::vector<CodecSpec>& wanted, Chu
   std::vector<CodecSpec> codecs;
   bool serialized = false;
   for (const CodecSpec& spec : wanted) {
-    if (!serialized) {
+    if (!serialized && is_sharding_codec(spec.name)) {
+      serialized = true;  // the engine's part: it has no entry in the table
+    } else if (!serialized) {
       const CodecPtr codec = resolve_codec(spec, {chunk, CodecPosition::before_bytes, nullptr}, {});
       if (codec->kind() == CodecKind::bytes_to_bytes) codecs.push_back(serializer_for(chunk.dtype));
       serialized = codec->kind() != CodecKind::array_to_array;

@@ -64,7 +64,7 @@ DimSelection resolve_slice(const Slice& slice, std::int64_t extent) {
   const std::int64_t stride = down ? -step : step;
   if (span <= 0) return dim;
   dim.count = (span - 1) / stride + 1;
-  dim.step = dim.count == 1 ? 1 : stride;  // a lone element's step could overflow later
+  dim.step = dim.count == 1 ? 1 : stride;  // so that start + step stays in range
   dim.reversed = down && dim.count > 1;
   dim.start = down ? start - stride * (dim.count - 1) : start;
   return dim;

@@ -57,8 +57,7 @@ class FileReader : public ObjectReader {
   }
 
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
-    std::uint64_t total = 0;
-    for (MutableBytes dst : dsts) total = checked_add<std::uint64_t>(total, dst.size(), "read");
+    const std::uint64_t total = total_size(dsts);
     check_object_range(path_, size_, offset, total);
     std::size_t n = read_at_scattered(fd_.get(), offset, dsts, path_);
     if (n != total) throw_short(path_, total, n);
@@ -85,22 +84,35 @@ class DirectReader : public FileReader {
       offset += whole;
       dst = dst.subspan(whole);
     }
-    if (dst.empty()) return;
-    Buffer window;
-    while (!dst.empty()) {
-      std::size_t before = offset % kDirectAlignment;
-      std::size_t take = std::min(dst.size(), kDirectWindow - before);
-      MutableBytes place = direct_place(window, before + take);
-      std::size_t n = read_at(fd_.get(), offset - before, place, path_);
-      if (n < before + take) throw_short(path_, before + take, n);
-      std::memcpy(dst.data(), place.data() + before, take);
-      offset += take;
-      dst = dst.subspan(take);
-    }
+    if (!dst.empty()) read_scattered(offset, {&dst, 1});
   }
 
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
-    ObjectReader::read_scattered(offset, dsts);
+    std::uint64_t left = total_size(dsts);
+    check_object_range(path_, size_, offset, left);
+    Buffer window;
+    std::size_t next = 0;
+    std::size_t filled = 0;  // of the next destination
+    while (left > 0) {
+      const std::size_t before = offset % kDirectAlignment;
+      const std::size_t take = std::min<std::uint64_t>(left, kDirectWindow - before);
+      MutableBytes place = direct_place(window, before + take);
+      std::size_t n = read_at(fd_.get(), offset - before, place, path_);
+      if (n < before + take) throw_short(path_, before + take, n);
+      for (ConstBytes bytes = place.subspan(before, take); !bytes.empty();) {
+        MutableBytes dst = dsts[next].subspan(filled);
+        const std::size_t step = std::min(dst.size(), bytes.size());
+        if (step > 0) std::memcpy(dst.data(), bytes.data(), step);
+        bytes = bytes.subspan(step);
+        filled += step;
+        if (filled == dsts[next].size()) {
+          ++next;
+          filled = 0;
+        }
+      }
+      offset += take;
+      left -= take;
+    }
   }
 };
 
@@ -185,8 +197,8 @@ int FileStore::open_flags() const {
   return O_RDONLY | O_NONBLOCK | O_NOCTTY | (options_.direct ? O_DIRECT : 0);
 }
 
-// open, fstat, read, close. A read up to the buffer's capacity instead of fstat would save 0.5 us of
-// 3, and read from a device before knowing that it is one.
+// open, fstat, read, close. A read up to the buffer's capacity instead of fstat would save 0.5 us
+// of 3, and read from a device before knowing that it is one.
 bool FileStore::get(std::string_view key, Buffer& into) {
   const std::string path = path_of(key);
   if (names_temporary(key)) return false;
@@ -241,14 +253,19 @@ bool FileStore::exists(std::string_view key) {
 
 void FileStore::set(std::string_view key, ConstBytes bytes) {
   if (options_.read_only) throw_read_only(url());
-  std::string path = path_of(key);
+  const std::string path = path_of(key);
   if (names_temporary(key)) {
     throw Error(ErrorCode::invalid_argument,
                 "key \"" + std::string(key) + "\": such names are kept for temporary files");
   }
-  TemporaryFile file(std::move(path), options_.durable);
-  write_at(file.fd(), 0, {&bytes, 1}, file.path());
-  file.publish();
+  // Another thread that erases the prefix may take the temporary file away, as it does any stale
+  // one.
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    TemporaryFile file(path, options_.durable);
+    write_at(file.fd(), 0, {&bytes, 1}, file.path());
+    if (file.publish()) return;
+  }
+  throw_io(ENOENT, "write", path);
 }
 
 void FileStore::erase(std::string_view key) {

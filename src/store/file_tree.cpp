@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <memory>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 #include "headrace/error.h"
@@ -98,18 +97,40 @@ void list_below(const std::string& path,
   ancestors.pop_back();
 }
 
-// remove_all() removes links, not what they lead to. A file that another thread sets meanwhile
-// makes it fail with ENOTEMPTY; that file is newer than this call, and so may stay.
-void remove_tree(const std::string& path) {
-  std::error_code failure;
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    failure.clear();
-    std::filesystem::remove_all(path, failure);
-    if (failure != std::errc::directory_not_empty) break;
+// Removes links, not what they lead to. std::filesystem::remove_all() would stop half-way when
+// another thread's temporary file gets its final name under its hands (ENOENT).
+void remove_entry(int folder, const std::string& name, const std::string& path);
+
+void remove_entries(FileDescriptor fd, const std::string& path) {
+  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
+  if (!directory) throw_io(errno, "open folder", path);
+  fd.release();
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(std::move(name));
   }
-  if (failure && failure != std::errc::directory_not_empty) {
-    throw_io(failure.value(), "erase", path);
+  if (errno != 0) throw_io(errno, "list folder", path);
+  for (const std::string& name : names) {
+    remove_entry(::dirfd(directory.get()), name, path + "/" + name);
   }
+}
+
+void remove_entry(int folder, const std::string& name, const std::string& path) {
+  if (::unlinkat(folder, name.c_str(), 0) == 0 || means_missing(errno)) return;
+  const int failure = errno;
+  if (failure != EISDIR && failure != EPERM) throw_io(failure, "erase", path);
+  FileDescriptor fd(
+      ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT) return;
+    throw_io(errno == ENOTDIR ? failure : errno, "erase", path);
+  }
+  remove_entries(std::move(fd), path);
+  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
+  // What another thread has set meanwhile is newer than this call, and so may stay.
+  if (errno != ENOTEMPTY && errno != EEXIST) throw_io(errno, "erase", path);
 }
 
 }  // namespace
@@ -138,19 +159,9 @@ void FileStore::erase_prefix(std::string_view prefix) {
   if (options_.read_only) throw_read_only(url());
   prefix = check_prefix(prefix);
   if (prefix.empty()) {
-    FileDescriptor fd(open_retrying(root_.c_str(), O_RDONLY | O_DIRECTORY));
-    if (!fd) throw_io(errno, "open folder", root_);
-    std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
-    if (!directory) throw_io(errno, "open folder", root_);
-    fd.release();
-    std::vector<std::string> names;
-    errno = 0;
-    while (const dirent* entry = ::readdir(directory.get())) {
-      std::string name = entry->d_name;
-      if (name != "." && name != "..") names.push_back(std::move(name));
-    }
-    if (errno != 0) throw_io(errno, "list folder", root_);
-    for (const std::string& name : names) remove_tree(root_ + "/" + name);
+    FileDescriptor root(open_retrying(root_.c_str(), O_RDONLY | O_DIRECTORY));
+    if (!root) throw_io(errno, "open folder", root_);
+    remove_entries(std::move(root), root_);
     if (options_.durable) sync_folder(root_);
     return;
   }
@@ -177,7 +188,7 @@ void FileStore::erase_prefix(std::string_view prefix) {
     is_object = ::stat(path.c_str(), &target) == 0 && S_ISREG(target.st_mode);
   }
   if (is_object) return;  // the key "a" is not below the prefix "a/"
-  remove_tree(path);
+  remove_entry(AT_FDCWD, path, path);
   if (options_.durable) sync_folder(parent_of(path));
 }
 

@@ -102,8 +102,8 @@ std::size_t read_at_scattered(int fd,
                               std::span<const MutableBytes> dsts,
                               std::string_view path) {
   std::size_t done = 0;
-  std::size_t next = 0;     // first destination with room
-  std::size_t filled = 0;   // bytes that it has already
+  std::size_t next = 0;    // first destination with room
+  std::size_t filled = 0;  // bytes that it has already
   std::array<iovec, 64> few;
   std::vector<iovec> many;
   std::span<iovec> slots = few;
@@ -124,7 +124,8 @@ std::size_t read_at_scattered(int fd,
     }
     if (wanted == 0) return done;
     checked_offset(offset, done + wanted, path);
-    ssize_t n = ::preadv(fd, slots.data(), static_cast<int>(used), static_cast<off_t>(offset + done));
+    ssize_t n =
+        ::preadv(fd, slots.data(), static_cast<int>(used), static_cast<off_t>(offset + done));
     if (n == 0) return done;
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -227,14 +228,19 @@ TemporaryFile::~TemporaryFile() {
   if (pending_) ::unlink(path_.c_str());
 }
 
-void TemporaryFile::publish(bool keep_open) {
+bool TemporaryFile::publish(bool keep_open) {
   if (durable_) sync_file(fd_.get(), path_);
   // Network file systems report a full disk at close.
   if (!keep_open && ::close(fd_.release()) != 0 && errno != EINTR) throw_io(errno, "close", path_);
-  if (::rename(path_.c_str(), target_.c_str()) != 0) throw_io(errno, "rename to", target_);
+  if (::rename(path_.c_str(), target_.c_str()) != 0) {
+    if (errno != ENOENT) throw_io(errno, "rename to", target_);
+    pending_ = false;
+    return false;
+  }
   pending_ = false;
   path_ = target_;
   if (durable_) sync_folder(parent_of(target_));
+  return true;
 }
 
 void TemporaryFile::forget() { pending_ = false; }

@@ -72,8 +72,9 @@ class TemporaryFile {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   // Renames it to the target, replacing what is there. With `durable` data and name are on the
-  // disk afterwards. The descriptor is closed unless `keep_open`.
-  void publish(bool keep_open = false);
+  // disk afterwards. The descriptor is closed unless `keep_open`. False when somebody has removed
+  // the file before it had its name.
+  bool publish(bool keep_open = false);
   // Leaves the file to whoever owns it (a child after fork must not remove its parent's).
   void forget();
 

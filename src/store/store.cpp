@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/checked.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -73,6 +74,12 @@ void check_object_range(std::string_view object,
   throw Error(ErrorCode::corrupt,
               std::string(object) + ": wanted " + std::to_string(nbytes) + " bytes at offset " +
                   std::to_string(offset) + ", the object has " + std::to_string(size));
+}
+
+std::uint64_t total_size(std::span<const MutableBytes> parts) {
+  std::uint64_t total = 0;
+  for (MutableBytes part : parts) total = checked_add<std::uint64_t>(total, part.size(), "read");
+  return total;
 }
 
 void throw_read_only(std::string_view url) {

@@ -4,7 +4,8 @@
 //  1. get(key, buffer) reads a small or whole object; false means there is none.
 //  2. open(key) gives a reader for ranges of one object (shards, uncompressed chunks).
 //  3. get_many(requests) reads many whole objects; stores that gain by batching override it.
-//  4. set(key, bytes) replaces an object whole: a reader sees the old bytes or the new, never a mix,
+//  4. set(key, bytes) replaces an object whole: a reader sees the old bytes or the new, never a
+//  mix,
 //     and a crash leaves one of them.
 // Every method may be called from any thread. Keys are "a/b/c", without a leading slash, and were
 // checked by check_key().
@@ -66,7 +67,7 @@ class StoreDriver {
   virtual bool exists(std::string_view key) = 0;
 
   virtual void set(std::string_view key, ConstBytes bytes) = 0;
-  virtual void erase(std::string_view key) = 0;         // of a missing key: nothing happens
+  virtual void erase(std::string_view key) = 0;            // of a missing key: nothing happens
   virtual void erase_prefix(std::string_view prefix) = 0;  // "" empties the store
   // All keys under a prefix ("" or "a/b/"), sorted.
   virtual std::vector<std::string> list(std::string_view prefix) = 0;
@@ -90,6 +91,7 @@ void check_object_range(std::string_view object,
                         std::uint64_t size,
                         std::uint64_t offset,
                         std::uint64_t nbytes);
+std::uint64_t total_size(std::span<const MutableBytes> parts);
 [[noreturn]] void throw_read_only(std::string_view url);
 
 }  // namespace headrace

@@ -4,9 +4,8 @@
 
 #ifdef HEADRACE_HAVE_URING
 
-#include <liburing.h>
-
 #include <fcntl.h>
+#include <liburing.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -109,8 +108,8 @@ struct Slot {
   GetRequest* request = nullptr;
   std::string path;
   FileDescriptor fd;
-  MutableBytes place;      // where the bytes go
-  std::size_t size = 0;    // of the object
+  MutableBytes place;    // where the bytes go
+  std::size_t size = 0;  // of the object
   std::size_t done = 0;
   int result = 0;
 };

@@ -1,8 +1,8 @@
 #pragma once
 
 // The file store with get_many() over io_uring: a batch's files are opened, read and closed with a
-// few system calls for all of them, and a disk sees many reads at once. A single get() gains nothing
-// from a ring, so it stays open, read, close.
+// few system calls for all of them, and a disk sees many reads at once. A single get() gains
+// nothing from a ring, so it stays open, read, close.
 
 #include <memory>
 #include <string>

@@ -52,9 +52,10 @@ class OptionReader {
     std::optional<std::string> value = take(name);
     if (!value || *value == "false" || *value == "0") return false;
     if (*value == "true" || *value == "1") return true;
-    refuse(ErrorCode::invalid_argument,
-           place_,
-           "option " + std::string(name) + ": wanted \"true\" or \"false\", got \"" + *value + "\"");
+    refuse(
+        ErrorCode::invalid_argument,
+        place_,
+        "option " + std::string(name) + ": wanted \"true\" or \"false\", got \"" + *value + "\"");
   }
 
   void finish(const char* kind) const {
@@ -160,7 +161,8 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
   if (kind == PathKind::missing) {
     make_folders(path, file.durable);
   } else if (mode == StoreMode::overwrite) {
-    if (path == "/") refuse(ErrorCode::invalid_argument, place, "mode w would empty the root folder");
+    if (path == "/")
+      refuse(ErrorCode::invalid_argument, place, "mode w would empty the root folder");
     driver->erase_prefix("");
   }
   return driver;
@@ -297,7 +299,8 @@ Store open_store(std::string_view path_or_url, StoreMode mode, const StorageOpti
     }
     if (path.starts_with("localhost/")) path.erase(0, std::string_view("localhost").size());
     if (!path.starts_with('/')) {
-      refuse(ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
+      refuse(
+          ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
     }
   }
   path = absolute_path(path, place);

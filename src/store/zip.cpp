@@ -1,4 +1,5 @@
-// Reading zip archives: stored entries by pread, from any thread without a lock; deflated ones whole.
+// Reading zip archives: stored entries by pread, from any thread without a lock; deflated ones
+// whole.
 
 #include "store/zip.h"
 
@@ -36,7 +37,9 @@ std::string place_of(const ZipFile& file, const ZipEntry& entry) {
   return "zip archive " + file.path + ": entry " + std::string(entry.name);
 }
 
-[[noreturn]] void throw_corrupt(const ZipFile& file, const ZipEntry& entry, const std::string& why) {
+[[noreturn]] void throw_corrupt(const ZipFile& file,
+                                const ZipEntry& entry,
+                                const std::string& why) {
   throw Error(ErrorCode::corrupt, place_of(file, entry) + ": " + why);
 }
 
@@ -97,9 +100,9 @@ void inflate(const ZipFile& file, const ZipEntry& entry, ConstBytes packed, Buff
                   entry,
                   result == LIBDEFLATE_INSUFFICIENT_SPACE
                       ? "inflates to more than " + std::to_string(entry.size) + " bytes"
-                  : result == LIBDEFLATE_SUCCESS
-                      ? "wanted " + std::to_string(entry.size) + " bytes, got " + std::to_string(made)
-                      : std::string("bad deflate data"));
+                  : result == LIBDEFLATE_SUCCESS ? "wanted " + std::to_string(entry.size) +
+                                                       " bytes, got " + std::to_string(made)
+                                                 : std::string("bad deflate data"));
   }
   if (used != packed.size()) throw_corrupt(file, entry, "bytes are left after the deflate data");
 }
@@ -107,7 +110,10 @@ void inflate(const ZipFile& file, const ZipEntry& entry, ConstBytes packed, Buff
 // A range of the archive. Ranges carry no checksum; get() of the whole entry checks it.
 class StoredReader : public ObjectReader {
  public:
-  StoredReader(std::shared_ptr<ZipFile> file, std::uint64_t start, std::uint64_t size, std::string place)
+  StoredReader(std::shared_ptr<ZipFile> file,
+               std::uint64_t start,
+               std::uint64_t size,
+               std::string place)
       : file_(std::move(file)), start_(start), size_(size), place_(std::move(place)) {}
 
   std::uint64_t size() const override { return size_; }
@@ -116,8 +122,7 @@ class StoredReader : public ObjectReader {
     read_scattered(offset, {&dst, 1});
   }
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
-    std::uint64_t total = 0;
-    for (MutableBytes dst : dsts) total = checked_add<std::uint64_t>(total, dst.size(), "read");
+    const std::uint64_t total = total_size(dsts);
     check_object_range(place_, size_, offset, total);
     if (read_at_scattered(file_->fd.get(), start_ + offset, dsts, file_->path) != total) {
       throw Error(ErrorCode::io, place_ + ": the archive became shorter while it was read");

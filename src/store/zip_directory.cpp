@@ -61,7 +61,8 @@ class EndFinder {
       if (u16(p + 4) != 0 || u16(p + 6) != 0) refuse_parts();
       return end;
     }
-    throw_corrupt(path_, "no end of central directory; the file is no zip archive, or was cut short");
+    throw_corrupt(path_,
+                  "no end of central directory; the file is no zip archive, or was cut short");
   }
 
  private:
@@ -190,8 +191,8 @@ ZipDirectory ZipDirectory::read(int fd, std::uint64_t file_size, std::string_vie
   }
   // Old writers count modulo 65536.
   if (end.zip64 ? count != end.count : (count & kFull16) != end.count) {
-    throw_corrupt(path,
-                  "wanted " + std::to_string(end.count) + " entries, found " + std::to_string(count));
+    throw_corrupt(
+        path, "wanted " + std::to_string(end.count) + " entries, found " + std::to_string(count));
   }
   set_limits(entries, start);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -180,7 +181,7 @@ class ZipWriter : public StoreDriver {
       const Buffer directory = zip_directory(records_, end_);
       const ConstBytes bytes = directory.bytes();
       write_at(file_->fd(), end_, {&bytes, 1}, path_);
-      file_->publish(true);
+      if (!file_->publish(true)) throw_io(ENOENT, "finish", file_->path());
     } catch (...) {
       set_state(State::open);
       throw;
@@ -193,8 +194,9 @@ class ZipWriter : public StoreDriver {
   static constexpr std::size_t kSmallObject = std::size_t{64} << 10;
 
   [[noreturn]] void throw_forked() const {
-    throw Error(ErrorCode::invalid_argument,
-                "zip archive " + path_ + ": opened for writing before a fork; its parent writes it");
+    throw Error(
+        ErrorCode::invalid_argument,
+        "zip archive " + path_ + ": opened for writing before a fork; its parent writes it");
   }
 
   void start_change() {

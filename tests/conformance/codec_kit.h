@@ -179,7 +179,10 @@ class CheckingSink final : public PieceSink {
   std::mutex mutex_;
 };
 
-inline void check_pieces(const Codec& codec, ConstBytes encoded, ConstBytes decoded, unsigned seeds) {
+inline void check_pieces(const Codec& codec,
+                         ConstBytes encoded,
+                         ConstBytes decoded,
+                         unsigned seeds) {
   for (unsigned seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE("sink " + std::to_string(seed));
     CheckingSink sink(decoded, seed);
@@ -238,7 +241,9 @@ inline void decode_hostile(const Codec& codec, ConstBytes encoded, std::size_t n
       std::size_t begin() const override { return n / 3; }
       std::size_t end() const override { return n - n / 3; }
       bool wants(std::size_t, std::size_t) const override { return true; }
-      void put(std::size_t offset, ConstBytes piece) override { EXPECT_LE(offset + piece.size(), n); }
+      void put(std::size_t offset, ConstBytes piece) override {
+        EXPECT_LE(offset + piece.size(), n);
+      }
       std::byte* direct(std::size_t, std::size_t) override { return nullptr; }
     } sink(nbytes);
     codec.decode_pieces(exact, nbytes, sink, {});
@@ -246,7 +251,10 @@ inline void decode_hostile(const Codec& codec, ConstBytes encoded, std::size_t n
 }
 
 // `strict`: a stream cut short anywhere is an error.
-inline void check_hostile(const Codec& codec, ConstBytes data, bool strict = true, int flips = 2000) {
+inline void check_hostile(const Codec& codec,
+                          ConstBytes data,
+                          bool strict = true,
+                          int flips = 2000) {
   SCOPED_TRACE(std::string(codec.name()) + "/" + std::string(codec.implementation()));
   const Bytes encoded = encode(codec, data);
   for (std::size_t n = 0; n < encoded.size(); ++n) {

@@ -42,7 +42,9 @@ class Wrapper : public StoreDriver {
 
 class FaultyReader : public ObjectReader {
  public:
-  FaultyReader(std::unique_ptr<ObjectReader> reader, std::shared_ptr<Faults> faults, std::string key)
+  FaultyReader(std::unique_ptr<ObjectReader> reader,
+               std::shared_ptr<Faults> faults,
+               std::string key)
       : reader_(std::move(reader)), faults_(std::move(faults)), key_(std::move(key)) {}
 
   std::uint64_t size() const override { return faults_->visible_size(key_, reader_->size()); }
@@ -273,8 +275,17 @@ class CountingStore : public Wrapper {
 }  // namespace
 
 void StoreCounts::reset() {
-  for (std::atomic<long>* count : {&gets, &batches, &opens, &range_reads, &bytes_read, &exists,
-                                   &sets, &bytes_written, &erases, &lists, &most_at_once}) {
+  for (std::atomic<long>* count : {&gets,
+                                   &batches,
+                                   &opens,
+                                   &range_reads,
+                                   &bytes_read,
+                                   &exists,
+                                   &sets,
+                                   &bytes_written,
+                                   &erases,
+                                   &lists,
+                                   &most_at_once}) {
     *count = 0;
   }
 }

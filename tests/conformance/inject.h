@@ -53,11 +53,11 @@ std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> stor
                                                std::shared_ptr<Faults> faults);
 
 struct StoreCounts {
-  std::atomic<long> gets{0};         // whole objects asked for, by get or get_many
-  std::atomic<long> batches{0};      // calls of get_many
+  std::atomic<long> gets{0};     // whole objects asked for, by get or get_many
+  std::atomic<long> batches{0};  // calls of get_many
   std::atomic<long> opens{0};
   std::atomic<long> range_reads{0};
-  std::atomic<long> bytes_read{0};   // of gets and ranges; bytes taken from mapped() are not seen
+  std::atomic<long> bytes_read{0};  // of gets and ranges; bytes taken from mapped() are not seen
   std::atomic<long> exists{0};
   std::atomic<long> sets{0};
   std::atomic<long> bytes_written{0};

@@ -91,7 +91,8 @@ TEST_P(StoreConformance, MissingKeyIsNoError) {
 }
 
 TEST_P(StoreConformance, BytesComeBack) {
-  const std::size_t sizes[] = {0, 1, 63, 64, 65, 511, 4095, 4096, 4097, 65536, (1 << 20) + 3, 5 << 20};
+  const std::size_t sizes[] = {
+      0, 1, 63, 64, 65, 511, 4095, 4096, 4097, 65536, (1 << 20) + 3, 5 << 20};
   for (std::size_t n : sizes) put("size/" + std::to_string(n), pattern(n, 1));
   for (const auto& store : {store_, fixture_->reopened()}) {
     Buffer reused;
@@ -152,7 +153,8 @@ TEST_P(StoreConformance, RangePastTheEndIsCorrupt) {
     for (auto [offset, nbytes] : wrong) {
       MutableBytes dst(bytes, nbytes);
       std::string message;
-      EXPECT_EQ(error_of([&] { reader->read(offset, dst); }, &message), ErrorCode::corrupt) << offset;
+      EXPECT_EQ(error_of([&] { reader->read(offset, dst); }, &message), ErrorCode::corrupt)
+          << offset;
       EXPECT_NE(message.find("o"), std::string::npos);
       EXPECT_EQ(error_of([&] { reader->read_scattered(offset, {&dst, 1}); }), ErrorCode::corrupt);
     }
@@ -175,7 +177,8 @@ TEST_P(StoreConformance, ScatteredReadFillsEveryPart) {
     }
     ASSERT_GT(parts.size(), 2048u);
     reader->read_scattered(123, parts);
-    std::size_t end = static_cast<std::size_t>(parts.back().data() - out.data()) + parts.back().size();
+    std::size_t end =
+        static_cast<std::size_t>(parts.back().data() - out.data()) + parts.back().size();
     EXPECT_TRUE(text_of(out.bytes().subspan(123, end - 123)) ==
                 std::string_view(text).substr(123, end - 123));
     reader->read_scattered(0, {});
@@ -219,7 +222,8 @@ TEST_P(StoreConformance, EraseTakesOneKey) {
 }
 
 TEST_P(StoreConformance, ErasePrefixTakesWhatLiesBelow) {
-  for (const char* key : {"t/zarr.json", "t/c/0/0", "t/c/0/1", "tt/c", "t-x", "other/t/c"}) put(key, "x");
+  for (const char* key : {"t/zarr.json", "t/c/0/0", "t/c/0/1", "tt/c", "t-x", "other/t/c"})
+    put(key, "x");
   store_->erase_prefix("t/c/");
   EXPECT_EQ(store_->list("t/"), (std::vector<std::string>{"t/zarr.json"}));
   store_->erase_prefix("missing/");
@@ -236,7 +240,8 @@ TEST_P(StoreConformance, ErasePrefixTakesWhatLiesBelow) {
 }
 
 TEST_P(StoreConformance, ListsAreSorted) {
-  for (const char* key : {"b/c/10", "b/c/9", "zarr.json", "b-c", "b/zarr.json", "a/x", "b.c/y", "B"}) {
+  for (const char* key :
+       {"b/c/10", "b/c/9", "zarr.json", "b-c", "b/zarr.json", "a/x", "b.c/y", "B"}) {
     put(key, "x");
   }
   for (const auto& store : {store_, fixture_->reopened()}) {
@@ -285,8 +290,19 @@ TEST_P(StoreConformance, UnusualKeysAreKept) {
 TEST_P(StoreConformance, KeysThatLeaveTheStoreAreRefused) {
   put("inside", "x");
   using namespace std::string_view_literals;
-  for (std::string_view key : {""sv, "/"sv, "/etc/passwd"sv, "."sv, ".."sv, "../x"sv, "a/../../x"sv,
-                               "a/./b"sv, "a//b"sv, "a/"sv, "a\\b"sv, "nul\0"sv, "a/\0/b"sv}) {
+  for (std::string_view key : {""sv,
+                               "/"sv,
+                               "/etc/passwd"sv,
+                               "."sv,
+                               ".."sv,
+                               "../x"sv,
+                               "a/../../x"sv,
+                               "a/./b"sv,
+                               "a//b"sv,
+                               "a/"sv,
+                               "a\\b"sv,
+                               "nul\0"sv,
+                               "a/\0/b"sv}) {
     Buffer buffer;
     EXPECT_EQ(error_of([&] { store_->get(key, buffer); }), ErrorCode::invalid_argument) << key;
     EXPECT_EQ(error_of([&] { store_->open(key); }), ErrorCode::invalid_argument) << key;
@@ -297,7 +313,8 @@ TEST_P(StoreConformance, KeysThatLeaveTheStoreAreRefused) {
   for (std::string_view prefix : {"../"sv, "/etc/"sv, "a/../"sv, "a//"sv, "//"sv}) {
     EXPECT_EQ(error_of([&] { store_->list(prefix); }), ErrorCode::invalid_argument) << prefix;
     EXPECT_EQ(error_of([&] { store_->list_dir(prefix); }), ErrorCode::invalid_argument) << prefix;
-    EXPECT_EQ(error_of([&] { store_->erase_prefix(prefix); }), ErrorCode::invalid_argument) << prefix;
+    EXPECT_EQ(error_of([&] { store_->erase_prefix(prefix); }), ErrorCode::invalid_argument)
+        << prefix;
   }
   EXPECT_EQ(get_text(*store_, "inside"), "x");
 }
@@ -364,11 +381,14 @@ TEST_P(StoreConformance, ReadersDuringWritesSeeWholeObjects) {
 TEST_P(StoreConformance, WritersOfManyKeysAtOnce) {
   constexpr int kThreads = 4;
   constexpr int kKeys = 50;
-  auto key_of = [](int t, int i) { return "d" + std::to_string(i % 7) + "/" + std::to_string(t * kKeys + i); };
+  auto key_of = [](int t, int i) {
+    return "d" + std::to_string(i % 7) + "/" + std::to_string(t * kKeys + i);
+  };
   std::vector<std::thread> writers;
   for (int t = 0; t < kThreads; ++t) {
     writers.emplace_back([&, t] {
-      for (int i = 0; i < kKeys; ++i) put(key_of(t, i), pattern(1000, static_cast<unsigned>(t * kKeys + i)));
+      for (int i = 0; i < kKeys; ++i)
+        put(key_of(t, i), pattern(1000, static_cast<unsigned>(t * kKeys + i)));
     });
   }
   for (std::thread& thread : writers) thread.join();
@@ -376,7 +396,8 @@ TEST_P(StoreConformance, WritersOfManyKeysAtOnce) {
     EXPECT_EQ(store->list("").size(), std::size_t{kThreads * kKeys});
     for (int t = 0; t < kThreads; ++t) {
       for (int i = 0; i < kKeys; ++i) {
-        ASSERT_EQ(get_text(*store, key_of(t, i)), pattern(1000, static_cast<unsigned>(t * kKeys + i)));
+        ASSERT_EQ(get_text(*store, key_of(t, i)),
+                  pattern(1000, static_cast<unsigned>(t * kKeys + i)));
       }
     }
   }

@@ -1,8 +1,10 @@
+#include "headrace/store.h"
+
 #include <gtest/gtest.h>
 
+#include "conformance/inject.h"
 #include "conformance/store_kit.h"
 #include "conformance/temp_folder.h"
-#include "headrace/store.h"
 #include "store/uring.h"
 
 namespace headrace::test {
@@ -45,6 +47,25 @@ class MemoryFixture : public StoreFixture {
   std::shared_ptr<StoreDriver> store_;
 };
 
+// The injecting stores, told to do nothing, must not be noticed.
+class InjectFixture : public StoreFixture {
+ public:
+  std::shared_ptr<StoreDriver> writable() override {
+    if (!store_) store_ = wrap(inner_.writable());
+    return store_;
+  }
+  std::shared_ptr<StoreDriver> reopened() override { return wrap(inner_.reopened()); }
+
+ private:
+  static std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) {
+    return make_faulty_store(make_counting_store(std::move(store), std::make_shared<StoreCounts>()),
+                             std::make_shared<Faults>());
+  }
+
+  MemoryFixture inner_;
+  std::shared_ptr<StoreDriver> store_;
+};
+
 StoreCase at_path(std::string name, std::string file, StorageOptions options) {
   return {std::move(name), [=] { return std::make_unique<PathFixture>(file, options); }};
 }
@@ -56,6 +77,7 @@ std::vector<StoreCase> cases() {
       at_path("durable", "a.zarr", {{"fsync", "true"}}),
       at_path("zip", "a.zip", {}),
       {"memory", [] { return std::make_unique<MemoryFixture>(); }},
+      {"inject", [] { return std::make_unique<InjectFixture>(); }},
   };
   std::string why_not;
   if (uring_available(why_not)) {

@@ -99,3 +99,10 @@ def python(code, *args, timeout=120, check=True):
     if check:
         assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def read_in_process(where, queue):
+    """The body of a multiprocessing child: here, since a child can import this file by name."""
+    import headrace as hr
+
+    queue.put(hr.open_array(where)[...].tobytes())

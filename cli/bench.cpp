@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <random>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/selection_text.h"
+
+namespace headrace::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options : CommonOptions {
+  std::string pattern = "whole";
+  std::string selection;
+  int repeat = 5;
+  int samples = 200;
+  std::uint64_t seed = 1;
+};
+
+// One repetition: the calls it makes and the bytes of their results.
+using Calls = std::vector<std::function<std::size_t()>>;
+
+std::size_t nbytes_of(const DType& dtype, const Shape& shape) {
+  return TensorView{nullptr, shape, {}, dtype, Device::cpu()}.size() * dtype.itemsize();
+}
+
+// The same memory for every repetition: fresh pages would be timed otherwise.
+Calls whole_calls(const Array& array, const Selection& selection) {
+  const Shape shape = array.result_shape(selection);
+  const auto out = std::make_shared<Tensor>(Tensor::empty(shape, array.dtype(), array.device()));
+  return {[array, selection, out] {
+    array.read_into(selection, out->view());
+    return out->nbytes();
+  }};
+}
+
+std::size_t timed_read(const Array& array, const Selection& selection) {
+  return array.read(selection).nbytes();
+}
+
+std::int64_t pick(std::mt19937_64& random, std::int64_t extent) {
+  return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(extent));
+}
+
+Calls sampled_calls(const Array& array, const Options& options) {
+  const Shape shape = array.shape();
+  const Shape chunks = array.chunks();
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    throw Error(ErrorCode::invalid_argument, "bench: the array has no elements to pick from");
+  }
+  const bool by_chunk = options.pattern == "chunk";
+  std::mt19937_64 random(options.seed);
+  Calls calls;
+  for (int i = 0; i < options.samples; ++i) {
+    std::vector<SelectionItem> items;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      items.emplace_back(
+          pick(random, by_chunk ? (shape[d] + chunks[d] - 1) / chunks[d] : shape[d]));
+    }
+    const Selection selection =
+        by_chunk ? Selection::blocks(std::move(items)) : Selection(std::move(items));
+    calls.push_back([&array, selection] { return timed_read(array, selection); });
+  }
+  return calls;
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Of sorted values.
+double quantile(const std::vector<double>& sorted, double share) {
+  const auto last = static_cast<double>(sorted.size() - 1);
+  return sorted[static_cast<std::size_t>(share * last + 0.5)];
+}
+
+Json measure(const Array& array, const Options& options) {
+  const bool whole = options.pattern == "whole";
+  if (!whole && !options.selection.empty()) throw_usage("--selection goes with --pattern whole");
+  const Calls calls = whole ? whole_calls(array, Selection(parse_selection(options.selection)))
+                            : sampled_calls(array, options);
+
+  std::vector<double> runs;
+  std::vector<double> latencies;
+  std::size_t nbytes = 0;
+  Progress progress("bench", options.repeat + 1);
+  for (int run = -1; run < options.repeat;
+       ++run) {  // the first one warms caches and is not counted
+    nbytes = 0;
+    const auto run_start = Clock::now();
+    for (const auto& call : calls) {
+      const auto start = Clock::now();
+      nbytes += call();
+      if (run >= 0) latencies.push_back(seconds_since(start) * 1e6);
+    }
+    if (run >= 0) runs.push_back(seconds_since(run_start));
+    progress.advance(1);
+  }
+
+  std::sort(latencies.begin(), latencies.end());
+  Json all_runs = runs;
+  std::sort(runs.begin(), runs.end());
+  const auto decoded = static_cast<double>(nbytes);
+  const auto stored = static_cast<double>(array.nbytes_stored());
+  const auto plain = static_cast<double>(nbytes_of(array.dtype(), array.shape()));
+  return {
+      {"target", options.target},
+      {"pattern", options.pattern},
+      {"selection", options.selection},
+      {"device", array.device().to_string()},
+      {"threads", config().threads},
+      {"calls", calls.size()},
+      {"nbytes", nbytes},
+      {"seconds", std::move(all_runs)},
+      {"gb_per_s",
+       {{"median", decoded / quantile(runs, 0.5) / 1e9}, {"best", decoded / runs.front() / 1e9}}},
+      {"latency_us",
+       {{"min", latencies.front()},
+        {"median", quantile(latencies, 0.5)},
+        {"p90", quantile(latencies, 0.9)}}},
+      {"ratio", stored > 0 ? Json(plain / stored) : Json(nullptr)},
+      {"version", version()},
+  };
+}
+
+std::string report_text(const Json& report) {
+  const Json& rate = report.at("gb_per_s");
+  const Json& latency = report.at("latency_us");
+  const Json& ratio = report.at("ratio");
+  std::string text = fmt::format("{} calls a run, {} decoded, {} runs\n",
+                                 report.at("calls").dump(),
+                                 human_nbytes(report.at("nbytes").get<double>()),
+                                 report.at("seconds").size());
+  text += fmt::format("rate     {:.3f} GB/s median, {:.3f} best\n",
+                      rate.at("median").get<double>(),
+                      rate.at("best").get<double>());
+  text += fmt::format("latency  {:.1f} us median, {:.1f} min, {:.1f} p90\n",
+                      latency.at("median").get<double>(),
+                      latency.at("min").get<double>(),
+                      latency.at("p90").get<double>());
+  if (!ratio.is_null()) text += fmt::format("ratio    {:.2f}\n", ratio.get<double>());
+  return text;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("bench", "Time reads of an array: warm, in this process");
+  const auto options = std::make_shared<Options>();
+  add_common_options(*command, *options);
+  command
+      ->add_option("--pattern",
+                   options->pattern,
+                   "whole: one call; chunk: a random chunk a call; point: a random element a call")
+      ->check(CLI::IsMember({"whole", "chunk", "point"}))
+      ->capture_default_str();
+  command->add_option("--selection", options->selection, "Part of the array, for --pattern whole");
+  command->add_option("--repeat,-n", options->repeat, "Runs that count; one more goes before")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--samples", options->samples, "Calls a run, for chunk and point")
+      ->check(CLI::Range(1, 100000000))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the random choice")->capture_default_str();
+  command->callback([options] {
+    const Array array = open_target_array(*options);
+    const Json report = measure(array, *options);
+    if (options->json) {
+      print_json(report);
+    } else {
+      print_text(report_text(report));
+    }
+  });
+}
+
+}  // namespace headrace::cli

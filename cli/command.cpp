@@ -1,0 +1,116 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+namespace headrace::cli {
+namespace {
+
+StorageOptions parse_storage_options(const std::vector<std::string>& pairs) {
+  StorageOptions result;
+  for (const std::string& pair : pairs) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw_usage("--storage-option: expected NAME=VALUE, got \"" + pair + '"');
+    }
+    result[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  return result;
+}
+
+// A store at `location`; nothing when the place is no store, as a path into an archive is not.
+std::optional<Store> try_store(const std::string& location, const StorageOptions& options) {
+  try {
+    return open_store(location, StoreMode::read, options);
+  } catch (const Error& e) {
+    const bool missing =
+        e.code() == ErrorCode::not_found || e.os_error() == ENOTDIR || e.os_error() == ENOENT;
+    if (!missing) throw;
+    return std::nullopt;
+  }
+}
+
+// Where the part of a URL begins that may be shortened.
+std::size_t root_of(const std::string& text) {
+  const std::size_t scheme = text.find("://");
+  return scheme == std::string::npos ? 0 : scheme + 3;
+}
+
+}  // namespace
+
+void add_json_option(CLI::App& command, CommonOptions& options) {
+  command.add_flag("--json", options.json, "Print one JSON document");
+}
+
+void add_common_options(CLI::App& command, CommonOptions& options) {
+  command
+      .add_option(
+          "target", options.target, "Path or URL of an array or group, as in DATA.zarr/GROUP/ARRAY")
+      ->required();
+  command.add_option("--device", options.device, "cpu, cuda, cuda:N or auto");
+  command.add_option("--threads", options.threads, "Threads for reading; 0 for all processors")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option(
+      "--storage-option", options.storage_options, "NAME=VALUE for the store, as in io=uring");
+  add_json_option(command, options);
+}
+
+void throw_usage(const std::string& message) { throw CLI::ValidationError(message); }
+
+Target open_target(const CommonOptions& options) {
+  Config settings = config();
+  if (options.threads > 0) settings.threads = options.threads;
+  set_config(settings);
+  OpenOptions open;
+  try {
+    open.device = Device::parse(options.device.empty() ? settings.device : options.device);
+  } catch (const Error& e) {
+    throw_usage(e.what());
+  }
+  open.read_only = true;
+
+  const StorageOptions storage = parse_storage_options(options.storage_options);
+  std::string location = options.target;
+  while (location.size() > root_of(location) + 1 && location.back() == '/') location.pop_back();
+  std::string path;
+  for (;;) {
+    if (auto store = try_store(location, storage)) {
+      const auto is_group = node_is_group(*store, path);
+      if (is_group) return {*store, path, *is_group, open};
+      throw Error(
+          ErrorCode::not_found,
+          "no array or group at " + store->url() + (path.empty() ? "" : " '" + path + '\''));
+    }
+    const std::size_t slash = location.rfind('/');
+    if (slash == std::string::npos || slash <= root_of(location)) {
+      throw Error(ErrorCode::not_found, "no store at " + options.target);
+    }
+    path = location.substr(slash + 1) + (path.empty() ? "" : '/' + path);
+    location.resize(slash);
+  }
+}
+
+Array open_target_array(const CommonOptions& options) {
+  const Target target = open_target(options);
+  if (target.is_group) {
+    throw Error(ErrorCode::invalid_argument,
+                options.target + " is a group: name one of its arrays");
+  }
+  return target.array();
+}
+
+std::string shape_text(const Shape& shape) {
+  return shape.size() == 1 ? fmt::format("({},)", shape[0])
+                           : fmt::format("({})", fmt::join(shape, ", "));
+}
+
+double nbytes_of(const Array& array) {
+  auto nbytes = static_cast<double>(array.dtype().itemsize());
+  for (const std::int64_t extent : array.shape()) nbytes *= static_cast<double>(extent);
+  return nbytes;
+}
+
+}  // namespace headrace::cli

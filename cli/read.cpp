@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/npy.h"
+#include "cli/progress.h"
+#include "cli/selection_text.h"
+#include "cli/slabs.h"
+#include "cli/stats.h"
+#include "cli/text.h"
+
+namespace headrace::cli {
+namespace {
+
+constexpr std::size_t kSlabBytes = std::size_t{64} << 20;
+
+struct Options : CommonOptions {
+  std::string selection;
+  std::string format;
+  std::string output;
+};
+
+std::vector<SelectionItem> selection_of(const Options& options) {
+  try {
+    return parse_selection(options.selection);
+  } catch (const Error& e) {
+    throw_usage(e.what());
+  }
+}
+
+void write_elements(const Array& array,
+                    const std::vector<SelectionItem>& items,
+                    const Options& options) {
+  const Shape shape = array.result_shape(Selection(items));
+  Output out(options.output);
+  if (options.format != "text" && out.is_terminal()) {
+    throw_usage("--format " + options.format + ": not to a terminal; use --output or a pipe");
+  }
+  const TensorView whole{nullptr, shape, {}, array.dtype(), Device::cpu()};
+  Progress progress("read", static_cast<std::int64_t>(whole.size()));
+  TextWriter text(out, shape);
+  if (options.format == "npy") out.write(npy_header(array.dtype(), shape));
+  for_each_slab(array, items, kSlabBytes, SlabOrder::c, [&](const Tensor& slab) {
+    if (options.format == "text") {
+      text.put(slab);
+    } else {
+      out.write(slab.data(), slab.nbytes());
+    }
+    progress.advance(static_cast<std::int64_t>(slab.view().size()));
+  });
+  if (options.format == "text") out.write("\n");
+  out.finish();
+}
+
+void print_stats(const Array& array,
+                 const std::vector<SelectionItem>& items,
+                 const Options& options) {
+  const Json stats = selection_stats(array, items);
+  Output out(options.output);
+  if (options.json) {
+    out.write(stats.dump(2) + '\n');
+  } else {
+    for (const auto& [name, value] : stats.items()) {
+      out.write(fmt::format(
+          "{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+  }
+  out.finish();
+}
+
+void run(Options options) {
+  if (options.format.empty())
+    options.format = options.json && options.output.empty() ? "stats" : "text";
+  if (options.json && options.format != "stats" && options.output.empty()) {
+    throw_usage("--json with --format " + options.format +
+                " needs --output: elements are not JSON");
+  }
+  const auto items = selection_of(options);
+  const Array array = open_target_array(options);
+  if (options.format == "stats") {
+    print_stats(array, items, options);
+    return;
+  }
+  write_elements(array, items, options);
+  if (options.json) {
+    const Shape shape = array.result_shape(Selection(items));
+    const TensorView whole{nullptr, shape, {}, array.dtype(), Device::cpu()};
+    print_json({{"shape", shape},
+                {"dtype", array.dtype().to_string()},
+                {"nbytes", whole.size() * array.dtype().itemsize()},
+                {"format", options.format},
+                {"output", options.output}});
+  }
+}
+
+}  // namespace
+
+void add_read(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("read", "Print an array's elements, or write them to a file");
+  const auto options = std::make_shared<Options>();
+  add_common_options(*command, *options);
+  command->add_option(
+      "--selection", options->selection, "As NumPy has it, as in \"0:2,:,5\"; default: everything");
+  command->add_option("--format", options->format, "npy, raw, text or stats")
+      ->check(CLI::IsMember({"npy", "raw", "text", "stats"}));
+  command->add_option("--output,-o", options->output, "File to write instead of standard output");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include "cli/command.h"
+
+namespace headrace::cli {
+namespace {
+
+struct Options : CommonOptions {
+  int depth = 0;  // 0: all
+};
+
+Json array_node(const std::string& name, const Array& array) {
+  return {{"name", name},
+          {"type", "array"},
+          {"shape", array.shape()},
+          {"dtype", array.dtype().to_string()}};
+}
+
+// `levels` counts those still to be shown below this group; negative means all.
+Json group_node(const std::string& name, const Group& group, int levels) {
+  Json members = Json::array();
+  if (levels != 0) {
+    for (const Node& node : group.members()) {
+      members.push_back(node.is_group ? group_node(node.name, group.group(node.name), levels - 1)
+                                      : array_node(node.name, group.array(node.name)));
+    }
+  }
+  return {{"name", name}, {"type", "group"}, {"members", std::move(members)}};
+}
+
+std::string label(const Json& node) {
+  const std::string name = node.at("name").get<std::string>();
+  if (node.at("type") == "group") return name;
+  return fmt::format("{} {} {}",
+                     name,
+                     shape_text(node.at("shape").get<Shape>()),
+                     node.at("dtype").get<std::string>());
+}
+
+void append_members(const Json& node, const std::string& indent, std::string& text) {
+  if (!node.contains("members")) return;
+  const Json& members = node.at("members");
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const bool last = i + 1 == members.size();
+    // Box drawing, in UTF-8: a corner or a tee, and the line that goes on below a tee.
+    text +=
+        indent +
+        (last ? "\xe2\x94\x94\xe2\x94\x80\xe2\x94\x80 " : "\xe2\x94\x9c\xe2\x94\x80\xe2\x94\x80 ") +
+        label(members[i]) + '\n';
+    append_members(members[i], indent + (last ? "    " : "\xe2\x94\x82   "), text);
+  }
+}
+
+}  // namespace
+
+void add_tree(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tree", "Print the groups and arrays below a group");
+  const auto options = std::make_shared<Options>();
+  add_common_options(*command, *options);
+  command->add_option("--depth", options->depth, "Levels to show")->check(CLI::PositiveNumber);
+  command->callback([options] {
+    const Target target = open_target(*options);
+    const std::string name = target.path.empty() ? "/" : target.path;
+    const Json root =
+        target.is_group ? group_node(name, target.group(), options->depth > 0 ? options->depth : -1)
+                        : array_node(name, target.array());
+    if (options->json) {
+      print_json(root);
+      return;
+    }
+    std::string text = label(root) + '\n';
+    append_members(root, "", text);
+    print_text(text);
+  });
+}
+
+}  // namespace headrace::cli

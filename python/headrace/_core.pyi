@@ -1,0 +1,464 @@
+"""The C++ part of headrace. Import headrace instead."""
+
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence
+)
+from typing import Any
+
+import numpy
+
+import headrace.attributes
+import headrace.codecs
+import headrace.lazy
+
+
+class _OwnedMemory:
+    pass
+
+class Future:
+    """
+    The result of an asynchronous read or write.
+
+    Dropping it does not cancel the request. A future made before ``os.fork()`` is not valid in the
+    child: waiting there raises `CancelledError`. It can be awaited from any asyncio loop.
+
+    Examples
+    --------
+    >>> future = array.read_async(np.s_[0:10])
+    >>> future.result(timeout=5)
+    """
+
+    def result(self, timeout: float | None = None) -> Any:
+        """
+        Wait and return the result; `TimeoutError` after ``timeout`` seconds. The first error of the request is raised.
+        """
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait and return what `result` would raise, or None."""
+
+    def done(self) -> bool:
+        """Whether the request has ended, well or not."""
+
+    def cancel(self) -> bool:
+        """
+        Ask the request to stop at the next chunk. False when it was done already.
+        """
+
+    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+        """
+        Call ``fn(future)`` once, from the thread that finishes the request, or at once.
+        """
+
+    def __await__(self) -> Generator[Any, None, Any]: ...
+
+class Store:
+    """
+    A place that keeps bytes by key: a folder, a zip file, memory.
+
+    Made by `headrace.open_store`; copies of a handle share one store. Usable in a ``with`` statement,
+    which closes it: a zip archive that is written is complete only then.
+
+    Examples
+    --------
+    >>> with headrace.open_store("out.zip", mode="w") as store:
+    ...     headrace.create_array(store, "t", shape=(3,), dtype="int32")[:] = [1, 2, 3]
+    """
+
+    @property
+    def url(self) -> str:
+        """``file:///data/era5.zarr``, ``zip:///data/a.zip``, ``memory://name``."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes raise `PermissionError`."""
+
+    @property
+    def storage_options(self) -> dict[str, str]: ...
+
+    def close(self) -> None:
+        """Finish what is buffered; writes after it fail. May be called again."""
+
+    def __enter__(self) -> Store: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+    @property
+    def _can_reopen(self) -> bool: ...
+
+    @property
+    def _opened_read_only(self) -> bool: ...
+
+def open_store(url: str, mode: str, storage_options: dict[str, Any] | None = None) -> Store: ...
+
+def memory_store() -> Store:
+    """A new, empty store in memory that nobody else sees."""
+
+class _Indexer:
+    def __getitem__(self, key: Any) -> Any: ...
+
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+
+class Array:
+    """
+    An array in a Zarr store.
+
+    A cheap handle: metadata is read when it is opened, data when it is asked for. Any thread may use
+    it. Indexing follows zarr-python 3, and NumPy where zarr-python refuses (negative steps, new axes).
+    Results are `numpy.ndarray` in C order with native byte order, or a NumPy scalar where NumPy gives
+    one. Missing chunks read as `fill_value`.
+
+    Raises
+    ------
+    IndexError
+        A selection outside the array.
+    headrace.CorruptError
+        A chunk that breaks its format or checksum; the message names array, chunk and codec.
+    NotImplementedError
+        A codec or data type that this build does not have.
+
+    Examples
+    --------
+    >>> a = headrace.open_array("era5.zarr", path="t2m")
+    >>> a.shape, a.dtype
+    ((240, 721, 1440), dtype('float32'))
+    >>> a[0:10, :, ::2].shape
+    (10, 721, 720)
+    """
+
+    def __getitem__(self, key: Any) -> Any: ...
+
+    def read(self, selection: Any = None, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Any:
+        """
+        Read a selection.
+
+        Parameters
+        ----------
+        selection
+            What ``array[selection]`` takes; None is the whole array.
+        out
+            Filled in place and returned: an `numpy.ndarray` (strided and negative strides allowed), a
+            DLPack object in host memory, or a writable buffer, of the shape and dtype of the result. No
+            copy of the decoded data is made in between.
+        device
+            Read to this device instead of the handle's.
+        stream
+            The device stream to work on; None on the CPU.
+        implementations
+            ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
+
+        Returns
+        -------
+        numpy.ndarray
+            ``out``, or a new array in C order; never a scalar.
+
+        Raises
+        ------
+        ValueError
+            ``out`` has another shape or dtype, or is read-only.
+
+        Examples
+        --------
+        >>> buffer = np.empty((10, 721, 1440), "float32")
+        >>> a.read(np.s_[0:10], out=buffer) is buffer
+        True
+        """
+
+    def read_async(self, selection: Any = None, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Future:
+        """
+        As `read`, in the background.
+
+        ``out`` is kept alive until the request is done, and is unspecified until then.
+
+        Returns
+        -------
+        Future
+            Its ``result()`` is what `read` would return.
+
+        Examples
+        --------
+        >>> futures = [a.read_async(i) for i in range(4)]
+        >>> steps = [future.result() for future in futures]
+        """
+
+    def to(self, device: str) -> Array:
+        """The same array read to another device; metadata and caches are shared."""
+
+    def with_implementations(self, implementations: dict[str, str]) -> Array:
+        """
+        A handle that decodes with these implementations: ``{"zstd": "libzstd"}``.
+        """
+
+    def verify(self) -> list[tuple[str, str]]:
+        """
+        Decode every stored chunk and check every checksum; (chunk key, what is wrong) of each bad one.
+        """
+
+    @property
+    def oindex(self) -> _Indexer:
+        """Orthogonal indexing: one index set a dimension, their outer product."""
+
+    @property
+    def vindex(self) -> _Indexer:
+        """
+        Coordinate indexing: index arrays broadcast against each other, or one mask.
+        """
+
+    @property
+    def blocks(self) -> _Indexer:
+        """Block indexing: integers and slices count chunks."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each dimension."""
+
+    @property
+    def dtype(self) -> numpy.dtype:
+        """Type of an element in memory: native byte order, whatever is stored."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array in memory."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element; 0 for variable-length types."""
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the unit that is read: the inner chunk when sharded."""
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Shape of the unit that is stored when sharded, else None."""
+
+    @property
+    def fill_value(self) -> Any:
+        """What missing chunks read as; None when v2 metadata says null."""
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """Name of each dimension, or None."""
+
+    @property
+    def zarr_format(self) -> int:
+        """2 or 3."""
+
+    @property
+    def device(self) -> str:
+        """Where results are: ``"cpu"``, ``"cuda:0"``."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes raise `PermissionError`."""
+
+    @property
+    def path(self) -> str:
+        """Path within the store; empty for the root."""
+
+    @property
+    def store(self) -> Store:
+        """The store that keeps it."""
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks in the grid."""
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """Number of chunks that are stored; lists the store."""
+
+    @property
+    def _metadata_json(self) -> str: ...
+
+    @property
+    def _codec_specs(self) -> list[tuple[str, str]]: ...
+
+    @property
+    def _implementations(self) -> dict[str, str]: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __repr__(self) -> str: ...
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray: ...
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """
+        Read the whole array and export it as a DLPack capsule.
+
+        Versioned when ``max_version`` is at least (1, 0). The capsule owns the memory.
+
+        Raises
+        ------
+        BufferError
+            DLPack has no such type (dates, strings, structures), or ``copy=False``.
+
+        Examples
+        --------
+        >>> torch.from_dlpack(a)
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    @property
+    def attrs(self) -> headrace.attributes.Attributes:
+        """The user attributes: a mutable mapping that writes through."""
+
+    @property
+    def lazy(self) -> headrace.lazy.LazyArray:
+        """A view that composes selections and reads when asked."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata document as stored."""
+
+    @property
+    def codecs(self) -> list[headrace.codecs.Codec]:
+        """The chain of codecs; v2 filters and compressors by their v3 meaning."""
+
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+
+    def write(self, selection: Any, value: Any, *, implementations: dict[str, str] | None = None) -> None:
+        """
+        Write ``value`` to a selection.
+
+        Chunks that are covered in part are read and merged; a chunk is replaced whole or not at all.
+
+        Parameters
+        ----------
+        selection
+            What ``array[selection]`` takes; None is the whole array.
+        value
+            Anything NumPy makes an array of, or a DLPack object in host memory; it is broadcast to the
+            shape of the selection and converted to the dtype of the array.
+        implementations
+            Which implementation encodes a codec, for this call.
+
+        Raises
+        ------
+        PermissionError
+            The handle or the store is read-only.
+        ValueError
+            ``value`` does not broadcast to the selection.
+
+        Examples
+        --------
+        >>> a.write(np.s_[0:10], np.zeros((10, 721, 1440)))
+        """
+
+    def write_async(self, selection: Any, value: Any, *, implementations: dict[str, str] | None = None) -> Future:
+        """
+        As `write`, but returns a `Future`; ``value`` must not change until it is done.
+        """
+
+    def resize(self, shape: int | Sequence[int]) -> None:
+        """Change the extents; chunks outside the new shape are removed."""
+
+    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
+        """Grow the array along ``axis`` and write there; returns the new shape."""
+
+    def _set_attributes_json(self, arg: str, /) -> None: ...
+
+    def _attributes_json(self) -> str: ...
+
+def read_many(requests: Iterable[tuple[Any, ...]], *, implementations: dict[str, str] | None = None) -> list[Any]:
+    """
+    Read selections of several arrays in one plan.
+
+    The chunks of all requests share the threads and the memory budget.
+
+    Parameters
+    ----------
+    requests
+        Tuples ``(array, selection, out)``; a selection of None is the whole array, ``out`` may be None
+        or left away.
+
+    Returns
+    -------
+    list
+        The result of each request, ``out`` where it was given.
+
+    Examples
+    --------
+    >>> u, v = headrace.read_many([(group["u"], np.s_[0]), (group["v"], np.s_[0])])
+    """
+
+class GroupHandle:
+    def members(self) -> list[tuple[str, bool]]: ...
+
+    def is_group(self, name: str) -> bool | None: ...
+
+    def array(self, name: str, device: str | None = None, read_only: bool = False, implementations: dict[str, str] | None = None) -> Array: ...
+
+    def group(self, name: str) -> GroupHandle: ...
+
+    def _attributes_json(self) -> str: ...
+
+    def _set_attributes_json(self, json: str) -> None: ...
+
+    @property
+    def metadata_json(self) -> str: ...
+
+    @property
+    def consolidated(self) -> bool: ...
+
+    @property
+    def zarr_format(self) -> int: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def store(self) -> Store: ...
+
+def open_array(store: Store, path: str, device: str | None = None, zarr_format: int | None = None, read_only: bool = False, implementations: dict[str, str] | None = None) -> Array: ...
+
+def open_group(store: Store, path: str, zarr_format: int | None = None, read_only: bool = False) -> GroupHandle: ...
+
+def node_is_group(store: Store, path: str, zarr_format: int | None = None) -> bool | None: ...
+
+def create_array(store: Store, path: str, *, shape: int | Sequence[int], dtype: Any, chunks: int | Sequence[int] | None = None, shards: int | Sequence[int] | None = None, codecs: list[tuple[str, str]] | None = None, fill_value: Any = None, zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', v2_chunk_keys: bool = False, attributes: str = '', dimension_names: Sequence[str | None] = [], overwrite: bool = False, write_empty_chunks: bool = False, device: str | None = None) -> Array: ...
+
+def create_group(store: Store, path: str = '', attributes: str = '', zarr_format: int = 3, overwrite: bool = False) -> GroupHandle: ...
+
+def consolidate_metadata(store: Store, path: str = '') -> None: ...
+
+def describe_dtype(dtype: Any) -> tuple[str, int, bool]:
+    """(name, itemsize, stored big-endian) of what `dtype` means."""
+
+def codec_table() -> list[dict[str, Any]]: ...
+
+def decode_batch(codec: str, configuration: str, inputs: Iterable[Any], *, out: Iterable[Any] | None = None, out_nbytes: Iterable[int] | None = None, device: str | None = None, implementation: str = '') -> list[Any]: ...
+
+def encode_batch(codec: str, configuration: str, inputs: Iterable[Any], *, device: str | None = None, implementation: str = '') -> list[bytes]: ...
+
+def get_config() -> dict[str, Any]: ...
+
+def set_config(values: dict[str, Any]) -> None: ...
+
+def version() -> str: ...
+
+def doctor_json() -> str: ...

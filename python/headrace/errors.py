@@ -1,0 +1,25 @@
+"""The exceptions that Python has no class for.
+
+Elsewhere headrace raises `ValueError` for a wrong call, `FileNotFoundError` and `KeyError` for what
+is not there, `IndexError` for a selection outside the array, `NotImplementedError` for what this
+build cannot do, `PermissionError` for a write to what is read-only, `OSError` with its errno, and
+`MemoryError`.
+"""
+
+from __future__ import annotations
+
+
+class CorruptError(ValueError):
+    """Bytes that were read break their format or fail their checksum."""
+
+
+class DeviceError(RuntimeError):
+    """A call to a device failed."""
+
+
+class CancelledError(Exception):
+    """The request was cancelled."""
+
+
+for _cls in (CorruptError, DeviceError, CancelledError):
+    _cls.__module__ = "headrace"  # the name that users see and import

@@ -1,0 +1,182 @@
+"""Hand-over of whole arrays: DLPack of Array, __array__.
+
+Decisions, where api.md is silent: a legacy capsule is given unless max_version >= (1, 0); what has
+no DLPack type is a BufferError, foreign byte order one too unless it comes out native;
+`np.array(a, copy=False)` is a ValueError, since reading makes new memory.
+"""
+
+import ctypes
+
+import headrace as hr
+import numpy as np
+import pytest
+from helpers import assert_same, smooth, values, write_zarr
+
+CPU = (1, 0)
+DTYPES = ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
+
+
+@pytest.fixture
+def pair(store):
+    data = values("f4", (9, 7))
+    write_zarr(store, data, chunks=(4, 3))
+    return hr.open_array(store), data
+
+
+def capsule_name(capsule):
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return get_name(capsule)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_takes_every_dtype(store, dtype):
+    data = values(dtype, (9, 7))
+    write_zarr(store, data, chunks=(4, 3))
+    assert_same(np.from_dlpack(hr.open_array(store)), data)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (2, 1, 3)])
+def test_shapes(store, shape):
+    data = values("i4", shape)
+    write_zarr(store, data, chunks=tuple(max(1, n) for n in shape))
+    assert_same(np.from_dlpack(hr.open_array(store)), data)
+
+
+def test_device(pair):
+    assert tuple(map(int, pair[0].__dlpack_device__())) == CPU
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({}, b"dltensor"),
+        ({"max_version": None}, b"dltensor"),
+        ({"max_version": (0, 8)}, b"dltensor"),
+        ({"max_version": (1, 0)}, b"dltensor_versioned"),
+        ({"max_version": (1, 1), "dl_device": CPU}, b"dltensor_versioned"),
+        ({"max_version": (2, 0), "copy": True}, b"dltensor_versioned"),
+        ({"stream": None}, b"dltensor"),
+    ],
+)
+def test_capsules(pair, arguments, name):
+    # The capsule is dropped unused: its memory must go without help.
+    assert capsule_name(pair[0].__dlpack__(**arguments)) == name
+
+
+def test_capsule_is_taken_once(pair):
+    class Given:
+        def __init__(self, capsule):
+            self.capsule = capsule
+
+        def __dlpack__(self, **_):
+            return self.capsule
+
+        def __dlpack_device__(self):
+            return CPU
+
+    array, data = pair
+    given = Given(array.__dlpack__(max_version=(1, 0)))
+    assert_same(np.from_dlpack(given), data)
+    assert capsule_name(given.capsule) == b"used_dltensor_versioned"
+    with pytest.raises((ValueError, BufferError, RuntimeError)):
+        np.from_dlpack(given)
+
+
+def test_result_is_writable_and_its_own(pair):
+    array, data = pair
+    first, second = np.from_dlpack(array), np.from_dlpack(array)
+    assert first.flags.writeable
+    first[...] = 0
+    assert_same(second, data)
+    assert_same(array[...], data)
+
+
+def test_memory_lives_as_long_as_the_consumer(store):
+    data = smooth("f8", (200, 100))
+    write_zarr(store, data, chunks=(50, 50))
+    taken = np.from_dlpack(hr.open_array(store))
+    for _ in range(20):
+        np.from_dlpack(hr.open_array(store))
+    assert_same(taken, data)
+
+
+@pytest.mark.parametrize("arguments", [{"dl_device": (2, 0)}, {"dl_device": (1, 7)}, {"stream": 3}])
+def test_other_device_or_stream_is_refused(pair, arguments):
+    with pytest.raises((BufferError, ValueError, RuntimeError)):
+        pair[0].__dlpack__(max_version=(1, 0), **arguments)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["M8[ns]", "m8[s]", "S3", "U2", "V4", [("a", "<i4"), ("b", "<f4")]]
+)
+def test_dtype_without_a_dlpack_type_is_a_buffer_error(store, dtype):
+    data = values(dtype, (4,))
+    write_zarr(store, data, zarr_format=2, compressors=None)
+    with pytest.raises(BufferError):
+        hr.open_array(store).__dlpack__()
+
+
+def test_foreign_byte_order_is_native_or_a_buffer_error(store):
+    data = smooth(">f4", (6, 5))
+    write_zarr(store, data, zarr_format=2, compressors=None)
+    array = hr.open_array(store)
+    try:
+        taken = np.from_dlpack(array)
+    except BufferError:
+        return
+    assert taken.dtype.isnative
+    assert_same(taken, data)
+
+
+def test_dunder_array(pair):
+    array, data = pair
+    assert_same(np.asarray(array), data)
+    assert_same(np.array(array), data)
+    assert_same(np.asarray(array, dtype="f8"), data.astype("f8"))
+    assert_same(array.__array__(), data)
+    assert_same(array.__array__(np.dtype("f8"), copy=True), data.astype("f8"))
+    assert_same(np.add(np.nan_to_num(array), 1), np.nan_to_num(data) + 1)
+    with pytest.raises(ValueError):
+        np.array(array, copy=False)
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "S3", "U2", [("a", "<i4"), ("b", "<f4")]])
+def test_dunder_array_takes_what_dlpack_cannot(store, dtype):
+    data = values(dtype, (4,))
+    write_zarr(store, data, zarr_format=2, compressors=None)
+    assert_same(np.asarray(hr.open_array(store)), data)
+
+
+def test_torch(pair):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    array, data = pair
+    taken = torch.from_dlpack(array)
+    assert_same(taken.numpy(), data)
+    taken.zero_()
+    assert_same(array[...], data)
+
+
+def test_torch_tensor_as_out(pair):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    array, data = pair
+    out = torch.empty((9, 7), dtype=torch.float32)
+    array.read(out=out)
+    assert_same(out.numpy(), data)
+    turned = torch.empty((7, 9), dtype=torch.float32).T
+    array.read(out=turned)
+    assert_same(turned.numpy(), data)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_ml_dtypes_have_dlpack_types(store, name):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    data = np.arange(16).astype(getattr(ml_dtypes, name))
+    array = hr.create_array(store, shape=(16,), dtype=name, chunks=(8,))
+    array[...] = data
+    assert_same(array[...], data)
+    version = (1, 1) if "8_" in name else (1, 0)
+    assert capsule_name(array.__dlpack__(max_version=version)) == b"dltensor_versioned"
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    taken = torch.from_dlpack(array)
+    assert taken.view(torch.uint8).numpy().tobytes() == data.tobytes()
