@@ -1,5 +1,6 @@
 // Decode and encode of each codec beside the library under it, and the shuffles beside memcpy.
-// Bytes a second are decoded bytes. Data: a smooth float32 field packed to 16 bits, as ERA5 has them.
+// Bytes a second are decoded bytes. Data: a smooth float32 field packed to 16 bits, as ERA5 has
+// them.
 
 #include <benchmark/benchmark.h>
 #include <blosc.h>
@@ -123,8 +124,8 @@ void bm_raw_zstd_decode(benchmark::State& state) {
 void bm_raw_libdeflate_decode(benchmark::State& state) {
   Bytes encoded(kChunk * 2), out(kChunk);
   libdeflate_compressor* compressor = libdeflate_alloc_compressor(5);
-  encoded.resize(libdeflate_gzip_compress(
-      compressor, field().data(), kChunk, encoded.data(), encoded.size()));
+  encoded.resize(
+      libdeflate_gzip_compress(compressor, field().data(), kChunk, encoded.data(), encoded.size()));
   libdeflate_decompressor* context = libdeflate_alloc_decompressor();
   for (auto _ : state) {
     std::size_t n = 0;
@@ -172,10 +173,18 @@ void bm_shuffle(benchmark::State& state, Way way, std::size_t typesize) {
   }
   for (auto _ : state) {
     switch (way) {
-      case Way::unshuffle: unshuffle(from.data(), typesize, n, out.data()); break;
-      case Way::shuffle: shuffle(in.data(), typesize, n, to.data()); break;
-      case Way::bit_unshuffle: bit_unshuffle(in.data(), typesize, n, 0, n, out.data()); break;
-      case Way::bit_shuffle: bit_shuffle(in.data(), typesize, n, out.data()); break;
+      case Way::unshuffle:
+        unshuffle(from.data(), typesize, n, out.data());
+        break;
+      case Way::shuffle:
+        shuffle(in.data(), typesize, n, to.data());
+        break;
+      case Way::bit_unshuffle:
+        bit_unshuffle(in.data(), typesize, n, 0, n, out.data());
+        break;
+      case Way::bit_shuffle:
+        bit_shuffle(in.data(), typesize, n, out.data());
+        break;
     }
     benchmark::DoNotOptimize(out.data());
   }
@@ -201,7 +210,8 @@ BENCHMARK_CAPTURE(bm_decode, blosc_lz4, "blosc", kBloscLz4, "headrace", 1);
 BENCHMARK_CAPTURE(bm_decode, blosc_lz4_2_threads, "blosc", kBloscLz4, "headrace", 2)->UseRealTime();
 BENCHMARK_CAPTURE(bm_decode, blosc_zstd_c_blosc, "blosc", kBloscZstd, "c-blosc", 1);
 BENCHMARK_CAPTURE(bm_decode, blosc_zstd, "blosc", kBloscZstd, "headrace", 1);
-BENCHMARK_CAPTURE(bm_decode, blosc_zstd_2_threads, "blosc", kBloscZstd, "headrace", 2)->UseRealTime();
+BENCHMARK_CAPTURE(bm_decode, blosc_zstd_2_threads, "blosc", kBloscZstd, "headrace", 2)
+    ->UseRealTime();
 BENCHMARK_CAPTURE(bm_decode, blosc_bits_c_blosc, "blosc", kBloscBits, "c-blosc", 1);
 BENCHMARK_CAPTURE(bm_decode, blosc_bits, "blosc", kBloscBits, "headrace", 1);
 BENCHMARK_CAPTURE(bm_decode, crc32c, "crc32c", "", "", 1);

@@ -76,16 +76,25 @@ std::optional<ElementType> ElementType::parse(std::string_view numpy) {
   }
   type.size = static_cast<std::size_t>(digits[0] - '0');
   switch (kind) {
-    case 'b': type.kind = Kind::boolean; break;
-    case 'i': type.kind = Kind::integer; break;
-    case 'u': type.kind = Kind::natural; break;
-    case 'f': type.kind = Kind::floating; break;
+    case 'b':
+      type.kind = Kind::boolean;
+      break;
+    case 'i':
+      type.kind = Kind::integer;
+      break;
+    case 'u':
+      type.kind = Kind::natural;
+      break;
+    case 'f':
+      type.kind = Kind::floating;
+      break;
     case 'M':
     case 'm':
       type.kind = Kind::integer;
       if (type.size != 8) return std::nullopt;
       break;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
   if (!valid_size(type.kind, type.size)) return std::nullopt;
   const bool little = std::endian::native == std::endian::little;
@@ -97,13 +106,22 @@ std::optional<ElementType> ElementType::of(const DType& dtype) {
   ElementType type;
   type.size = dtype.itemsize();
   switch (dtype.kind()) {
-    case DType::Kind::boolean: type.kind = Kind::boolean; break;
+    case DType::Kind::boolean:
+      type.kind = Kind::boolean;
+      break;
     case DType::Kind::signed_integer:
     case DType::Kind::datetime:
-    case DType::Kind::timedelta: type.kind = Kind::integer; break;
-    case DType::Kind::unsigned_integer: type.kind = Kind::natural; break;
-    case DType::Kind::floating: type.kind = Kind::floating; break;
-    default: return std::nullopt;
+    case DType::Kind::timedelta:
+      type.kind = Kind::integer;
+      break;
+    case DType::Kind::unsigned_integer:
+      type.kind = Kind::natural;
+      break;
+    case DType::Kind::floating:
+      type.kind = Kind::floating;
+      break;
+    default:
+      return std::nullopt;
   }
   if (!valid_size(type.kind, type.size)) return std::nullopt;
   return type;

@@ -50,36 +50,52 @@ template <typename F>
 decltype(auto) visit_element(const ElementType& type, F&& f) {
   using Kind = ElementType::Kind;
   switch (type.kind) {
-    case Kind::boolean: return f(Bool());
+    case Kind::boolean:
+      return f(Bool());
     case Kind::integer:
       switch (type.size) {
-        case 1: return f(std::int8_t());
-        case 2: return f(std::int16_t());
-        case 4: return f(std::int32_t());
-        default: return f(std::int64_t());
+        case 1:
+          return f(std::int8_t());
+        case 2:
+          return f(std::int16_t());
+        case 4:
+          return f(std::int32_t());
+        default:
+          return f(std::int64_t());
       }
     case Kind::natural:
       switch (type.size) {
-        case 1: return f(std::uint8_t());
-        case 2: return f(std::uint16_t());
-        case 4: return f(std::uint32_t());
-        default: return f(std::uint64_t());
+        case 1:
+          return f(std::uint8_t());
+        case 2:
+          return f(std::uint16_t());
+        case 4:
+          return f(std::uint32_t());
+        default:
+          return f(std::uint64_t());
       }
-    case Kind::floating: break;
+    case Kind::floating:
+      break;
   }
   switch (type.size) {
-    case 2: return f(Half());
-    case 4: return f(float());
-    default: return f(double());
+    case 2:
+      return f(Half());
+    case 4:
+      return f(float());
+    default:
+      return f(double());
   }
 }
 
 template <typename F>
 decltype(auto) visit_floating(const ElementType& type, F&& f) {
   switch (type.size) {
-    case 2: return f(Half());
-    case 4: return f(float());
-    default: return f(double());
+    case 2:
+      return f(Half());
+    case 4:
+      return f(float());
+    default:
+      return f(double());
   }
 }
 

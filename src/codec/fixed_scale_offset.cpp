@@ -16,11 +16,8 @@ namespace {
 
 class FixedScaleOffset final : public TypedFilter {
  public:
-  FixedScaleOffset(ElementType decoded,
-                   ElementType encoded,
-                   CodecPosition position,
-                   double scale,
-                   double offset)
+  FixedScaleOffset(
+      ElementType decoded, ElementType encoded, CodecPosition position, double scale, double offset)
       : TypedFilter(decoded, encoded, position), scale_(scale), offset_(offset) {}
 
   std::string_view name() const override { return "fixedscaleoffset"; }

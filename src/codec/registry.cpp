@@ -85,7 +85,8 @@ CodecPtr resolve_codec(const CodecSpec& spec,
                        const Implementations& implementations) {
   const std::string_view name = canonical_codec_name(spec.name);
   const auto chosen = implementations.find(name);
-  const std::string_view wanted = chosen == implementations.end() ? std::string_view() : chosen->second;
+  const std::string_view wanted =
+      chosen == implementations.end() ? std::string_view() : chosen->second;
   bool known = false;
   for (const CodecEntry& entry : kEntries) {
     if (entry.codec != name) continue;

@@ -18,7 +18,10 @@ namespace {
 
 class CastingFilter : public TypedFilter {
  public:
-  CastingFilter(std::string_view name, ElementType decoded, ElementType encoded, CodecPosition position)
+  CastingFilter(std::string_view name,
+                ElementType decoded,
+                ElementType encoded,
+                CodecPosition position)
       : TypedFilter(decoded, encoded, position), name_(name) {}
 
   std::string_view name() const override { return name_; }
@@ -60,8 +63,11 @@ class Quantize final : public CastingFilter {
           const T v = load_element<T>(src + (at + i) * sizeof(T));
           tile[i] = T(T(std::nearbyint(T(scale * v))) / scale);
         }
-        cast_elements(decoded_, reinterpret_cast<const std::byte*>(tile), encoded_,
-                      dst + at * encoded_.size, count);
+        cast_elements(decoded_,
+                      reinterpret_cast<const std::byte*>(tile),
+                      encoded_,
+                      dst + at * encoded_.size,
+                      count);
       }
     });
   }
@@ -92,9 +98,12 @@ class BitRound final : public CastingFilter {
   void encode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
     if (drop_bits_ == 0) return CastingFilter::encode_elements(src, dst, n);
     switch (decoded_.size) {
-      case 2: return round<std::uint16_t>(src, dst, n);
-      case 4: return round<std::uint32_t>(src, dst, n);
-      default: return round<std::uint64_t>(src, dst, n);
+      case 2:
+        return round<std::uint16_t>(src, dst, n);
+      case 4:
+        return round<std::uint32_t>(src, dst, n);
+      default:
+        return round<std::uint64_t>(src, dst, n);
     }
   }
 
@@ -120,9 +129,9 @@ CodecPtr make_bit_round(const CodecSpec& spec, const CodecSite& site) {
   CodecConfig config(spec);
   const std::optional<ElementType> type = site_element_type(site);
   if (!type || !type->is_floating()) {
-    throw Error(ErrorCode::unsupported,
-                "codec " + spec.name + ": rounds floating-point numbers, not " +
-                    site.in.dtype.to_string());
+    throw Error(
+        ErrorCode::unsupported,
+        "codec " + spec.name + ": rounds floating-point numbers, not " + site.in.dtype.to_string());
   }
   const int mantissa_bits = type->size == 2 ? 10 : type->size == 4 ? 23 : 52;
   const auto keep = static_cast<int>(config.integer("keepbits", 0, mantissa_bits));

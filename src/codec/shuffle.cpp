@@ -34,15 +34,21 @@ const ShuffleKernels& kernels() {
 // Index into a kernel table, or 4.
 std::size_t kernel_index(std::size_t typesize) {
   switch (typesize) {
-    case 2: return 0;
-    case 4: return 1;
-    case 8: return 2;
-    case 16: return 3;
-    default: return 4;
+    case 2:
+      return 0;
+    case 4:
+      return 1;
+    case 8:
+      return 2;
+    case 16:
+      return 3;
+    default:
+      return 4;
   }
 }
 
-// Elements a tile of the loops without a kernel: planes and elements of a tile stay in the L1 cache.
+// Elements a tile of the loops without a kernel: planes and elements of a tile stay in the L1
+// cache.
 constexpr std::size_t kTile = 128;
 
 // 8x8 bit matrices, a byte a row, transposed in each 8 bytes.

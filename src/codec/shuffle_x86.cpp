@@ -144,7 +144,8 @@ __attribute__((target("avx2"))) inline __m256i swap_bits(__m256i x, int shift, l
   return _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64(t, shift)));
 }
 
-__attribute__((target("avx2"))) std::size_t transpose_bits_avx2(std::byte* data, std::size_t n_words) {
+__attribute__((target("avx2"))) std::size_t transpose_bits_avx2(std::byte* data,
+                                                                std::size_t n_words) {
   std::size_t i = 0;
   for (; i + 4 <= n_words; i += 4) {
     auto* p = reinterpret_cast<__m256i*>(data + 8 * i);

@@ -40,8 +40,8 @@ class TypedFilter : public Codec {
   const CodecPosition position_;
 };
 
-// A field with a NumPy type; `fallback` when it is absent. In front of `bytes` the order of bytes is
-// native, and nothing else makes sense.
+// A field with a NumPy type; `fallback` when it is absent. In front of `bytes` the order of bytes
+// is native, and nothing else makes sense.
 ElementType element_type(CodecConfig& config,
                          std::string_view field,
                          CodecPosition position,

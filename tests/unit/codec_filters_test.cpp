@@ -69,7 +69,8 @@ TEST(Filters, AsArrayCodecs) {
     std::vector<double> back(values.size());
     std::memcpy(back.data(), out.data(), out.size());
     double worst = 0;
-    for (std::size_t i = 0; i < back.size(); ++i) worst = std::max(worst, std::abs(back[i] - values[i]));
+    for (std::size_t i = 0; i < back.size(); ++i)
+      worst = std::max(worst, std::abs(back[i] - values[i]));
     return std::pair(worst, encoded.size());
   };
   const CodecSpec scale{"numcodecs.fixedscaleoffset",
@@ -77,10 +78,12 @@ TEST(Filters, AsArrayCodecs) {
   const CodecSpec delta{"numcodecs.delta", R"({"dtype": "<i2"})"};
   EXPECT_LE(through({scale, codec::bytes()}).first, 0.0005);
   EXPECT_EQ(through({scale, codec::bytes()}).second, 96u);
-  EXPECT_LE(through({scale, delta, codec::transpose({1, 0}), codec::bytes("big"), codec::zstd()}).first,
-            0.0005);
+  EXPECT_LE(
+      through({scale, delta, codec::transpose({1, 0}), codec::bytes("big"), codec::zstd()}).first,
+      0.0005);
   EXPECT_LE(through({{"bitround", R"({"keepbits": 20})"}, codec::bytes()}).first, 280 * 0x1p-20);
-  const CodecSpec astype{"numcodecs.astype", R"({"encode_dtype": "float32", "decode_dtype": "float64"})"};
+  const CodecSpec astype{"numcodecs.astype",
+                         R"({"encode_dtype": "float32", "decode_dtype": "float64"})"};
   EXPECT_LE(through({astype, codec::bytes("big")}).first, 280 * 0x1p-24);
   EXPECT_EQ(through({astype, codec::bytes("big")}).second, 192u);
   // Another width, another order of bytes, no type at all.
@@ -103,9 +106,8 @@ TEST(Filters, FillValueInFrontOfAShard) {
   const auto element = std::make_shared<std::vector<std::byte>>(raw, raw + 8);
   const CodecSpec scale{"numcodecs.fixedscaleoffset",
                         R"({"offset": 280, "scale": 100, "dtype": "<f8", "astype": "<i2"})"};
-  const CodecChain chain({scale, codec::sharding({2}, {codec::bytes()})},
-                         {DType::float64, {4}, element},
-                         {});
+  const CodecChain chain(
+      {scale, codec::sharding({2}, {codec::bytes()})}, {DType::float64, {4}, element}, {});
   const Bytes data = as_bytes(std::vector<double>{290, 290, 281, 290});
   Buffer encoded;
   chain.encode(data, encoded);
@@ -156,7 +158,8 @@ TEST(ElementType, ParsesNumpyStrings) {
   EXPECT_EQ(ElementType::parse("f8"), (ElementType{Kind::floating, 8, false}));
   EXPECT_EQ(ElementType::parse("float16"), (ElementType{Kind::floating, 2, false}));
   EXPECT_EQ(ElementType::parse("<M8[25s]"), (ElementType{Kind::integer, 8, !little}));
-  for (const char* bad : {"", "<", "f", "<f3", "<f1", "<i16", "<c8", "|S3", "<U2", "O", "f4x", "<float32", "|V8"}) {
+  for (const char* bad :
+       {"", "<", "f", "<f3", "<f1", "<i16", "<c8", "|S3", "<U2", "O", "f4x", "<float32", "|V8"}) {
     EXPECT_EQ(ElementType::parse(bad), std::nullopt) << bad;
   }
 }
