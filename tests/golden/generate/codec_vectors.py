@@ -1,5 +1,7 @@
 """Writes tests/golden/codec_vectors/*.json: bytes that numcodecs and zstandard encode.
 
+And seeds for the fuzz targets of the decoders: two bytes that pick a range, then an encoded chunk.
+
     pip install numpy numcodecs zstandard crc32c
     python tests/golden/generate/codec_vectors.py
 
@@ -10,12 +12,14 @@ string), what went in, what came out, and, for lossy filters, what numcodecs dec
 import json
 import struct
 from pathlib import Path
+from unittest import mock
 
 import numcodecs
 import numpy as np
 import zstandard
 
 OUT = Path(__file__).resolve().parent.parent / "codec_vectors"
+FUZZ_CORPUS = OUT.parent.parent / "fuzz" / "corpus"
 
 
 def smooth(n, dtype="<f4"):
@@ -180,8 +184,32 @@ def write(name, cases):
     (OUT / f"{name}.json").write_text(f'{{"strings": [\n{table}\n],\n"cases": [\n{lines}\n]}}\n')
 
 
+def write_seeds():
+    data = smooth(96)
+    numbers = np.arange(40, dtype="<i4") // 3
+    codecs = {
+        "codec_zstd_fuzz": [numcodecs.Zstd(3), numcodecs.Zstd(1, checksum=True)],
+        "codec_gzip_fuzz": [numcodecs.GZip(6), numcodecs.Zlib(6), numcodecs.GZip(0)],
+        "codec_lz4_fuzz": [numcodecs.LZ4()],
+        "codec_blosc_fuzz": [
+            numcodecs.Blosc(cname, 5, shuffle, blocksize=256)
+            for cname in ("lz4", "blosclz", "zlib", "zstd")
+            for shuffle in (0, 1, 2)
+        ],
+        "codec_filters_fuzz": [numcodecs.CRC32C(), numcodecs.Adler32(location="end")],
+    }
+    for target, made_by in codecs.items():
+        folder = FUZZ_CORPUS / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, codec in enumerate(made_by):
+            for name, source in (("floats", data), ("repeats", np.tile(numbers, 4))):
+                seed = bytes([40, 90 + i]) + flat(codec.encode(source))
+                (folder / f"{name}_{i}").write_bytes(seed)
+
+
 def main():
     OUT.mkdir(exist_ok=True)
+    write_seeds()
     write("blosc", blosc_cases())
     write("compressors", compressor_cases())
     write("checksums", checksum_cases())
@@ -189,4 +217,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with mock.patch("time.time", return_value=0.0):  # gzip writes it into its header
+        main()
