@@ -57,8 +57,10 @@ void decode_batch(std::string_view codec,
   const CodecPtr prepared = resolve_for_batch(codec, options);
   // Threads that inputs do not keep busy help within one.
   const int threads = thread_count();
-  const DecodeContext context{std::max(1, threads / static_cast<int>(std::min<std::size_t>(
-                                                  inputs.size(), static_cast<std::size_t>(threads))))};
+  const DecodeContext context{
+      std::max(1,
+               threads / static_cast<int>(std::min<std::size_t>(
+                             inputs.size(), static_cast<std::size_t>(threads))))};
   parallel_for(inputs.size(), [&](std::size_t i) {
     at_input(i, *prepared, [&] { prepared->decode(inputs[i], outputs[i], context); });
   });

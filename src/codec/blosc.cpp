@@ -166,7 +166,8 @@ class CBlosc final : public Blosc {
     }
     check_decoded_size(dst.size(), nbytes);
     if (nbytes == 0) return;
-    const int n = blosc_decompress_ctx(src.data(), dst.data(), dst.size(), /*numinternalthreads=*/1);
+    const int n =
+        blosc_decompress_ctx(src.data(), dst.data(), dst.size(), /*numinternalthreads=*/1);
     if (n < 0) throw_corrupt("c-blosc fails with " + std::to_string(n));
     check_decoded_size(dst.size(), static_cast<std::size_t>(n));
   }

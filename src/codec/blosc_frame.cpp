@@ -73,7 +73,8 @@ BloscFrame::BloscFrame(ConstBytes frame) : frame_(frame) {
   }
   inner_codec_ = flags >> 5;
   if (inner_codec_ > kZstd) {
-    throw Error(ErrorCode::unsupported, "inner codec " + std::to_string(inner_codec_) + " is unknown");
+    throw Error(ErrorCode::unsupported,
+                "inner codec " + std::to_string(inner_codec_) + " is unknown");
   }
   may_split_ = (flags & kNotSplit) == 0 && typesize_ <= kMaxSplits &&
                blocksize_ / typesize_ >= kMinSplitElements;
@@ -108,7 +109,9 @@ void BloscBlock::decode_stream(ConstBytes stream, MutableBytes dst) const {
   bool good = false;
   const char* src = as_chars(stream);
   switch (frame_.inner_codec_) {
-    case kBloscLz: good = blosclz_decode(stream, dst) == dst.size(); break;
+    case kBloscLz:
+      good = blosclz_decode(stream, dst) == dst.size();
+      break;
     case kLz4: {
       const int n = LZ4_decompress_safe(
           src, as_chars(dst), static_cast<int>(stream.size()), static_cast<int>(dst.size()));
@@ -122,18 +125,17 @@ void BloscBlock::decode_stream(ConstBytes stream, MutableBytes dst) const {
       break;
     }
     case kZlib:
-      good = libdeflate_zlib_decompress(&deflate_decompressor(),
-                                        src,
-                                        stream.size(),
-                                        dst.data(),
-                                        dst.size(),
-                                        nullptr) == LIBDEFLATE_SUCCESS;
+      good = libdeflate_zlib_decompress(
+                 &deflate_decompressor(), src, stream.size(), dst.data(), dst.size(), nullptr) ==
+             LIBDEFLATE_SUCCESS;
       break;
     case kZstd:
-      good = ZSTD_decompressDCtx(
-                 &zstd_decompress_context(), dst.data(), dst.size(), src, stream.size()) == dst.size();
+      good =
+          ZSTD_decompressDCtx(
+              &zstd_decompress_context(), dst.data(), dst.size(), src, stream.size()) == dst.size();
       break;
-    default: break;
+    default:
+      break;
   }
   if (good) return;
   throw_corrupt(std::string("a stream of ") + kInnerNames[frame_.inner_codec_] + ", " +

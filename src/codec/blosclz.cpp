@@ -55,7 +55,8 @@ std::size_t blosclz_decode(ConstBytes src, MutableBytes dst) {
       std::size_t distance = ((control & 31) << 8) + low + 1;
       if (distance == kLongDistance + 1) {
         if (in_end - in < 2) return 0;
-        distance += (std::to_integer<std::size_t>(in[0]) << 8) + std::to_integer<std::size_t>(in[1]);
+        distance +=
+            (std::to_integer<std::size_t>(in[0]) << 8) + std::to_integer<std::size_t>(in[1]);
         in += 2;
       }
       if (distance > static_cast<std::size_t>(out - dst.data())) return 0;

@@ -6,8 +6,8 @@
 
 namespace headrace {
 
-// Decodes a BloscLZ stream, the inner codec 0 of blosc. Gives the bytes written, at most dst.size();
-// 0 for a stream that is malformed or does not fit.
+// Decodes a BloscLZ stream, the inner codec 0 of blosc. Gives the bytes written, at most
+// dst.size(); 0 for a stream that is malformed or does not fit.
 std::size_t blosclz_decode(ConstBytes src, MutableBytes dst);
 
 }  // namespace headrace

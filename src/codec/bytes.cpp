@@ -25,6 +25,12 @@ class Bytes final : public Codec {
   bool identity() const override { return swap_unit_ == 1; }
   bool in_place() const override { return true; }
 
+  ChunkSpec encoded_spec(const ChunkSpec& in) const override {
+    ChunkSpec out = in;
+    out.swapped = swap_unit_ > 1;
+    return out;
+  }
+
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), src.size());
     swap(src, dst.data());

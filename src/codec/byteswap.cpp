@@ -52,10 +52,14 @@ void swap_bytes(std::size_t unit, const std::byte* src, std::byte* dst, std::siz
   dst += done;
   n_units -= done / unit;
   switch (unit) {
-    case 2: return swap_portable<std::uint16_t>(src, dst, n_units);
-    case 4: return swap_portable<std::uint32_t>(src, dst, n_units);
-    case 8: return swap_portable<std::uint64_t>(src, dst, n_units);
-    default: throw Error(ErrorCode::unsupported, "byte swap of " + std::to_string(unit) + "-byte units");
+    case 2:
+      return swap_portable<std::uint16_t>(src, dst, n_units);
+    case 4:
+      return swap_portable<std::uint32_t>(src, dst, n_units);
+    case 8:
+      return swap_portable<std::uint64_t>(src, dst, n_units);
+    default:
+      throw Error(ErrorCode::unsupported, "byte swap of " + std::to_string(unit) + "-byte units");
   }
 }
 

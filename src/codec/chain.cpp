@@ -26,16 +26,16 @@ decltype(auto) in_context(const Codec& codec, Function&& function) {
 }
 
 [[noreturn]] void throw_size(std::size_t wanted, std::size_t found) {
-  throw Error(
-      ErrorCode::corrupt,
-      "expected " + std::to_string(wanted) + " bytes, got " + std::to_string(found));
+  throw Error(ErrorCode::corrupt,
+              "expected " + std::to_string(wanted) + " bytes, got " + std::to_string(found));
 }
 
 void check_order(CodecKind kind, CodecPosition position, std::string_view name) {
   const bool after = position == CodecPosition::after_bytes;
   if ((kind == CodecKind::bytes_to_bytes) == after) return;
-  const std::string problem = after ? "comes after the codec that makes bytes of the array"
-                                    : "takes bytes, but no codec before it makes bytes of the array";
+  const std::string problem = after
+                                  ? "comes after the codec that makes bytes of the array"
+                                  : "takes bytes, but no codec before it makes bytes of the array";
   throw Error(ErrorCode::invalid_argument, "codec " + std::string(name) + " " + problem);
 }
 

@@ -11,8 +11,8 @@ namespace headrace {
 class CodecChain {
  public:
   CodecChain() = default;
-  // Checks the order array -> array*, array -> bytes, bytes -> bytes* (a missing array -> bytes codec
-  // is `invalid_argument`), and resolves each.
+  // Checks the order array -> array*, array -> bytes, bytes -> bytes* (a missing array -> bytes
+  // codec is `invalid_argument`), and resolves each.
   CodecChain(const std::vector<CodecSpec>& specs,
              const ChunkSpec& chunk,
              const Implementations& implementations);

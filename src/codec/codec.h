@@ -30,6 +30,8 @@ struct ChunkSpec {
   // One element of the array's fill value, native; null means zeros. For shards, which leave out
   // inner chunks.
   std::shared_ptr<const std::vector<std::byte>> fill;
+  // The bytes of each element are not in native order: after `bytes`, for what takes bytes.
+  bool swapped = false;
   std::size_t nbytes() const;  // checked
 };
 

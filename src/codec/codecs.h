@@ -22,6 +22,12 @@ CodecPtr make_adler32(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_fletcher32(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_jenkins_lookup3(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_sharding(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_delta(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_fixed_scale_offset(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_quantize(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_bit_round(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_as_type(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_pack_bits(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite& site);
 
 }  // namespace headrace

@@ -30,7 +30,8 @@ CodecConfig::CodecConfig(const CodecSpec& spec) : impl_(std::make_unique<Impl>()
   if (spec.configuration.empty()) return;
   const auto shallow = [](int depth, Json::parse_event_t, Json&) {
     // Printing and destroying JSON recurses; shards within shards do not go this deep.
-    if (depth > kMaxDepth) throw Error(ErrorCode::unsupported, "a codec configuration nests too deep");
+    if (depth > kMaxDepth)
+      throw Error(ErrorCode::unsupported, "a codec configuration nests too deep");
     return true;
   };
   impl_->json = Json::parse(spec.configuration, shallow, /*allow_exceptions=*/false);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Typed access to the JSON configuration of one codec. Every mistake is `invalid_argument` and names
-// codec and field; so are fields that nobody asked for.
+// Typed access to the JSON configuration of one codec. Every mistake is `invalid_argument` and
+// names codec and field; so are fields that nobody asked for.
 
 #include <cstdint>
 #include <memory>

@@ -22,7 +22,8 @@ struct FreeWith {
 template <typename T>
 T& checked(T* p, const char* library) {
   if (p != nullptr) return *p;
-  throw Error(ErrorCode::out_of_memory, std::string(library) + " cannot allocate its working memory");
+  throw Error(ErrorCode::out_of_memory,
+              std::string(library) + " cannot allocate its working memory");
 }
 
 }  // namespace
@@ -40,7 +41,8 @@ ZSTD_CCtx_s& zstd_compress_context() {
 }
 
 libdeflate_decompressor& deflate_decompressor() {
-  thread_local std::unique_ptr<libdeflate_decompressor, FreeWith<libdeflate_free_decompressor>> kept;
+  thread_local std::unique_ptr<libdeflate_decompressor, FreeWith<libdeflate_free_decompressor>>
+      kept;
   if (!kept) kept.reset(libdeflate_alloc_decompressor());
   return checked(kept.get(), "libdeflate");
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The libraries' working memory, one a thread, made at first use and kept: a new one costs more than
-// a small chunk.
+// The libraries' working memory, one a thread, made at first use and kept: a new one costs more
+// than a small chunk.
 
 struct ZSTD_DCtx_s;
 struct ZSTD_CCtx_s;

@@ -56,9 +56,9 @@ class Deflate : public Codec {
     dst.resize(gzip ? libdeflate_gzip_compress_bound(&compressor, src.size())
                     : libdeflate_zlib_compress_bound(&compressor, src.size()));
     const auto compress = gzip ? libdeflate_gzip_compress : libdeflate_zlib_compress;
-    const std::size_t n =
-        compress(&compressor, src.data(), src.size(), dst.data(), dst.size());
-    if (n == 0) throw Error(ErrorCode::out_of_memory, "encode: libdeflate needs more than its bound");
+    const std::size_t n = compress(&compressor, src.data(), src.size(), dst.data(), dst.size());
+    if (n == 0)
+      throw Error(ErrorCode::out_of_memory, "encode: libdeflate needs more than its bound");
     dst.resize_keep(n);
   }
 
@@ -84,13 +84,8 @@ class LibdeflateInflate final : public Deflate {
     do {
       std::size_t in = 0;
       std::size_t out = 0;
-      const libdeflate_result result = decompress(&decompressor,
-                                                  src.data(),
-                                                  src.size(),
-                                                  dst.data() + done,
-                                                  dst.size() - done,
-                                                  &in,
-                                                  &out);
+      const libdeflate_result result = decompress(
+          &decompressor, src.data(), src.size(), dst.data() + done, dst.size() - done, &in, &out);
       if (result == LIBDEFLATE_INSUFFICIENT_SPACE) {
         throw_corrupt("expected " + std::to_string(dst.size()) + " bytes, got more");
       }
@@ -141,8 +136,7 @@ class IsalStream {
     const std::size_t n_in = std::min(src_.size(), kMaxStep);
     const std::size_t n_out = std::min(dst.size(), kMaxStep);
     // ISA-L takes pointers to what it only reads as mutable.
-    state_.next_in =
-        reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(src_.data()));
+    state_.next_in = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(src_.data()));
     state_.avail_in = static_cast<std::uint32_t>(n_in);
     state_.next_out = reinterpret_cast<std::uint8_t*>(dst.data());
     state_.avail_out = static_cast<std::uint32_t>(n_out);
@@ -155,7 +149,9 @@ class IsalStream {
     const std::size_t given = n_out - state_.avail_out;
     src_ = src_.subspan(taken);
     if (state_.block_state == ISAL_BLOCK_FINISH) {
-      src_ = next_member(frame_, src_);
+      // Bytes it took ahead and had no use for.
+      const auto unused = static_cast<std::size_t>(state_.read_in_length / 8);
+      src_ = next_member(frame_, {src_.data() - unused, src_.size() + unused});
       at_end_ = src_.empty();
       if (!at_end_) begin();
     } else if (taken == 0 && given == 0) {

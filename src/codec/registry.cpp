@@ -27,6 +27,12 @@ constexpr CodecEntry kEntries[] = {
     {"adler32", "headrace", "cpu", make_adler32},
     {"fletcher32", "headrace", "cpu", make_fletcher32},
     {"jenkins_lookup3", "headrace", "cpu", make_jenkins_lookup3},
+    {"delta", "headrace", "cpu", make_delta},
+    {"fixedscaleoffset", "headrace", "cpu", make_fixed_scale_offset},
+    {"quantize", "headrace", "cpu", make_quantize},
+    {"bitround", "headrace", "cpu", make_bit_round},
+    {"astype", "headrace", "cpu", make_as_type},
+    {"packbits", "headrace", "cpu", make_pack_bits},
     {"sharding_indexed", "headrace", "cpu", make_sharding},
     {"shuffle", "headrace", "cpu", make_shuffle},
 };
@@ -79,7 +85,8 @@ CodecPtr resolve_codec(const CodecSpec& spec,
                        const Implementations& implementations) {
   const std::string_view name = canonical_codec_name(spec.name);
   const auto chosen = implementations.find(name);
-  const std::string_view wanted = chosen == implementations.end() ? std::string_view() : chosen->second;
+  const std::string_view wanted =
+      chosen == implementations.end() ? std::string_view() : chosen->second;
   bool known = false;
   for (const CodecEntry& entry : kEntries) {
     if (entry.codec != name) continue;

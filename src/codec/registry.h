@@ -17,7 +17,8 @@ struct CodecEntry {
   CodecFactory make;
 };
 
-// All implementations in order of preference. The one table: a codec is added here and nowhere else.
+// All implementations in order of preference. The one table: a codec is added here and nowhere
+// else.
 std::span<const CodecEntry> codec_entries();
 
 // The v3 name of a v3 codec, a "numcodecs.*" name or a registry alias ("numcodecs.zstd" -> "zstd").

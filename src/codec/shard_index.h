@@ -27,7 +27,9 @@ struct ShardIndex {
 
   bool has(std::int64_t i) const { return entries[2 * static_cast<std::size_t>(i)] != kEmpty; }
   std::uint64_t offset(std::int64_t i) const { return entries[2 * static_cast<std::size_t>(i)]; }
-  std::uint64_t nbytes(std::int64_t i) const { return entries[2 * static_cast<std::size_t>(i) + 1]; }
+  std::uint64_t nbytes(std::int64_t i) const {
+    return entries[2 * static_cast<std::size_t>(i) + 1];
+  }
   void set(std::int64_t i, std::uint64_t offset, std::uint64_t nbytes) {
     entries[2 * static_cast<std::size_t>(i)] = offset;
     entries[2 * static_cast<std::size_t>(i) + 1] = nbytes;

@@ -34,7 +34,8 @@ class InnerChunk {
     }
     row_nbytes_ = itemsize;
     if (!inner.empty()) row_nbytes_ *= static_cast<std::size_t>(inner.back());
-    for (std::size_t d = 0; d + 1 < inner.size(); ++d) n_rows_ *= static_cast<std::size_t>(inner[d]);
+    for (std::size_t d = 0; d + 1 < inner.size(); ++d)
+      n_rows_ *= static_cast<std::size_t>(inner[d]);
   }
 
   std::size_t row_nbytes() const { return row_nbytes_; }
@@ -87,7 +88,8 @@ class Sharding final : public Codec {
         rows_(spec_.shape, parameters_.chunk_shape, spec_.dtype.itemsize()) {
     fill_.resize(inner_.decoded_nbytes());
     if (spec_.fill && !spec_.fill->empty()) {
-      for (std::size_t i = 0; i < fill_.size(); ++i) fill_[i] = (*spec_.fill)[i % spec_.fill->size()];
+      for (std::size_t i = 0; i < fill_.size(); ++i)
+        fill_[i] = (*spec_.fill)[i % spec_.fill->size()];
     }
   }
 

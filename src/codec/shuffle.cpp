@@ -12,7 +12,7 @@
 namespace headrace {
 namespace {
 
-constexpr ShuffleKernels kPortable{"portable", {}, {}};
+constexpr ShuffleKernels kPortable{"portable", {}, {}, nullptr};
 
 const ShuffleKernels* best_kernels() {
   if (const ShuffleKernels* k = shuffle_kernels_avx2()) return k;
@@ -34,20 +34,27 @@ const ShuffleKernels& kernels() {
 // Index into a kernel table, or 4.
 std::size_t kernel_index(std::size_t typesize) {
   switch (typesize) {
-    case 2: return 0;
-    case 4: return 1;
-    case 8: return 2;
-    case 16: return 3;
-    default: return 4;
+    case 2:
+      return 0;
+    case 4:
+      return 1;
+    case 8:
+      return 2;
+    case 16:
+      return 3;
+    default:
+      return 4;
   }
 }
 
-// Elements a tile of the loops without a kernel: planes and elements of a tile stay in the L1 cache.
+// Elements a tile of the loops without a kernel: planes and elements of a tile stay in the L1
+// cache.
 constexpr std::size_t kTile = 128;
 
 // 8x8 bit matrices, a byte a row, transposed in each 8 bytes.
 void transpose_bits(std::byte* data, std::size_t n_words) {
-  for (std::size_t i = 0; i < n_words; ++i) {
+  const auto kernel = kernels().transpose_bits;
+  for (std::size_t i = kernel != nullptr ? kernel(data, n_words) : 0; i < n_words; ++i) {
     auto x = load_le<std::uint64_t>(data + 8 * i);
     std::uint64_t t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAu;
     x ^= t ^ (t << 7);

@@ -9,10 +9,7 @@
 namespace headrace {
 
 // Byte j of element i: dst[i * typesize + j] = planes[j][i], for n elements.
-void unshuffle(const std::byte* const* planes,
-               std::size_t typesize,
-               std::size_t n,
-               std::byte* dst);
+void unshuffle(const std::byte* const* planes, std::size_t typesize, std::size_t n, std::byte* dst);
 
 // planes[j][i] = src[i * typesize + j].
 void shuffle(const std::byte* src, std::size_t typesize, std::size_t n, std::byte* const* planes);

@@ -37,11 +37,8 @@ CodecSpec zlib(int level) { return make("numcodecs.zlib", {{"level", level}}); }
 
 CodecSpec lz4(int acceleration) { return make("numcodecs.lz4", {{"acceleration", acceleration}}); }
 
-CodecSpec blosc(std::string_view cname,
-                int clevel,
-                std::string_view shuffle,
-                int typesize,
-                int blocksize) {
+CodecSpec blosc(
+    std::string_view cname, int clevel, std::string_view shuffle, int typesize, int blocksize) {
   Json configuration{{"cname", cname}, {"clevel", clevel}, {"shuffle", shuffle}};
   // Absent, it is the item size of the array that the codec is prepared for.
   if (typesize != 0) configuration["typesize"] = typesize;

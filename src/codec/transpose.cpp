@@ -70,12 +70,18 @@ using CopyItems = void (*)(const std::byte*, std::byte*, std::size_t, std::size_
 
 CopyItems copy_items_of(std::size_t itemsize) {
   switch (itemsize) {
-    case 1: return copy_items<1>;
-    case 2: return copy_items<2>;
-    case 4: return copy_items<4>;
-    case 8: return copy_items<8>;
-    case 16: return copy_items<16>;
-    default: return nullptr;
+    case 1:
+      return copy_items<1>;
+    case 2:
+      return copy_items<2>;
+    case 4:
+      return copy_items<4>;
+    case 8:
+      return copy_items<8>;
+    case 16:
+      return copy_items<16>;
+    default:
+      return nullptr;
   }
 }
 

@@ -28,7 +28,8 @@ std::size_t check(std::size_t result, std::size_t wanted) {
       throw_corrupt("expected " + std::to_string(wanted) + " bytes, got more");
     case ZSTD_error_memory_allocation:
       throw Error(ErrorCode::out_of_memory, ZSTD_getErrorName(result));
-    default: throw_corrupt(ZSTD_getErrorName(result));
+    default:
+      throw_corrupt(ZSTD_getErrorName(result));
   }
 }
 
@@ -44,9 +45,10 @@ class Zstd final : public Codec {
   bool has_pieces() const override { return true; }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
-    const std::size_t n = check(
-        ZSTD_decompressDCtx(&zstd_decompress_context(), dst.data(), dst.size(), src.data(), src.size()),
-        dst.size());
+    const std::size_t n =
+        check(ZSTD_decompressDCtx(
+                  &zstd_decompress_context(), dst.data(), dst.size(), src.data(), src.size()),
+              dst.size());
     check_decoded_size(dst.size(), n);
   }
 
@@ -67,9 +69,10 @@ void Zstd::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) c
   const unsigned long long said = ZSTD_findDecompressedSize(src.data(), src.size());
   if (said < max_nbytes) max_nbytes = static_cast<std::size_t>(said);
   dst.resize(max_nbytes);
-  const std::size_t n = check(
-      ZSTD_decompressDCtx(&zstd_decompress_context(), dst.data(), dst.size(), src.data(), src.size()),
-      max_nbytes);
+  const std::size_t n =
+      check(ZSTD_decompressDCtx(
+                &zstd_decompress_context(), dst.data(), dst.size(), src.data(), src.size()),
+            max_nbytes);
   dst.resize_keep(n);
 }
 
@@ -79,8 +82,7 @@ void Zstd::encode(ConstBytes src, Buffer& dst) const {
   ZSTD_CCtx_setParameter(&context, ZSTD_c_compressionLevel, level_);
   ZSTD_CCtx_setParameter(&context, ZSTD_c_checksumFlag, checksum_ ? 1 : 0);
   dst.resize(ZSTD_compressBound(src.size()));
-  const std::size_t n =
-      ZSTD_compress2(&context, dst.data(), dst.size(), src.data(), src.size());
+  const std::size_t n = ZSTD_compress2(&context, dst.data(), dst.size(), src.data(), src.size());
   if (ZSTD_isError(n)) {
     const bool memory = ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation;
     throw Error(memory ? ErrorCode::out_of_memory : ErrorCode::invalid_argument,

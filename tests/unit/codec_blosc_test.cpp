@@ -12,7 +12,8 @@ using kit::Bytes;
 
 constexpr const char* kInnerCodecs[] = {"blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"};
 
-CodecSpec blosc_spec(const char* cname, int clevel, int shuffle, std::size_t typesize, std::size_t blocksize) {
+CodecSpec blosc_spec(
+    const char* cname, int clevel, int shuffle, std::size_t typesize, std::size_t blocksize) {
   return {"blosc",
           std::string(R"({"cname": ")") + cname + R"(", "clevel": )" + std::to_string(clevel) +
               R"(, "shuffle": )" + std::to_string(shuffle) + R"(, "typesize": )" +
@@ -63,9 +64,15 @@ TEST(Blosc, DecodesWhatCBloscWrites) {
         const std::size_t nbytes = random() % 3 == 0 ? random() % 2000 : random() % 300000;
         Bytes data;
         switch (random() % 4) {
-          case 0: data = kit::noise(nbytes, random()); break;
-          case 1: data = kit::repetitive(nbytes, random()); break;
-          default: data = kit::smooth_floats(nbytes, random()); break;
+          case 0:
+            data = kit::noise(nbytes, random());
+            break;
+          case 1:
+            data = kit::repetitive(nbytes, random());
+            break;
+          default:
+            data = kit::smooth_floats(nbytes, random());
+            break;
         }
         const int clevel = static_cast<int>(random() % 10);
         SCOPED_TRACE(std::string(cname) + " typesize " + std::to_string(typesize) + " shuffle " +
@@ -149,14 +156,14 @@ TEST(Blosc, RefusesWrongHeaders) {
     }
     return ErrorCode::io;
   };
-  EXPECT_EQ(code_of(with(0, 3, 1)), ErrorCode::unsupported);               // format version
-  EXPECT_EQ(code_of(with(2, 0x29, 1)), ErrorCode::unsupported);            // blosc2's extended header
-  EXPECT_EQ(code_of(with(2, 0xF1, 1)), ErrorCode::unsupported);            // inner codec 7
-  EXPECT_EQ(code_of(with(4, 0xFFFFFFFF, 4)), ErrorCode::corrupt);          // nbytes
-  EXPECT_EQ(code_of(with(8, 0, 4)), ErrorCode::corrupt);                   // blocksize
-  EXPECT_EQ(code_of(with(8, 1, 4)), ErrorCode::corrupt);                   // table larger than frame
-  EXPECT_EQ(code_of(with(12, 5, 4)), ErrorCode::corrupt);                  // cbytes
-  EXPECT_EQ(code_of(with(16, 0x7FFFFFFF, 4)), ErrorCode::corrupt);         // block start
+  EXPECT_EQ(code_of(with(0, 3, 1)), ErrorCode::unsupported);        // format version
+  EXPECT_EQ(code_of(with(2, 0x29, 1)), ErrorCode::unsupported);     // blosc2's extended header
+  EXPECT_EQ(code_of(with(2, 0xF1, 1)), ErrorCode::unsupported);     // inner codec 7
+  EXPECT_EQ(code_of(with(4, 0xFFFFFFFF, 4)), ErrorCode::corrupt);   // nbytes
+  EXPECT_EQ(code_of(with(8, 0, 4)), ErrorCode::corrupt);            // blocksize
+  EXPECT_EQ(code_of(with(8, 1, 4)), ErrorCode::corrupt);            // table larger than frame
+  EXPECT_EQ(code_of(with(12, 5, 4)), ErrorCode::corrupt);           // cbytes
+  EXPECT_EQ(code_of(with(16, 0x7FFFFFFF, 4)), ErrorCode::corrupt);  // block start
 }
 
 TEST(Blosc, ChecksItsConfiguration) {
@@ -174,7 +181,8 @@ TEST(Blosc, ChecksItsConfiguration) {
   EXPECT_EQ(code_of(R"({"shuffle": 3})"), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of(R"({"level": 3})"), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of(R"([1])"), ErrorCode::invalid_argument);
-  EXPECT_EQ(code_of(R"({"id": "blosc", "cname": "zstd", "clevel": 9, "shuffle": -1})"), ErrorCode::io);
+  EXPECT_EQ(code_of(R"({"id": "blosc", "cname": "zstd", "clevel": 9, "shuffle": -1})"),
+            ErrorCode::io);
 }
 
 }  // namespace

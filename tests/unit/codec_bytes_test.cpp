@@ -49,7 +49,10 @@ TEST(BytesCodec, NeedsEndianForWideTypes) {
 }
 
 // The encoded element at p[order] is the chunk's at p.
-Bytes transposed(ConstBytes data, const Shape& shape, const std::vector<int>& order, std::size_t size) {
+Bytes transposed(ConstBytes data,
+                 const Shape& shape,
+                 const std::vector<int>& order,
+                 std::size_t size) {
   const std::size_t ndim = shape.size();
   Shape out_shape;
   for (int d : order) out_shape.push_back(shape[static_cast<std::size_t>(d)]);
@@ -101,7 +104,8 @@ TEST(Transpose, LettersAndMistakes) {
   const CodecPtr f = make_array_codec({"transpose", R"({"order": "F"})"}, DType::uint8, shape);
   const Bytes data = kit::noise(6);
   EXPECT_EQ(kit::encode(*f, data), transposed(data, shape, {1, 0}, 1));
-  EXPECT_TRUE(make_array_codec({"transpose", R"({"order": "C"})"}, DType::uint8, shape)->identity());
+  EXPECT_TRUE(
+      make_array_codec({"transpose", R"({"order": "C"})"}, DType::uint8, shape)->identity());
   for (const char* bad : {"[0]", "[0, 0]", "[0, 2]", "[-1, 0]", "\"K\"", "3", "[0, 1, 2]"}) {
     const CodecSpec spec{"transpose", std::string(R"({"order": )") + bad + "}"};
     EXPECT_THROW(make_array_codec(spec, DType::uint8, shape), Error) << bad;

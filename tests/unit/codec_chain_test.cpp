@@ -1,7 +1,6 @@
-#include "codec/chain.h"
-
 #include <gtest/gtest.h>
 
+#include "codec/chain.h"
 #include "codec/shard_index.h"
 #include "tests/conformance/codec_kit.h"
 
@@ -61,7 +60,8 @@ TEST(CodecChain, CombinationsRoundTrip) {
       {f, big, codec::blosc("zstd", 3, "bitshuffle", 4)},
       {codec::sharding({10, 15, 20}, {little, codec::zstd()})},
       {f, codec::sharding({20, 10, 15}, {big}, {little, codec::crc32c()}, "start"), codec::gzip()},
-      {codec::sharding({10, 30, 40}, {codec::sharding({5, 5, 5}, {little, codec::lz4()}), codec::crc32c()})},
+      {codec::sharding({10, 30, 40},
+                       {codec::sharding({5, 5, 5}, {little, codec::lz4()}), codec::crc32c()})},
   };
   for (const auto& specs : chains) {
     std::string names;
@@ -104,7 +104,8 @@ TEST(CodecChain, RefusesWrongOrders) {
   EXPECT_THROW(build({codec::bytes(), codec::transpose({1, 0})}), Error);
   EXPECT_THROW(build({codec::bytes(), codec::sharding({4, 4}, {codec::bytes()})}), Error);
   EXPECT_THROW(build({codec::sharding({4, 3}, {codec::bytes()})}), Error);
-  EXPECT_THROW(build({codec::sharding({4, 4}, {codec::bytes()}, {codec::bytes(), codec::zstd()})}), Error);
+  EXPECT_THROW(build({codec::sharding({4, 4}, {codec::bytes()}, {codec::bytes(), codec::zstd()})}),
+               Error);
 }
 
 TEST(CodecChain, ErrorsNameTheCodecAndSizes) {
@@ -129,8 +130,10 @@ TEST(CodecChain, ErrorsNameTheCodecAndSizes) {
 }
 
 TEST(CodecChain, HostileBytesThroughLongChains) {
-  const CodecChain chain = make_chain(
-      {codec::transpose({1, 0}), codec::bytes("big"), codec::gzip(), codec::zstd()}, DType::int16, {16, 20});
+  const CodecChain chain =
+      make_chain({codec::transpose({1, 0}), codec::bytes("big"), codec::gzip(), codec::zstd()},
+                 DType::int16,
+                 {16, 20});
   const Bytes encoded = encode(chain, kit::repetitive(640));
   std::mt19937 random(1);
   Bytes out(640);
@@ -179,7 +182,8 @@ TEST_F(ShardIndexTest, RejectsEntriesOutsideTheShard) {
   for (const auto& [offset, nbytes] : bad) {
     ShardIndex index = ShardIndex::empty(4);
     index.set(2, offset, nbytes);
-    EXPECT_THROW(decode_shard_index(encode_index(index), chain_, 128), Error) << offset << " " << nbytes;
+    EXPECT_THROW(decode_shard_index(encode_index(index), chain_, 128), Error)
+        << offset << " " << nbytes;
   }
 }
 
@@ -192,9 +196,8 @@ TEST_F(ShardIndexTest, RejectsAWrongChecksumAndSize) {
 
 TEST(Sharding, FillsWhatIsMissing) {
   const auto fill = std::make_shared<std::vector<std::byte>>(Bytes{std::byte{1}, std::byte{2}});
-  const CodecChain chain({codec::sharding({2, 2}, {codec::bytes(), codec::zstd()})},
-                         {DType::int16, {4, 4}, fill},
-                         {});
+  const CodecChain chain(
+      {codec::sharding({2, 2}, {codec::bytes(), codec::zstd()})}, {DType::int16, {4, 4}, fill}, {});
   Bytes data(32);
   for (std::size_t i = 0; i < 32; ++i) data[i] = std::byte(1 + i % 2);
   const Bytes empty = encode(chain, data);
@@ -209,9 +212,10 @@ TEST(Sharding, FillsWhatIsMissing) {
 }
 
 TEST(Sharding, Hostile) {
-  const CodecChain chain({codec::sharding({2, 4}, {codec::bytes(), codec::zstd()}, {codec::bytes()})},
-                         {DType::int16, {4, 8}, {}},
-                         {});
+  const CodecChain chain(
+      {codec::sharding({2, 4}, {codec::bytes(), codec::zstd()}, {codec::bytes()})},
+      {DType::int16, {4, 8}, {}},
+      {});
   const Bytes encoded = encode(chain, kit::noise(64));
   Bytes out(64);
   std::mt19937 random(2);

@@ -66,12 +66,14 @@ TEST_P(BytesCodecs, ImplementationsReadOneAnother) {
   const Bytes data = kit::smooth_floats(100001);
   for (const CodecPtr& writer : codecs()) {
     const Bytes encoded = kit::encode(*writer, data);
-    for (const CodecPtr& reader : codecs()) EXPECT_EQ(kit::decode(*reader, encoded, data.size()), data);
+    for (const CodecPtr& reader : codecs())
+      EXPECT_EQ(kit::decode(*reader, encoded, data.size()), data);
   }
 }
 
 TEST_P(BytesCodecs, Hostile) {
-  for (const CodecPtr& codec : codecs()) kit::check_hostile(*codec, kit::repetitive(1200), true, 1000);
+  for (const CodecPtr& codec : codecs())
+    kit::check_hostile(*codec, kit::repetitive(1200), true, 1000);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BytesCodecs, ::testing::ValuesIn(kCases));
@@ -107,7 +109,8 @@ TEST(Zstd, SeveralFramesSkippableFramesAndNoContentSize) {
   EXPECT_EQ(kit::decode(*codec, encoded, data.size()), data);
   Buffer unknown;
   codec->decode_unknown(encoded, data.size() + 77, unknown);
-  EXPECT_TRUE(std::equal(data.begin(), data.end(), unknown.data(), unknown.data() + unknown.size()));
+  EXPECT_TRUE(
+      std::equal(data.begin(), data.end(), unknown.data(), unknown.data() + unknown.size()));
   kit::check_pieces(*codec, encoded, data, 30);
 }
 
@@ -161,7 +164,8 @@ TEST(Gzip, MembersHeaderFieldsAndPadding) {
   const Bytes data = kit::smooth_floats(400000);
   const ConstBytes all = data;
   Bytes encoded = zlib_member(all.first(150001), 15 + 16, true);
-  for (const Bytes& more : {zlib_member({}, 15 + 16, false), zlib_member(all.subspan(150001), 9 + 16, true)}) {
+  for (const Bytes& more :
+       {zlib_member({}, 15 + 16, false), zlib_member(all.subspan(150001), 9 + 16, true)}) {
     encoded.insert(encoded.end(), more.begin(), more.end());
   }
   for (const std::string& implementation : kit::implementations_of("gzip")) {

@@ -55,7 +55,8 @@ TEST_P(ShuffleIsa, BitsAgainstTheDefinition) {
           if (first + count > n) continue;
           Bytes back(count * typesize);
           bit_unshuffle(rows.data(), typesize, n, first, count, back.data());
-          ASSERT_TRUE(std::equal(back.begin(), back.end(), data.begin() + static_cast<long>(first * typesize)))
+          ASSERT_TRUE(std::equal(
+              back.begin(), back.end(), data.begin() + static_cast<long>(first * typesize)))
               << typesize << " " << n << " " << first << " " << count;
         }
       }

@@ -1,0 +1,89 @@
+// delta: the first element, then differences. bytes -> bytes in v2, array -> array in v3.
+// Compatibility: numcodecs. Sums are taken in the decoded type: integers wrap.
+// Spec: https://numcodecs.readthedocs.io/en/stable/filter/delta.html
+// {"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}}
+
+#include "codec/codecs.h"
+#include "codec/scratch.h"
+#include "codec/typed_filter.h"
+#include "headrace/error.h"
+
+namespace headrace {
+namespace {
+
+// Integers wrap: their sums are those of the unsigned type. Half rounds after each operation.
+template <typename T>
+T add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+  } else {
+    return T(a + b);
+  }
+}
+
+template <typename T>
+T subtract(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(static_cast<U>(a) - static_cast<U>(b)));
+  } else {
+    return T(a - b);
+  }
+}
+
+class Delta final : public TypedFilter {
+ public:
+  Delta(ElementType decoded, ElementType encoded, CodecPosition position)
+      : TypedFilter(decoded, encoded, position) {}
+
+  std::string_view name() const override { return "delta"; }
+
+ private:
+  void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
+    cast_elements(encoded_, src, decoded_, dst, n);
+    visit_element(decoded_, [&](auto type) {
+      using T = decltype(type);
+      if constexpr (!std::is_same_v<T, Bool>) {
+        T sum{};
+        for (std::size_t i = 0; i < n; ++i) {
+          const T v = load_element<T>(dst + i * sizeof(T));
+          sum = i == 0 ? v : add(sum, v);
+          store_element(dst + i * sizeof(T), sum);
+        }
+      }
+    });
+  }
+
+  void encode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
+    Scratch differences(n * decoded_.size);
+    visit_element(decoded_, [&](auto type) {
+      using T = decltype(type);
+      if constexpr (!std::is_same_v<T, Bool>) {
+        T last{};
+        for (std::size_t i = 0; i < n; ++i) {
+          const T v = load_element<T>(src + i * sizeof(T));
+          store_element(differences.data() + i * sizeof(T), i == 0 ? v : subtract(v, last));
+          last = v;
+        }
+      }
+    });
+    cast_elements(decoded_, differences.data(), encoded_, dst, n);
+  }
+};
+
+}  // namespace
+
+CodecPtr make_delta(const CodecSpec& spec, const CodecSite& site) {
+  CodecConfig config(spec);
+  const ElementType dtype = element_type(config, "dtype", site.position, site_element_type(site));
+  const ElementType astype = element_type(config, "astype", site.position, dtype);
+  config.finish();
+  check_site_type(config, dtype, site);
+  if (dtype.kind == ElementType::Kind::boolean) {
+    throw Error(ErrorCode::unsupported, "codec " + spec.name + ": differences of booleans");
+  }
+  return std::make_shared<Delta>(dtype, astype, site.position);
+}
+
+}  // namespace headrace

@@ -1,0 +1,88 @@
+// packbits: eight booleans a byte, the first in the highest bit, after one byte that says how many
+// bits of the last are padding. bytes -> bytes in v2, array -> array in v3.
+// Compatibility: numcodecs. The extension registry's "packbits" is another format.
+// Spec: https://numcodecs.readthedocs.io/en/stable/filter/packbits.html
+// {"name": "numcodecs.packbits"}
+
+#include "codec/codecs.h"
+#include "codec/config.h"
+#include "codec/sizes.h"
+
+namespace headrace {
+namespace {
+
+class PackBits final : public Codec {
+ public:
+  explicit PackBits(CodecPosition position) : position_(position) {}
+
+  CodecKind kind() const override {
+    return position_ == CodecPosition::before_bytes ? CodecKind::array_to_array
+                                                    : CodecKind::bytes_to_bytes;
+  }
+  std::string_view name() const override { return "packbits"; }
+  std::string_view implementation() const override { return "headrace"; }
+  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return 1 + packed(n); }
+  std::size_t max_encoded_nbytes(std::size_t n) const override { return 1 + packed(n); }
+
+  ChunkSpec encoded_spec(const ChunkSpec& in) const override {
+    return {DType::uint8, {static_cast<std::int64_t>(1 + packed(in.nbytes()))}, {}};
+  }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
+    check_decoded_size(dst.size(), decoded_nbytes(src));
+    for (std::size_t i = 0; i < dst.size(); ++i) {
+      dst[i] = src[1 + i / 8] >> static_cast<int>(7 - i % 8) & std::byte{1};
+    }
+  }
+
+  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
+    const std::size_t n = decoded_nbytes(src);
+    if (n > max_nbytes) check_decoded_size(max_nbytes, n);
+    dst.resize(n);
+    decode(src, dst.bytes(), {});
+  }
+
+  void encode(ConstBytes src, Buffer& dst) const override {
+    dst.resize(1 + packed(src.size()));
+    dst.data()[0] = static_cast<std::byte>(8 * packed(src.size()) - src.size());
+    for (std::size_t i = 0; i < packed(src.size()); ++i) {
+      unsigned bits = 0;
+      for (std::size_t j = 8 * i; j < 8 * i + 8; ++j) {
+        bits = bits << 1 | (j < src.size() && src[j] != std::byte{0} ? 1u : 0u);
+      }
+      dst.data()[1 + i] = static_cast<std::byte>(bits);
+    }
+  }
+
+ private:
+  static std::size_t packed(std::size_t n) { return (n + 7) / 8; }
+
+  static std::size_t decoded_nbytes(ConstBytes src) {
+    if (src.empty()) throw_corrupt("the byte that counts the padding is missing");
+    const auto padding = std::to_integer<std::size_t>(src[0]);
+    const std::size_t bits = 8 * (src.size() - 1);
+    if (padding > 7 || padding > bits) {
+      throw_corrupt(std::to_string(padding) + " bits of padding in " + std::to_string(bits));
+    }
+    return bits - padding;
+  }
+
+  CodecPosition position_;
+};
+
+}  // namespace
+
+CodecPtr make_pack_bits(const CodecSpec& spec, const CodecSite& site) {
+  CodecConfig(spec).finish();
+  if (spec.name == "packbits" && site.position == CodecPosition::before_bytes) {
+    throw Error(ErrorCode::unsupported,
+                "codec packbits of the extension registry; numcodecs.packbits is known");
+  }
+  if (site.in.dtype.itemsize() != 1) {
+    throw Error(ErrorCode::invalid_argument,
+                "codec " + spec.name + ": packs booleans, not " + site.in.dtype.to_string());
+  }
+  return std::make_shared<PackBits>(site.position);
+}
+
+}  // namespace headrace
