@@ -20,7 +20,7 @@ int run(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   CLI::App app("Looks at, reads and checks Zarr arrays.", "headrace");
   int status = 0;
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.set_version_flag("--version", "headrace " + version());
   add_info(app);
   add_tree(app);
@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
   add_version(app);
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw_usage("expected a command");
     return status;
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();

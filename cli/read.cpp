@@ -47,7 +47,7 @@ void write_elements(const Array& array,
     }
     progress.advance(static_cast<std::int64_t>(slab.view().size()));
   });
-  if (options.format == "text") out.write("\n");
+  if (options.format == "text" && whole.size() > 0) out.write("\n");
   out.finish();
 }
 

@@ -16,13 +16,24 @@ Json array_node(const std::string& name, const Array& array) {
           {"dtype", array.dtype().to_string()}};
 }
 
+Json group_node(const std::string& name, const Group& group, int levels);
+
+// What cannot be opened is shown with the reason, and so are its neighbours.
+Json member_node(const Node& node, const Group& group, int levels) {
+  try {
+    return node.is_group ? group_node(node.name, group.group(node.name), levels)
+                         : array_node(node.name, group.array(node.name));
+  } catch (const Error& e) {
+    return {{"name", node.name}, {"type", node.is_group ? "group" : "array"}, {"error", e.what()}};
+  }
+}
+
 // `levels` counts those still to be shown below this group; negative means all.
 Json group_node(const std::string& name, const Group& group, int levels) {
   Json members = Json::array();
   if (levels != 0) {
     for (const Node& node : group.members()) {
-      members.push_back(node.is_group ? group_node(node.name, group.group(node.name), levels - 1)
-                                      : array_node(node.name, group.array(node.name)));
+      members.push_back(member_node(node, group, levels - 1));
     }
   }
   return {{"name", name}, {"type", "group"}, {"members", std::move(members)}};
@@ -30,6 +41,7 @@ Json group_node(const std::string& name, const Group& group, int levels) {
 
 std::string label(const Json& node) {
   const std::string name = node.at("name").get<std::string>();
+  if (node.contains("error")) return name + ": " + node.at("error").get<std::string>();
   if (node.at("type") == "group") return name;
   return fmt::format("{} {} {}",
                      name,
@@ -57,7 +69,7 @@ void add_tree(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tree", "Print the groups and arrays below a group");
   const auto options = std::make_shared<Options>();
   add_common_options(*command, *options);
-  command->add_option("--depth", options->depth, "Levels to show")->check(CLI::PositiveNumber);
+  command->add_option("--depth", options->depth, "Levels to show")->check(CLI::Range(1, 1000));
   command->callback([options] {
     const Target target = open_target(*options);
     const std::string name = target.path.empty() ? "/" : target.path;

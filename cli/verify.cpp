@@ -31,24 +31,35 @@ Finding verify_array(const std::string& path, const std::function<Array()>& open
   return finding;
 }
 
-void gather_arrays(const Group& group, std::vector<std::pair<std::string, Group>>& arrays) {
+std::string path_within(const Group& group, const std::string& name) {
+  return group.path().empty() ? name : group.path() + '/' + name;
+}
+
+// Groups that cannot be opened are findings at once.
+void gather_arrays(const Group& group,
+                   std::vector<std::pair<std::string, Group>>& arrays,
+                   std::vector<Finding>& findings) {
   for (const Node& node : group.members()) {
-    if (node.is_group) {
-      gather_arrays(group.group(node.name), arrays);
-    } else {
+    if (!node.is_group) {
       arrays.emplace_back(node.name, group);
+      continue;
+    }
+    try {
+      gather_arrays(group.group(node.name), arrays, findings);
+    } catch (const Error& e) {
+      findings.push_back({path_within(group, node.name), 0, Json::array({failure("", e)})});
     }
   }
 }
 
 std::vector<Finding> verify_group(const Group& root) {
   std::vector<std::pair<std::string, Group>> arrays;
-  gather_arrays(root, arrays);
   std::vector<Finding> findings;
+  gather_arrays(root, arrays, findings);
   Progress progress("verify", static_cast<std::int64_t>(arrays.size()));
   for (const auto& [name, group] : arrays) {
-    const std::string path = group.path().empty() ? name : group.path() + '/' + name;
-    findings.push_back(verify_array(path, [&, &n = name, &g = group] { return g.array(n); }));
+    findings.push_back(
+        verify_array(path_within(group, name), [&, &n = name, &g = group] { return g.array(n); }));
     progress.advance(1);
   }
   return findings;

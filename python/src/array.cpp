@@ -268,6 +268,7 @@ void bind_array(nb::module_& m) {
   cls.def(
          "__getitem__",
          [](PyArray& self, nb::handle key) { return getitem(self, key, KeyKind::automatic); },
+         nb::arg("key").none(),
          nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
       .def("read",
            read,

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "codec_specs.h"
-#include "docs.h"
 #include "handles.h"
 #include "numpy_api.h"
 #include "tensor.h"

@@ -138,36 +138,4 @@ Examples
 >>> torch.from_dlpack(a)
 )";
 
-inline constexpr const char* kDecodeBatch = R"(Decode buffers that one codec encoded.
-
-Parameters
-----------
-codec
-    Name, `headrace.codecs` object, or metadata dict.
-inputs
-    Contiguous buffers.
-out
-    Writable contiguous buffers of exactly the decoded sizes; or give ``out_nbytes``.
-out_nbytes
-    The decoded size of each input; new ``uint8`` arrays are returned.
-device, stream, implementation
-    Where and by what to decode.
-
-Returns
--------
-list
-    ``out``, or the new arrays.
-
-Raises
-------
-headrace.CorruptError
-    Names the index of the first bad input.
-
-Examples
---------
->>> frames = headrace.codecs.encode_batch("zstd", [b"abc" * 100])
->>> bytes(headrace.codecs.decode_batch("zstd", frames, out_nbytes=[300])[0][:3])
-b'abc'
-)";
-
 }  // namespace headrace::python::docs

@@ -8,6 +8,8 @@
 
 namespace headrace::python {
 
+namespace {
+
 OpenOptions open_options(nb::handle device,
                          nb::handle zarr_format,
                          bool read_only,
@@ -19,8 +21,6 @@ OpenOptions open_options(nb::handle device,
   options.implementations = implementations_from_python(implementations);
   return options;
 }
-
-namespace {
 
 PyArray open_array_node(PyStore& store,
                         const std::string& path,

@@ -50,11 +50,4 @@ struct PyGroup {
   std::shared_ptr<const Origin> origin;
 };
 
-StorageOptions storage_options_from_python(nb::handle value);
-StoreMode store_mode_from_python(const std::string& mode);
-OpenOptions open_options(nb::handle device,
-                         nb::handle zarr_format,
-                         bool read_only,
-                         nb::handle implementations);
-
 }  // namespace headrace::python

@@ -18,6 +18,29 @@ std::string option_text(nb::handle value) {
   return nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(value));
 }
 
+StorageOptions storage_options_from_python(nb::handle value) {
+  StorageOptions options;
+  if (value.is_none()) return options;
+  if (!PyDict_Check(value.ptr())) {
+    raise(PyExc_TypeError,
+          "storage_options: expected a dict, got " + nb::cast<std::string>(nb::repr(value)));
+  }
+  for (auto [name, item] : nb::borrow<nb::dict>(value)) {
+    options[nb::cast<std::string>(name)] = option_text(item);
+  }
+  return options;
+}
+
+StoreMode store_mode_from_python(const std::string& mode) {
+  if (mode == "r") return StoreMode::read;
+  if (mode == "r+") return StoreMode::read_write;
+  if (mode == "a") return StoreMode::append;
+  if (mode == "w") return StoreMode::overwrite;
+  if (mode == "w-") return StoreMode::create;
+  raise(PyExc_ValueError,
+        "mode: expected \"r\", \"r+\", \"a\", \"w\" or \"w-\", got \"" + mode + "\"");
+}
+
 PyStore open(const std::string& url, const std::string& mode, nb::handle storage_options) {
   const StoreMode how = store_mode_from_python(mode);
   StorageOptions options = storage_options_from_python(storage_options);
@@ -48,29 +71,6 @@ Examples
 )";
 
 }  // namespace
-
-StorageOptions storage_options_from_python(nb::handle value) {
-  StorageOptions options;
-  if (value.is_none()) return options;
-  if (!PyDict_Check(value.ptr())) {
-    raise(PyExc_TypeError,
-          "storage_options: expected a dict, got " + nb::cast<std::string>(nb::repr(value)));
-  }
-  for (auto [name, item] : nb::borrow<nb::dict>(value)) {
-    options[nb::cast<std::string>(name)] = option_text(item);
-  }
-  return options;
-}
-
-StoreMode store_mode_from_python(const std::string& mode) {
-  if (mode == "r") return StoreMode::read;
-  if (mode == "r+") return StoreMode::read_write;
-  if (mode == "a") return StoreMode::append;
-  if (mode == "w") return StoreMode::overwrite;
-  if (mode == "w-") return StoreMode::create;
-  raise(PyExc_ValueError,
-        "mode: expected \"r\", \"r+\", \"a\", \"w\" or \"w-\", got \"" + mode + "\"");
-}
 
 void bind_store(nb::module_& m) {
   nb::class_<PyStore>(m, "Store", kStoreDoc)

@@ -149,6 +149,7 @@ Pool& pool() {
     pthread_atfork([] { g_pool.load()->mutex().lock(); },
                    [] { g_pool.load()->mutex().unlock(); },
                    [] {
+                     g_pool.load()->mutex().unlock();
                      g_pool.store(new Pool);
                      g_generation.fetch_add(1);
                    });

@@ -30,8 +30,7 @@ Device best_device() { return Device::cpu(); }
 
 void check_device(const Device& device) {
   if (!device.is_cpu()) {
-    throw Error(ErrorCode::device,
-                "no device " + device.to_string() + ": headrace was built without CUDA");
+    throw Error(ErrorCode::device, device.to_string() + ": headrace was built without CUDA");
   }
 }
 

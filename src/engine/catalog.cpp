@@ -140,12 +140,18 @@ GroupMetadata group_metadata_of(const Store& store,
 
 std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
                                                               const std::string& path,
-                                                              int zarr_format) {
+                                                              int zarr_format,
+                                                              Malformed malformed) {
   std::vector<std::pair<std::string, NodeDocuments>> nodes;
   for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
     if (!entry.is_prefix) continue;
-    auto node = find_node(store, join_key(path, entry.name), zarr_format);
-    if (node) nodes.emplace_back(entry.name, std::move(*node));
+    try {
+      auto node = find_node(store, join_key(path, entry.name), zarr_format);
+      if (node) nodes.emplace_back(entry.name, std::move(*node));
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::corrupt || malformed == Malformed::raise) throw;
+      nodes.emplace_back(entry.name, NodeDocuments{NodeType::array, zarr_format, {}, {}});
+    }
   }
   return nodes;
 }

@@ -47,11 +47,18 @@ GroupMetadata group_metadata_of(const Store& store,
                                 const std::string& path,
                                 const NodeDocuments& node);
 
+// What a listing does with a node whose document is malformed.
+enum class Malformed {
+  raise,
+  list,  // as an array: whoever opens it hears what is wrong, and the others can still be seen
+};
+
 // The nodes directly under a group in the store, sorted by name. Keys and folders that are no node
 // of that format (NCZarr's, chunks, notes) are passed over.
 std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
                                                               const std::string& path,
-                                                              int zarr_format);
+                                                              int zarr_format,
+                                                              Malformed malformed);
 
 // The nodes below a group as its consolidated metadata have them; nothing when there are none.
 std::optional<NodeMap> consolidated_nodes(const Store& store,

@@ -25,7 +25,7 @@ void gather(const Store& store,
                     ": groups nest deeper than " + std::to_string(kMaxDepth));
   }
   const std::string here = relative.empty() ? path : join_key(path, relative);
-  for (auto& [name, node] : list_nodes(store, here, zarr_format)) {
+  for (auto& [name, node] : list_nodes(store, here, zarr_format, Malformed::raise)) {
     const std::string child = join_key(relative, name);
     const bool is_group = node.type == NodeType::group;
     nodes.emplace(child, std::move(node));

@@ -65,7 +65,8 @@ std::vector<Node> Group::members() const {
     }
     return result;
   }
-  for (auto& [name, node] : list_nodes(state_->store, state_->path, zarr_format())) {
+  for (auto& [name, node] :
+       list_nodes(state_->store, state_->path, zarr_format(), Malformed::list)) {
     result.push_back({std::move(name), node.type == NodeType::group});
   }
   return result;

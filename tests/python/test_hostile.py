@@ -276,8 +276,13 @@ def test_shard_index_that_points_outside_or_lies(shard, offset, nbytes):
     write(changed)
     with pytest.raises(hr.CorruptError, match="c/0/0"):
         read()
-    # The inner chunks that are not touched are still there.
-    assert_same(read(np.s_[:8]), data[:8])
+    # A reader may refuse the whole shard, or give the inner chunks whose entries are right.
+    try:
+        got = read(np.s_[:8])
+    except hr.CorruptError as error:
+        assert "c/0/0" in str(error)
+    else:
+        assert_same(got, data[:8])
 
 
 def test_shard_index_with_a_wrong_checksum(shard):

@@ -181,8 +181,8 @@ TEST_P(ArrayLayouts, WritesOnlyWhatASelectionNames) {
   EXPECT_EQ(bad, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ArrayLayouts, testing::ValuesIn(layouts()), [](const auto& info) {
-  return std::string(info.param.name);
+INSTANTIATE_TEST_SUITE_P(Layouts, ArrayLayouts, testing::ValuesIn(layouts()), [](const auto& layout) {
+  return std::string(layout.param.name);
 });
 
 Layout layout_named(const std::string& name) {

@@ -113,6 +113,9 @@ TEST(Future, LetsGoOfWhatTheWorkHeldBeforeItIsDone) {
 }
 
 TEST(Future, IsNotValidInAChildOfFork) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer cannot start threads after a fork of a process with threads";
+#endif
   Gate gate;
   auto future = std::make_unique<Future<int>>(gated(gate, 7));
   std::thread waiter([&] { future->wait_for(10s); });

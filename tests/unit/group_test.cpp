@@ -144,6 +144,15 @@ TEST(Open, NamesTheDocumentThatIsCorrupt) {
   EXPECT_NE(std::string(error.what()).find("b/.zattrs"), std::string::npos) << error.what();
 }
 
+TEST(Group, ListsAMalformedMemberAndRaisesWhenItIsOpened) {
+  const Store store = v3_store();
+  put(store, "b/zarr.json", "{");
+  const Group root = open_group(store);
+  EXPECT_EQ(names(root), "a/ b ");
+  EXPECT_EQ(error_of([&] { root.array("b"); }).code(), ErrorCode::corrupt);
+  EXPECT_EQ(error_of([&] { consolidate_metadata(store); }).code(), ErrorCode::corrupt);
+}
+
 TEST(Open, ReadOnlyHandlesRefuseWrites) {
   const Store store = v3_store();
   const Group root = open_group(store, "", {.read_only = true});
