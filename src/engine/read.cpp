@@ -210,7 +210,10 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
                                                    std::uint64_t nbytes) {
   IndexCache& cache = context.state.shared()->index_cache;
   const std::uint64_t version = reader.version();
-  const std::string place = base == 0 ? key : key + '@' + std::to_string(base);
+  // A nested shard may begin where the one around it does: its depth tells them apart.
+  const auto depth = &level - context.layout.shards.data();
+  const std::string place =
+      depth == 0 ? key : key + '@' + std::to_string(depth) + '@' + std::to_string(base);
   if (version != 0) {
     if (auto index = cache.find(place, version)) return index;
   }
