@@ -53,12 +53,13 @@ struct Job {
 class Pool {
  public:
   void run(Job& job) {
+    const int seats = job.free_seats;  // workers count it down from here on
     {
       std::lock_guard lock(mutex_);
       jobs_.push_back(&job);
-      start_workers(job.free_seats);
+      start_workers(seats);
     }
-    wake(job.free_seats);
+    wake(seats);
     job.work();
     std::unique_lock lock(mutex_);
     std::erase(jobs_, &job);
