@@ -52,7 +52,7 @@ class Array {
 
   Shape shape() const;
   DType dtype() const;
-  Shape chunks() const;                 // shape of the unit that is read: inner chunks when sharded
+  Shape chunks() const;                 // of the stored unit; when sharded, of its inner chunks
   std::optional<Shape> shards() const;  // shape of the unit that is stored, when sharded
   Device device() const;
   int zarr_format() const;

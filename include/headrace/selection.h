@@ -39,7 +39,7 @@ enum class SelectionMode : std::uint8_t {
   basic,       // integers, slices, NewAxis, Ellipsis: a[...]
   orthogonal,  // one index set a dimension, their outer product: a.oindex[...]
   coordinate,  // points, index arrays broadcast against each other, or one mask: a.vindex[...]
-  block,       // integers and slices count chunks: a.blocks[...]
+  block,       // integers and slices count stored chunks (shards): a.blocks[...]
 };
 
 // What part of an array is meant. An empty basic selection is the whole array.

@@ -28,6 +28,7 @@ CodecPtr make_quantize(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_bit_round(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_as_type(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_pack_bits(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_bitshuffle(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite& site);
 
 }  // namespace headrace

@@ -35,6 +35,7 @@ constexpr CodecEntry kEntries[] = {
     {"packbits", "headrace", "cpu", make_pack_bits},
     {"sharding_indexed", "headrace", "cpu", make_sharding},
     {"shuffle", "headrace", "cpu", make_shuffle},
+    {"bitshuffle", "headrace", "cpu", make_bitshuffle},
 };
 
 // Known names that have no body here, and why.
@@ -73,7 +74,8 @@ constexpr std::string_view kNumcodecs = "numcodecs.";
 std::span<const CodecEntry> codec_entries() { return kEntries; }
 
 std::string_view canonical_codec_name(std::string_view name) {
-  if (name.starts_with(kNumcodecs)) return name.substr(kNumcodecs.size());
+  if (name.starts_with(kNumcodecs)) name.remove_prefix(kNumcodecs.size());
+  if (name == "imagecodecs_bitshuffle") return "bitshuffle";
   if (name == "endian") return "bytes";  // its name in drafts of v3
   return name;
 }

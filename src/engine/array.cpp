@@ -20,10 +20,7 @@ namespace {
 
 ResolvedSelection resolve(const ArrayState& state, const Selection& selection) {
   const auto metadata = state.metadata();
-  // Blocks count the unit that is read, which the layout knows.
-  const Shape chunks =
-      selection.mode() == SelectionMode::block ? state.layout()->chunk_shape : metadata->chunk_shape;
-  return resolve_selection(selection, metadata->shape, chunks);
+  return resolve_selection(selection, metadata->shape, metadata->chunk_shape);
 }
 
 std::string shape_text(const Shape& shape) { return coordinates_text(shape.data(), shape.size()); }
@@ -93,13 +90,9 @@ DType Array::dtype() const { return state_->metadata()->dtype; }
 
 Shape Array::chunks() const {
   const auto metadata = state_->metadata();
-  Shape chunks = metadata->chunk_shape;
-  for (auto codecs = metadata->codecs; codecs.size() == 1 && is_sharding_codec(codecs[0].name);) {
-    ShardingConfig config = parse_sharding(codecs[0]);
-    chunks = config.chunk_shape;
-    codecs = std::move(config.codecs);
-  }
-  return chunks;
+  const std::vector<CodecSpec>& codecs = metadata->codecs;
+  const bool sharded = codecs.size() == 1 && is_sharding_codec(codecs[0].name);
+  return sharded ? parse_sharding(codecs[0]).chunk_shape : metadata->chunk_shape;
 }
 
 std::optional<Shape> Array::shards() const {

@@ -26,29 +26,6 @@ Listing list_chunks(const ArrayState& state) {
   return listing;
 }
 
-namespace {
-
-// Inner chunks present in the shard at [base, base + nbytes).
-std::int64_t count_inner(RequestContext& context,
-                         const ObjectReader& reader,
-                         const std::string& key,
-                         std::uint64_t base,
-                         std::uint64_t nbytes,
-                         std::size_t depth) {
-  const ShardLevel& level = context.layout.shards[depth];
-  const auto index = load_shard_index(context, level, key, reader, base, nbytes);
-  std::int64_t n = 0;
-  for (std::int64_t i = 0; i < level.inner_count; ++i) {
-    if (!index->has(i)) continue;
-    n += depth + 1 == context.layout.shards.size()
-             ? 1
-             : count_inner(context, reader, key, base + index->offset(i), index->nbytes(i), depth + 1);
-  }
-  return n;
-}
-
-}  // namespace
-
 std::int64_t count_stored_chunks(const ArrayState& state) {
   const Listing listing = list_chunks(state);
   const auto layout = state.layout();
@@ -60,7 +37,10 @@ std::int64_t count_stored_chunks(const ArrayState& state) {
     const std::string& key = listing.inside[i];
     try {
       const auto reader = context.driver.open(key);
-      if (reader) n += count_inner(context, *reader, key, 0, reader->size(), 0);
+      if (!reader) return;  // removed since it was listed
+      const ShardLevel& level = layout->shards.front();
+      const auto index = load_shard_index(context, level, key, *reader, 0, reader->size());
+      for (std::int64_t inner = 0; inner < level.inner_count; ++inner) n += index->has(inner);
     } catch (const Error& error) {
       throw error.with_context(context.place("read", key));
     }

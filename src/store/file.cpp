@@ -39,6 +39,9 @@ std::uint64_t version_of(const struct stat& st) {
   return hash | 1;  // 0 means unknown
 }
 
+// A folder in the place of a chunk: neither data nor a missing chunk.
+[[noreturn]] void throw_folder(const std::string& path) { throw_io(EISDIR, "read", path); }
+
 class FileReader : public ObjectReader {
  public:
   FileReader(FileDescriptor fd, const struct stat& st, std::string path)
@@ -230,12 +233,13 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
   if (names_temporary(key)) return nullptr;
   FileDescriptor fd(open_retrying(path.c_str(), open_flags()));
   if (!fd) {
-    if (open_found_nothing(errno, path, options_.direct)) return nullptr;
+    if (means_missing(errno)) return nullptr;
+    if (open_found_nothing(errno, path, options_.direct)) throw_folder(path);
     throw_open_failure(errno, path, options_.direct);
   }
   struct stat st;
   if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
-  if (!object_size(st, path)) return nullptr;
+  if (!object_size(st, path)) throw_folder(path);
   if (options_.direct) return std::make_unique<DirectReader>(std::move(fd), st, std::move(path));
   return std::make_unique<FileReader>(std::move(fd), st, std::move(path));
 }

@@ -62,7 +62,8 @@ class StoreDriver {
   virtual bool local() const { return true; }
 
   virtual bool get(std::string_view key, Buffer& into) = 0;
-  virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;  // null: no such object
+  // Null: no such object. `io` when something lies there that is no object (a folder, a pipe).
+  virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;
   virtual void get_many(std::span<GetRequest> requests);
   virtual bool exists(std::string_view key) = 0;
 

@@ -196,6 +196,7 @@ class CountingReader : public ObjectReader {
       : reader_(std::move(reader)), shared_(std::move(shared)) {}
 
   std::uint64_t size() const override { return reader_->size(); }
+  std::uint64_t version() const override { return reader_->version(); }
   void read(std::uint64_t offset, MutableBytes dst) const override {
     read_scattered(offset, {&dst, 1});
   }

@@ -22,6 +22,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       make("fletcher32"),
       make("jenkins_lookup3", R"({"initval": 3, "prefix": [1, 2]})"),
   };
-  for (const CodecPtr& codec : codecs) headrace::fuzz::run({codec}, data, size);
+  for (const CodecPtr& codec : codecs) headrace::fuzz::run(*codec, data, size);
   return 0;
 }

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const auto zlib = make("zlib", "", "isa-l");
   static const auto zlib_libdeflate = make("zlib", "", "libdeflate");
   for (const auto& codec : {gzip, gzip_libdeflate, zlib, zlib_libdeflate}) {
-    headrace::fuzz::run({codec}, data, size);
+    headrace::fuzz::run(*codec, data, size);
   }
   return 0;
 }

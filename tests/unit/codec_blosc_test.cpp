@@ -104,8 +104,8 @@ TEST(Blosc, HostileFrames) {
   for (const std::string& implementation : kit::implementations_of("blosc")) {
     for (const char* cname : kInnerCodecs) {
       for (int shuffle : {0, 1, 2}) {
-        const CodecPtr codec = kit::make(blosc_spec(cname, 5, shuffle, 4, 1024), implementation);
-        kit::check_hostile(*codec, kit::repetitive(3001), true, 500);
+        const CodecPtr codec = kit::make(blosc_spec(cname, 5, shuffle, 4, 512), implementation);
+        kit::check_hostile(*codec, kit::repetitive(1500), true, 300);
       }
     }
   }

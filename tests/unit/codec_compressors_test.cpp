@@ -39,6 +39,8 @@ constexpr Case kCases[] = {
     {"numcodecs.shuffle", R"({"elementsize": 4})"},
     {"numcodecs.shuffle", R"({"elementsize": 6})"},
     {"shuffle", R"({"elementsize": 1})"},
+    {"numcodecs.imagecodecs_bitshuffle", R"({"itemsize": 4})"},
+    {"bitshuffle", R"({"elementsize": 1, "blocksize": 16})"},
 };
 
 class BytesCodecs : public ::testing::TestWithParam<Case> {

@@ -160,12 +160,12 @@ TEST_P(FileStoreTest, PipesDevicesAndSocketsAreRefusedWithoutHanging) {
   EXPECT_TRUE(store_->list("").empty());
 }
 
-TEST_P(FileStoreTest, FolderInThePlaceOfAnObjectIsNoObject) {
+TEST_P(FileStoreTest, FolderInThePlaceOfAnObjectIsNoneAndCannotBeOpened) {
   fs::create_directory(path_ + "/c");
   Buffer buffer;
   EXPECT_FALSE(store_->get("c", buffer));
   EXPECT_FALSE(get_one("c", buffer));
-  EXPECT_EQ(store_->open("c"), nullptr);
+  EXPECT_EQ(caught([&] { store_->open("c"); }).os_error(), EISDIR);
   EXPECT_FALSE(store_->exists("c"));
   EXPECT_EQ(caught([&] { put("c", "x"); }).os_error(), EISDIR);
   EXPECT_EQ(names_in(path_), (std::vector<std::string>{"c"})) << "a temporary file was left";

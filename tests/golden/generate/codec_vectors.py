@@ -2,7 +2,7 @@
 
 And seeds for the fuzz targets of the decoders: two bytes that pick a range, then an encoded chunk.
 
-    pip install numpy numcodecs zstandard crc32c
+    pip install numpy numcodecs zstandard crc32c imagecodecs
     python tests/golden/generate/codec_vectors.py
 
 Each case holds the codec as Zarr v3 metadata would name it, the type of the elements (a NumPy type
@@ -17,6 +17,7 @@ from unittest import mock
 import numcodecs
 import numpy as np
 import zstandard
+from imagecodecs import numcodecs as imagecodecs
 
 OUT = Path(__file__).resolve().parent.parent / "codec_vectors"
 FUZZ_CORPUS = OUT.parent.parent / "fuzz" / "corpus"
@@ -124,6 +125,14 @@ def checksum_cases():
 def filter_cases():
     for elementsize in (0, 2, 4, 8):
         yield case(numcodecs.Shuffle(elementsize), smooth(40), exact=True)
+    for itemsize, blocksize in ((1, 0), (4, 0), (4, 16), (3, 8), (8, 24)):
+        codec = imagecodecs.Bitshuffle(itemsize=itemsize, blocksize=blocksize)
+        data = np.arange(24 * 7, dtype="u1") * np.uint8(37)
+        # Of an array it takes the array's item size: bytes.
+        vector = raw("numcodecs.imagecodecs_bitshuffle", data, codec.encode(data.tobytes()))
+        vector["configuration"] = json.dumps({"itemsize": itemsize, "blocksize": blocksize})
+        vector["exact"] = True
+        yield vector
     ints = (np.arange(60) * 37 % 101 - 50).astype("<i4")
     yield case(numcodecs.Delta("<i4"), ints, exact=True)
     yield case(numcodecs.Delta("<i4", "<i2"), ints, exact=True)
