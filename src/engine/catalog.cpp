@@ -59,7 +59,9 @@ NodeMap nodes_of_v3(const std::map<std::string, std::string>& documents,
                     const Store& store,
                     const std::string& key) {
   NodeMap nodes;
-  for (const auto& [name, document] : documents) {
+  for (const auto& entry : documents) {
+    const auto& name = entry.first;
+    const auto& document = entry.second;
     with_place(store, key + " consolidated '" + name + '\'', [&] {
       nodes.emplace(node_path(name), NodeDocuments{v3_node_type(document), 3, document, "{}"});
     });
