@@ -27,7 +27,7 @@ Array counting_array() {
 
 std::vector<std::int32_t> elements(const Tensor& tensor) {
   std::vector<std::int32_t> result(tensor.view().size());
-  std::memcpy(result.data(), tensor.data(), tensor.nbytes());
+  if (!result.empty()) std::memcpy(result.data(), tensor.data(), tensor.nbytes());
   return result;
 }
 
