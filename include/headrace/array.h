@@ -30,7 +30,7 @@ class GroupState;  // src/engine/group.cpp
 struct OpenOptions {
   Device device{};
   std::optional<int> zarr_format{};  // none: v3 is looked for first, then v2
-  bool read_only = false;          // writes through the handle fail with permission_denied
+  bool read_only = false;            // writes through the handle fail with permission_denied
   Implementations implementations{};
 };
 
@@ -61,11 +61,11 @@ class Array {
   // One element in native bytes; nothing when v2 says null.
   std::optional<std::vector<std::byte>> fill_value() const;
   std::string attributes_json() const;
-  std::string metadata_json() const;  // as stored
+  std::string metadata_json() const;                                // as stored
   std::vector<std::optional<std::string>> dimension_names() const;  // empty when there are none
-  std::int64_t nchunks() const;              // of the grid of chunks()
+  std::int64_t nchunks() const;                                     // of the grid of chunks()
   std::int64_t nchunks_initialized() const;  // lists the store (and reads shard indices)
-  std::int64_t nbytes_stored() const;  // of the chunks as they are stored; lists the store
+  std::int64_t nbytes_stored() const;        // of the chunks as they are stored; lists the store
   std::string path() const;                  // within the store: "a/b", "" for the root
   Store store() const;
 
@@ -76,7 +76,9 @@ class Array {
   // Missing chunks read as the fill value. `corrupt` names array, chunk key and codec.
   Tensor read(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // Fills `out` in place. Its shape must be result_shape(selection), its dtype the array's.
-  void read_into(const Selection& selection, const TensorView& out, const ReadOptions& options = {}) const;
+  void read_into(const Selection& selection,
+                 const TensorView& out,
+                 const ReadOptions& options = {}) const;
   Future<Tensor> read_async(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // `keep_alive` is held until the request is done.
   Future<Unit> read_into_async(const Selection& selection,
@@ -87,7 +89,9 @@ class Array {
 
   // `data` broadcasts to the selection's shape. Chunks that are not covered are read and merged.
   // Chunks that end up all fill value are removed unless the handle was told to keep them.
-  void write(const Selection& selection, const TensorView& data, const WriteOptions& options = {}) const;
+  void write(const Selection& selection,
+             const TensorView& data,
+             const WriteOptions& options = {}) const;
   Future<Unit> write_async(const Selection& selection,
                            const TensorView& data,
                            std::shared_ptr<void> keep_alive,
@@ -128,7 +132,8 @@ class Group {
  public:
   explicit Group(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
 
-  std::vector<Node> members() const;  // sorted by name; from consolidated metadata when there is any
+  std::vector<Node> members()
+      const;  // sorted by name; from consolidated metadata when there is any
   bool contains(std::string_view name) const;
   std::optional<bool> is_group(std::string_view name) const;  // nothing when there is no such node
   Array array(std::string_view name, const OpenOptions& options = {}) const;
@@ -161,16 +166,18 @@ struct CreateOptions {
   DType dtype{};
   Shape chunks{};  // empty: chosen, 1-4 MiB, whole trailing dimensions first
   Shape shards{};  // empty: no sharding
-  // array -> array, then array -> bytes (at most one), then bytes -> bytes. Without it: bytes, zstd.
+  // array -> array, then array -> bytes (at most one), then bytes -> bytes. Without it: bytes,
+  // zstd.
   std::optional<std::vector<CodecSpec>> codecs{};
   std::optional<std::vector<std::byte>> fill_value{};  // native bytes; none: zero
   int zarr_format = 3;
-  char order = 'C';              // v2 only
-  std::string dimension_separator{};  // "/" or "."; empty: the format's default ("/" in v3, "." in v2)
-  bool v2_chunk_keys = false;    // v3: chunk_key_encoding "v2"
-  std::string attributes{};        // JSON object, empty for none
+  char order = 'C';  // v2 only
+  std::string
+      dimension_separator{};   // "/" or "."; empty: the format's default ("/" in v3, "." in v2)
+  bool v2_chunk_keys = false;  // v3: chunk_key_encoding "v2"
+  std::string attributes{};    // JSON object, empty for none
   std::vector<std::optional<std::string>> dimension_names{};
-  bool overwrite = false;        // remove a node that is there; else that is invalid_argument
+  bool overwrite = false;  // remove a node that is there; else that is invalid_argument
   bool write_empty_chunks = false;
 };
 

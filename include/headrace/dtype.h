@@ -96,8 +96,8 @@ struct StructField {
   std::string name;
   DType dtype;
   std::size_t offset_bytes = 0;
-  bool big_endian = false;           // as stored: structures are not swapped
-  std::vector<std::int64_t> shape;   // of a sub-array field; empty for a scalar
+  bool big_endian = false;          // as stored: structures are not swapped
+  std::vector<std::int64_t> shape;  // of a sub-array field; empty for a scalar
 };
 
 }  // namespace headrace

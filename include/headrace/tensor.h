@@ -53,8 +53,8 @@ struct TensorView {
   DType dtype{};
   Device device{};
 
-  std::size_t size() const;     // elements
-  Shape strides_or_c() const;   // the strides, those of C order when empty
+  std::size_t size() const;    // elements
+  Shape strides_or_c() const;  // the strides, those of C order when empty
   bool is_c_contiguous() const;
 };
 

@@ -16,8 +16,9 @@ template <std::integral T>
 T checked_mul(T a, T b, const char* what) {
   T r;
   if (__builtin_mul_overflow(a, b, &r)) {
-    throw Error(ErrorCode::invalid_argument,
-                std::string(what) + ": " + std::to_string(a) + " * " + std::to_string(b) + " overflows");
+    throw Error(
+        ErrorCode::invalid_argument,
+        std::string(what) + ": " + std::to_string(a) + " * " + std::to_string(b) + " overflows");
   }
   return r;
 }
@@ -26,8 +27,9 @@ template <std::integral T>
 T checked_add(T a, T b, const char* what) {
   T r;
   if (__builtin_add_overflow(a, b, &r)) {
-    throw Error(ErrorCode::invalid_argument,
-                std::string(what) + ": " + std::to_string(a) + " + " + std::to_string(b) + " overflows");
+    throw Error(
+        ErrorCode::invalid_argument,
+        std::string(what) + ": " + std::to_string(a) + " + " + std::to_string(b) + " overflows");
   }
   return r;
 }
@@ -35,7 +37,8 @@ T checked_add(T a, T b, const char* what) {
 template <std::integral To, std::integral From>
 To checked_cast(From v, const char* what) {
   if (!std::in_range<To>(v)) {
-    throw Error(ErrorCode::invalid_argument, std::string(what) + ": " + std::to_string(v) + " is out of range");
+    throw Error(ErrorCode::invalid_argument,
+                std::string(what) + ": " + std::to_string(v) + " is out of range");
   }
   return static_cast<To>(v);
 }

@@ -13,7 +13,8 @@ struct ForkMutexList {
   static ForkMutexList& get() {
     static ForkMutexList* list = [] {
       auto* made = new ForkMutexList;  // never destroyed: static destructors may still lock
-      pthread_atfork([] { get().lock_all(); }, [] { get().unlock_all(); }, [] { get().unlock_all(); });
+      pthread_atfork(
+          [] { get().lock_all(); }, [] { get().unlock_all(); }, [] { get().unlock_all(); });
       return made;
     }();
     return *list;

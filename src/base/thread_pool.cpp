@@ -29,8 +29,8 @@ struct Job {
 
   const std::size_t n;
   const FunctionRef<void(std::size_t)> body;
-  int free_seats;    // further threads that may join; under the pool's mutex
-  int helpers = 0;   // threads inside, the caller not counted; under the pool's mutex
+  int free_seats;   // further threads that may join; under the pool's mutex
+  int helpers = 0;  // threads inside, the caller not counted; under the pool's mutex
   std::atomic<std::size_t> next{0};
   std::mutex error_mutex;
   std::exception_ptr error;
@@ -143,7 +143,8 @@ std::atomic<Pool*> g_pool{nullptr};
 std::atomic<int> g_threads{0};
 std::atomic<unsigned> g_generation{0};
 
-// The pool and its threads live until the process ends; a child of fork has neither and starts anew.
+// The pool and its threads live until the process ends; a child of fork has neither and starts
+// anew.
 Pool& pool() {
   static const bool registered = [] {
     g_pool.store(new Pool);

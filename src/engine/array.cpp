@@ -97,7 +97,8 @@ Shape Array::chunks() const {
 
 std::optional<Shape> Array::shards() const {
   const auto metadata = state_->metadata();
-  if (metadata->codecs.size() != 1 || !is_sharding_codec(metadata->codecs[0].name)) return std::nullopt;
+  if (metadata->codecs.size() != 1 || !is_sharding_codec(metadata->codecs[0].name))
+    return std::nullopt;
   return metadata->chunk_shape;
 }
 
@@ -105,7 +106,9 @@ Device Array::device() const { return state_->choice().device; }
 int Array::zarr_format() const { return state_->metadata()->zarr_format; }
 bool Array::read_only() const { return state_->choice().read_only || state_->driver().read_only(); }
 std::vector<CodecSpec> Array::codecs() const { return state_->metadata()->codecs; }
-std::optional<std::vector<std::byte>> Array::fill_value() const { return state_->metadata()->fill_value; }
+std::optional<std::vector<std::byte>> Array::fill_value() const {
+  return state_->metadata()->fill_value;
+}
 std::string Array::attributes_json() const { return state_->metadata()->attributes; }
 std::string Array::metadata_json() const { return state_->metadata()->document; }
 std::string Array::path() const { return state_->path(); }
@@ -140,7 +143,9 @@ Tensor Array::read(const Selection& selection, const ReadOptions& options) const
   return read_tensor(*state_, selection, options, nullptr);
 }
 
-void Array::read_into(const Selection& selection, const TensorView& out, const ReadOptions& options) const {
+void Array::read_into(const Selection& selection,
+                      const TensorView& out,
+                      const ReadOptions& options) const {
   read_view(*state_, selection, out, options, nullptr);
 }
 
@@ -156,7 +161,8 @@ Future<Unit> Array::read_into_async(const Selection& selection,
                                     const ReadOptions& options) const {
   check_out(*state_, resolve(*state_, selection), out);  // a wrong call fails now, not later
   return start_request<Unit>(
-      [state = state_, selection, out, keep_alive = std::move(keep_alive), options](const CancelFlag& cancel) {
+      [state = state_, selection, out, keep_alive = std::move(keep_alive), options](
+          const CancelFlag& cancel) {
         read_view(*state, selection, out, options, &cancel);
         return Unit{};
       });
@@ -166,7 +172,9 @@ Shape Array::result_shape(const Selection& selection) const {
   return resolve(*state_, selection).result_shape;
 }
 
-void Array::write(const Selection& selection, const TensorView& data, const WriteOptions& options) const {
+void Array::write(const Selection& selection,
+                  const TensorView& data,
+                  const WriteOptions& options) const {
   state_->check_writable();
   write_view(*state_, selection, data, options, nullptr);
 }
@@ -179,7 +187,8 @@ Future<Unit> Array::write_async(const Selection& selection,
   check_dtype("write", *state_, data.dtype);
   broadcast_to(data, result_shape(selection));
   return start_request<Unit>(
-      [state = state_, selection, data, keep_alive = std::move(keep_alive), options](const CancelFlag& cancel) {
+      [state = state_, selection, data, keep_alive = std::move(keep_alive), options](
+          const CancelFlag& cancel) {
         write_view(*state, selection, data, options, &cancel);
         return Unit{};
       });
@@ -194,7 +203,8 @@ void Array::resize(const Shape& shape) const {
                     " extents, got " + std::to_string(shape.size()));
   }
   for (std::int64_t extent : shape) {
-    if (extent < 0) throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
+    if (extent < 0)
+      throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
   }
   const Shape before = std::exchange(metadata.shape, shape);
   metadata.document = with_shape(metadata.document, shape);
@@ -208,7 +218,8 @@ Shape Array::append(const TensorView& data, int axis) const {
   const int at = axis < 0 ? axis + ndim : axis;
   if (at < 0 || at >= ndim) {
     throw Error(ErrorCode::invalid_argument,
-                "[append] axis " + std::to_string(axis) + " of an array of " + std::to_string(ndim) + " dimensions");
+                "[append] axis " + std::to_string(axis) + " of an array of " +
+                    std::to_string(ndim) + " dimensions");
   }
   const auto d = static_cast<std::size_t>(at);
   Shape expected = before;
@@ -216,7 +227,8 @@ Shape Array::append(const TensorView& data, int axis) const {
   if (data.shape != expected) {
     throw Error(ErrorCode::invalid_argument,
                 "[append] " + path() + ": data has shape " + shape_text(data.shape) +
-                    ", expected that of the array but for axis " + std::to_string(at) + ": " + shape_text(before));
+                    ", expected that of the array but for axis " + std::to_string(at) + ": " +
+                    shape_text(before));
   }
   check_dtype("append", *state_, data.dtype);
   Shape after = before;
@@ -232,7 +244,8 @@ void Array::set_attributes_json(std::string_view json) const {
   state_->check_writable();
   ArrayMetadata metadata = *state_->metadata();
   metadata.attributes = checked_json_object(json, "attributes");
-  if (metadata.zarr_format == 3) metadata.document = with_attributes(metadata.document, metadata.attributes);
+  if (metadata.zarr_format == 3)
+    metadata.document = with_attributes(metadata.document, metadata.attributes);
   state_->replace_metadata(std::move(metadata));
 }
 

@@ -11,8 +11,9 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
   layout.metadata = std::move(metadata);
   const ArrayMetadata& m = *layout.metadata;
   if (m.dtype.variable_length()) {
-    throw Error(ErrorCode::unsupported,
-                "data type " + m.dtype.to_string() + ": elements of variable length cannot be read yet");
+    throw Error(
+        ErrorCode::unsupported,
+        "data type " + m.dtype.to_string() + ": elements of variable length cannot be read yet");
   }
   layout.fill = m.fill_value.value_or(std::vector<std::byte>(m.dtype.itemsize()));
   const auto fill = std::make_shared<const std::vector<std::byte>>(layout.fill);
@@ -26,9 +27,9 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
     level.inner_shape = config.chunk_shape;
     level.index_at_end = config.index_at_end;
     if (level.inner_shape.size() != m.ndim()) {
-      throw Error(ErrorCode::corrupt, "sharding: inner chunks have " +
-                                          std::to_string(level.inner_shape.size()) +
-                                          " dimensions, the array " + std::to_string(m.ndim()));
+      throw Error(ErrorCode::corrupt,
+                  "sharding: inner chunks have " + std::to_string(level.inner_shape.size()) +
+                      " dimensions, the array " + std::to_string(m.ndim()));
     }
     level.inner_count = 1;
     for (std::size_t d = 0; d < m.ndim(); ++d) {
@@ -92,7 +93,9 @@ std::string join_key(std::string_view path, std::string_view key) {
   return joined;
 }
 
-void store_array_metadata(const Store& store, const std::string& path, const ArrayMetadata& metadata) {
+void store_array_metadata(const Store& store,
+                          const std::string& path,
+                          const ArrayMetadata& metadata) {
   StoreDriver& driver = store.driver();
   if (metadata.zarr_format == 3) {
     driver.set(join_key(path, "zarr.json"), bytes_of(metadata.document));

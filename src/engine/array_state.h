@@ -33,8 +33,8 @@ struct ArrayLayout {
   // Outermost first. Empty without sharding, and where sharding stands among other codecs: then the
   // stored object is one chunk and the codec chain holds the sharding codec.
   std::vector<ShardLevel> shards;
-  Shape chunk_shape;  // of the unit that is decoded: the innermost chunk
-  CodecChain chain;   // of that unit
+  Shape chunk_shape;            // of the unit that is decoded: the innermost chunk
+  CodecChain chain;             // of that unit
   std::vector<std::byte> fill;  // one element
 
   const Shape& stored_shape() const { return metadata->chunk_shape; }
@@ -88,14 +88,16 @@ class ArrayState {
   std::shared_ptr<ArrayShared> shared_;
   Choice choice_;
   mutable ForkMutex mutex_;
-  mutable std::shared_ptr<const ArrayLayout> layout_;    // under mutex_; the last one asked for
-  mutable Implementations layout_implementations_;       // under mutex_
+  mutable std::shared_ptr<const ArrayLayout> layout_;  // under mutex_; the last one asked for
+  mutable Implementations layout_implementations_;     // under mutex_
 };
 
 // "a/b" + "c/0/1" -> "a/b/c/0/1"; "" + key -> key.
 std::string join_key(std::string_view path, std::string_view key);
 
 // Writes the metadata documents of an array (zarr.json, or .zarray and .zattrs).
-void store_array_metadata(const Store& store, const std::string& path, const ArrayMetadata& metadata);
+void store_array_metadata(const Store& store,
+                          const std::string& path,
+                          const ArrayMetadata& metadata);
 
 }  // namespace headrace

@@ -17,7 +17,9 @@ class IndexCache {
  public:
   // Null when there is none of that version.
   std::shared_ptr<const ShardIndex> find(const std::string& place, std::uint64_t version);
-  void put(const std::string& place, std::uint64_t version, std::shared_ptr<const ShardIndex> index);
+  void put(const std::string& place,
+           std::uint64_t version,
+           std::shared_ptr<const ShardIndex> index);
 
  private:
   struct Entry {

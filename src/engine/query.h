@@ -76,7 +76,7 @@ class Points {
   Points(const ResolvedSelection& selection, const TensorView& user);
 
   std::size_t ndim = 0;
-  std::vector<std::int64_t> indices;       // ndim of each point
+  std::vector<std::int64_t> indices;        // ndim of each point
   std::vector<std::ptrdiff_t> user_offset;  // bytes
   std::byte* user = nullptr;
   std::size_t size() const { return user_offset.size(); }

@@ -67,7 +67,10 @@ class Reader {
   }
 
   // A chunk whose encoded bytes are [base, base + nbytes) of an object.
-  void read_chunk(const ObjectReader& reader, std::uint64_t base, std::uint64_t nbytes, const Query& query) {
+  void read_chunk(const ObjectReader& reader,
+                  std::uint64_t base,
+                  std::uint64_t nbytes,
+                  const Query& query) {
     const ArrayLayout& layout = context_.layout;
     auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
     if (layout.chain.is_identity()) {
@@ -219,7 +222,8 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
   }
   if (nbytes < level.index_nbytes) {
     throw Error(ErrorCode::corrupt,
-                "shard of " + std::to_string(nbytes) + " bytes is shorter than its index, expected " +
+                "shard of " + std::to_string(nbytes) +
+                    " bytes is shorter than its index, expected " +
                     std::to_string(level.index_nbytes) + " bytes for that");
   }
   const std::uint64_t offset = base + (level.index_at_end ? nbytes - level.index_nbytes : 0);

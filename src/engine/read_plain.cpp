@@ -7,9 +7,9 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kWindow = 256 << 10;   // stays in the L2 cache between read and placing
-constexpr std::size_t kDirectUnit = 512;     // shorter units cost more as scattered reads than a copy
-constexpr std::size_t kGap = 4 << 10;        // a gap shorter than a page is read through
+constexpr std::size_t kWindow = 256 << 10;  // stays in the L2 cache between read and placing
+constexpr std::size_t kDirectUnit = 512;  // shorter units cost more as scattered reads than a copy
+constexpr std::size_t kGap = 4 << 10;     // a gap shorter than a page is read through
 constexpr std::size_t kScatterBatch = 512;
 
 // Long units: each straight to its place, neighbours in one system call.
@@ -69,7 +69,10 @@ void check_plain_size(const ArrayLayout& layout, std::uint64_t nbytes) {
   }
 }
 
-void read_plain(const ObjectReader& reader, std::uint64_t base, std::size_t nbytes, ChunkSink& sink) {
+void read_plain(const ObjectReader& reader,
+                std::uint64_t base,
+                std::size_t nbytes,
+                ChunkSink& sink) {
   if (const ConstBytes mapped = reader.mapped(); !mapped.empty()) {
     sink.scatter(mapped.subspan(base, nbytes).data());
     return;

@@ -11,7 +11,10 @@ namespace headrace {
 // where they lie together.
 
 // The chunk is [base, base + nbytes) of the object.
-void read_plain(const ObjectReader& reader, std::uint64_t base, std::size_t nbytes, ChunkSink& sink);
+void read_plain(const ObjectReader& reader,
+                std::uint64_t base,
+                std::size_t nbytes,
+                ChunkSink& sink);
 
 // `corrupt` unless `nbytes` is the size of a chunk.
 void check_plain_size(const ArrayLayout& layout, std::uint64_t nbytes);

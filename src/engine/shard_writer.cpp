@@ -14,11 +14,12 @@ ShardWriter::ShardWriter(const ShardLevel& level, std::optional<ConstBytes> befo
   if (before_->size() < level.index_nbytes) {
     throw Error(ErrorCode::corrupt,
                 "shard of " + std::to_string(before_->size()) +
-                    " bytes is shorter than its index, expected " + std::to_string(level.index_nbytes) +
-                    " bytes for that");
+                    " bytes is shorter than its index, expected " +
+                    std::to_string(level.index_nbytes) + " bytes for that");
   }
   const std::size_t at = level.index_at_end ? before_->size() - level.index_nbytes : 0;
-  index_before_ = decode_shard_index(before_->subspan(at, level.index_nbytes), level.index_chain, before_->size());
+  index_before_ = decode_shard_index(
+      before_->subspan(at, level.index_nbytes), level.index_chain, before_->size());
 }
 
 std::optional<ConstBytes> ShardWriter::before(std::int64_t inner) const {
@@ -32,7 +33,9 @@ void ShardWriter::put(std::int64_t inner, ConstBytes encoded) {
   to.bytes.assign(encoded);
 }
 
-void ShardWriter::remove(std::int64_t inner) { inner_[static_cast<std::size_t>(inner)].touched = true; }
+void ShardWriter::remove(std::int64_t inner) {
+  inner_[static_cast<std::size_t>(inner)].touched = true;
+}
 
 void ShardWriter::reserve(std::size_t slots, std::size_t nbytes) {
   slot_nbytes_ = nbytes;

@@ -146,8 +146,8 @@ std::byte* BoxSink::direct(std::size_t offset, std::size_t nbytes) {
   Position row;
   if (!ordered_ || !locate(offset, row) || offset < row.offset) return nullptr;
   const Dim& dim = dims_.back();
-  const std::int64_t i = std::min(static_cast<std::int64_t>(offset - row.offset) / dim.chunk_step,
-                                  dim.count - 1);
+  const std::int64_t i =
+      std::min(static_cast<std::int64_t>(offset - row.offset) / dim.chunk_step, dim.count - 1);
   const std::size_t within = offset - row.offset - static_cast<std::size_t>(i * dim.chunk_step);
   if (within + nbytes > unit_) return nullptr;
   return row.user + i * dim.user_step + within;
@@ -171,14 +171,17 @@ void BoxSink::put(std::size_t offset, ConstBytes piece) {
       const std::size_t from = std::max(start, offset);
       const std::size_t to = std::min(start + unit_, stop);
       if (from < to) {
-        std::memcpy(row.user + k * dim.user_step + (from - start), piece.data() + (from - offset), to - from);
+        std::memcpy(row.user + k * dim.user_step + (from - start),
+                    piece.data() + (from - offset),
+                    to - from);
       }
     };
     if (i < dim.count && row.offset + static_cast<std::size_t>(i) * step < offset) copy_part(i++);
     std::int64_t whole_end = i;
     const std::size_t first = row.offset + static_cast<std::size_t>(i) * step;
     if (i < dim.count && first + unit_ <= stop) {
-      whole_end = std::min(dim.count, i + static_cast<std::int64_t>((stop - unit_ - first) / step + 1));
+      whole_end =
+          std::min(dim.count, i + static_cast<std::int64_t>((stop - unit_ - first) / step + 1));
       copy_units(row.user + i * dim.user_step,
                  dim.user_step,
                  piece.data() + (first - offset),
@@ -238,7 +241,8 @@ void BoxSink::fill(const std::vector<std::byte>& element) const {
       return;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      std::byte* at = user + (dim.list ? dim.user_list[i] : static_cast<std::ptrdiff_t>(i) * dim.user_step);
+      std::byte* at =
+          user + (dim.list ? dim.user_list[i] : static_cast<std::ptrdiff_t>(i) * dim.user_step);
       fill_bytes(at, unit_, element);
     }
   });

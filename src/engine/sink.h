@@ -17,8 +17,8 @@ class ChunkSink : public PieceSink {
   // Takes bytes that lie together in the chunk and in the caller's memory.
   using UnitVisitor = FunctionRef<void(std::size_t offset, std::size_t nbytes, std::byte* user)>;
 
-  // False when elements are not wanted in the order of the chunk: then only scatter, gather and fill
-  // may be called.
+  // False when elements are not wanted in the order of the chunk: then only scatter, gather and
+  // fill may be called.
   virtual bool ordered() const = 0;
   virtual std::size_t wanted_nbytes() const = 0;
   virtual std::size_t unit_nbytes() const = 0;  // of one unit, all are alike

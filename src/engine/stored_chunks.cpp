@@ -17,7 +17,8 @@ Listing list_chunks(const ArrayState& state) {
   const Shape grid = grid_shape(metadata->shape, metadata->chunk_shape);
   Listing listing;
   for (std::string& key : state.driver().list(prefix)) {
-    auto coordinates = metadata->chunk_keys.parse(std::string_view(key).substr(prefix.size()), metadata->ndim());
+    auto coordinates =
+        metadata->chunk_keys.parse(std::string_view(key).substr(prefix.size()), metadata->ndim());
     if (!coordinates) continue;
     bool inside = true;
     for (std::size_t d = 0; d < grid.size(); ++d) inside &= (*coordinates)[d] < grid[d];

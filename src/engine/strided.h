@@ -10,8 +10,11 @@ namespace headrace {
 namespace detail {
 
 template <std::size_t N>
-void copy_units(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
-                std::ptrdiff_t src_step, std::size_t count) {
+void copy_units(std::byte* dst,
+                std::ptrdiff_t dst_step,
+                const std::byte* src,
+                std::ptrdiff_t src_step,
+                std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     std::memcpy(dst, src, N);
     dst += dst_step;
@@ -22,15 +25,25 @@ void copy_units(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
 }  // namespace detail
 
 // `count` units of `unit` bytes, each side with a step of its own in bytes.
-inline void copy_units(std::byte* dst, std::ptrdiff_t dst_step, const std::byte* src,
-                       std::ptrdiff_t src_step, std::size_t unit, std::size_t count) {
+inline void copy_units(std::byte* dst,
+                       std::ptrdiff_t dst_step,
+                       const std::byte* src,
+                       std::ptrdiff_t src_step,
+                       std::size_t unit,
+                       std::size_t count) {
   switch (unit) {
-    case 1: return detail::copy_units<1>(dst, dst_step, src, src_step, count);
-    case 2: return detail::copy_units<2>(dst, dst_step, src, src_step, count);
-    case 4: return detail::copy_units<4>(dst, dst_step, src, src_step, count);
-    case 8: return detail::copy_units<8>(dst, dst_step, src, src_step, count);
-    case 16: return detail::copy_units<16>(dst, dst_step, src, src_step, count);
-    default: break;
+    case 1:
+      return detail::copy_units<1>(dst, dst_step, src, src_step, count);
+    case 2:
+      return detail::copy_units<2>(dst, dst_step, src, src_step, count);
+    case 4:
+      return detail::copy_units<4>(dst, dst_step, src, src_step, count);
+    case 8:
+      return detail::copy_units<8>(dst, dst_step, src, src_step, count);
+    case 16:
+      return detail::copy_units<16>(dst, dst_step, src, src_step, count);
+    default:
+      break;
   }
   for (std::size_t i = 0; i < count; ++i) {
     std::memcpy(dst, src, unit);

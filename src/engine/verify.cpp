@@ -22,7 +22,8 @@ class Verifier {
     return guard(key, [&]() -> std::int64_t {
       const auto reader = context_.driver.open(key);
       if (!reader) return 0;  // removed since it was listed
-      if (!context_.layout.shards.empty()) return verify_shard(key, key, *reader, 0, reader->size(), 0);
+      if (!context_.layout.shards.empty())
+        return verify_shard(key, key, *reader, 0, reader->size(), 0);
       decode(*reader, 0, reader->size());
       return 1;
     });

@@ -60,7 +60,9 @@ class Writer {
 
  private:
   // The part of a chunk that lies within the array (or the shard's part of it).
-  static Shape valid_extent(const Coordinates& coordinates, const Shape& extent, const Shape& chunk) {
+  static Shape valid_extent(const Coordinates& coordinates,
+                            const Shape& extent,
+                            const Shape& chunk) {
     Shape valid(chunk.size());
     for (std::size_t d = 0; d < chunk.size(); ++d) {
       valid[d] = std::min(chunk[d], extent[d] - coordinates.at[d] * chunk[d]);
@@ -76,9 +78,9 @@ class Writer {
     if (!whole) exists = context_.driver.get(key, *old);
     const auto before = exists ? std::optional<ConstBytes>(old->bytes()) : std::nullopt;
     Scratch encoded;
-    const std::optional<ConstBytes> after =
-        layout_.shards.empty() ? encode_chunk(query, valid, before, *encoded)
-                               : encode_shard(query, valid, before, 0, *encoded);
+    const std::optional<ConstBytes> after = layout_.shards.empty()
+                                                ? encode_chunk(query, valid, before, *encoded)
+                                                : encode_shard(query, valid, before, 0, *encoded);
     if (after) {
       context_.driver.set(key, *after);
     } else {
@@ -86,8 +88,8 @@ class Writer {
     }
   }
 
-  // The encoded bytes of a chunk with the query's part replaced, in `encoded` or in the caller's own
-  // memory; nothing when it ends up all fill value and such chunks are not kept.
+  // The encoded bytes of a chunk with the query's part replaced, in `encoded` or in the caller's
+  // own memory; nothing when it ends up all fill value and such chunks are not kept.
   std::optional<ConstBytes> encode_chunk(const Query& query,
                                          const Shape& valid,
                                          std::optional<ConstBytes> before,
@@ -163,16 +165,17 @@ class Writer {
             return;
           }
           Scratch bytes;
-          const auto after = innermost ? encode_chunk(child, inner_valid, inner_before, *bytes)
-                                       : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
+          const auto after =
+              innermost ? encode_chunk(child, inner_valid, inner_before, *bytes)
+                        : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
           after ? shard.put(inner, *after) : shard.remove(inner);
         },
         context_.threads);
     return shard.finish(encoded) ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt;
   }
 
-  using BoxOrPointSink =
-      decltype(make_sink(std::declval<const Query&>(), std::declval<const Shape&>(), std::size_t{}));
+  using BoxOrPointSink = decltype(make_sink(
+      std::declval<const Query&>(), std::declval<const Shape&>(), std::size_t{}));
 
   RequestContext& context_;
   const ArrayLayout& layout_;
@@ -184,8 +187,9 @@ TensorView broadcast_to(const TensorView& view, const Shape& shape) {
   const Shape strides = view.strides_or_c();
   auto refuse = [&] {
     auto text = [](const Shape& s) { return coordinates_text(s.data(), s.size()); };
-    throw Error(ErrorCode::invalid_argument,
-                "could not broadcast data of shape " + text(view.shape) + " into shape " + text(shape));
+    throw Error(
+        ErrorCode::invalid_argument,
+        "could not broadcast data of shape " + text(view.shape) + " into shape " + text(shape));
   };
   TensorView result = view;
   result.shape = shape;

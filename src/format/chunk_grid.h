@@ -12,8 +12,8 @@ namespace headrace {
 
 // The part of one dimension's selection that falls into one chunk of that dimension.
 struct DimPiece {
-  std::int64_t chunk = 0;        // coordinate of the chunk along the dimension
-  std::int64_t first = 0;        // index within the chunk of the first element, when a range
+  std::int64_t chunk = 0;  // coordinate of the chunk along the dimension
+  std::int64_t first = 0;  // index within the chunk of the first element, when a range
   std::int64_t step = 1;
   std::int64_t count = 0;
   std::int64_t result_first = 0;  // position along the dimension's result of the first element
@@ -32,7 +32,9 @@ struct DimPlan {
   bool list_ascending = true;  // local_index ascends within every piece
 };
 
-DimPlan plan_dimension(const DimSelection& selection, std::int64_t extent, std::int64_t chunk_extent);
+DimPlan plan_dimension(const DimSelection& selection,
+                       std::int64_t extent,
+                       std::int64_t chunk_extent);
 
 // Chunks along each dimension: ceil(shape / chunk_shape), 0 for an extent of 0.
 Shape grid_shape(const Shape& shape, const Shape& chunk_shape);

@@ -38,7 +38,7 @@ struct ArrayMetadata {
   std::vector<CodecSpec> codecs;
   // dtype.itemsize() native bytes; nothing for v2's null (read as zero) and variable-length types.
   std::optional<std::vector<std::byte>> fill_value;
-  std::string fill_value_json;  // as stored, or as it will be
+  std::string fill_value_json;                              // as stored, or as it will be
   std::vector<std::optional<std::string>> dimension_names;  // empty: none given
   std::string attributes = "{}";                            // JSON object
   // The document as stored; edits (shape, attributes) keep every other field of it.
@@ -70,7 +70,8 @@ enum class NodeType { array, group };
 // zarr.json: which of the two it is. `corrupt` for anything else.
 NodeType v3_node_type(std::string_view json);
 
-// `corrupt` for malformed documents, `unsupported` (naming the field) for what is valid but unknown.
+// `corrupt` for malformed documents, `unsupported` (naming the field) for what is valid but
+// unknown.
 ArrayMetadata parse_array_v3(std::string_view zarr_json);
 GroupMetadata parse_group_v3(std::string_view zarr_json);
 ArrayMetadata parse_array_v2(std::string_view zarray, std::string_view zattrs);
@@ -101,7 +102,9 @@ std::string checked_json_object(std::string_view text, const char* what);
 Shape auto_chunks(const Shape& shape, std::size_t itemsize);
 
 // Fill values. The JSON of `bytes` in the dialect of `zarr_format`, and back.
-std::string fill_value_to_json(const DType& dtype, const std::vector<std::byte>& bytes, int zarr_format);
+std::string fill_value_to_json(const DType& dtype,
+                               const std::vector<std::byte>& bytes,
+                               int zarr_format);
 std::optional<std::vector<std::byte>> fill_value_from_json(const DType& dtype,
                                                            std::string_view json,
                                                            int zarr_format);

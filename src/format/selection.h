@@ -16,7 +16,7 @@ struct DimSelection {
   std::int64_t start = 0;
   std::int64_t step = 1;  // > 0
   std::int64_t count = 0;
-  bool reversed = false;              // the result runs from the last of the range to the first
+  bool reversed = false;  // the result runs from the last of the range to the first
   bool is_list = false;
   std::vector<std::int64_t> indices;  // when is_list: count of them, non-negative, any order
 
@@ -42,6 +42,8 @@ struct ResolvedSelection {
 // `out_of_bounds` (IndexError) for indices outside, too many or few dimensions, masks of the wrong
 // shape, zero steps; `invalid_argument` for item kinds that a mode does not take. `chunks` counts
 // for block selections only.
-ResolvedSelection resolve_selection(const Selection& selection, const Shape& shape, const Shape& chunks);
+ResolvedSelection resolve_selection(const Selection& selection,
+                                    const Shape& shape,
+                                    const Shape& chunks);
 
 }  // namespace headrace

@@ -39,7 +39,8 @@ void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 std::vector<Layout> layouts() {
   const CodecSpec little = codec::bytes();
   const CodecSpec big = codec::bytes("big");
-  const auto nested = codec::sharding({2, 2}, {little, codec::zstd(1)}, {little, codec::crc32c()}, "start");
+  const auto nested =
+      codec::sharding({2, 2}, {little, codec::zstd(1)}, {little, codec::crc32c()}, "start");
   return {
       {"plain", {13, 17}, {4, 5}, {}, {little}},
       {"big_endian", {13, 17}, {4, 5}, {}, {big}},
@@ -181,9 +182,10 @@ TEST_P(ArrayLayouts, WritesOnlyWhatASelectionNames) {
   EXPECT_EQ(bad, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ArrayLayouts, testing::ValuesIn(layouts()), [](const auto& layout) {
-  return std::string(layout.param.name);
-});
+INSTANTIATE_TEST_SUITE_P(Layouts,
+                         ArrayLayouts,
+                         testing::ValuesIn(layouts()),
+                         [](const auto& layout) { return std::string(layout.param.name); });
 
 Layout layout_named(const std::string& name) {
   for (Layout& layout : layouts()) {
@@ -323,7 +325,8 @@ TEST(Array, ThreadsShareAHandleAndAChunk) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (std::int64_t column = t; column < layout.shape[1]; column += 4) {
-        std::vector<float> data = ramp(static_cast<std::size_t>(layout.shape[0]), static_cast<float>(100 * column));
+        std::vector<float> data =
+            ramp(static_cast<std::size_t>(layout.shape[0]), static_cast<float>(100 * column));
         a.write({all, column}, view_of(data, {layout.shape[0]}));
         EXPECT_EQ(floats(a.read({all, column})), data);
       }
@@ -401,16 +404,22 @@ TEST(Array, RefusesWhatDoesNotFit) {
   const Store store = memory_store();
   const Array a = create(store, layout);
   std::vector<float> data(13 * 17);
-  EXPECT_EQ(code_of([&] { a.read_into({}, view_of(data, {17, 13})); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              a.read_into({}, view_of(data, {17, 13}));
+            }),
+            ErrorCode::invalid_argument);
   TensorView doubles = view_of(data, {13, 17});
   doubles.dtype = DType::float64;
   EXPECT_EQ(code_of([&] { a.read_into({}, doubles); }), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([&] { a.read({13, 0}); }), ErrorCode::out_of_bounds);
-  EXPECT_EQ(code_of([&] { a.write({all, slice(0, 3)}, view_of(data, {13, 17})); }),
+  EXPECT_EQ(code_of([&] {
+              a.write({all, slice(0, 3)}, view_of(data, {13, 17}));
+            }),
             ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([&] { a.to(Device::cuda(0)).read(); }), ErrorCode::unsupported);
   const Array reader = open_array(store, "a", {.read_only = true});
-  EXPECT_EQ(code_of([&] { reader.write({}, view_of(data, layout.shape)); }), ErrorCode::permission_denied);
+  EXPECT_EQ(code_of([&] { reader.write({}, view_of(data, layout.shape)); }),
+            ErrorCode::permission_denied);
 }
 
 }  // namespace

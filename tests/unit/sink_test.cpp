@@ -18,8 +18,8 @@ struct Case {
   Box box;
   std::vector<std::vector<std::int64_t>> lists;
   std::size_t itemsize = 1;
-  std::vector<std::byte> source;  // the decoded chunk
-  std::vector<std::byte> user;    // the caller's memory, poisoned
+  std::vector<std::byte> source;                           // the decoded chunk
+  std::vector<std::byte> user;                             // the caller's memory, poisoned
   std::vector<std::pair<std::size_t, std::size_t>> moves;  // chunk offset -> user offset, bytes
 };
 
@@ -33,7 +33,8 @@ class Cases {
 
   void make(Case& c, bool with_lists) {
     const auto ndim = static_cast<std::size_t>(pick(0, 4));
-    c.itemsize = std::array<std::size_t, 7>{1, 2, 3, 4, 8, 16, 12}[static_cast<std::size_t>(pick(0, 6))];
+    c.itemsize =
+        std::array<std::size_t, 7>{1, 2, 3, 4, 8, 16, 12}[static_cast<std::size_t>(pick(0, 6))];
     c.lists.resize(2 * ndim);
     std::size_t total = c.itemsize;
     for (std::size_t d = 0; d < ndim; ++d) {
@@ -99,7 +100,8 @@ class Cases {
         const Axis& axis = c.box.axes[d];
         const auto i = static_cast<std::size_t>(at[d]);
         const std::int64_t index = axis.list ? axis.list[i] : axis.first + axis.step * at[d];
-        chunk_offset = chunk_offset * static_cast<std::size_t>(c.chunk[d]) + static_cast<std::size_t>(index);
+        chunk_offset =
+            chunk_offset * static_cast<std::size_t>(c.chunk[d]) + static_cast<std::size_t>(index);
         user_offset += axis.list ? axis.user_list[i] : axis.user_first + axis.user_step * at[d];
       }
       c.moves.emplace_back(chunk_offset * c.itemsize, static_cast<std::size_t>(user_offset));
@@ -150,7 +152,8 @@ TEST(BoxSink, TakesPiecesCutAnywhereInAnyOrder) {
       at += n;
     }
     for (std::size_t i = pieces.size(); i-- > 1;) {
-      std::swap(pieces[i], pieces[static_cast<std::size_t>(cases.pick(0, static_cast<std::int64_t>(i)))]);
+      std::swap(pieces[i],
+                pieces[static_cast<std::size_t>(cases.pick(0, static_cast<std::int64_t>(i)))]);
     }
     for (auto [at, n] : pieces) {
       bool wanted = false;
