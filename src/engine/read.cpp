@@ -229,14 +229,10 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
   const std::uint64_t offset = base + (level.index_at_end ? nbytes - level.index_nbytes : 0);
   Scratch encoded(level.index_nbytes);
   reader.read(offset, encoded.bytes());
-  try {
-    auto index = std::make_shared<const ShardIndex>(
-        decode_shard_index(encoded.bytes(), level.index_chain, nbytes));
-    if (version != 0) cache.put(place, version, index);
-    return index;
-  } catch (const Error& error) {
-    throw error.with_context("shard index");
-  }
+  auto index = std::make_shared<const ShardIndex>(
+      decode_shard_index(encoded.bytes(), level.index_chain, nbytes));
+  if (version != 0) cache.put(place, version, index);
+  return index;
 }
 
 void read_selection(const ArrayState& state,
