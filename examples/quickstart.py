@@ -20,7 +20,7 @@ a = hr.create_array(
 a[:] = wind
 a.attrs["units"] = "m/s"
 
-a = hr.open(f"{folder.name}/wind.zarr")  # device="cuda:0" reads into the memory of a GPU
+a = hr.open(f"{folder.name}/wind.zarr")
 x = a[0:10, :, ::2]  # selections mean what they mean in NumPy
 out = np.empty((181, 360), "float32")
 a.read((24, ...), out=out)  # into memory that is already there, without a copy between

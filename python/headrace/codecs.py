@@ -223,14 +223,18 @@ class Shuffle(Codec):
 
 @dataclass(frozen=True)
 class Bitshuffle(Codec):
-    """Bits of equal significance together."""
+    """Bits of equal significance together, as the bitshuffle library has them.
 
-    codec_name: ClassVar[str] = "bitshuffle"
-    elementsize: int | None = None
+    `itemsize` None is that of the array, `blocksize` 0 the library's choice (elements a block).
+    """
+
+    codec_name: ClassVar[str] = "numcodecs.imagecodecs_bitshuffle"
+    itemsize: int | None = None
+    blocksize: int = 0
 
     def for_itemsize(self, itemsize: int) -> Codec:
-        if self.elementsize is None:
-            return dataclasses.replace(self, elementsize=max(itemsize, 1))
+        if self.itemsize is None:
+            return dataclasses.replace(self, itemsize=max(itemsize, 1))
         return self
 
 

@@ -81,8 +81,7 @@ CodecPtr make_bitshuffle(const CodecSpec& spec, const CodecSite&) {
   constexpr std::int64_t kMaxItemsize = 255;
   constexpr std::int64_t kMaxBlock = 1 << 28;
   CodecConfig config(spec);
-  const char* field = config.has("elementsize") ? "elementsize" : "itemsize";
-  const auto itemsize = static_cast<std::size_t>(config.integer(field, 1, kMaxItemsize, 1));
+  const auto itemsize = static_cast<std::size_t>(config.integer("itemsize", 1, kMaxItemsize, 1));
   auto block = static_cast<std::size_t>(config.integer("blocksize", 0, kMaxBlock, 0));
   if (block % 8 != 0) config.fail("blocksize", "must be a multiple of 8");
   config.finish();

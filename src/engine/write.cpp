@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/checked.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "engine/key_lock.h"
@@ -36,7 +37,8 @@ bool all_fill(ConstBytes chunk, const std::vector<std::byte>& fill) {
 template <typename Query>
 class Writer {
  public:
-  explicit Writer(RequestContext& context) : context_(context), layout_(context.layout) {}
+  explicit Writer(RequestContext& context)
+      : context_(context), layout_(context.layout), store_url_(context.driver.url()) {}
 
   void write_array(const Query& query) {
     const ArrayMetadata& m = *layout_.metadata;
@@ -55,10 +57,20 @@ class Writer {
             throw error.with_context(context_.place("write", key));
           }
         },
-        context_.threads);
+        objects_at_once());
   }
 
  private:
+  // A shard is put together in memory: where one fills the budget, two are on their way at a time,
+  // so that one is encoded while the other is stored.
+  int objects_at_once() const {
+    if (layout_.shards.empty()) return context_.threads;
+    const std::size_t shard = checked_nbytes(layout_.stored_shape(), layout_.itemsize(), "shard");
+    const std::size_t fit = context_.config.memory_budget / std::max<std::size_t>(shard, 1);
+    return static_cast<int>(
+        std::min<std::size_t>(std::max<std::size_t>(fit, 2), static_cast<std::size_t>(context_.threads)));
+  }
+
   // The part of a chunk that lies within the array (or the shard's part of it).
   static Shape valid_extent(const Coordinates& coordinates,
                             const Shape& extent,
@@ -72,7 +84,7 @@ class Writer {
 
   void write_object(const std::string& key, const Query& query, const Shape& valid) {
     const bool whole = covers(query, valid);
-    const auto lock = whole ? std::unique_lock<std::mutex>() : lock_key(context_.driver.url(), key);
+    const auto lock = lock_key(store_url_, key);
     Scratch old;
     bool exists = false;
     if (!whole) exists = context_.driver.get(key, *old);
@@ -179,6 +191,7 @@ class Writer {
 
   RequestContext& context_;
   const ArrayLayout& layout_;
+  const std::string store_url_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ constexpr Case kCases[] = {
     {"numcodecs.shuffle", R"({"elementsize": 6})"},
     {"shuffle", R"({"elementsize": 1})"},
     {"numcodecs.imagecodecs_bitshuffle", R"({"itemsize": 4})"},
-    {"bitshuffle", R"({"elementsize": 1, "blocksize": 16})"},
+    {"bitshuffle", R"({"itemsize": 1, "blocksize": 16})"},
 };
 
 class BytesCodecs : public ::testing::TestWithParam<Case> {
