@@ -35,6 +35,12 @@ std::uint64_t process_random() {
   return value;
 }
 
+// linkat() names an open file by way of /proc.
+bool can_link_nameless() {
+  static const bool can = ::access("/proc/self/fd", F_OK) == 0;
+  return can;
+}
+
 std::string temporary_name() {
   static std::atomic<unsigned long> counter{0};
   char text[80];
@@ -209,6 +215,18 @@ TemporaryFile::TemporaryFile(std::string target, bool durable)
   const std::string folder = parent_of(target_);
   // The folder may go between mkdir and open when another thread erases the prefix.
   for (int attempt = 0; attempt < 16; ++attempt) {
+    if (can_link_nameless()) {
+      fd_ = FileDescriptor(open_retrying(folder.c_str(), O_TMPFILE | O_RDWR, 0666));
+      if (fd_) {
+        nameless_ = true;
+        path_ = target_;
+        return;
+      }
+      if (errno == ENOENT) {
+        make_folders(folder, durable_);
+        continue;
+      }
+    }
     path_ = folder + (folder == "/" ? "" : "/") + temporary_name();
     fd_ = FileDescriptor(open_retrying(path_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0666));
     if (fd_) {
@@ -230,9 +248,10 @@ TemporaryFile::~TemporaryFile() {
 
 bool TemporaryFile::publish(bool keep_open) {
   if (durable_) sync_file(fd_.get(), path_);
+  if (nameless_ && !give_name()) return false;
   // Network file systems report a full disk at close.
   if (!keep_open && ::close(fd_.release()) != 0 && errno != EINTR) throw_io(errno, "close", path_);
-  if (::rename(path_.c_str(), target_.c_str()) != 0) {
+  if (path_ != target_ && ::rename(path_.c_str(), target_.c_str()) != 0) {
     if (errno != ENOENT) throw_io(errno, "rename to", target_);
     pending_ = false;
     return false;
@@ -241,6 +260,29 @@ bool TemporaryFile::publish(bool keep_open) {
   path_ = target_;
   if (durable_) sync_folder(parent_of(target_));
   return true;
+}
+
+// The target itself when nothing lies there, otherwise a temporary name that a rename takes over.
+bool TemporaryFile::give_name() {
+  const std::string from = "/proc/self/fd/" + std::to_string(fd_.get());
+  const auto link = [&](const std::string& to) {
+    return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  const std::string folder = parent_of(target_);
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    bool named = link(target_);
+    if (!named && errno == EEXIST) {
+      path_ = folder + (folder == "/" ? "" : "/") + temporary_name();
+      named = pending_ = link(path_);
+    }
+    if (named) {
+      nameless_ = false;
+      return true;
+    }
+    if (errno != ENOENT) throw_io(errno, "name", target_);
+    make_folders(folder, durable_);  // it was empty, and another thread erased it
+  }
+  return false;
 }
 
 void TemporaryFile::forget() { pending_ = false; }
