@@ -264,7 +264,7 @@ void FileStore::set(std::string_view key, ConstBytes bytes) {
   }
   // Another thread that erases the prefix may take the temporary file away, as it does any stale
   // one.
-  for (int attempt = 0; attempt < 16; ++attempt) {
+  for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     TemporaryFile file(path, options_.durable);
     write_at(file.fd(), 0, {&bytes, 1}, file.path());
     if (file.publish()) return;

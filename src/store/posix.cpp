@@ -190,31 +190,35 @@ std::string parent_of(const std::string& path) {
 }
 
 void make_folders(const std::string& path, bool durable) {
-  if (::mkdir(path.c_str(), 0777) == 0) {
-    if (durable) sync_folder(parent_of(path));
-    return;
-  }
-  if (errno == ENOENT && path != "/" && path != ".") {
-    make_folders(parent_of(path), durable);
+  for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     if (::mkdir(path.c_str(), 0777) == 0) {
       if (durable) sync_folder(parent_of(path));
       return;
     }
+    int failure = errno;
+    if (failure == ENOENT && path != "/" && path != ".") {
+      make_folders(parent_of(path), durable);
+      continue;
+    }
+    if (failure == EEXIST) {
+      struct stat st;
+      if (::stat(path.c_str(), &st) != 0) {
+        if (errno == ENOENT) continue;
+      } else {
+        if (S_ISDIR(st.st_mode)) return;
+        failure = ENOTDIR;
+      }
+    }
+    throw_io(failure, "make folder", path);
   }
-  int failure = errno;
-  struct stat st;
-  if (failure == EEXIST && ::stat(path.c_str(), &st) == 0) {
-    if (S_ISDIR(st.st_mode)) return;
-    failure = ENOTDIR;
-  }
-  throw_io(failure, "make folder", path);
+  throw_io(ENOENT, "make folder", path);
 }
 
 TemporaryFile::TemporaryFile(std::string target, bool durable)
     : target_(std::move(target)), durable_(durable) {
   const std::string folder = parent_of(target_);
   // The folder may go between mkdir and open when another thread erases the prefix.
-  for (int attempt = 0; attempt < 16; ++attempt) {
+  for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     if (can_link_nameless()) {
       fd_ = FileDescriptor(open_retrying(folder.c_str(), O_TMPFILE | O_RDWR, 0666));
       if (fd_) {
@@ -269,7 +273,7 @@ bool TemporaryFile::give_name() {
     return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
   };
   const std::string folder = parent_of(target_);
-  for (int attempt = 0; attempt < 16; ++attempt) {
+  for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     bool named = link(target_);
     if (!named && errno == EEXIST) {
       path_ = folder + (folder == "/" ? "" : "/") + temporary_name();

@@ -55,6 +55,9 @@ void write_at(int fd,
 void sync_file(int fd, std::string_view path);
 void sync_folder(const std::string& path);
 
+// How often a write starts again when another thread erases its folders under its hands.
+inline constexpr int kRaceAttempts = 200;
+
 // The folder that a path lies in: "/a/b" -> "/a", "/a" -> "/".
 std::string parent_of(const std::string& path);
 // mkdir -p. With `durable`, the new entries are on the disk when it returns.

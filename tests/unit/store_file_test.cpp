@@ -329,12 +329,11 @@ TEST_P(FileStoreTest, StoreComesBackAfterItsFolderWasReplaced) {
 }
 
 TEST_P(FileStoreTest, ErasingAndWritingAtOnceEndsWell) {
-  std::atomic<bool> stop{false};
-  std::thread eraser([&] {
-    while (!stop) store_->erase_prefix("t/");
+  std::jthread eraser([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) store_->erase_prefix("t/");
   });
   for (int i = 0; i < 300; ++i) put("t/c/0/" + std::to_string(i % 5), "x");
-  stop = true;
+  eraser.request_stop();
   eraser.join();
   put("t/c/0/last", "x");
   EXPECT_EQ(text_at(*store_, "t/c/0/last"), "x");
