@@ -14,8 +14,8 @@ struct Config {
   // Scratch of one request, bytes. What is needed for one chunk (on writing, two shards) is taken
   // even where that is more.
   std::size_t memory_budget = std::size_t{64} << 20;
-  std::size_t coalesce_gap = std::size_t{1} << 20;    // neighbours in a shard closer than this are
-  std::size_t coalesce_run = std::size_t{16} << 20;   // read together, up to a run this long
+  std::size_t coalesce_gap = std::size_t{1} << 20;   // neighbours in a shard closer than this are
+  std::size_t coalesce_run = std::size_t{16} << 20;  // read together, up to a run this long
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none
 };

@@ -67,8 +67,8 @@ class Writer {
     if (layout_.shards.empty()) return context_.threads;
     const std::size_t shard = checked_nbytes(layout_.stored_shape(), layout_.itemsize(), "shard");
     const std::size_t fit = context_.config.memory_budget / std::max<std::size_t>(shard, 1);
-    return static_cast<int>(
-        std::min<std::size_t>(std::max<std::size_t>(fit, 2), static_cast<std::size_t>(context_.threads)));
+    return static_cast<int>(std::min<std::size_t>(std::max<std::size_t>(fit, 2),
+                                                  static_cast<std::size_t>(context_.threads)));
   }
 
   // The part of a chunk that lies within the array (or the shard's part of it).

@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 def quick_start() -> str:
     text = (ROOT / "README.md").read_text()
-    found = re.search(r"<!-- quickstart:begin -->\n```python\n(.*?)```\n<!-- quickstart:end -->", text, re.S)
+    found = re.search(
+        r"<!-- quickstart:begin -->\n```python\n(.*?)```\n<!-- quickstart:end -->", text, re.S
+    )
     assert found, "README.md has no quick start between its markers"
     return found[1]
 
