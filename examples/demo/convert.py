@@ -9,7 +9,6 @@ import numcodecs
 import numpy as np
 import xarray as xr
 import zarr.codecs
-
 from sources import Source, Variable
 
 CHUNK_BYTES = 1 << 20

@@ -14,14 +14,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import convert
+import maps
 import numpy as np
+import sources
 import zarr
 from rich.console import Console
 from rich.table import Table
-
-import convert
-import maps
-import sources
 
 try:
     import headrace as hr
