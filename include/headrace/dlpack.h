@@ -20,7 +20,7 @@ struct DLPackVersion {
   std::uint32_t minor;
 };
 
-enum DLDeviceType : std::int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3 };
+enum DLDeviceType : std::int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13 };
 
 struct DLDevice {
   DLDeviceType device_type;

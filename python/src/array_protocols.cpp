@@ -1,6 +1,7 @@
 // What makes an Array one of Python's, NumPy's and DLPack's: len, iter, repr, pickle, __array__,
 // __dlpack__.
 
+#include <headrace/dlpack.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
@@ -8,7 +9,6 @@
 #include <utility>
 
 #include "array.h"
-#include "dlpack.h"
 #include "docs.h"
 #include "tensor.h"
 
@@ -75,8 +75,8 @@ bool has_dlpack_type(const DType& dtype) {
 Device requested_device(nb::handle dl_device, const Device& own) {
   if (dl_device.is_none()) return own;
   const auto [type, index] = nb::cast<std::pair<int, int>>(dl_device);
-  if (type == kDLCpu && index == 0) return Device::cpu();
-  if (type == kDLCuda) return Device::cuda(index);
+  if (type == kDLCPU && index == 0) return Device::cpu();
+  if (type == kDLCUDA) return Device::cuda(index);
   raise(PyExc_BufferError,
         "__dlpack__: there is no device " + nb::cast<std::string>(nb::str(dl_device)));
 }
@@ -113,7 +113,7 @@ nb::object dlpack(PyArray& self,
 
 nb::object dlpack_device(PyArray& self) {
   const Device device = self.array.device();
-  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCpu : kDLCuda), device.index);
+  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCPU : kDLCUDA), device.index);
 }
 
 nb::object to_array(nb::handle self, nb::handle dtype, nb::handle copy) {

@@ -1,11 +1,11 @@
 #include "tensor.h"
 
+#include <headrace/dlpack.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
 #include <utility>
 
-#include "dlpack.h"
 #include "dtype.h"
 #include "numpy_api.h"
 
@@ -117,8 +117,8 @@ DType dtype_from_dlpack(const DLDataType& type) {
 void check_dlpack_device(nb::handle object, const char* what) {
   nb::object device = object.attr("__dlpack_device__")();
   const int type = nb::cast<int>(nb::int_(nb::object(device[0])));
-  if (type == kDLCuda || type == kDLCudaManaged) without_cuda(what);
-  if (type != kDLCpu && type != kDLCudaHost) {
+  if (type == kDLCUDA || type == kDLCUDAManaged) without_cuda(what);
+  if (type != kDLCPU && type != kDLCUDAHost) {
     raise(
         PyExc_NotImplementedError,
         std::string(what) + ": DLPack device type " + std::to_string(type) + " is not host memory");
@@ -149,7 +149,7 @@ HostView view_of_dlpack(nb::handle object, bool writable, const char* what) {
             std::string(what) + ": DLPack version " + std::to_string(managed->version.major) +
                 " is not known");
     }
-    if (writable && (managed->flags & kDLFlagReadOnly) != 0) {
+    if (writable && (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0) {
       raise(PyExc_ValueError, std::string(what) + ": the DLPack tensor is read-only");
     }
     tensor = &managed->dl_tensor;
