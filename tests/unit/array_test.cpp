@@ -340,6 +340,11 @@ TEST(Array, ThreadsShareAHandleAndAChunk) {
 }
 
 TEST(Array, WorksInAChildOfForkWhileOtherThreadsRead) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // The allocators of the sanitizers of GCC 12 are not released in the child: it waits for ever in
+  // malloc when another thread was inside at the fork. glibc's is.
+  GTEST_SKIP() << "malloc under a sanitizer does not survive a fork while other threads allocate";
+#endif
   const Layout layout = layout_named("shards_zstd");
   const Array a = create(memory_store(), layout);
   std::vector<float> truth = ramp(elements(layout.shape));
