@@ -9,7 +9,9 @@ pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(SNAPPY REQUIRED IMPORTED_TARGET snappy)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+find_library(BOOST_CONTEXT_LIBRARY boost_context REQUIRED)
 set(headrace_link_dependencies
+  ${BOOST_CONTEXT_LIBRARY}
   fmt::fmt PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::BLOSC PkgConfig::DEFLATE PkgConfig::ZLIB
   PkgConfig::SNAPPY PkgConfig::ISAL Threads::Threads)
 

@@ -33,7 +33,7 @@ PUBLIC_LIMITED = {
     "array.h": {"engine", "loader"},
     "headrace.h": set(),
 }
-NO_PUBLIC_HEADERS = {"kernels", "simt"}
+NO_PUBLIC_HEADERS = {"kernels"}
 
 MAX_PUBLIC_HEADERS = 15
 

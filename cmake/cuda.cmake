@@ -1,0 +1,22 @@
+# Decides HEADRACE_WITH_CUDA and makes nvcc known. The CUDA runtime is linked statically and loads the
+# driver when it is first used, so a build with GPU code runs on machines without one.
+set(HEADRACE_WITH_CUDA OFF)
+if(NOT HEADRACE_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(HEADRACE_WITH_CUDA ON)
+  elseif(HEADRACE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "HEADRACE_CUDA=ON, but no nvcc was found (PATH, CUDACXX)")
+  endif()
+endif()
+
+if(HEADRACE_WITH_CUDA)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+endif()

@@ -1,0 +1,107 @@
+#pragma once
+
+// The device code as seen from outside: one table of functions for the GPU and one for the host run
+// of the same kernels. Every function gives work to a queue and returns; it never waits for the
+// device unless it says so.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "simt/queue.h"
+
+namespace headrace {
+
+// What a decoder found wrong with a chunk. The first one counts.
+enum class Fault : std::uint32_t {
+  none,
+  truncated,    // ends before its format says
+  malformed,    // breaks its format
+  wrong_size,   // decodes to another size than wanted
+  checksum,     // fails its checksum
+  unsupported,  // valid, but nobody writes it into arrays: a dictionary, say
+};
+
+// Encoded bytes and where their decoded bytes go, in device memory.
+//
+// Kernels load words, so the bytes from `source` rounded down to 16 up to its end rounded up to 16,
+// and 16 more, must be readable; what they hold never matters. Nothing outside `target` is written.
+struct Frame {
+  const std::uint8_t* source = nullptr;
+  std::uint64_t source_nbytes = 0;
+  std::uint8_t* target = nullptr;
+  std::uint64_t target_nbytes = 0;  // exactly what must come out
+  std::uint32_t chunk = 0;          // whose fault it is: index into DecodeBatch::faults
+};
+inline constexpr std::size_t kSourcePadding = 32;
+
+struct DecodeBatch {
+  std::span<const Frame> frames{};  // host memory, needed until the call returns
+  // The same encoded bytes in host memory, when they are there: spares a round trip for headers.
+  // Empty otherwise.
+  std::span<const std::uint8_t* const> host_sources{};
+  std::uint32_t* faults =
+      nullptr;  // Fault of each chunk, device memory; zeros before the first call
+};
+
+using Decode = void (*)(Queue&, const DecodeBatch&);
+
+// Filters give as many bytes as they take. `itemsize`: bytes of an element.
+struct FilterBatch {
+  std::span<const Frame> frames{};
+  std::uint32_t itemsize = 1;
+};
+
+inline constexpr unsigned kMaxAxes = 8;
+
+// One side of an axis: element i lies at index[i] * stride, or i * stride without a list. Bytes.
+struct Steps {
+  std::int64_t stride = 0;
+  const std::int64_t* index = nullptr;  // device memory
+};
+
+// Elements of one chunk and where they go: the outer product of the axes.
+struct Placement {
+  const std::uint8_t* source = nullptr;
+  std::uint8_t* target = nullptr;
+  std::int64_t count[kMaxAxes] = {};
+  Steps from[kMaxAxes] = {};
+  Steps to[kMaxAxes] = {};
+};
+
+// A fill value is a source of one element with strides of zero.
+struct PlaceBatch {
+  std::span<const Placement> placements{};  // host memory, needed until the call returns
+  unsigned axes = 0;                        // of each placement, at most kMaxAxes
+  std::uint32_t itemsize = 1;
+  std::uint32_t swap_nbytes = 0;  // reverse each group of so many bytes; 0: none
+};
+
+using Decode = void (*)(Queue&, const DecodeBatch&);
+using Filter = void (*)(Queue&, const FilterBatch&);
+
+// Compressors take and give bytes. Without host_sources a call may wait for the device once.
+struct Kernels {
+  Decode zstd = nullptr;     // one frame or several, skippable ones too (RFC 8878)
+  Decode lz4 = nullptr;      // one block, no framing
+  Decode snappy = nullptr;   // raw
+  Decode blosclz = nullptr;  // one stream of blosc 1
+  Decode deflate = nullptr;  // RFC 1951
+  Decode zlib = nullptr;     // RFC 1950
+  Decode gzip = nullptr;     // RFC 1952, several members too
+  Decode blosc = nullptr;    // blosc 1 container with any of these inside
+
+  Filter unshuffle = nullptr;      // bytes; what is beyond whole elements is copied
+  Filter bit_unshuffle = nullptr;  // bits, as the bitshuffle library; beyond 8 elements copied
+
+  void (*place)(Queue&, const PlaceBatch&) = nullptr;
+};
+
+const Kernels& host_kernels();
+// All null in a build without CUDA.
+const Kernels& gpu_kernels();
+// A queue of its own on CUDA device `device`; null when there is no such device.
+std::unique_ptr<Queue> make_gpu_queue(int device);
+
+}  // namespace headrace

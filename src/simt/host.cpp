@@ -1,0 +1,271 @@
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "headrace/error.h"
+#include "simt/fiber.h"
+#include "simt/host_queue.h"
+#include "simt/random.h"
+#include "simt/simt.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) static_cast<void>(0)
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) static_cast<void>(0)
+#endif
+
+namespace headrace::host::simt {
+
+thread_local constinit Running running{};
+
+namespace {
+
+constexpr const char* kSyncNames[] = {
+    "sync_block", "sync_warp", "a shuffle", "a vote", "match", "a reduction"};
+
+struct Warp {
+  u32 live = 0;                     // lanes that have not returned
+  u32 ready = 0;                    // lanes that can run
+  u32 arrived = 0;                  // lanes that wait for the warp
+  u32 present = 0;                  // lanes that took part in the last operation
+  std::array<Sync, kWarp> at{};     // what each waiting lane called
+  std::array<u64, kWarp> slots[2];  // values exchanged, of this operation and the one before
+  unsigned parity = 0;
+};
+
+struct AsyncCopy {
+  void* shared;
+  const void* device;
+  unsigned group;
+};
+struct AsyncCopies {
+  std::vector<AsyncCopy> waiting;
+  unsigned group = 0;  // the one that copies join
+};
+
+// Runs blocks, one after the other, on the operating system thread that it belongs to.
+class Worker {
+ public:
+  Worker() : fibers_(&Worker::run_thread, this) {}
+
+  void run(unsigned block,
+           unsigned blocks,
+           unsigned threads,
+           std::size_t shared_nbytes,
+           void (*body)(const void*, void*),
+           const void* kernel,
+           u64 seed);
+
+  void wait(Sync kind) {
+    const unsigned thread = running.thread;
+    Warp& warp = warps_[thread / kWarp];
+    const u32 bit = 1u << thread % kWarp;
+    warp.ready &= ~bit;
+    warp.at[thread % kWarp] = kind;
+    if (kind == Sync::block)
+      ++at_barrier_;
+    else
+      warp.arrived |= bit;
+    fibers_.suspend();
+  }
+
+  const u64* exchange(Sync kind, u64 value) {
+    Warp& warp = warps_[running.thread / kWarp];
+    // Lanes that have read these values may go on to the next exchange before the others have.
+    const unsigned parity = warp.parity;
+    warp.slots[parity][running.thread % kWarp] = value;
+    wait(kind);
+    return warp.slots[parity].data();
+  }
+
+  u32 live_lanes() const { return warps_[running.thread / kWarp].present; }
+  AsyncCopies& copies() { return copies_[running.thread]; }
+
+ private:
+  static void run_thread(void* self) {
+    Worker& w = *static_cast<Worker*>(self);
+    w.body_(w.kernel_, w.shared_.get());
+  }
+
+  void start(unsigned threads, std::size_t shared_nbytes, Random& random);
+  void run_warp(unsigned index, Random& random);
+  void release_barrier();
+  [[noreturn]] void fail(const std::string& what);
+  std::string where(unsigned warp) const;
+
+  FiberSet fibers_;
+  std::vector<Warp> warps_;
+  std::vector<AsyncCopies> copies_;
+  std::vector<unsigned> active_;  // warps with lanes that can run
+  unsigned live_ = 0;             // threads of the block that have not returned
+  unsigned at_barrier_ = 0;
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{256}); }
+  };
+  std::unique_ptr<std::byte, Free> shared_;
+  std::size_t shared_capacity_ = 0;
+  void (*body_)(const void*, void*) = nullptr;
+  const void* kernel_ = nullptr;
+};
+
+void Worker::start(unsigned threads, std::size_t shared_nbytes, Random& random) {
+  if (shared_capacity_ < shared_nbytes) {
+    shared_.reset(static_cast<std::byte*>(::operator new (shared_nbytes, std::align_val_t{256})));
+    shared_capacity_ = shared_nbytes;
+  }
+  ASAN_UNPOISON_MEMORY_REGION(shared_.get(), shared_capacity_);
+  std::memset(shared_.get(), static_cast<int>(random.below(256)), shared_nbytes);
+  ASAN_POISON_MEMORY_REGION(shared_.get() + shared_nbytes, shared_capacity_ - shared_nbytes);
+  fibers_.reserve(threads);
+  const unsigned warps = (threads + kWarp - 1) / kWarp;
+  warps_.resize(warps);
+  copies_.assign(threads, {});
+  active_.clear();
+  for (unsigned w = 0; w < warps; ++w) {
+    const unsigned lanes = std::min(kWarp, threads - w * kWarp);
+    warps_[w].live = warps_[w].ready = lanes == kWarp ? ~0u : (1u << lanes) - 1;
+    warps_[w].arrived = 0;
+    active_.push_back(w);
+  }
+  live_ = threads;
+  at_barrier_ = 0;
+}
+
+// Each ready lane once, in an order of its own.
+void Worker::run_warp(unsigned index, Random& random) {
+  Warp& warp = warps_[index];
+  const u64 r = random.next();
+  const unsigned first = r & 31, step = (r >> 5 & 31) | 1;
+  for (unsigned i = 0; i < kWarp; ++i) {
+    const unsigned lane = (first + i * step) % kWarp;
+    const u32 bit = 1u << lane;
+    if (!(warp.ready & bit)) continue;
+    running.thread = index * kWarp + lane;
+    if (fibers_.resume(running.thread)) {
+      warp.ready &= ~bit;
+      warp.live &= ~bit;
+      --live_;
+      if (!copies_[running.thread].waiting.empty())
+        fail("a thread returned before its copy_async had arrived");
+    }
+  }
+  if (warp.arrived && warp.arrived == warp.live) {
+    const Sync kind = warp.at[static_cast<unsigned>(std::countr_zero(warp.live))];
+    for (u32 live = warp.live; live; live &= live - 1)
+      if (warp.at[static_cast<unsigned>(std::countr_zero(live))] != kind)
+        fail("the lanes of a warp are at different operations: " + where(index));
+    warp.arrived = 0;
+    warp.ready = warp.present = warp.live;
+    warp.parity ^= 1;
+  }
+}
+
+void Worker::release_barrier() {
+  if (at_barrier_ != live_) {
+    std::string places;
+    for (unsigned w = 0; w < warps_.size() && places.size() < 400; ++w)
+      if (warps_[w].live) places += where(w);
+    fail("threads wait for each other: " + places);
+  }
+  at_barrier_ = 0;
+  for (unsigned w = 0; w < warps_.size(); ++w) {
+    warps_[w].ready = warps_[w].live;
+    if (warps_[w].live) active_.push_back(w);
+  }
+}
+
+void Worker::run(unsigned block,
+                 unsigned blocks,
+                 unsigned threads,
+                 std::size_t shared_nbytes,
+                 void (*body)(const void*, void*),
+                 const void* kernel,
+                 u64 seed) {
+  Random random(seed);
+  start(threads, shared_nbytes, random);
+  body_ = body;
+  kernel_ = kernel;
+  running = {0, threads, block, blocks, shared_.get()};
+  while (live_) {
+    if (active_.empty()) release_barrier();
+    const unsigned at = random.below(static_cast<unsigned>(active_.size()));
+    const unsigned index = active_[at];
+    run_warp(index, random);
+    if (!warps_[index].ready) {
+      active_[at] = active_.back();
+      active_.pop_back();
+    }
+  }
+}
+
+std::string Worker::where(unsigned index) const {
+  const Warp& warp = warps_[index];
+  std::string text;
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    if (!(warp.live >> lane & 1)) continue;
+    const char* name = kSyncNames[static_cast<unsigned>(warp.at[lane])];
+    const unsigned first = lane;
+    while (lane + 1 < kWarp && warp.live >> (lane + 1) & 1 && warp.at[lane + 1] == warp.at[first])
+      ++lane;
+    text += "threads " + std::to_string(index * kWarp + first) + " to " +
+            std::to_string(index * kWarp + lane) + " at " + name + "; ";
+  }
+  return text;
+}
+
+void Worker::fail(const std::string& what) {
+  fibers_.abandon();
+  throw Error(ErrorCode::device, "simt: block " + std::to_string(running.block) + ": " + what);
+}
+
+Worker& worker() {
+  static thread_local Worker instance;
+  return instance;
+}
+
+}  // namespace
+
+void wait(Sync kind) { worker().wait(kind); }
+const u64* exchange(Sync kind, u64 value) { return worker().exchange(kind, value); }
+u32 live_lanes() { return worker().live_lanes(); }
+
+void copy_async(void* shared, const void* device) {
+  AsyncCopies& copies = worker().copies();
+  copies.waiting.push_back({shared, device, copies.group});
+}
+void copy_commit() { ++worker().copies().group; }
+void wait_copies(unsigned kept) {
+  AsyncCopies& copies = worker().copies();
+  std::erase_if(copies.waiting, [&](const AsyncCopy& copy) {
+    if (copy.group + kept >= copies.group) return false;
+    *static_cast<Quad*>(copy.shared) = *static_cast<const Quad*>(copy.device);
+    return true;
+  });
+}
+
+void run(Queue& queue,
+         std::size_t blocks,
+         unsigned threads,
+         std::size_t shared_nbytes,
+         void (*body)(const void*, void*),
+         const void* kernel) {
+  const u64 seed = static_cast<HostQueue&>(queue).next_random();
+  const std::size_t first = blocks ? seed % blocks : 0;
+  parallel_for(blocks, [&](std::size_t i) {
+    const std::size_t block = (first + i) % blocks;
+    worker().run(static_cast<unsigned>(block),
+                 static_cast<unsigned>(blocks),
+                 threads,
+                 shared_nbytes,
+                 body,
+                 kernel,
+                 mix(seed ^ block));
+  });
+}
+
+}  // namespace headrace::host::simt

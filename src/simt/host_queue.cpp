@@ -1,0 +1,47 @@
+#include "simt/host_queue.h"
+
+#include <cstring>
+#include <new>
+
+#include "headrace/error.h"
+#include "simt/random.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};
+// As much of fresh memory as gets arbitrary contents: all of it would cost more than most kernels.
+constexpr std::size_t kPoisoned = 64 * 1024;
+
+}  // namespace
+
+void* HostQueue::allocate(std::size_t nbytes) {
+  void* memory = ::operator new(nbytes + (nbytes == 0), kAlignment, std::nothrow);
+  if (!memory)
+    throw Error(ErrorCode::out_of_memory,
+                "simt: cannot allocate " + std::to_string(nbytes) + " bytes");
+  std::memset(memory, static_cast<int>(next_random() & 255), std::min(nbytes, kPoisoned));
+  return memory;
+}
+
+void HostQueue::free(void* memory) noexcept { ::operator delete(memory, kAlignment); }
+
+void HostQueue::upload(void* target, const void* source, std::size_t nbytes) {
+  copy(target, source, nbytes);
+}
+
+void HostQueue::download(void* target, const void* source, std::size_t nbytes) {
+  copy(target, source, nbytes);
+}
+
+void HostQueue::copy(void* target, const void* source, std::size_t nbytes) {
+  if (nbytes) std::memcpy(target, source, nbytes);
+}
+
+void HostQueue::fill(void* target, std::uint8_t value, std::size_t nbytes) {
+  if (nbytes) std::memset(target, value, nbytes);
+}
+
+std::uint64_t HostQueue::next_random() { return mix(seed_ + mix(calls_++)); }
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <atomic>
+
+#include "simt/queue.h"
+
+namespace headrace {
+
+// Runs each kernel at launch, on the thread pool. The seed decides the order of blocks and threads
+// and what fresh memory holds: the same seed gives the same run.
+class HostQueue final : public Queue {
+ public:
+  explicit HostQueue(std::uint64_t seed = 0) : seed_(seed) {}
+
+  void* native() const override { return nullptr; }
+  unsigned processors() const override { return 4; }
+  void* allocate(std::size_t nbytes) override;
+  void free(void* memory) noexcept override;
+  void upload(void* target, const void* source, std::size_t nbytes) override;
+  void download(void* target, const void* source, std::size_t nbytes) override;
+  void copy(void* target, const void* source, std::size_t nbytes) override;
+  void fill(void* target, std::uint8_t value, std::size_t nbytes) override;
+  void synchronize() override {}
+
+  // Another number at each call.
+  std::uint64_t next_random();
+
+ private:
+  std::uint64_t seed_;
+  std::atomic<std::uint64_t> calls_{0};
+};
+
+}  // namespace headrace

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace headrace {
+
+// Work for one device, done in the order given, and memory that lives in that order: freed memory
+// is used again only by work given later. The device is a GPU or, for the host run of kernels,
+// none.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+
+  // The native stream (cudaStream_t); null on the host.
+  virtual void* native() const = 0;
+  // How many blocks of one kernel the device runs side by side at least (multiprocessors).
+  virtual unsigned processors() const = 0;
+
+  // Uninitialised device memory, aligned to 256 bytes. Throws `out_of_memory`.
+  virtual void* allocate(std::size_t nbytes) = 0;
+  virtual void free(void* memory) noexcept = 0;
+
+  // `source` is host memory and may be used again on return.
+  virtual void upload(void* target, const void* source, std::size_t nbytes) = 0;
+  // `target` is host memory, written by the time synchronize() returns.
+  virtual void download(void* target, const void* source, std::size_t nbytes) = 0;
+  // Within the device.
+  virtual void copy(void* target, const void* source, std::size_t nbytes) = 0;
+  virtual void fill(void* target, std::uint8_t value, std::size_t nbytes) = 0;
+  // Returns when all work given so far is done. Throws `device` when some of it failed.
+  virtual void synchronize() = 0;
+};
+
+// Device memory of `count` objects for as long as this lives, in the order of the queue.
+template <class T>
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(Queue& queue, std::size_t count)
+      : queue_(&queue), data_(static_cast<T*>(queue.allocate(count * sizeof(T)))), size_(count) {}
+  Scratch(Scratch&& other) noexcept { swap(other); }
+  Scratch& operator=(Scratch&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Scratch() {
+    if (data_) queue_->free(data_);
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+  // A copy of host objects.
+  static Scratch of(Queue& queue, const T* objects, std::size_t count) {
+    Scratch scratch(queue, count);
+    queue.upload(scratch.data(), objects, count * sizeof(T));
+    return scratch;
+  }
+
+ private:
+  void swap(Scratch& other) noexcept {
+    std::swap(queue_, other.queue_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  Queue* queue_ = nullptr;
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace headrace

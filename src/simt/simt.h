@@ -1,0 +1,81 @@
+#pragma once
+
+// What kernels are written against. One source, two compilers: nvcc makes GPU code of it, the host
+// compiler makes code that runs a block's threads as fibers (simt/host.h), so that every kernel can
+// be tested, sanitised and fuzzed without a GPU.
+//
+// A kernel is a struct: its members are the arguments, operator() is what each thread does.
+//
+//   struct Scale {
+//     static constexpr unsigned kThreads = 256;  // of a block
+//     struct Shared { float row[256]; };         // or simt::NoShared
+//     float* data; float factor;
+//     SIMT_DEVICE void operator()(Shared& shared) const;
+//   };
+//   simt::launch(queue, blocks, Scale{data, 2.0f});
+//
+// Rules, checked on the host as far as a run can check them:
+// - Warps have 32 threads. Warp operations are for all threads of a warp that have not returned,
+//   all at the same call; the same holds for sync_block and the block.
+// - Memory that another thread of the warp or block wrote needs a sync in between. Shared memory
+//   starts with arbitrary contents.
+// - A block never waits for another block.
+// - Kernels throw nothing, allocate nothing, and have no objects with destructors on the stack.
+//
+// Everything is in namespace headrace::SIMT_SPACE, `gpu` or `host`, because both are linked into
+// one library.
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define SIMT_SPACE gpu
+#else
+#define SIMT_SPACE host
+#endif
+
+namespace headrace {
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using i32 = std::int32_t;
+using i64 = std::int64_t;
+}  // namespace headrace
+
+namespace headrace::SIMT_SPACE::simt {
+
+inline constexpr unsigned kWarp = 32;
+
+struct NoShared {};
+// Loaded and stored by one instruction.
+struct alignas(8) Pair {
+  u32 x, y;
+};
+struct alignas(16) Quad {
+  u32 x, y, z, w;
+};
+
+}  // namespace headrace::SIMT_SPACE::simt
+
+#ifdef __CUDACC__
+#include "simt/gpu.h"
+#else
+#include "simt/host.h"
+#endif
+
+namespace headrace::SIMT_SPACE::simt {
+
+SIMT_DEVICE unsigned lane_index() { return thread_index() % kWarp; }
+SIMT_DEVICE unsigned warp_index() { return thread_index() / kWarp; }
+
+// Sums over the lanes before and including this one.
+template <class T>
+SIMT_DEVICE T inclusive_sum(T value) {
+  for (unsigned d = 1; d < kWarp; d <<= 1) {
+    const T before = shuffle_up(value, d);
+    if (lane_index() >= d) value += before;
+  }
+  return value;
+}
+
+}  // namespace headrace::SIMT_SPACE::simt
