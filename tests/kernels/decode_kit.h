@@ -1,0 +1,116 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/queues.h"
+
+namespace headrace::test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+struct Decoded {
+  std::vector<Bytes> chunks;
+  std::vector<Fault> faults;
+};
+
+// Decodes `encoded` to chunks of the given sizes in one batch. What surrounds a source is random,
+// as are the alignments of sources and targets; bytes around each target are checked to be
+// untouched.
+inline Decoded decode(const Place& place,
+                      Decode decoder,
+                      const std::vector<Bytes>& encoded,
+                      const std::vector<std::size_t>& nbytes,
+                      std::uint64_t seed = 1,
+                      bool with_host_sources = true) {
+  constexpr std::size_t kGuard = 64;
+  const auto queue = place.make_queue(seed);
+  std::mt19937_64 random(seed);
+  const auto arbitrary = [&](std::size_t n) {
+    Bytes bytes(n);
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    return bytes;
+  };
+  std::vector<Scratch<std::uint8_t>> sources, targets;
+  std::vector<Bytes> before;
+  std::vector<std::size_t> target_offsets;
+  std::vector<Frame> frames;
+  std::vector<const std::uint8_t*> host_sources;
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
+    const std::size_t shift = kSourcePadding + random() % 16;
+    Bytes padded = arbitrary(shift + encoded[i].size() + kSourcePadding);
+    if (!encoded[i].empty())
+      std::memcpy(padded.data() + shift, encoded[i].data(), encoded[i].size());
+    sources.push_back(Scratch<std::uint8_t>::of(*queue, padded.data(), padded.size()));
+    target_offsets.push_back(kGuard + random() % 16);
+    before.push_back(arbitrary(target_offsets[i] + nbytes[i] + kGuard));
+    targets.push_back(Scratch<std::uint8_t>::of(*queue, before[i].data(), before[i].size()));
+    frames.push_back({sources[i].data() + shift,
+                      encoded[i].size(),
+                      targets[i].data() + target_offsets[i],
+                      nbytes[i],
+                      static_cast<std::uint32_t>(i)});
+    host_sources.push_back(encoded[i].data());
+  }
+  Scratch<std::uint32_t> faults(*queue, encoded.size());
+  queue->fill(faults.data(), 0, encoded.size() * sizeof(std::uint32_t));
+  DecodeBatch batch{frames, {}, faults.data()};
+  if (with_host_sources) batch.host_sources = host_sources;
+  decoder(*queue, batch);
+
+  Decoded result;
+  result.faults.resize(encoded.size());
+  queue->download(result.faults.data(), faults.data(), encoded.size() * sizeof(std::uint32_t));
+  std::vector<Bytes> after;
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
+    after.emplace_back(before[i].size());
+    queue->download(after[i].data(), targets[i].data(), after[i].size());
+  }
+  queue->synchronize();
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
+    const std::size_t begin = target_offsets[i], end = begin + nbytes[i];
+    EXPECT_EQ(std::memcmp(after[i].data(), before[i].data(), begin), 0) << "before chunk " << i;
+    EXPECT_EQ(std::memcmp(after[i].data() + end, before[i].data() + end, kGuard), 0)
+        << "behind chunk " << i;
+    result.chunks.emplace_back(after[i].begin() + static_cast<std::ptrdiff_t>(begin),
+                               after[i].begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return result;
+}
+
+// Every chunk decodes without a fault to what it was made of.
+inline void expect_decodes(const Place& place,
+                           Decode decoder,
+                           const std::vector<Bytes>& encoded,
+                           const std::vector<Bytes>& originals,
+                           std::uint64_t seed = 1) {
+  std::vector<std::size_t> nbytes;
+  for (const Bytes& original : originals) nbytes.push_back(original.size());
+  for (const bool with_host_sources : {true, false}) {
+    const Decoded got = decode(place, decoder, encoded, nbytes, seed, with_host_sources);
+    for (std::size_t i = 0; i < originals.size(); ++i) {
+      EXPECT_EQ(got.faults[i], Fault::none) << place.name << " chunk " << i;
+      EXPECT_TRUE(got.chunks[i] == originals[i]) << place.name << " chunk " << i;
+    }
+  }
+}
+
+// Data as arrays hold it, little-endian float32: a smooth field packed to 16 bits and back.
+inline Bytes packed_field(std::size_t nbytes, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> noise(0, 0.35);
+  Bytes bytes(nbytes);
+  double slope = 0, value = 280;
+  for (std::size_t i = 0; i + 4 <= nbytes; i += 4) {
+    slope = 0.98 * slope + 0.02 * noise(random);
+    value += slope + 0.01 * noise(random);
+    const float x = static_cast<float>(250 + 0.0018 * static_cast<int>((value - 250) / 0.0018));
+    std::memcpy(bytes.data() + i, &x, 4);
+  }
+  return bytes;
+}
+
+}  // namespace headrace::test
