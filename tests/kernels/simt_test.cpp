@@ -160,7 +160,7 @@ TEST(Simt, SyncsThatNotAllReachAreErrors) {
   run([] { simt::sync_block(); });  // the next run is whole
 }
 
-struct CopyIn {
+struct StageQuads {
   static constexpr unsigned kThreads = 32;
   struct Shared {
     simt::Quad quads[32];
@@ -183,9 +183,9 @@ TEST(Simt, AnAsyncCopyArrivesWhenItIsWaitedFor) {
   std::vector<simt::Quad> from(32), to(32);
   for (u32 i = 0; i < 32; ++i) from[i] = {i, i + 1, i + 2, i + 3};
   HostQueue queue(1);
-  simt::launch(queue, 1, CopyIn{from.data(), to.data(), true});
+  simt::launch(queue, 1, StageQuads{from.data(), to.data(), true});
   EXPECT_EQ(to[3].x, 28u);
-  simt::launch(queue, 1, CopyIn{from.data(), to.data(), false});
+  simt::launch(queue, 1, StageQuads{from.data(), to.data(), false});
   EXPECT_NE(to[3].x, 28u);
 }
 
