@@ -1,5 +1,7 @@
 // Decoders on the device, from encoded bytes in device memory to decoded ones, for each codec and
-// batch shape: bench/device/decode FIELD.f32 [--rows zstd,packed,64x4096 ...] [--json FILE].
+// batch shape:
+//   headrace_device_bench FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]
+// A row is run when its name, "zstd-3,packed,64x4096" say, holds one of the patterns.
 //
 // FIELD.f32 holds float32 values (bench/e2e/data.py makes them). Inputs repeat when a row needs
 // more than the file has, outputs do not. Each result is compared with the original before it is
@@ -151,13 +153,32 @@ class Field {
   Bytes bytes_;
 };
 
-nlohmann::json run(const Row& row, const Codec& codec, const Field& field, Queue& queue) {
+// For peers: the number of chunks, their encoded sizes, the encoded bytes.
+void dump(const std::string& folder, const Row& row, const std::vector<Bytes>& encoded) {
+  std::ofstream file(
+      folder + "/" + row.codec + "-" + row.data + "-" + std::to_string(row.nbytes >> 10) + ".bin",
+      std::ios::binary);
+  const auto put = [&](std::uint64_t n) { file.write(reinterpret_cast<const char*>(&n), 8); };
+  put(encoded.size());
+  for (const Bytes& bytes : encoded) put(bytes.size());
+  for (const Bytes& bytes : encoded)
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  if (!file) throw std::runtime_error("cannot write into " + folder);
+}
+
+nlohmann::json run(const Row& row,
+                   const Codec& codec,
+                   const Field& field,
+                   Queue& queue,
+                   const std::string& dump_folder) {
   const std::size_t distinct = std::min(field.distinct(row.nbytes), row.count);
   std::vector<Bytes> originals(distinct), encoded(distinct);
   parallel_for(distinct, [&](std::size_t i) {
     originals[i] = field.chunk(row.data, i, row.nbytes);
     encoded[i] = codec.encode(originals[i]);
   });
+  if (!dump_folder.empty()) dump(dump_folder, row, encoded);
 
   std::vector<std::size_t> offsets(row.count);
   std::size_t total = kSourcePadding, encoded_nbytes = 0;
@@ -267,13 +288,16 @@ int main_program(int argc, char** argv) {
   std::map<std::string, Codec> codecs;
   for (Codec codec : {zstd(3), zstd(1), lz4(), blosc("lz4"), blosc("zstd"), zlib(), snappy()})
     codecs.emplace(codec.name, codec);
-  if (argc < 2) throw std::runtime_error("usage: decode FIELD.f32 [--json FILE] [PATTERN...]");
+  if (argc < 2)
+    throw std::runtime_error("usage: decode FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]");
   const Field field(argv[1]);
-  std::string json_path;
+  std::string json_path, dump_folder;
   std::vector<std::string> patterns;
   for (int i = 2; i < argc; ++i) {
     if (std::string(argv[i]) == "--json" && i + 1 < argc)
       json_path = argv[++i];
+    else if (std::string(argv[i]) == "--dump" && i + 1 < argc)
+      dump_folder = argv[++i];
     else
       patterns.push_back(argv[i]);
   }
@@ -292,7 +316,7 @@ int main_program(int argc, char** argv) {
     const Codec& codec = codecs.at(row.codec);
     if (!wanted || !(gpu_kernels().*codec.decode)) continue;
     try {
-      rows.push_back(run(row, codec, field, *queue));
+      rows.push_back(run(row, codec, field, *queue, dump_folder));
       wrong += rows.back()["wrong_chunks"].get<std::size_t>();
     } catch (const std::exception& error) {
       std::printf("%-28s %s\n", name.c_str(), error.what());

@@ -1,0 +1,82 @@
+"""nvCOMP's decoders on the batches that headrace_device_bench --dump wrote.
+
+nvcomp_peer.py DUMP_FOLDER OUT.json [SECONDS]. Needs CuPy and nvidia-nvcomp.
+"""
+
+import json
+import struct
+import sys
+import time
+from pathlib import Path
+
+import cupy as cp
+import numpy as np
+from nvidia import nvcomp
+
+ALGORITHMS = {"zstd": "Zstd", "lz4": "LZ4", "snappy": "Snappy", "deflate": "Deflate"}
+SHAPES = [
+    (1, 4096),
+    (1, 16384),
+    (8, 4096),
+    (64, 1024),
+    (64, 4096),
+    (512, 1024),
+    (512, 4096),
+    (4096, 64),
+    (4096, 1024),
+]
+RUNS = 5
+
+
+def chunks_of(path: Path) -> list[np.ndarray]:
+    data = path.read_bytes()
+    (count,) = struct.unpack_from("<Q", data)
+    sizes = struct.unpack_from(f"<{count}Q", data, 8)
+    chunks, at = [], 8 + 8 * count
+    for size in sizes:
+        chunks.append(np.frombuffer(data, np.uint8, size, at))
+        at += size
+    return chunks
+
+
+def measure(codec_name: str, chunks: list[np.ndarray], count: int, nbytes: int) -> dict:
+    codec = nvcomp.Codec(algorithm=ALGORITHMS[codec_name], bitstream_kind=nvcomp.BitstreamKind.RAW)
+    arrays = nvcomp.as_arrays([cp.asarray(chunks[i % len(chunks)]) for i in range(count)])
+    times = []
+    for run in range(RUNS + 1):
+        cp.cuda.Device().synchronize()
+        start = time.perf_counter()
+        out = codec.decode(arrays)
+        cp.cuda.Device().synchronize()
+        if run:
+            times.append(time.perf_counter() - start)
+        assert len(out) == count and out[0].buffer_size == nbytes
+        del out
+    seconds = sorted(times)[RUNS // 2]
+    return {"microseconds": seconds * 1e6, "gigabytes_per_second": count * nbytes / seconds / 1e9}
+
+
+def main(folder: str, out: str, budget: str = "120") -> None:
+    deadline = time.monotonic() + float(budget)
+    rows = []
+    for path in sorted(Path(folder).glob("*.bin")):
+        codec, data, kib = path.stem.rsplit("-", 2)
+        family = codec.split("-")[0]
+        if family not in ALGORITHMS:
+            continue
+        chunks = chunks_of(path)
+        for count, size in SHAPES:
+            if size != int(kib) or time.monotonic() > deadline:
+                continue
+            row = {"codec": codec, "data": data, "chunks": count, "chunk_nbytes": size << 10}
+            try:
+                row |= measure(family, chunks, count, size << 10)
+            except Exception as error:
+                row["error"] = f"{type(error).__name__}: {error}"
+            rows.append(row)
+            print(row, flush=True)
+            Path(out).write_text(json.dumps({"nvcomp": nvcomp.__version__, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
