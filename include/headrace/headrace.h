@@ -11,3 +11,4 @@
 #include "headrace/selection.h"
 #include "headrace/store.h"
 #include "headrace/tensor.h"
+#include "headrace/trace.h"

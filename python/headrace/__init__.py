@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from . import codecs, config, lazy
     from ._doctor import doctor
     from ._ops import copy, load, save
+    from ._trace import trace
 
 __version__ = version()
 
@@ -54,6 +55,7 @@ __all__ = [
     "open_store",
     "read_many",
     "save",
+    "trace",
 ]
 
 # Imported when first used: `import headrace` stays cheap.
@@ -65,6 +67,7 @@ _LAZY = {
     "load": ("_ops", "load"),
     "save": ("_ops", "save"),
     "doctor": ("_doctor", "doctor"),
+    "trace": ("_trace", "trace"),
 }
 
 

@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   bind_create(m);
   bind_codecs(m);
   bind_config(m);
+  bind_trace(m);
 }
 
 }  // namespace headrace::python

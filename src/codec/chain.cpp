@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/trace.h"
 #include "codec/scratch.h"
 
 namespace headrace {
@@ -95,6 +96,7 @@ CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
 }
 
 void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContext& context) const {
+  const Span span("decode", out.size());
   if (out.size() != decoded_nbytes_) {
     throw Error(ErrorCode::invalid_argument,
                 "decode: the output has " + std::to_string(out.size()) + " bytes, the chunk " +
@@ -143,6 +145,7 @@ void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContex
 void CodecChain::decode_pieces(ConstBytes encoded,
                                PieceSink& sink,
                                const DecodeContext& context) const {
+  const Span span("decode", decoded_nbytes_);
   ConstBytes src = encoded;
   std::size_t i = steps_.size();
   while (i > 0 && steps_[i - 1].codec->has_view()) {
@@ -162,6 +165,7 @@ void CodecChain::decode_pieces(ConstBytes encoded,
 }
 
 void CodecChain::encode(ConstBytes chunk, Buffer& encoded) const {
+  const Span span("encode", chunk.size());
   if (chunk.size() != decoded_nbytes_) {
     throw Error(ErrorCode::invalid_argument,
                 "encode: got " + std::to_string(chunk.size()) + " bytes, the chunk has " +

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/trace.h"
 #include "engine/strided.h"
 
 namespace headrace {
@@ -205,6 +206,7 @@ void BoxSink::for_each_unit(UnitVisitor visit) const {
 }
 
 void BoxSink::scatter(const std::byte* chunk) const {
+  const Span span("place");
   const Dim& dim = dims_.back();
   const auto count = static_cast<std::size_t>(dim.count);
   for_each_row([&](std::size_t offset, std::byte* user) {
@@ -219,6 +221,7 @@ void BoxSink::scatter(const std::byte* chunk) const {
 }
 
 void BoxSink::gather(std::byte* chunk) const {
+  const Span span("gather");
   const Dim& dim = dims_.back();
   const auto count = static_cast<std::size_t>(dim.count);
   for_each_row([&](std::size_t offset, const std::byte* user) {

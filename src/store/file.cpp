@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/trace.h"
 #include "headrace/error.h"
 #include "store/url.h"
 
@@ -54,6 +55,7 @@ class FileReader : public ObjectReader {
   std::uint64_t version() const override { return version_; }
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
+    const Span span("fetch", dst.size());
     check_object_range(path_, size_, offset, dst.size());
     std::size_t n = read_at(fd_.get(), offset, dst, path_);
     if (n != dst.size()) throw_short(path_, dst.size(), n);
@@ -61,6 +63,7 @@ class FileReader : public ObjectReader {
 
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
     const std::uint64_t total = total_size(dsts);
+    const Span span("fetch", total);
     check_object_range(path_, size_, offset, total);
     std::size_t n = read_at_scattered(fd_.get(), offset, dsts, path_);
     if (n != total) throw_short(path_, total, n);
@@ -256,6 +259,7 @@ bool FileStore::exists(std::string_view key) {
 }
 
 void FileStore::set(std::string_view key, ConstBytes bytes) {
+  const Span span("store", bytes.size());
   if (options_.read_only) throw_read_only(url());
   const std::string path = path_of(key);
   if (names_temporary(key)) {

@@ -1,0 +1,37 @@
+"""What the library's threads do over time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from . import _core
+
+
+@contextlib.contextmanager
+def trace(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Record what the library does inside the block, and write it to `path`.
+
+    The file is in Chrome's trace format: open it in chrome://tracing or Perfetto. Each event is a
+    stretch of work of one thread (plan, fetch, copy, decode, place, encode, store) with the bytes
+    it was about. Nothing is written when the block raises.
+
+    Raises
+    ------
+    ValueError
+        While another trace is being recorded.
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> with headrace.trace("read.json"):
+    ...     a[...]
+    """
+    recording = _core.Trace(os.fspath(path))
+    try:
+        yield
+        recording.finish()
+    finally:
+        del recording
