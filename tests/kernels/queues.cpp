@@ -1,5 +1,7 @@
 #include "kernels/queues.h"
 
+#include <cstdlib>
+
 #include "simt/host_queue.h"
 
 namespace headrace::test {
@@ -12,6 +14,8 @@ const std::vector<Place>& places() {
                      }});
     if (make_gpu_queue(0))
       found.push_back({"cuda", &gpu_kernels(), [](std::uint64_t) { return make_gpu_queue(0); }});
+    if (const char* only = std::getenv("HEADRACE_TEST_PLACE"))
+      std::erase_if(found, [only](const Place& place) { return place.name != only; });
     return found;
   }();
   return all;

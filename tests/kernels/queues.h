@@ -9,7 +9,8 @@
 
 namespace headrace::test {
 
-// Where kernels can run here: the host always, the GPU where there is one.
+// Where kernels can run here: the host, and the GPU where there is one. HEADRACE_TEST_PLACE names
+// the only one to try, under a GPU's memory checker say.
 struct Place {
   std::string name;  // "simt", "cuda"
   const Kernels* kernels;
