@@ -3,7 +3,7 @@
 //   headrace_device_bench FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]
 // A row is run when its name, "zstd-3,packed,64x4096" say, holds one of the patterns.
 //
-// FIELD.f32 holds float32 values (bench/e2e/data.py makes them). Inputs repeat when a row needs
+// FIELD.f32 holds float32 values (bench/device/field.py makes them). Inputs repeat when a row needs
 // more than the file has, outputs do not. Each result is compared with the original before it is
 // timed.
 
