@@ -2,7 +2,7 @@
 
 Two-metre temperature as GRIB packing leaves it: a smooth random field (power spectrum k^-4 at large
 scales, k^-8/3 at small ones, damped near the grid scale), rounded to 16 bits with a step of 2^-9 K
-and decoded to float32. zstd level 3 makes it 1.96 times smaller, LZ4 1.16 times.
+and decoded to float32. zstd level 3 makes it about 1.9 times smaller, LZ4 1.15 times.
 """
 
 import sys
