@@ -14,7 +14,8 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _filesystem(path: Path) -> str:
+def filesystem(path: Path) -> str:
+    path = path.resolve()
     best = ("", "unknown")
     for line in Path("/proc/mounts").read_text().splitlines():
         mount, kind = line.split()[1:3]
@@ -36,7 +37,7 @@ def describe(folder: Path) -> dict:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "filesystem": _filesystem(folder.resolve()),
+        "filesystem": filesystem(folder),
         "load_average": [round(x, 2) for x in os.getloadavg()],
     }
 

@@ -96,12 +96,12 @@ def run_read(row: rows.Row, clients: list, folder: Path, runs: int) -> dict:
     return {"nbytes": nbytes, "calls": len(row.selections), "peers": results}
 
 
-def run_write(row: rows.Row, clients: list, folder: Path, runs: int, steps: int, checker) -> dict:
-    steps = max(1, steps // WRITE_PART)
+def run_write(row: rows.Row, clients: list, folder: Path, args, checker) -> dict:
+    steps = max(1, args.steps // WRITE_PART)
     spec = _spec(row.layout, row.codec, steps)
     part = [[0, steps], [0, data.NLAT], [0, data.NLON]]
     nbytes, results, ready, rounds, stored = rows.nbytes([part]), {}, [], {}, {}
-    target = folder / "written.zarr"
+    target = (args.write_to or folder) / "written.zarr"
     request = {"spec": spec, "source": str(folder / TRUTH), "part": part, "path": str(target)}
 
     def write(client: Client) -> dict:
@@ -121,7 +121,7 @@ def run_write(row: rows.Row, clients: list, folder: Path, runs: int, steps: int,
             ready.append(client)
         except PeerError as error:
             _fail(results, client, error)
-    for client in _turns(ready, runs):
+    for client in _turns(ready, args.runs):
         rounds[client.peer].append(write(client))
     shutil.rmtree(target, ignore_errors=True)
     for client in ready:
@@ -184,6 +184,7 @@ def measure(args, log) -> dict:
         "date": machine.now(),
         "commit": machine.commit(),
         "machine": machine.describe(folder),
+        "write_filesystem": machine.filesystem(args.write_to or folder),
         "versions": versions,
         "unavailable": missing,
         "cache_state": "warm page cache; writes are not synced",
@@ -207,7 +208,7 @@ def measure(args, log) -> dict:
             client.ask("open", path=str(folder / data.array_name(layout, codec)))
         for row in [r for r in chosen if (r.layout, r.codec) == (layout, codec)]:
             if row.access == "write":
-                result = run_write(row, clients, folder, args.runs, args.steps, checker)
+                result = run_write(row, clients, folder, args, checker)
             else:
                 result = run_read(row, clients, folder, args.runs)
             entry = {"layout": layout, "codec": codec, "access": row.access, **result}
@@ -229,7 +230,7 @@ def profile(args) -> None:
     truth = np.array(np.load(folder / TRUTH, mmap_mode="r")[:steps])
     array = peer.open_array(str(folder / data.array_name(row.layout, row.codec)))
     selections = [tuple(slice(*i) if isinstance(i, list) else i for i in s) for s in row.selections]
-    target = folder / "written.zarr"
+    target = (args.write_to or folder) / "written.zarr"
     out = np.zeros_like(truth) if row.access == "out" else None
     nbytes = truth.nbytes if row.access == "write" else rows.nbytes(row.selections)
     seconds, end = [], time.perf_counter() + args.seconds
@@ -264,6 +265,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, default=data.default_folder(), help="kept between runs"
     )
+    parser.add_argument("--write-to", type=Path, help="folder of the arrays that write rows make")
     parser.add_argument("--out", type=Path, help="the JSON result file")
     parser.add_argument("--quick", action="store_true", help="16 steps and 2 rounds: does it work?")
     parser.add_argument("--no-limits", dest="limits", action="store_false")

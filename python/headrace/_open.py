@@ -84,7 +84,8 @@ def open_store(
         ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
         ``"w"``: emptied first.
     storage_options
-        For files ``io`` ("pread" or "uring"), ``direct`` and ``fsync`` (booleans).
+        For files ``io`` ("pread", or "uring": small chunks in batches, faster from a cold disk),
+        ``direct`` (O_DIRECT) and ``fsync`` (booleans).
 
     Raises
     ------

@@ -5,6 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
+#include "engine/fetch.h"
 #include "engine/read_plain.h"
 #include "engine/sink.h"
 #include "store/coalesce.h"
@@ -17,6 +18,9 @@ namespace {
 constexpr std::uint64_t kLocalRun = 256 << 10;
 constexpr std::uint64_t kLocalGap = 16 << 10;
 
+// Larger chunks cost more to read than to ask for: they are not asked for in batches.
+constexpr std::size_t kMaxBatchedChunk = 1 << 20;
+
 // Reads what a query asks for; Query is Box or Points.
 template <typename Query>
 class Reader {
@@ -26,13 +30,13 @@ class Reader {
   void read_array(const Query& query) {
     const ArrayMetadata& m = *context_.layout.metadata;
     const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    if (const std::size_t batch = batch_size(query, cut); batch > 1) {
+      read_batches(cut, batch);
+      return;
+    }
     each(cut, [&](const Coordinates& coordinates, const Query& child) {
       const std::string key = context_.chunk_key(coordinates.at);
-      try {
-        read_object(key, child);
-      } catch (const Error& error) {
-        throw error.with_context(context_.place("read", key));
-      }
+      at_chunk(key, [&] { read_object(key, child); });
     });
   }
 
@@ -41,7 +45,7 @@ class Reader {
   template <typename Body>
   void each(const typename Query::Cut& cut, Body body) {
     const std::size_t n = cut.size();
-    if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+    note_units(n);
     parallel_for(
         n,
         [&](std::size_t i) {
@@ -52,6 +56,72 @@ class Reader {
           body(coordinates, child);
         },
         threads_);
+  }
+
+  void note_units(std::size_t n) {
+    if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+  }
+
+  // Objects to ask the store for at once: several where it gains by that, whole chunks are small
+  // and most of their bytes are wanted. What the batches hold fits into half of the budget.
+  std::size_t batch_size(const Query& query, const typename Query::Cut& cut) const {
+    const ArrayLayout& layout = context_.layout;
+    const std::size_t most = context_.driver.batch_size();
+    const std::size_t nbytes = std::max<std::size_t>(layout.chain.decoded_nbytes(), 1);
+    if (most == 1 || !layout.shards.empty() || nbytes > kMaxBatchedChunk) return 1;
+    if (layout.chain.is_identity() && query.size() * layout.itemsize() < cut.size() * nbytes / 2) {
+      return 1;
+    }
+    const std::size_t fit = context_.config.memory_budget / 2 / (kFetchedBatches * nbytes);
+    return std::min({most, fit, (cut.size() + 1) / 2});
+  }
+
+  void read_batches(const typename Query::Cut& cut, std::size_t batch) {
+    note_units(cut.size());
+    const auto child = [&](std::size_t i, Query& query) {
+      Coordinates coordinates;
+      cut.child(i, coordinates.at, query);
+      return context_.chunk_key(coordinates.at);
+    };
+    fetch_objects(
+        context_.driver,
+        {cut.size(), batch, threads_},
+        [&](std::size_t i) {
+          Query query;
+          return child(i, query);
+        },
+        [&](std::size_t i, const GetRequest& request) {
+          Query query;
+          child(i, query);
+          at_chunk(request.key, [&] { read_fetched(request, query); });
+        },
+        [&] { context_.check(); });
+  }
+
+  void read_fetched(const GetRequest& request, const Query& query) {
+    const ArrayLayout& layout = context_.layout;
+    if (request.error) std::rethrow_exception(request.error);
+    if (!request.found) {
+      read_object(request.key, query);  // tells what is missing from what is no object
+      return;
+    }
+    auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+    if (layout.chain.is_identity()) {
+      check_plain_size(layout, request.into->size());
+      sink.scatter(request.into->data());
+    } else {
+      decode_chunk(request.into->bytes(), sink);
+    }
+  }
+
+  // Names the array and the chunk in what goes wrong.
+  template <typename Body>
+  void at_chunk(const std::string& key, Body body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      throw error.with_context(context_.place("read", key));
+    }
   }
 
   void read_object(const std::string& key, const Query& query) {
@@ -156,7 +226,7 @@ class Reader {
     const auto groups = coalesce(ranges,
                                  local ? kLocalGap : context_.config.coalesce_gap,
                                  local ? kLocalRun : context_.config.coalesce_run);
-    if (groups.size() < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+    note_units(groups.size());
     parallel_for(
         groups.size(),
         [&](std::size_t g) {

@@ -5,21 +5,27 @@
 
 namespace headrace {
 
-ShardWriter::ShardWriter(const ShardLevel& level, std::optional<ConstBytes> before)
+ShardWriter::ShardWriter(const ShardLevel& level,
+                         std::optional<ConstBytes> before,
+                         std::size_t room)
     : level_(level),
       first_(level.index_at_end ? 0 : level.index_nbytes),
       before_(before),
-      inner_(static_cast<std::size_t>(level.inner_count)) {
-  if (!before_) return;
-  if (before_->size() < level.index_nbytes) {
-    throw Error(ErrorCode::corrupt,
-                "shard of " + std::to_string(before_->size()) +
-                    " bytes is shorter than its index, expected " +
-                    std::to_string(level.index_nbytes) + " bytes for that");
+      index_(ShardIndex::empty(level.inner_count)) {
+  if (before_) {
+    if (before_->size() < level.index_nbytes) {
+      throw Error(ErrorCode::corrupt,
+                  "shard of " + std::to_string(before_->size()) +
+                      " bytes is shorter than its index, expected " +
+                      std::to_string(level.index_nbytes) + " bytes for that");
+    }
+    const std::size_t at = level.index_at_end ? before_->size() - level.index_nbytes : 0;
+    index_before_ = decode_shard_index(
+        before_->subspan(at, level.index_nbytes), level.index_chain, before_->size());
+    room += before_->size();
   }
-  const std::size_t at = level.index_at_end ? before_->size() - level.index_nbytes : 0;
-  index_before_ = decode_shard_index(
-      before_->subspan(at, level.index_nbytes), level.index_chain, before_->size());
+  bytes_.resize(room + level.index_nbytes);
+  bytes_.resize_keep(first_);
 }
 
 std::optional<ConstBytes> ShardWriter::before(std::int64_t inner) const {
@@ -27,69 +33,108 @@ std::optional<ConstBytes> ShardWriter::before(std::int64_t inner) const {
   return before_->subspan(index_before_.offset(inner), index_before_.nbytes(inner));
 }
 
-void ShardWriter::put(std::int64_t inner, ConstBytes encoded) {
-  Inner& to = inner_[static_cast<std::size_t>(inner)];
-  to.touched = true;
-  to.bytes.assign(encoded);
+void ShardWriter::put(std::size_t turn, std::int64_t inner, Buffer& encoded) {
+  take(turn, inner, &encoded);
 }
 
-void ShardWriter::remove(std::int64_t inner) {
-  inner_[static_cast<std::size_t>(inner)].touched = true;
+void ShardWriter::remove(std::size_t turn, std::int64_t inner) { take(turn, inner, nullptr); }
+
+void ShardWriter::take(std::size_t turn, std::int64_t inner, Buffer* encoded) {
+  std::lock_guard lock(mutex_);
+  if (turn != turn_) {
+    Early& early = early_[turn];
+    early.inner = inner;
+    early.present = encoded != nullptr;
+    if (!early.present) return;
+    if (!spare_.empty()) {
+      early.bytes = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    std::swap(early.bytes, *encoded);
+    return;
+  }
+  append(inner, encoded ? std::optional<ConstBytes>(encoded->bytes()) : std::nullopt);
+  for (auto next = early_.begin(); next != early_.end() && next->first == turn_;
+       next = early_.erase(next)) {
+    Early& early = next->second;
+    append(early.inner,
+           early.present ? std::optional<ConstBytes>(early.bytes.bytes()) : std::nullopt);
+    if (early.present) spare_.push_back(std::move(early.bytes));
+  }
 }
 
-void ShardWriter::reserve(std::size_t slots, std::size_t nbytes) {
+void ShardWriter::append(std::int64_t inner, std::optional<ConstBytes> bytes) {
+  ++turn_;
+  append_untouched(inner);
+  untouched_from_ = std::max(untouched_from_, inner + 1);
+  if (!bytes) return;
+  index_.set(inner, bytes_.size(), bytes->size());
+  bytes_.append(*bytes);
+}
+
+void ShardWriter::append_untouched(std::int64_t end) {
+  for (; untouched_from_ < end; ++untouched_from_) {
+    const auto kept = before(untouched_from_);
+    if (!kept) continue;
+    index_.set(untouched_from_, bytes_.size(), kept->size());
+    bytes_.append(*kept);
+  }
+}
+
+// The slots lie in the shard's own bytes: where all of them are kept, it is finished in place.
+void ShardWriter::reserve(std::size_t turns, std::size_t nbytes) {
   slot_nbytes_ = nbytes;
-  slots_.resize(slots * nbytes + level_.index_nbytes);
+  slots_.resize(turns);
+  bytes_.resize_keep(first_ + turns * nbytes);
 }
 
-MutableBytes ShardWriter::reserved(std::size_t slot) {
-  return slots_.bytes().subspan(first_ + slot * slot_nbytes_, slot_nbytes_);
+MutableBytes ShardWriter::reserved(std::size_t turn) {
+  return bytes_.bytes().subspan(first_ + turn * slot_nbytes_, slot_nbytes_);
 }
 
-void ShardWriter::put_reserved(std::int64_t inner, std::size_t slot) {
-  Inner& to = inner_[static_cast<std::size_t>(inner)];
-  to.touched = true;
-  to.slot = slot;
+void ShardWriter::put_reserved(std::size_t turn, std::int64_t inner) {
+  slots_[turn] = {inner, true};
 }
 
-ConstBytes ShardWriter::bytes_of_inner(std::int64_t i) const {
-  const Inner& inner = inner_[static_cast<std::size_t>(i)];
-  if (!inner.touched) return before(i).value_or(ConstBytes{});
-  if (inner.slot == kNoSlot) return inner.bytes;
-  return slots_.bytes().subspan(first_ + inner.slot * slot_nbytes_, slot_nbytes_);
+void ShardWriter::remove_reserved(std::size_t turn, std::int64_t inner) {
+  slots_[turn] = {inner, false};
+}
+
+void ShardWriter::finish_reserved() {
+  Buffer slots;
+  const bool none_removed = std::ranges::all_of(slots_, &Slot::present);
+  const bool in_place =
+      none_removed && (!before_ || slots_.size() == static_cast<std::size_t>(level_.inner_count));
+  if (!in_place) {
+    std::swap(slots, bytes_);
+    bytes_.resize(first_);
+  }
+  for (std::size_t turn = 0; turn < slots_.size(); ++turn) {
+    const std::size_t at = first_ + turn * slot_nbytes_;
+    const Slot& slot = slots_[turn];
+    if (in_place) {
+      index_.set(slot.inner, at, slot_nbytes_);
+    } else {
+      append(slot.inner,
+             slot.present ? std::optional<ConstBytes>(slots.bytes().subspan(at, slot_nbytes_))
+                          : std::nullopt);
+    }
+  }
+  if (in_place) untouched_from_ = level_.inner_count;
 }
 
 bool ShardWriter::finish(Buffer& encoded) {
-  ShardIndex index = ShardIndex::empty(level_.inner_count);
-  std::size_t end = first_;
-  bool in_place = slot_nbytes_ > 0;
-  bool any = false;
-  for (std::int64_t i = 0; i < level_.inner_count; ++i) {
-    const Inner& inner = inner_[static_cast<std::size_t>(i)];
-    const ConstBytes bytes = bytes_of_inner(i);
-    if (bytes.empty()) continue;
-    any = true;
-    in_place &= inner.slot != kNoSlot && first_ + inner.slot * slot_nbytes_ == end;
-    index.set(i, end, bytes.size());
-    end += bytes.size();
-  }
-  if (!any) return false;
-  Buffer encoded_index;
-  encode_shard_index(index, level_.index_chain, encoded_index);
-  if (in_place) {
-    std::swap(encoded, slots_);  // plain chunks that lie in order already
+  if (!slots_.empty()) finish_reserved();
+  append_untouched(level_.inner_count);
+  if (bytes_.size() == first_) return false;
+  Buffer index;
+  encode_shard_index(index_, level_.index_chain, index);
+  if (level_.index_at_end) {
+    bytes_.append(index);
   } else {
-    encoded.resize(end);
-    for (std::int64_t i = 0; i < level_.inner_count; ++i) {
-      if (!index.has(i)) continue;
-      const ConstBytes bytes = bytes_of_inner(i);
-      std::memcpy(encoded.data() + index.offset(i), bytes.data(), bytes.size());
-    }
+    std::memcpy(bytes_.data(), index.data(), index.size());
   }
-  const std::size_t at = level_.index_at_end ? end : 0;
-  if (level_.index_at_end) end += level_.index_nbytes;
-  encoded.resize_keep(end);
-  std::memcpy(encoded.data() + at, encoded_index.data(), encoded_index.size());
+  std::swap(encoded, bytes_);
   return true;
 }
 

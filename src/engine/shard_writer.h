@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -10,46 +12,64 @@
 
 namespace headrace {
 
-// A shard on its way to new bytes: inner chunks are put or removed from several threads, one thread
-// an inner chunk; the others stay as they were stored.
+// A shard on its way to new bytes: inner chunks are put or removed from several threads, each with
+// its turn, counted from 0 without a gap. Whoever is done first, they lie in the shard by their
+// turns, so that any number of threads writes the same bytes. Those that nobody touches stay as
+// they were stored.
 class ShardWriter {
  public:
   // `before` is the stored shard, borrowed; nothing when there is none or all of it is replaced.
-  ShardWriter(const ShardLevel& level, std::optional<ConstBytes> before);
+  // `room` for this many bytes of inner chunks is made at once.
+  ShardWriter(const ShardLevel& level, std::optional<ConstBytes> before, std::size_t room);
 
   // The stored bytes of an inner chunk.
   std::optional<ConstBytes> before(std::int64_t inner) const;
 
-  void put(std::int64_t inner, ConstBytes encoded);  // copied
-  void remove(std::int64_t inner);
+  // Takes the bytes and leaves a buffer with others.
+  void put(std::size_t turn, std::int64_t inner, Buffer& encoded);
+  void remove(std::size_t turn, std::int64_t inner);
 
-  // Memory for `slots` inner chunks of `nbytes` each, filled in place and put without a copy.
-  void reserve(std::size_t slots, std::size_t nbytes);
-  MutableBytes reserved(std::size_t slot);
-  void put_reserved(std::int64_t inner, std::size_t slot);
+  // For inner chunks of one size: each is filled in the place of its turn and put without a copy.
+  void reserve(std::size_t turns, std::size_t nbytes);
+  MutableBytes reserved(std::size_t turn);
+  void put_reserved(std::size_t turn, std::int64_t inner);
+  void remove_reserved(std::size_t turn, std::int64_t inner);
 
   // The shard's bytes; false when no inner chunk is left.
   bool finish(Buffer& encoded);
 
  private:
-  static constexpr std::size_t kNoSlot = static_cast<std::size_t>(-1);
-
-  struct Inner {
-    bool touched = false;
-    std::size_t slot = kNoSlot;
+  struct Early {
+    std::int64_t inner = 0;
+    bool present = false;
     Buffer bytes;
   };
-  ConstBytes bytes_of_inner(std::int64_t inner) const;
+  struct Slot {
+    std::int64_t inner = 0;
+    bool present = false;
+  };
+
+  void take(std::size_t turn, std::int64_t inner, Buffer* encoded);
+  void append(std::int64_t inner, std::optional<ConstBytes> bytes);
+  void append_untouched(std::int64_t end);
+  void finish_reserved();
 
   const ShardLevel& level_;
   const std::size_t first_;  // where the first inner chunk lies: behind an index at the start
   std::optional<ConstBytes> before_;
   ShardIndex index_before_;
-  std::vector<Inner> inner_;
-  // Slots lie where the first inner chunk does, with room for the index, so that a shard made of
-  // slots alone is finished in place.
-  Buffer slots_;
+
+  std::mutex mutex_;
+  std::size_t turn_ = 0;                // whose bytes come next
+  std::map<std::size_t, Early> early_;  // done before their turn
+  std::vector<Buffer> spare_;
+
+  Buffer bytes_;
+  ShardIndex index_;
+  std::int64_t untouched_from_ = 0;  // inner chunks below were put, removed or kept
+
   std::size_t slot_nbytes_ = 0;
+  std::vector<Slot> slots_;
 };
 
 }  // namespace headrace

@@ -16,6 +16,9 @@
 namespace headrace {
 namespace {
 
+// A shard's memory up to this is asked for at once and touched as it fills; beyond, it grows.
+constexpr std::size_t kMaxRoom = std::size_t{256} << 20;
+
 // True when every index below `valid` is written, whatever was stored.
 bool covers(const Box& box, const Shape& valid) {
   for (std::size_t d = 0; d < valid.size(); ++d) {
@@ -154,11 +157,12 @@ class Writer {
                                          Buffer& encoded) {
     const ShardLevel& level = layout_.shards[depth];
     const bool innermost = depth + 1 == layout_.shards.size();
-    ShardWriter shard(level, before);
     const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    const std::size_t inner_nbytes = checked_nbytes(level.inner_shape, layout_.itemsize(), "chunk");
+    ShardWriter shard(level, before, std::min(cut.size() * inner_nbytes, kMaxRoom));
     // Plain chunks are gathered where they will lie in the shard.
     const bool plain = innermost && layout_.chain.is_identity();
-    if (plain) shard.reserve(cut.size(), layout_.chain.decoded_nbytes());
+    if (plain) shard.reserve(cut.size(), inner_nbytes);
     parallel_for(
         cut.size(),
         [&](std::size_t i) {
@@ -173,14 +177,14 @@ class Writer {
             const MutableBytes place = shard.reserved(i);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
             merge(sink, child, inner_valid, inner_before, place);
-            drops(place) ? shard.remove(inner) : shard.put_reserved(inner, i);
+            drops(place) ? shard.remove_reserved(i, inner) : shard.put_reserved(i, inner);
             return;
           }
           Scratch bytes;
           const auto after =
               innermost ? encode_chunk(child, inner_valid, inner_before, *bytes)
                         : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
-          after ? shard.put(inner, *after) : shard.remove(inner);
+          after ? shard.put(i, inner, *bytes) : shard.remove(i, inner);
         },
         context_.threads);
     return shard.finish(encoded) ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt;

@@ -63,7 +63,15 @@ void ObjectReader::read_scattered(std::uint64_t offset, std::span<const MutableB
 }
 
 void StoreDriver::get_many(std::span<GetRequest> requests) {
-  for (GetRequest& request : requests) request.found = get(request.key, *request.into);
+  for (GetRequest& request : requests) {
+    request.found = false;
+    request.error = nullptr;
+    try {
+      request.found = get(request.key, *request.into);
+    } catch (...) {
+      request.error = std::current_exception();
+    }
+  }
 }
 
 void check_object_range(std::string_view object,

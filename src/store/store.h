@@ -3,7 +3,7 @@
 // How the engine uses a store:
 //  1. get(key, buffer) reads a small or whole object; false means there is none.
 //  2. open(key) gives a reader for ranges of one object (shards, uncompressed chunks).
-//  3. get_many(requests) reads many whole objects; stores that gain by batching override it.
+//  3. get_many(requests) reads many whole objects; stores that gain by it say so in batch_size().
 //  4. set(key, bytes) replaces an object whole: a reader sees the old bytes or the new, never a
 //  mix,
 //     and a crash leaves one of them.
@@ -11,6 +11,7 @@
 // checked by check_key().
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,8 +42,9 @@ class ObjectReader {
 
 struct GetRequest {
   std::string key;
-  Buffer* into = nullptr;  // resized to the object
-  bool found = false;      // set by get_many
+  Buffer* into = nullptr;              // resized to the object
+  bool found = false;                  // set by get_many
+  std::exception_ptr error = nullptr;  // set by get_many: why this object could not be read
 };
 
 struct DirEntry {
@@ -60,10 +62,13 @@ class StoreDriver {
   // True when a request costs microseconds: then small runs, read and decoded in turn, beat long
   // ones. False for stores across a network.
   virtual bool local() const { return true; }
+  // How many small objects get_many() had best be asked for at once; 1 where it gains nothing.
+  virtual std::size_t batch_size() const { return 1; }
 
   virtual bool get(std::string_view key, Buffer& into) = 0;
   // Null: no such object. `io` when something lies there that is no object (a folder, a pipe).
   virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;
+  // Throws only what holds for all requests; what one object is at fault for is in its request.
   virtual void get_many(std::span<GetRequest> requests);
   virtual bool exists(std::string_view key) = 0;
 

@@ -21,6 +21,9 @@ namespace headrace {
 namespace {
 
 constexpr unsigned kDepth = 64;
+// Measured on chunks of 70 KiB, two cores: against one read a thread, batches of 16 to 64 take a
+// third less from a cold page cache; from a warm one 16 cost 4 %, 64 10 %, as they leave the cache.
+constexpr std::size_t kBatch = 16;
 constexpr std::size_t kMaxRead = std::size_t{1} << 30;  // the length of a request is 32 bits
 
 std::string explain_setup_failure(int os_error) {
@@ -104,7 +107,19 @@ Ring& thread_ring() {
   return ring;
 }
 
+// One request of a batch. What goes wrong with it does not hold up the others.
 struct Slot {
+  template <typename Body>
+  void guard(Body body) {
+    try {
+      body();
+    } catch (...) {
+      request->error = std::current_exception();
+      request->found = false;
+      done = size;
+    }
+  }
+
   GetRequest* request = nullptr;
   std::string path;
   FileDescriptor fd;
@@ -118,6 +133,8 @@ class UringStore : public FileStore {
  public:
   using FileStore::FileStore;
 
+  std::size_t batch_size() const override { return kBatch; }
+
   void get_many(std::span<GetRequest> requests) override {
     for (std::size_t first = 0; first < requests.size(); first += kDepth) {
       get_batch(requests.subspan(first, std::min<std::size_t>(kDepth, requests.size() - first)));
@@ -128,9 +145,11 @@ class UringStore : public FileStore {
   void get_batch(std::span<GetRequest> requests) {
     std::vector<Slot> slots(requests.size());
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      slots[i].request = &requests[i];
-      slots[i].path = path_of(requests[i].key);
-      requests[i].found = false;
+      Slot& slot = slots[i];
+      slot.request = &requests[i];
+      slot.request->found = false;
+      slot.request->error = nullptr;
+      slot.guard([&] { slot.path = path_of(slot.request->key); });
     }
     Ring& ring = thread_ring();
     open_all(ring, slots);
@@ -145,12 +164,15 @@ class UringStore : public FileStore {
   }
 
   void open_all(Ring& ring, std::vector<Slot>& slots) {
+    unsigned count = 0;
     for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].request->error) continue;
       io_uring_sqe* entry = ring.next();
       io_uring_prep_openat(entry, AT_FDCWD, slots[i].path.c_str(), open_flags() | O_CLOEXEC, 0);
       io_uring_sqe_set_data64(entry, i);
+      ++count;
     }
-    ring.run(static_cast<unsigned>(slots.size()), [&](std::uint64_t i, int result) {
+    ring.run(count, [&](std::uint64_t i, int result) {
       if (result >= 0) {
         slots[i].fd = FileDescriptor(result);
       } else {
@@ -158,29 +180,35 @@ class UringStore : public FileStore {
       }
     });
     for (Slot& slot : slots) {
-      if (slot.result < 0 && !open_found_nothing(-slot.result, slot.path, options().direct)) {
+      if (slot.result >= 0) continue;
+      slot.guard([&] {
+        if (open_found_nothing(-slot.result, slot.path, options().direct)) return;
         throw_open_failure(-slot.result, slot.path, options().direct);
-      }
+      });
     }
   }
 
   // A plain fstat: statx over a ring is always handed to a kernel worker thread.
   void size_all(std::vector<Slot>& slots) {
     for (Slot& slot : slots) {
-      if (!slot.fd || names_temporary(slot.request->key)) continue;
-      struct stat st;
-      if (::fstat(slot.fd.get(), &st) != 0) throw_io(errno, "stat", slot.path);
-      std::optional<std::uint64_t> size = object_size(st, slot.path);
-      if (!size) continue;
-      slot.request->found = true;
-      slot.size = checked_cast<std::size_t>(*size, "object size");
-      if (options().direct) {
-        slot.place = direct_place(*slot.request->into, *size);
-      } else {
-        slot.request->into->resize(slot.size);
-        slot.place = slot.request->into->bytes();
-      }
+      if (slot.fd && !names_temporary(slot.request->key)) slot.guard([&] { size_one(slot); });
     }
+  }
+
+  void size_one(Slot& slot) {
+    struct stat st;
+    if (::fstat(slot.fd.get(), &st) != 0) throw_io(errno, "stat", slot.path);
+    std::optional<std::uint64_t> size = object_size(st, slot.path);
+    if (!size) return;
+    const auto nbytes = checked_cast<std::size_t>(*size, "object size");
+    if (options().direct) {
+      slot.place = direct_place(*slot.request->into, *size);
+    } else {
+      slot.request->into->resize(nbytes);
+      slot.place = slot.request->into->bytes();
+    }
+    slot.request->found = true;
+    slot.size = nbytes;
   }
 
   // One read of what each object still lacks; false when none lacks anything.
@@ -205,12 +233,13 @@ class UringStore : public FileStore {
       slot.result = result;
       if (result > 0) slot.done += static_cast<std::size_t>(result);
     });
-    for (const Slot& slot : slots) {
+    for (Slot& slot : slots) {
       if (slot.done >= slot.size || slot.result > 0) continue;
-      if (slot.result == 0) throw_short(slot.path, slot.size, slot.done);
-      if (slot.result != -EINTR && slot.result != -EAGAIN) {
+      if (slot.result == -EINTR || slot.result == -EAGAIN) continue;
+      slot.guard([&] {
+        if (slot.result == 0) throw_short(slot.path, slot.size, slot.done);
         throw_io(-slot.result, "read", slot.path);
-      }
+      });
     }
     return true;
   }

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "headrace/error.h"
 
@@ -27,6 +28,8 @@ class Wrapper : public StoreDriver {
 
   std::string url() const override { return store_->url(); }
   bool read_only() const override { return store_->read_only(); }
+  bool local() const override { return store_->local(); }
+  std::size_t batch_size() const override { return store_->batch_size(); }
   bool exists(std::string_view key) override { return store_->exists(key); }
   void erase(std::string_view key) override { store_->erase(key); }
   void erase_prefix(std::string_view prefix) override { store_->erase_prefix(prefix); }
@@ -69,9 +72,27 @@ class FaultyStore : public Wrapper {
   bool get(std::string_view key, Buffer& into) override {
     faults_->before_read(key);
     if (!store_->get(key, into)) return false;
-    into.resize_keep(static_cast<std::size_t>(faults_->visible_size(key, into.size())));
-    faults_->damage(key, 0, into.bytes());
+    show(key, into);
     return true;
+  }
+  void get_many(std::span<GetRequest> requests) override {
+    std::vector<std::exception_ptr> injected(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      try {
+        faults_->before_read(requests[i].key);
+      } catch (...) {
+        injected[i] = std::current_exception();
+      }
+    }
+    store_->get_many(requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      GetRequest& request = requests[i];
+      if (injected[i]) {
+        request.found = false;
+        request.error = injected[i];
+      }
+      if (request.found) show(request.key, *request.into);
+    }
   }
   std::unique_ptr<ObjectReader> open(std::string_view key) override {
     auto reader = store_->open(key);
@@ -84,6 +105,11 @@ class FaultyStore : public Wrapper {
   }
 
  private:
+  void show(std::string_view key, Buffer& object) {
+    object.resize_keep(static_cast<std::size_t>(faults_->visible_size(key, object.size())));
+    faults_->damage(key, 0, object.bytes());
+  }
+
   std::shared_ptr<Faults> faults_;
 };
 
@@ -167,6 +193,30 @@ void Faults::damage(std::string_view key, std::uint64_t offset, MutableBytes byt
 std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> store,
                                                std::shared_ptr<Faults> faults) {
   return std::make_shared<FaultyStore>(std::move(store), std::move(faults));
+}
+
+namespace {
+
+class BatchingStore : public Wrapper {
+ public:
+  BatchingStore(std::shared_ptr<StoreDriver> store, std::size_t batch)
+      : Wrapper(std::move(store)), batch_(batch) {}
+
+  bool local() const override { return false; }
+  std::size_t batch_size() const override { return batch_; }
+  bool get(std::string_view key, Buffer& into) override { return store_->get(key, into); }
+  std::unique_ptr<ObjectReader> open(std::string_view key) override { return store_->open(key); }
+  void set(std::string_view key, ConstBytes bytes) override { store_->set(key, bytes); }
+
+ private:
+  const std::size_t batch_;
+};
+
+}  // namespace
+
+std::shared_ptr<StoreDriver> make_batching_store(std::shared_ptr<StoreDriver> store,
+                                                 std::size_t batch) {
+  return std::make_shared<BatchingStore>(std::move(store), batch);
 }
 
 namespace {

@@ -52,6 +52,10 @@ class Faults {
 std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> store,
                                                std::shared_ptr<Faults> faults);
 
+// Says that it is asked for `batch` objects at once, as a store across a network would.
+std::shared_ptr<StoreDriver> make_batching_store(std::shared_ptr<StoreDriver> store,
+                                                 std::size_t batch);
+
 struct StoreCounts {
   std::atomic<long> gets{0};     // whole objects asked for, by get or get_many
   std::atomic<long> batches{0};  // calls of get_many

@@ -90,8 +90,9 @@ class FileStoreTest : public testing::TestWithParam<Variant> {
 
   // By get_many, which is what "io" changes.
   bool get_one(const std::string& key, Buffer& into) {
-    GetRequest request{key, &into, false};
+    GetRequest request{key, &into};
     store_->get_many({&request, 1});
+    if (request.error) std::rethrow_exception(request.error);
     return request.found;
   }
   void expect_refused(const std::string& key, std::string_view why) {
@@ -349,7 +350,7 @@ TEST_P(FileStoreTest, ThreadsShareNothing) {
       std::vector<Buffer> buffers(40);
       std::vector<GetRequest> requests;
       for (int i = 0; i < 40; ++i)
-        requests.push_back({std::to_string(i), &buffers[static_cast<std::size_t>(i)], false});
+        requests.push_back({std::to_string(i), &buffers[static_cast<std::size_t>(i)]});
       for (int round = 0; round < 5; ++round) {
         store_->get_many(requests);
         for (std::size_t i = 0; i < 40; ++i) wrong += buffers[i].size() != i * 1000;
