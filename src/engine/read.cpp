@@ -122,10 +122,13 @@ class Reader {
       within(coordinates, [&] {
         if (!index->has(i)) {
           make_sink(child, level.inner_shape, layout.itemsize()).fill(layout.fill);
-        } else if (innermost) {
-          read_chunk(reader, base + index->offset(i), index->nbytes(i), child);
+          return;
+        }
+        const auto [offset, nbytes_of_inner] = index->range(i);
+        if (innermost) {
+          read_chunk(reader, base + offset, nbytes_of_inner, child);
         } else {
-          read_shard(key, reader, base + index->offset(i), index->nbytes(i), depth + 1, child);
+          read_shard(key, reader, base + offset, nbytes_of_inner, depth + 1, child);
         }
       });
     });
@@ -146,8 +149,11 @@ class Reader {
       cut.child(i, coordinates.at, child);
       const std::int64_t chunk = linear_index(coordinates.at, level.inner_grid);
       if (index.has(chunk)) {
+        within(coordinates, [&] {
+          const auto [offset, nbytes] = index.range(chunk);
+          ranges.push_back({offset, nbytes});
+        });
         present.push_back(i);
-        ranges.push_back({index.offset(chunk), index.nbytes(chunk)});
       } else {
         make_sink(child, level.inner_shape, layout.itemsize()).fill(layout.fill);
       }

@@ -24,7 +24,8 @@ ShardWriter::ShardWriter(const ShardLevel& level, std::optional<ConstBytes> befo
 
 std::optional<ConstBytes> ShardWriter::before(std::int64_t inner) const {
   if (!before_ || !index_before_.has(inner)) return std::nullopt;
-  return before_->subspan(index_before_.offset(inner), index_before_.nbytes(inner));
+  const auto [offset, nbytes] = index_before_.range(inner);
+  return before_->subspan(offset, nbytes);
 }
 
 void ShardWriter::put(std::int64_t inner, ConstBytes encoded) {
@@ -80,10 +81,11 @@ bool ShardWriter::finish(Buffer& encoded) {
     std::swap(encoded, slots_);  // plain chunks that lie in order already
   } else {
     encoded.resize(end);
+    std::byte* to = encoded.data() + first_;
     for (std::int64_t i = 0; i < level_.inner_count; ++i) {
-      if (!index.has(i)) continue;
       const ConstBytes bytes = bytes_of_inner(i);
-      std::memcpy(encoded.data() + index.offset(i), bytes.data(), bytes.size());
+      if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+      to += bytes.size();
     }
   }
   const std::size_t at = level_.index_at_end ? end : 0;

@@ -17,7 +17,7 @@ class ShardWriter {
   // `before` is the stored shard, borrowed; nothing when there is none or all of it is replaced.
   ShardWriter(const ShardLevel& level, std::optional<ConstBytes> before);
 
-  // The stored bytes of an inner chunk.
+  // The stored bytes of an inner chunk; `corrupt` when the shard's index lies about it.
   std::optional<ConstBytes> before(std::int64_t inner) const;
 
   void put(std::int64_t inner, ConstBytes encoded);  // copied
@@ -28,7 +28,8 @@ class ShardWriter {
   MutableBytes reserved(std::size_t slot);
   void put_reserved(std::int64_t inner, std::size_t slot);
 
-  // The shard's bytes; false when no inner chunk is left.
+  // The shard's bytes; false when no inner chunk is left. `corrupt` when the index lies about one
+  // that stays.
   bool finish(Buffer& encoded);
 
  private:

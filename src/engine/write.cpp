@@ -168,7 +168,8 @@ class Writer {
           cut.child(i, coordinates.at, child);
           const std::int64_t inner = linear_index(coordinates.at, level.inner_grid);
           const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
-          const auto inner_before = shard.before(inner);
+          // What is replaced need not be readable.
+          const auto inner_before = covers(child, inner_valid) ? std::nullopt : shard.before(inner);
           if (plain) {
             const MutableBytes place = shard.reserved(i);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
