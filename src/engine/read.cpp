@@ -25,7 +25,7 @@ class Reader {
 
   void read_array(const Query& query) {
     const ArrayMetadata& m = *context_.layout.metadata;
-    const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    const typename Query::Cut cut(query, m.chunk_shape);
     each(cut, [&](const Coordinates& coordinates, const Query& child) {
       const std::string key = context_.chunk_key(coordinates.at);
       try {
@@ -111,7 +111,7 @@ class Reader {
     const ArrayLayout& layout = context_.layout;
     const ShardLevel& level = layout.shards[depth];
     const auto index = load_shard_index(context_, level, key, reader, base, nbytes);
-    const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    const typename Query::Cut cut(query, level.inner_shape);
     const bool innermost = depth + 1 == layout.shards.size();
     if (innermost && !layout.chain.is_identity() && reader.mapped().empty() && cut.size() > 1) {
       read_runs(reader, base, level, *index, cut);
@@ -242,11 +242,12 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
 }
 
 void read_selection(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
                     const ResolvedSelection& selection,
                     const TensorView& out,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
-  RequestContext context(state, state.layout(options.implementations), options, cancel);
+  RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
     Reader<Points>(context, context.threads).read_array(Points(selection, out));

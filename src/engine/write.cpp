@@ -42,7 +42,7 @@ class Writer {
 
   void write_array(const Query& query) {
     const ArrayMetadata& m = *layout_.metadata;
-    const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    const typename Query::Cut cut(query, m.chunk_shape);
     parallel_for(
         cut.size(),
         [&](std::size_t i) {
@@ -155,7 +155,7 @@ class Writer {
     const ShardLevel& level = layout_.shards[depth];
     const bool innermost = depth + 1 == layout_.shards.size();
     ShardWriter shard(level, before);
-    const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    const typename Query::Cut cut(query, level.inner_shape);
     // Plain chunks are gathered where they will lie in the shard.
     const bool plain = innermost && layout_.chain.is_identity();
     if (plain) shard.reserve(cut.size(), layout_.chain.decoded_nbytes());
@@ -226,12 +226,13 @@ TensorView broadcast_to(const TensorView& view, const Shape& shape) {
 }
 
 void write_selection(const ArrayState& state,
+                     std::shared_ptr<const ArrayLayout> layout,
                      const ResolvedSelection& selection,
                      const TensorView& data,
                      const WriteOptions& options,
                      const std::atomic<bool>* cancel) {
   state.check_writable();
-  RequestContext context(state, state.layout(options.implementations), options, cancel);
+  RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
     Writer<Points>(context).write_array(Points(selection, data));
