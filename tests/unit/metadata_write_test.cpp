@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "format/codec_specs.h"
 #include "format/metadata.h"
 #include "headrace/error.h"
 #include "unit/metadata_documents.h"
@@ -96,6 +97,33 @@ TEST(MetadataWrite, WhatAFormatCannotSayIsUnsupported) {
   m.dtype = DType::int16;
   m.attributes = "[1]";
   EXPECT_EQ(failure_of([&] { write_array_v3(m); }).code, ErrorCode::invalid_argument);
+}
+
+TEST(MetadataWrite, FiltersStandInFrontOfBytesInV3) {
+  const auto json = [](const std::vector<CodecSpec>& codecs) { return codecs_to_json(codecs); };
+  const CodecSpec big{"bytes", R"({"endian":"big"})"};
+  const CodecSpec little{"bytes", R"({"endian":"little"})"};
+  const CodecSpec transpose{"transpose", R"({"order":[1,0]})"};
+  const CodecSpec shuffle{"numcodecs.shuffle", R"({"elementsize":2})"};
+  const auto delta = [](const std::string& dtype, const std::string& astype) {
+    return CodecSpec{"numcodecs.delta",
+                     R"({"dtype":")" + dtype + R"(","astype":")" + astype + R"("})"};
+  };
+  const auto in_front = [&](const std::vector<CodecSpec>& codecs) {
+    return json(with_filters_in_front(codecs));
+  };
+  const std::string native = native_order() == ByteOrder::big ? ">" : "<";
+  EXPECT_EQ(in_front({transpose, big, delta(">i4", ">i2"), shuffle}),
+            json({transpose, delta(native + "i4", native + "i2"), little, shuffle}));
+  EXPECT_EQ(in_front({little, delta("<i4", "|i1")}),
+            json({delta(native + "i4", "|i1"), {"bytes", ""}}));
+  EXPECT_EQ(in_front({little, shuffle}), json({little, shuffle}));
+  EXPECT_EQ(in_front({big}), json({big}));
+  // They would work on other bytes there.
+  for (const auto& codecs : std::vector<std::vector<CodecSpec>>{
+           {little, delta(">i4", "<i4")}, {little, shuffle, delta("<i4", "<i4")}}) {
+    EXPECT_EQ(failure_of([&] { with_filters_in_front(codecs); }).code, ErrorCode::unsupported);
+  }
 }
 
 TEST(MetadataWrite, EditsKeepEverythingElse) {
