@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
+from . import _core, _json
 from ._create import create_array, create_group
 from ._open import _join, open, resolve_store
 from .group import Group
+
+# Where xarray keeps the names of dimensions in Zarr 2.
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 def save(store: Any, *args: Any, **kwargs: Any) -> None:
@@ -67,7 +70,9 @@ def load(store: Any, path: str | None = None, *, device: str | None = None) -> A
     return {name: value for (name, _), value in zip(arrays, values, strict=True)}
 
 
-def copy(src: Any, dst: Any, *, overwrite: bool = False) -> _core.Array | Group:
+def copy(
+    src: Any, dst: Any, *, zarr_format: int | None = None, overwrite: bool = False
+) -> _core.Array | Group:
     """Copy an array, or a group and everything below it, chunk by chunk.
 
     The copy has the shape, chunks, codecs, fill value, names and attributes of the source.
@@ -78,6 +83,10 @@ def copy(src: Any, dst: Any, *, overwrite: bool = False) -> _core.Array | Group:
         An `Array`, a `Group`, or what `headrace.open` takes.
     dst
         A path or URL (created when missing), a `Store`, or a `Group`.
+    zarr_format
+        2 or 3; that of the source when `None`. Zarr 2 keeps the names of dimensions as xarray
+        does, in the attribute ``_ARRAY_DIMENSIONS``; what a format has no place for, as shards in
+        Zarr 2, raises `NotImplementedError`.
     overwrite
         Remove what is there.
 
@@ -87,7 +96,7 @@ def copy(src: Any, dst: Any, *, overwrite: bool = False) -> _core.Array | Group:
     """
     node = src if isinstance(src, _core.Array | Group) else open(src)
     with _Target(dst, overwrite=overwrite) as target:
-        _copy_node(node, target.store, target.path, overwrite)
+        _copy_node(node, target.store, target.path, zarr_format, overwrite)
     if target.closes:
         return open(dst)
     if isinstance(node, Group):
@@ -95,32 +104,46 @@ def copy(src: Any, dst: Any, *, overwrite: bool = False) -> _core.Array | Group:
     return _core.open_array(target.store, target.path)
 
 
-def _copy_node(node: _core.Array | Group, store: _core.Store, path: str, overwrite: bool) -> None:
+def _copy_node(
+    node: _core.Array | Group,
+    store: _core.Store,
+    path: str,
+    zarr_format: int | None,
+    overwrite: bool,
+) -> None:
     if isinstance(node, _core.Array):
-        _copy_array(node, store, path, overwrite)
+        _copy_array(node, store, path, zarr_format, overwrite)
         return
     create_group(
         store,
         path,
         attributes=node.attrs.asdict(),
-        zarr_format=node.zarr_format,
+        zarr_format=zarr_format or node.zarr_format,
         overwrite=overwrite,
     )
     for name, member in node.items():
-        _copy_node(member, store, _join(path, name), False)
+        _copy_node(member, store, _join(path, name), zarr_format, False)
 
 
-def _copy_array(src: _core.Array, store: _core.Store, path: str, overwrite: bool) -> None:
-    dst = create_like(src, store, path, overwrite=overwrite)
+def _copy_array(
+    src: _core.Array, store: _core.Store, path: str, zarr_format: int | None, overwrite: bool
+) -> None:
+    dst = create_like(src, store, path, zarr_format=zarr_format, overwrite=overwrite)
     for block in blocks(src.shape, src.shards or src.chunks):
         dst.write(block, src.read(block, device="cpu"))
 
 
 def create_like(
-    src: _core.Array, store: _core.Store, path: str, *, overwrite: bool = False
+    src: _core.Array,
+    store: _core.Store,
+    path: str,
+    *,
+    zarr_format: int | None = None,
+    overwrite: bool = False,
 ) -> _core.Array:
-    """An empty array with the metadata of `src`."""
-    separator, v2_keys = _key_encoding(src)
+    """An empty array with the metadata of `src`, in its format or another."""
+    zarr_format = zarr_format or src.zarr_format
+    separator, v2_keys = _key_encoding(src) if zarr_format == src.zarr_format else ("", False)
     return _core.create_array(
         store,
         path,
@@ -130,13 +153,25 @@ def create_like(
         chunks=src.shards or src.chunks,
         codecs=src._codec_specs,
         fill_value=src.fill_value,
-        zarr_format=src.zarr_format,
+        zarr_format=zarr_format,
         dimension_separator=separator,
         v2_chunk_keys=v2_keys,
-        attributes=src._attributes_json(),
-        dimension_names=list(src.dimension_names or ()) if src.zarr_format == 3 else [],
+        attributes=_attributes_for(src, zarr_format),
+        dimension_names=list(src.dimension_names or ()) if zarr_format == 3 else [],
         overwrite=overwrite,
     )
+
+
+def _attributes_for(src: _core.Array, zarr_format: int) -> str:
+    names = src.dimension_names
+    if zarr_format == src.zarr_format or not names:
+        return src._attributes_json()
+    attributes = src.attrs.asdict()
+    if zarr_format == 3:
+        del attributes[_DIMENSIONS]
+    elif None not in names:
+        attributes[_DIMENSIONS] = list(names)
+    return _json.dumps(attributes)
 
 
 def _key_encoding(array: _core.Array) -> tuple[str, bool]:

@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "docs.h"
@@ -42,9 +44,8 @@ ReadOptions read_options(nb::handle stream, nb::handle implementations) {
   return options;
 }
 
-HostView new_result(PyArray& self, const Array& array, const ParsedKey& key) {
-  HostView result =
-      empty_ndarray(array.result_shape(key.selection), self.dtype.itemsize(), self.numpy_dtype());
+HostView new_result(PyArray& self, const Shape& shape) {
+  HostView result = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
   result.view.dtype = self.dtype;
   return result;
 }
@@ -54,10 +55,15 @@ nb::object read_new(PyArray& self,
                     const ParsedKey& key,
                     const ReadOptions& options) {
   check_fields(key, self.dtype);
-  HostView result = new_result(self, array, key);
+  HostView result;
   {
-    nb::gil_scoped_release release;
-    array.read_into(key.selection, result.view, options);
+    std::optional<nb::gil_scoped_release> release;
+    const auto place = [&](const Shape& shape) {
+      result = new_result(self, shape);
+      release.emplace();
+      return result.view;
+    };
+    array.read_placed(key.selection, std::ref(place), options);
   }
   if (key.fields.is_valid()) result.keep_alive = result.keep_alive[key.fields];
   if (key.unbox && result.view.shape.empty()) return unboxed(result.keep_alive);
@@ -140,6 +146,8 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
   std::vector<ReadRequest> plan;
   std::vector<nb::object> kept;
   nb::list results;
+  std::size_t to_place = 0;
+  std::optional<nb::gil_scoped_release> release;
   for (nb::handle item : requests) {
     nb::object fields = steal_or_throw(PySequence_Tuple(item.ptr()));
     const std::size_t count = nb::len(fields);
@@ -148,27 +156,33 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
             "[read_many] a request is (array, selection, out), got " +
                 nb::cast<std::string>(nb::repr(item)));
     }
-    auto& array = nb::cast<PyArray&>(nb::object(fields[0]));
+    kept.emplace_back(fields[0]);
+    auto& array = nb::cast<PyArray&>(kept.back());
     nb::object selection = count > 1 ? nb::object(fields[1]) : nb::none();
     nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
     const ParsedKey key = parse_selection(array, selection);
     refuse_fields(key);
-    HostView target;
+    ReadRequest request{array.array, key.selection, {}};
     if (out.is_none()) {
-      target = new_result(array, array.array, key);
-      out = target.keep_alive;
+      ++to_place;
+      request.place = [&, self = &array, at = plan.size()](const Shape& shape) {
+        HostView result = new_result(*self, shape);
+        results[at] = std::move(result.keep_alive);
+        if (--to_place == 0) release.emplace();  // no Python object is touched after this
+        return std::move(result.view);
+      };
     } else {
-      target = output_view(out, array.dtype, array.numpy_dtype());
+      HostView target = output_view(out, array.dtype, array.numpy_dtype());
+      request.out = target.view;
+      kept.push_back(std::move(target.keep_alive));
     }
-    plan.push_back({array.array, key.selection, target.view});
-    kept.push_back(std::move(target.keep_alive));
+    plan.push_back(std::move(request));
     results.append(out);
   }
   const ReadOptions options = read_options(nb::none(), implementations);
-  {
-    nb::gil_scoped_release release;
-    headrace::read_many(plan, options);
-  }
+  if (to_place == 0) release.emplace();
+  headrace::read_many(plan, options);
+  release.reset();
   return results;
 }
 

@@ -1,5 +1,6 @@
 #include <nanobind/stl/string.h>
 
+#include <optional>
 #include <utility>
 
 #include "array.h"
@@ -22,12 +23,15 @@ WriteOptions write_options(nb::handle implementations) {
 
 // a["f"] = x: the other fields of the selected elements stay as they are.
 void write_fields(PyArray& self, const ParsedKey& key, nb::handle value) {
-  HostView elements = empty_ndarray(
-      self.array.result_shape(key.selection), self.dtype.itemsize(), self.numpy_dtype());
-  elements.view.dtype = self.dtype;
+  HostView elements;
   {
-    nb::gil_scoped_release release;
-    self.array.read_into(key.selection, elements.view);
+    std::optional<nb::gil_scoped_release> release;
+    self.array.read_placed(key.selection, [&](const Shape& shape) {
+      elements = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
+      elements.view.dtype = self.dtype;
+      release.emplace();
+      return elements.view;
+    });
   }
   elements.keep_alive[key.fields] = value;
   const WriteOptions options = write_options(nb::none());

@@ -1,7 +1,6 @@
 #include "codec/blosc_frame.h"
 
 #include <libdeflate.h>
-#include <lz4.h>
 #include <snappy-c.h>
 #include <zstd.h>
 
@@ -11,6 +10,7 @@
 
 #include "codec/blosclz.h"
 #include "codec/contexts.h"
+#include "codec/lz4_block.h"
 #include "codec/shuffle.h"
 #include "codec/sizes.h"
 
@@ -112,12 +112,9 @@ void BloscBlock::decode_stream(ConstBytes stream, MutableBytes dst) const {
     case kBloscLz:
       good = blosclz_decode(stream, dst) == dst.size();
       break;
-    case kLz4: {
-      const int n = LZ4_decompress_safe(
-          src, as_chars(dst), static_cast<int>(stream.size()), static_cast<int>(dst.size()));
-      good = n >= 0 && static_cast<std::size_t>(n) == dst.size();
+    case kLz4:
+      good = lz4_decode_block(stream, dst);
       break;
-    }
     case kSnappy: {
       std::size_t n = 0;
       good = snappy_uncompressed_length(src, stream.size(), &n) == SNAPPY_OK && n == dst.size() &&

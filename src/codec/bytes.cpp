@@ -3,6 +3,7 @@
 // Spec: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/index.html
 // {"name": "bytes", "configuration": {"endian": "little"}}
 
+#include <algorithm>
 #include <cstring>
 
 #include "codec/byteswap.h"
@@ -12,6 +13,53 @@
 
 namespace headrace {
 namespace {
+
+// Swaps pieces on their way to another sink.
+class SwapSink final : public PieceSink {
+ public:
+  SwapSink(std::size_t unit, PieceSink& to) : unit_(unit), to_(to) {}
+
+  std::size_t begin() const override { return round_down(to_.begin()); }
+  std::size_t end() const override { return round_up(to_.end()); }
+  bool wants(std::size_t offset, std::size_t nbytes) const override {
+    const std::size_t first = round_down(offset);
+    return to_.wants(first, round_up(offset + nbytes) - first);
+  }
+  std::byte* direct(std::size_t, std::size_t) override { return nullptr; }
+
+  void put(std::size_t offset, ConstBytes piece) override {
+    const std::size_t head = std::min(round_up(offset) - offset, piece.size());
+    const std::size_t tail = head + round_down(piece.size() - head);
+    put_parts(offset, piece.first(head));
+    std::byte tile[kTile];
+    for (std::size_t at = head; at < tail; at += kTile) {
+      const std::size_t n = std::min(kTile, tail - at);
+      if (!to_.wants(offset + at, n)) continue;
+      std::byte* const direct = to_.direct(offset + at, n);
+      swap_bytes(unit_, piece.data() + at, direct ? direct : tile, n / unit_);
+      if (!direct) to_.put(offset + at, {tile, n});
+    }
+    put_parts(offset + tail, piece.subspan(tail));
+  }
+
+ private:
+  static constexpr std::size_t kTile = 16 * 1024;  // stays in the L1 cache
+
+  std::size_t round_down(std::size_t n) const { return n / unit_ * unit_; }
+  std::size_t round_up(std::size_t n) const { return round_down(n + unit_ - 1); }
+
+  // Bytes of a unit that another piece has the rest of.
+  void put_parts(std::size_t offset, ConstBytes bytes) {
+    for (const std::byte& b : bytes) {
+      const std::size_t within = offset % unit_;
+      to_.put(offset - within + unit_ - 1 - within, {&b, 1});
+      ++offset;
+    }
+  }
+
+  const std::size_t unit_;
+  PieceSink& to_;
+};
 
 class Bytes final : public Codec {
  public:
@@ -24,6 +72,10 @@ class Bytes final : public Codec {
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
   bool identity() const override { return swap_unit_ == 1; }
   bool in_place() const override { return true; }
+  bool filters_pieces() const override { return swap_unit_ > 1; }
+  std::unique_ptr<PieceSink> piece_filter(PieceSink& decoded) const override {
+    return std::make_unique<SwapSink>(swap_unit_, decoded);
+  }
 
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
     ChunkSpec out = in;

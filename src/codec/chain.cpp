@@ -46,6 +46,8 @@ std::size_t ChunkSpec::nbytes() const {
   return checked_nbytes(shape, dtype.itemsize(), "chunk size");
 }
 
+std::unique_ptr<PieceSink> Codec::piece_filter(PieceSink&) const { return nullptr; }
+
 void Codec::decode_pieces(ConstBytes src,
                           std::size_t decoded_nbytes,
                           PieceSink& sink,
@@ -88,10 +90,12 @@ CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
   }
   fixed_encoded_nbytes_ = nbytes;
   identity_ = steps_.empty();
+  first_piece_step_ = !steps_.empty() && steps_[0].codec->filters_pieces() ? 1 : 0;
   has_pieces_ = true;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
+  for (std::size_t i = first_piece_step_; i < steps_.size(); ++i) {
     const Codec& codec = *steps_[i].codec;
-    has_pieces_ = has_pieces_ && (codec.has_view() || (i == 0 && codec.has_pieces()));
+    has_pieces_ =
+        has_pieces_ && (codec.has_view() || (i == first_piece_step_ && codec.has_pieces()));
   }
 }
 
@@ -146,14 +150,25 @@ void CodecChain::decode_pieces(ConstBytes encoded,
                                PieceSink& sink,
                                const DecodeContext& context) const {
   const Span span("decode", decoded_nbytes_);
+  if (first_piece_step_ == 1) {
+    const auto filter = steps_[0].codec->piece_filter(sink);
+    return decode_pieces_from(1, encoded, *filter, context);
+  }
+  decode_pieces_from(0, encoded, sink, context);
+}
+
+void CodecChain::decode_pieces_from(std::size_t first,
+                                    ConstBytes encoded,
+                                    PieceSink& sink,
+                                    const DecodeContext& context) const {
   ConstBytes src = encoded;
   std::size_t i = steps_.size();
-  while (i > 0 && steps_[i - 1].codec->has_view()) {
+  while (i > first && steps_[i - 1].codec->has_view()) {
     --i;
     in_context(*steps_[i].codec, [&] { src = steps_[i].codec->decode_view(src); });
   }
-  if (i == 1) {
-    const Codec& codec = *steps_[0].codec;
+  if (i > first) {
+    const Codec& codec = *steps_[first].codec;
     in_context(codec, [&] { codec.decode_pieces(src, decoded_nbytes_, sink, context); });
     return;
   }

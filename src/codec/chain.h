@@ -34,6 +34,11 @@ class CodecChain {
   void encode(ConstBytes chunk, Buffer& encoded) const;
 
  private:
+  void decode_pieces_from(std::size_t first,
+                          ConstBytes encoded,
+                          PieceSink& sink,
+                          const DecodeContext& context) const;
+
   // A codec that does something, with what is known of the bytes on its decoded side.
   struct Step {
     const Codec* codec;
@@ -47,7 +52,8 @@ class CodecChain {
   bool identity_ = false;
   bool has_pieces_ = false;
   std::vector<CodecPtr> codecs_;
-  std::vector<Step> steps_;  // codecs_ without identities, in encode order
+  std::vector<Step> steps_;           // codecs_ without identities, in encode order
+  std::size_t first_piece_step_ = 0;  // 1 when the first step filters the pieces of the others
 };
 
 }  // namespace headrace

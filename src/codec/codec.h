@@ -89,6 +89,10 @@ class Codec {
   virtual ConstBytes decode_view(ConstBytes src) const { return src; }
   // True when decode_pieces decodes less than the whole for a sink that wants less.
   virtual bool has_pieces() const { return false; }
+  // True when any piece decodes by itself, at its own place (byte swap).
+  virtual bool filters_pieces() const { return false; }
+  // Requires filters_pieces(): a sink of encoded pieces that hands them on decoded.
+  virtual std::unique_ptr<PieceSink> piece_filter(PieceSink& decoded) const;
   // As decode for a chunk of `decoded_nbytes`, into a sink. What is not wanted need not be checked.
   virtual void decode_pieces(ConstBytes src,
                              std::size_t decoded_nbytes,

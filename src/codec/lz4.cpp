@@ -10,6 +10,7 @@
 
 #include "codec/codecs.h"
 #include "codec/config.h"
+#include "codec/lz4_block.h"
 #include "codec/scratch.h"
 #include "codec/sizes.h"
 
@@ -26,8 +27,12 @@ ConstBytes split_frame(ConstBytes src, std::size_t& said) {
   said = load_le<std::uint32_t>(src.data());
   const ConstBytes block = src.subspan(kSizeNbytes);
   if (said > LZ4_MAX_INPUT_SIZE) throw_corrupt("the size " + std::to_string(said) + " is absurd");
-  if (block.size() > INT32_MAX) throw_corrupt("the block is larger than 2 GiB");
   return block;
+}
+
+[[noreturn]] void throw_malformed(std::size_t nbytes) {
+  throw_corrupt("the block is malformed or does not decode to " + std::to_string(nbytes) +
+                " bytes");
 }
 
 class Lz4 final : public Codec {
@@ -36,7 +41,7 @@ class Lz4 final : public Codec {
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "lz4"; }
-  std::string_view implementation() const override { return "liblz4"; }
+  std::string_view implementation() const override { return "headrace"; }
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 255 + 16 + 4; }
   bool has_pieces() const override { return true; }
@@ -45,10 +50,7 @@ class Lz4 final : public Codec {
     std::size_t said = 0;
     const ConstBytes block = split_frame(src, said);
     check_decoded_size(dst.size(), said);
-    const int n = LZ4_decompress_safe(
-        as_chars(block), as_chars(dst), static_cast<int>(block.size()), static_cast<int>(said));
-    if (n < 0) throw_corrupt("the block is malformed or cut short");
-    check_decoded_size(dst.size(), static_cast<std::size_t>(n));
+    if (!lz4_decode_block(block, dst)) throw_malformed(dst.size());
   }
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
@@ -71,13 +73,7 @@ class Lz4 final : public Codec {
     check_decoded_size(decoded_nbytes, said);
     if (sink.begin() >= end) return;
     Scratch scratch(end);
-    const int n = LZ4_decompress_safe_partial(as_chars(block),
-                                              as_chars(scratch.bytes()),
-                                              static_cast<int>(block.size()),
-                                              static_cast<int>(end),
-                                              static_cast<int>(end));
-    if (n < 0) throw_corrupt("the block is malformed or cut short");
-    check_decoded_size(end, static_cast<std::size_t>(n));
+    if (!lz4_decode_prefix(block, scratch.bytes())) throw_malformed(end);
     sink.put(sink.begin(), {scratch.data() + sink.begin(), end - sink.begin()});
   }
 

@@ -21,7 +21,7 @@ constexpr CodecEntry kEntries[] = {
     {"gzip", "libdeflate", "cpu", make_gzip_libdeflate},
     {"zlib", "isa-l", "cpu", make_zlib_isal},
     {"zlib", "libdeflate", "cpu", make_zlib_libdeflate},
-    {"lz4", "liblz4", "cpu", make_lz4},
+    {"lz4", "headrace", "cpu", make_lz4},
     {"crc32c", "headrace", "cpu", make_crc32c},
     {"crc32", "headrace", "cpu", make_crc32},
     {"adler32", "headrace", "cpu", make_adler32},

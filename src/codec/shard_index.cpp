@@ -14,6 +14,17 @@ ShardIndex ShardIndex::empty(std::int64_t count) {
   return index;
 }
 
+ShardIndex::Range ShardIndex::range(std::int64_t i) const {
+  const Range r{offset(i), nbytes(i)};
+  if (r.nbytes == 0 || r.nbytes > shard_nbytes || r.offset > shard_nbytes - r.nbytes) {
+    throw Error(ErrorCode::corrupt,
+                "entry " + std::to_string(i) + " of the shard index, " + std::to_string(r.offset) +
+                    " + " + std::to_string(r.nbytes) + ", is empty or lies outside the shard of " +
+                    std::to_string(shard_nbytes) + " bytes");
+  }
+  return r;
+}
+
 CodecChain shard_index_chain(const std::vector<CodecSpec>& index_codecs,
                              const Shape& chunks_per_shard,
                              const Implementations& implementations) {
@@ -37,21 +48,11 @@ ShardIndex decode_shard_index(ConstBytes encoded,
   ShardIndex index;
   index.entries.resize(index_chain.decoded_nbytes() / sizeof(std::uint64_t));
   index.count = static_cast<std::int64_t>(index.entries.size() / 2);
+  index.shard_nbytes = shard_nbytes;
   try {
     index_chain.decode(encoded, std::as_writable_bytes(std::span(index.entries)), {});
   } catch (const Error& e) {
     throw e.with_context("shard index");
-  }
-  for (std::int64_t i = 0; i < index.count; ++i) {
-    const std::uint64_t offset = index.offset(i);
-    const std::uint64_t nbytes = index.nbytes(i);
-    if (offset == ShardIndex::kEmpty && nbytes == ShardIndex::kEmpty) continue;
-    if (nbytes > shard_nbytes || offset > shard_nbytes - nbytes) {
-      throw Error(ErrorCode::corrupt,
-                  "shard index: inner chunk " + std::to_string(i) + " at " +
-                      std::to_string(offset) + " + " + std::to_string(nbytes) +
-                      " lies outside the shard of " + std::to_string(shard_nbytes) + " bytes");
-    }
   }
   return index;
 }

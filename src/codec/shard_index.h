@@ -18,21 +18,32 @@ namespace headrace {
 struct ShardIndex {
   static constexpr std::uint64_t kEmpty = std::numeric_limits<std::uint64_t>::max();
 
+  struct Range {
+    std::uint64_t offset;
+    std::uint64_t nbytes;
+  };
+
   // (offset, nbytes) of each inner chunk in C order of the grid; kEmpty twice when it is missing.
   std::vector<std::uint64_t> entries;
-  std::int64_t count = 0;  // inner chunks
+  std::int64_t count = 0;          // inner chunks
+  std::uint64_t shard_nbytes = 0;  // of the shard that a decoded index is of
 
   // All missing.
   static ShardIndex empty(std::int64_t count);
 
-  bool has(std::int64_t i) const { return entries[2 * static_cast<std::size_t>(i)] != kEmpty; }
-  std::uint64_t offset(std::int64_t i) const { return entries[2 * static_cast<std::size_t>(i)]; }
-  std::uint64_t nbytes(std::int64_t i) const {
-    return entries[2 * static_cast<std::size_t>(i) + 1];
-  }
+  bool has(std::int64_t i) const { return offset(i) != kEmpty || nbytes(i) != kEmpty; }
+  // Of an inner chunk that is not missing: some bytes of the shard, `corrupt` otherwise. Ranges may
+  // overlap one another and the index: no decoder is misled by that.
+  Range range(std::int64_t i) const;
   void set(std::int64_t i, std::uint64_t offset, std::uint64_t nbytes) {
     entries[2 * static_cast<std::size_t>(i)] = offset;
     entries[2 * static_cast<std::size_t>(i) + 1] = nbytes;
+  }
+
+ private:
+  std::uint64_t offset(std::int64_t i) const { return entries[2 * static_cast<std::size_t>(i)]; }
+  std::uint64_t nbytes(std::int64_t i) const {
+    return entries[2 * static_cast<std::size_t>(i) + 1];
   }
 };
 
@@ -45,8 +56,7 @@ CodecChain shard_index_chain(const std::vector<CodecSpec>& index_codecs,
 // Encoded size of an index of that chain.
 std::size_t shard_index_nbytes(const CodecChain& index_chain);
 
-// Every entry is empty or lies within `shard_nbytes`; `corrupt` otherwise. Entries may overlap one
-// another and the index: no decoder is misled by that.
+// Entries are checked when they are used: one that lies spoils no other inner chunk.
 ShardIndex decode_shard_index(ConstBytes encoded,
                               const CodecChain& index_chain,
                               std::uint64_t shard_nbytes);

@@ -140,7 +140,8 @@ void Sharding::decode(ConstBytes src, MutableBytes dst, const DecodeContext& con
     if (index.has(i)) {
       scratch.emplace(inner_.decoded_nbytes());
       try {
-        inner_.decode(src.subspan(index.offset(i), index.nbytes(i)), scratch->bytes(), {});
+        const auto [offset, nbytes] = index.range(i);
+        inner_.decode(src.subspan(offset, nbytes), scratch->bytes(), {});
       } catch (const Error& e) {
         throw e.with_context("inner chunk " + std::to_string(i));
       }

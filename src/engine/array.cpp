@@ -18,9 +18,19 @@
 namespace headrace {
 namespace {
 
-ResolvedSelection resolve(const ArrayState& state, const Selection& selection) {
-  const auto metadata = state.metadata();
-  return resolve_selection(selection, metadata->shape, metadata->chunk_shape);
+// A selection and the one state of the metadata that all of its request sees.
+struct Prepared {
+  std::shared_ptr<const ArrayLayout> layout;
+  ResolvedSelection selection;
+};
+
+Prepared prepare(const ArrayState& state,
+                 const Selection& selection,
+                 const Implementations& implementations) {
+  auto layout = state.layout(implementations);
+  const ArrayMetadata& m = *layout->metadata;
+  ResolvedSelection resolved = resolve_selection(selection, m.shape, m.chunk_shape);
+  return {std::move(layout), std::move(resolved)};
 }
 
 std::string shape_text(const Shape& shape) { return coordinates_text(shape.data(), shape.size()); }
@@ -56,31 +66,20 @@ Tensor read_tensor(const ArrayState& state,
                    const ReadOptions& options,
                    const CancelFlag* cancel) {
   check_device(state, state.choice().device);
-  const ResolvedSelection resolved = resolve(state, selection);
-  Tensor result = Tensor::empty(resolved.result_shape, state.metadata()->dtype);
-  read_selection(state, resolved, result.view(), options, cancel);
+  const Prepared read = prepare(state, selection, options.implementations);
+  Tensor result = Tensor::empty(read.selection.result_shape, read.layout->metadata->dtype);
+  read_selection(state, read.layout, read.selection, result.view(), options, cancel);
   return result;
 }
 
-void read_view(const ArrayState& state,
-               const Selection& selection,
-               const TensorView& out,
-               const ReadOptions& options,
-               const CancelFlag* cancel) {
-  const ResolvedSelection resolved = resolve(state, selection);
-  check_out(state, resolved, out);
-  read_selection(state, resolved, out, options, cancel);
-}
-
-void write_view(const ArrayState& state,
-                const Selection& selection,
-                const TensorView& data,
-                const WriteOptions& options,
-                const CancelFlag* cancel) {
+Prepared prepare_write(const ArrayState& state,
+                       const Selection& selection,
+                       const TensorView& data,
+                       const WriteOptions& options) {
+  state.check_writable();
   check_device(state, data.device);
   check_dtype("write", state, data.dtype);
-  const ResolvedSelection resolved = resolve(state, selection);
-  write_selection(state, resolved, broadcast_to(data, resolved.result_shape), options, cancel);
+  return prepare(state, selection, options.implementations);
 }
 
 }  // namespace
@@ -143,10 +142,21 @@ Tensor Array::read(const Selection& selection, const ReadOptions& options) const
   return read_tensor(*state_, selection, options, nullptr);
 }
 
+void Array::read_placed(const Selection& selection,
+                        const Placement& place,
+                        const ReadOptions& options) const {
+  const Prepared read = prepare(*state_, selection, options.implementations);
+  const TensorView out = place(read.selection.result_shape);
+  check_out(*state_, read.selection, out);
+  read_selection(*state_, read.layout, read.selection, out, options);
+}
+
 void Array::read_into(const Selection& selection,
                       const TensorView& out,
                       const ReadOptions& options) const {
-  read_view(*state_, selection, out, options, nullptr);
+  const Prepared read = prepare(*state_, selection, options.implementations);
+  check_out(*state_, read.selection, out);
+  read_selection(*state_, read.layout, read.selection, out, options);
 }
 
 Future<Tensor> Array::read_async(const Selection& selection, const ReadOptions& options) const {
@@ -159,39 +169,43 @@ Future<Unit> Array::read_into_async(const Selection& selection,
                                     const TensorView& out,
                                     std::shared_ptr<void> keep_alive,
                                     const ReadOptions& options) const {
-  check_out(*state_, resolve(*state_, selection), out);  // a wrong call fails now, not later
+  Prepared read = prepare(*state_, selection, options.implementations);
+  check_out(*state_, read.selection, out);  // a wrong call fails now, not later
   return start_request<Unit>(
-      [state = state_, selection, out, keep_alive = std::move(keep_alive), options](
+      [state = state_, read = std::move(read), out, keep_alive = std::move(keep_alive), options](
           const CancelFlag& cancel) {
-        read_view(*state, selection, out, options, &cancel);
+        read_selection(*state, read.layout, read.selection, out, options, &cancel);
         return Unit{};
       });
 }
 
 Shape Array::result_shape(const Selection& selection) const {
-  return resolve(*state_, selection).result_shape;
+  const auto metadata = state_->metadata();
+  return resolve_selection(selection, metadata->shape, metadata->chunk_shape).result_shape;
 }
 
 void Array::write(const Selection& selection,
                   const TensorView& data,
                   const WriteOptions& options) const {
-  state_->check_writable();
-  write_view(*state_, selection, data, options, nullptr);
+  const Prepared write = prepare_write(*state_, selection, data, options);
+  const TensorView broadcast = broadcast_to(data, write.selection.result_shape);
+  write_selection(*state_, write.layout, write.selection, broadcast, options);
 }
 
 Future<Unit> Array::write_async(const Selection& selection,
                                 const TensorView& data,
                                 std::shared_ptr<void> keep_alive,
                                 const WriteOptions& options) const {
-  state_->check_writable();
-  check_dtype("write", *state_, data.dtype);
-  broadcast_to(data, result_shape(selection));
-  return start_request<Unit>(
-      [state = state_, selection, data, keep_alive = std::move(keep_alive), options](
-          const CancelFlag& cancel) {
-        write_view(*state, selection, data, options, &cancel);
-        return Unit{};
-      });
+  Prepared write = prepare_write(*state_, selection, data, options);
+  TensorView broadcast = broadcast_to(data, write.selection.result_shape);
+  return start_request<Unit>([state = state_,
+                              write = std::move(write),
+                              broadcast = std::move(broadcast),
+                              keep_alive = std::move(keep_alive),
+                              options](const CancelFlag& cancel) {
+    write_selection(*state, write.layout, write.selection, broadcast, options, &cancel);
+    return Unit{};
+  });
 }
 
 void Array::resize(const Shape& shape) const {
@@ -250,14 +264,20 @@ void Array::set_attributes_json(std::string_view json) const {
 }
 
 void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& options) {
-  std::vector<ResolvedSelection> selections;
-  selections.reserve(requests.size());
+  std::vector<Prepared> reads;
+  std::vector<TensorView> outs;
+  reads.reserve(requests.size());
+  outs.reserve(requests.size());
   for (const ReadRequest& request : requests) {
-    selections.push_back(resolve(*request.array.state(), request.selection));
-    check_out(*request.array.state(), selections.back(), request.out);
+    const ArrayState& state = *request.array.state();
+    reads.push_back(prepare(state, request.selection, options.implementations));
+    const ResolvedSelection& selection = reads.back().selection;
+    outs.push_back(request.place ? request.place(selection.result_shape) : request.out);
+    check_out(state, selection, outs.back());
   }
   parallel_for(requests.size(), [&](std::size_t i) {
-    read_selection(*requests[i].array.state(), selections[i], requests[i].out, options);
+    const ArrayState& state = *requests[i].array.state();
+    read_selection(state, reads[i].layout, reads[i].selection, outs[i], options);
   });
 }
 

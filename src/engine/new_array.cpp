@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "codec/codec.h"
 #include "engine/create.h"
+#include "format/codec_specs.h"
 
 namespace headrace {
 namespace {
@@ -124,6 +125,7 @@ std::vector<CodecSpec> complete_codecs(const std::vector<CodecSpec>& wanted, Chu
 std::vector<CodecSpec> chosen_codecs(const CreateOptions& o, const Shape& chunks) {
   std::vector<CodecSpec> wanted =
       o.codecs.value_or(std::vector{serializer_for(o.dtype), codec::zstd(3)});
+  if (o.zarr_format == 3) wanted = with_filters_in_front(std::move(wanted));
   // v2's order "F" is v3's transpose with all dimensions reversed.
   if (o.order == 'F' && chunks.size() > 1) {
     std::vector<int> reversed(chunks.size());

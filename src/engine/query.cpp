@@ -37,7 +37,7 @@ std::size_t Box::size() const {
   return n;
 }
 
-BoxCut::BoxCut(const Box& box, const Shape& extent, const Shape& chunk) : box_(box) {
+BoxCut::BoxCut(const Box& box, const Shape& chunk) : box_(box) {
   const std::size_t ndim = box.axes.size();
   plans_.reserve(ndim);
   user_lists_.resize(ndim);
@@ -51,7 +51,7 @@ BoxCut::BoxCut(const Box& box, const Shape& extent, const Shape& chunk) : box_(b
       selection.is_list = true;
       selection.indices.assign(axis.list, axis.list + axis.count);
     }
-    plans_.push_back(plan_dimension(selection, extent[d], chunk[d]));
+    plans_.push_back(plan_dimension(selection, chunk[d]));
     const DimPlan& plan = plans_.back();
     if (plan.is_list) {
       for (std::int64_t position : plan.result_index) {
@@ -112,11 +112,10 @@ Points::Points(const ResolvedSelection& selection, const TensorView& view)
   }
 }
 
-PointsCut::PointsCut(const Points& points, const Shape& extent, const Shape& chunk)
+PointsCut::PointsCut(const Points& points, const Shape& chunk)
     : points_(points), chunk_(chunk), order_(points.size()) {
   const std::size_t ndim = points.ndim;
   std::iota(order_.begin(), order_.end(), std::size_t{0});
-  static_cast<void>(extent);
   // Compares chunk coordinates, not their linear number: that could overflow in a huge grid.
   auto chunk_of = [&](std::size_t point, std::size_t d) {
     return points.indices[point * ndim + d] / chunk_[d];

@@ -48,10 +48,10 @@ class Box {
   std::vector<std::vector<std::int64_t>> user_lists_;
 };
 
-// A box cut by a grid of `chunk` extents over `extent` indices a dimension.
+// A box cut by a grid of `chunk` extents.
 class BoxCut {
  public:
-  BoxCut(const Box& box, const Shape& extent, const Shape& chunk);
+  BoxCut(const Box& box, const Shape& chunk);
 
   std::size_t size() const { return size_; }
   // Coordinates of the i-th chunk touched, in C order of the grid, and what is wanted of it. The
@@ -84,7 +84,7 @@ class Points {
 
 class PointsCut {
  public:
-  PointsCut(const Points& points, const Shape& extent, const Shape& chunk);
+  PointsCut(const Points& points, const Shape& chunk);
 
   std::size_t size() const { return starts_.size() - 1; }
   void child(std::size_t i, std::int64_t* coordinates, Points& child) const;

@@ -29,7 +29,7 @@ class Reader {
 
   void read_array(const Query& query) {
     const ArrayMetadata& m = *context_.layout.metadata;
-    const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    const typename Query::Cut cut(query, m.chunk_shape);
     if (const std::size_t batch = batch_size(query, cut); batch > 1) {
       read_batches(cut, batch);
       return;
@@ -181,7 +181,7 @@ class Reader {
     const ArrayLayout& layout = context_.layout;
     const ShardLevel& level = layout.shards[depth];
     const auto index = load_shard_index(context_, level, key, reader, base, nbytes);
-    const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    const typename Query::Cut cut(query, level.inner_shape);
     const bool innermost = depth + 1 == layout.shards.size();
     if (innermost && !layout.chain.is_identity() && reader.mapped().empty() && cut.size() > 1) {
       read_runs(reader, base, level, *index, cut);
@@ -192,10 +192,13 @@ class Reader {
       within(coordinates, [&] {
         if (!index->has(i)) {
           make_sink(child, level.inner_shape, layout.itemsize()).fill(layout.fill);
-        } else if (innermost) {
-          read_chunk(reader, base + index->offset(i), index->nbytes(i), child);
+          return;
+        }
+        const auto [offset, nbytes_of_inner] = index->range(i);
+        if (innermost) {
+          read_chunk(reader, base + offset, nbytes_of_inner, child);
         } else {
-          read_shard(key, reader, base + index->offset(i), index->nbytes(i), depth + 1, child);
+          read_shard(key, reader, base + offset, nbytes_of_inner, depth + 1, child);
         }
       });
     });
@@ -216,8 +219,11 @@ class Reader {
       cut.child(i, coordinates.at, child);
       const std::int64_t chunk = linear_index(coordinates.at, level.inner_grid);
       if (index.has(chunk)) {
+        within(coordinates, [&] {
+          const auto [offset, nbytes] = index.range(chunk);
+          ranges.push_back({offset, nbytes});
+        });
         present.push_back(i);
-        ranges.push_back({index.offset(chunk), index.nbytes(chunk)});
       } else {
         make_sink(child, level.inner_shape, layout.itemsize()).fill(layout.fill);
       }
@@ -306,11 +312,12 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
 }
 
 void read_selection(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
                     const ResolvedSelection& selection,
                     const TensorView& out,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
-  RequestContext context(state, state.layout(options.implementations), options, cancel);
+  RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
     Reader<Points>(context, context.threads).read_array(Points(selection, out));

@@ -8,8 +8,10 @@
 
 namespace headrace {
 
-// `out` has the selection's result shape and the array's dtype.
+// `selection` was resolved for the shape of `layout`. `out` has its result shape and the array's
+// dtype.
 void read_selection(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
                     const ResolvedSelection& selection,
                     const TensorView& out,
                     const ReadOptions& options,

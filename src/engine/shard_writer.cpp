@@ -30,7 +30,8 @@ ShardWriter::ShardWriter(const ShardLevel& level,
 
 std::optional<ConstBytes> ShardWriter::before(std::int64_t inner) const {
   if (!before_ || !index_before_.has(inner)) return std::nullopt;
-  return before_->subspan(index_before_.offset(inner), index_before_.nbytes(inner));
+  const auto [offset, nbytes] = index_before_.range(inner);
+  return before_->subspan(offset, nbytes);
 }
 
 void ShardWriter::put(std::size_t turn, std::int64_t inner, Buffer& encoded) {

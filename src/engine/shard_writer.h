@@ -22,7 +22,7 @@ class ShardWriter {
   // `room` for this many bytes of inner chunks is made at once.
   ShardWriter(const ShardLevel& level, std::optional<ConstBytes> before, std::size_t room);
 
-  // The stored bytes of an inner chunk.
+  // The stored bytes of an inner chunk; `corrupt` when the shard's index lies about it.
   std::optional<ConstBytes> before(std::int64_t inner) const;
 
   // Takes the bytes and leaves a buffer with others.
@@ -35,7 +35,8 @@ class ShardWriter {
   void put_reserved(std::size_t turn, std::int64_t inner);
   void remove_reserved(std::size_t turn, std::int64_t inner);
 
-  // The shard's bytes; false when no inner chunk is left.
+  // The shard's bytes; false when no inner chunk is left. `corrupt` when the index lies about one
+  // that stays.
   bool finish(Buffer& encoded);
 
  private:

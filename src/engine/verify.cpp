@@ -69,11 +69,11 @@ class Verifier {
       if (!index->has(i)) continue;
       const std::string inner = name + "[" + std::to_string(i) + "]";
       n += guard(inner, [&]() -> std::int64_t {
-        const std::uint64_t at = base + index->offset(i);
+        const auto [offset, inner_nbytes] = index->range(i);
         if (depth + 1 < context_.layout.shards.size()) {
-          return verify_shard(key, inner, reader, at, index->nbytes(i), depth + 1);
+          return verify_shard(key, inner, reader, base + offset, inner_nbytes, depth + 1);
         }
-        decode(reader, at, index->nbytes(i));
+        decode(reader, base + offset, inner_nbytes);
         return 1;
       });
     }

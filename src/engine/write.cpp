@@ -45,7 +45,7 @@ class Writer {
 
   void write_array(const Query& query) {
     const ArrayMetadata& m = *layout_.metadata;
-    const typename Query::Cut cut(query, m.shape, m.chunk_shape);
+    const typename Query::Cut cut(query, m.chunk_shape);
     parallel_for(
         cut.size(),
         [&](std::size_t i) {
@@ -157,7 +157,7 @@ class Writer {
                                          Buffer& encoded) {
     const ShardLevel& level = layout_.shards[depth];
     const bool innermost = depth + 1 == layout_.shards.size();
-    const typename Query::Cut cut(query, level.shard_shape, level.inner_shape);
+    const typename Query::Cut cut(query, level.inner_shape);
     const std::size_t inner_nbytes = checked_nbytes(level.inner_shape, layout_.itemsize(), "chunk");
     ShardWriter shard(level, before, std::min(cut.size() * inner_nbytes, kMaxRoom));
     // Plain chunks are gathered where they will lie in the shard.
@@ -172,7 +172,8 @@ class Writer {
           cut.child(i, coordinates.at, child);
           const std::int64_t inner = linear_index(coordinates.at, level.inner_grid);
           const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
-          const auto inner_before = shard.before(inner);
+          // What is replaced need not be readable.
+          const auto inner_before = covers(child, inner_valid) ? std::nullopt : shard.before(inner);
           if (plain) {
             const MutableBytes place = shard.reserved(i);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
@@ -229,12 +230,13 @@ TensorView broadcast_to(const TensorView& view, const Shape& shape) {
 }
 
 void write_selection(const ArrayState& state,
+                     std::shared_ptr<const ArrayLayout> layout,
                      const ResolvedSelection& selection,
                      const TensorView& data,
                      const WriteOptions& options,
                      const std::atomic<bool>* cancel) {
   state.check_writable();
-  RequestContext context(state, state.layout(options.implementations), options, cancel);
+  RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
     Writer<Points>(context).write_array(Points(selection, data));

@@ -7,9 +7,10 @@
 
 namespace headrace {
 
-// `data` has the selection's result shape (strides of 0 where it was broadcast) and the array's
-// dtype. A stored object is replaced whole or not at all.
+// `selection` was resolved for the shape of `layout`. `data` has its result shape (strides of 0
+// where it was broadcast) and the array's dtype. A stored object is replaced whole or not at all.
 void write_selection(const ArrayState& state,
+                     std::shared_ptr<const ArrayLayout> layout,
                      const ResolvedSelection& selection,
                      const TensorView& data,
                      const WriteOptions& options,

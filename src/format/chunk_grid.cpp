@@ -9,20 +9,11 @@
 namespace headrace {
 namespace {
 
-void check_reach(std::int64_t last, std::int64_t extent) {
-  if (last >= extent) {
-    throw Error(ErrorCode::out_of_bounds,
-                "index " + std::to_string(last) + " is out of bounds for an extent of " +
-                    std::to_string(extent));
-  }
-}
-
-DimPlan plan_range(const DimSelection& selection, std::int64_t extent, std::int64_t chunk_extent) {
+DimPlan plan_range(const DimSelection& selection, std::int64_t chunk_extent) {
   DimPlan plan;
   if (selection.count == 0) return plan;
   const std::int64_t step = selection.step;
   const std::int64_t last = selection.start + step * (selection.count - 1);
-  check_reach(last, extent);
   const std::int64_t spanned = last / chunk_extent - selection.start / chunk_extent + 1;
   plan.pieces.reserve(static_cast<std::size_t>(std::min(spanned, selection.count)));
   for (std::int64_t i = 0; i < selection.count;) {
@@ -40,13 +31,12 @@ DimPlan plan_range(const DimSelection& selection, std::int64_t extent, std::int6
   return plan;
 }
 
-DimPlan plan_list(const DimSelection& selection, std::int64_t extent, std::int64_t chunk_extent) {
+DimPlan plan_list(const DimSelection& selection, std::int64_t chunk_extent) {
   // Position in the result by chunk, a stable order: later of two equal indices comes later.
   std::vector<std::pair<std::int64_t, std::int64_t>> by_chunk;
   by_chunk.reserve(selection.indices.size());
   std::int64_t position = 0;
   for (std::int64_t index : selection.indices) {
-    check_reach(index, extent);
     by_chunk.emplace_back(index / chunk_extent, position++);
   }
   if (!std::is_sorted(by_chunk.begin(), by_chunk.end())) {
@@ -77,15 +67,13 @@ DimPlan plan_list(const DimSelection& selection, std::int64_t extent, std::int64
 
 }  // namespace
 
-DimPlan plan_dimension(const DimSelection& selection,
-                       std::int64_t extent,
-                       std::int64_t chunk_extent) {
+DimPlan plan_dimension(const DimSelection& selection, std::int64_t chunk_extent) {
   if (chunk_extent < 1) {
     throw Error(ErrorCode::invalid_argument,
                 "chunk extent " + std::to_string(chunk_extent) + ", expected at least 1");
   }
-  return selection.is_list ? plan_list(selection, extent, chunk_extent)
-                           : plan_range(selection, extent, chunk_extent);
+  return selection.is_list ? plan_list(selection, chunk_extent)
+                           : plan_range(selection, chunk_extent);
 }
 
 Shape grid_shape(const Shape& shape, const Shape& chunk_shape) {

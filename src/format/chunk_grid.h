@@ -32,9 +32,7 @@ struct DimPlan {
   bool list_ascending = true;  // local_index ascends within every piece
 };
 
-DimPlan plan_dimension(const DimSelection& selection,
-                       std::int64_t extent,
-                       std::int64_t chunk_extent);
+DimPlan plan_dimension(const DimSelection& selection, std::int64_t chunk_extent);
 
 // Chunks along each dimension: ceil(shape / chunk_shape), 0 for an extent of 0.
 Shape grid_shape(const Shape& shape, const Shape& chunk_shape);

@@ -41,6 +41,11 @@ V2Codecs raise_v2_codecs(const std::vector<CodecSpec>& codecs,
                          const DType& dtype,
                          std::size_t ndim);
 
+// A chain for v3 with numcodecs' filters that stand behind "bytes", as those of v2 do, in front of
+// it, where v3 has them. The encoded bytes stay the same, but for big-endian ones, which become
+// little-endian. `unsupported` for filters that cannot be moved.
+std::vector<CodecSpec> with_filters_in_front(std::vector<CodecSpec> codecs);
+
 // The filter that says what the objects of a v2 "|O" array are; empty when none does.
 std::string v2_object_filter(const JsonObject& zarray);
 

@@ -87,7 +87,8 @@ std::string write_array_v3(const ArrayMetadata& metadata);
 std::string write_array_v2(const ArrayMetadata& metadata);  // .zarray; .zattrs is `attributes`
 std::string write_group_v3(std::string_view attributes);
 std::string write_group_v2();
-// A stored document with another shape or other attributes, all else kept.
+// A stored document with another shape or other attributes, all else kept but for chunk extents of
+// 0: they stand where there are no elements, are read as 1, and would be wrong for others.
 std::string with_shape(std::string_view document, const Shape& shape);
 std::string with_attributes(std::string_view zarr_json, std::string_view attributes);
 // v3: a group's document with its consolidated metadata replaced (path -> zarr.json text).

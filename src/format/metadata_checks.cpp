@@ -16,8 +16,11 @@ Shape chunk_shape_from_json(const Json& list, const Shape& shape) {
   }
   for (std::size_t d = 0; d < chunks.size(); ++d) {
     if (chunks[d] > 0) continue;
-    if (shape[d] > 0) list.fail(ErrorCode::corrupt, "a chunk extent of 0");
-    chunks[d] = 1;
+    if (shape[d] > 0) {
+      list.fail(ErrorCode::corrupt,
+                "a chunk extent of 0 for an extent of " + std::to_string(shape[d]));
+    }
+    chunks[d] = 1;  // zarr-python 2 could write it where there are no elements
   }
   return chunks;
 }

@@ -1,4 +1,6 @@
 // New documents, in the layout of zarr-python; edits of stored ones change nothing else in them.
+#include <algorithm>
+
 #include "base/checked.h"
 #include "format/codec_specs.h"
 #include "format/dtype_json.h"
@@ -19,6 +21,15 @@ std::string fill_value_text(const ArrayMetadata& metadata) {
   if (metadata.zarr_format == 2) return "null";
   // v3 has no null: zero, in the dialect of the type.
   return fill_value_to_json(metadata.dtype, std::vector<std::byte>(metadata.dtype.itemsize()), 3);
+}
+
+// Chunk extents of 0, which zarr-python 2 could write for arrays without elements and which mean
+// nothing for others, as the 1 that they are read as; nothing when there are none.
+std::optional<std::string> without_zeros(const Json& chunks) {
+  Shape extents = shape_from_json(chunks, 0);
+  if (std::ranges::find(extents, 0) == extents.end()) return std::nullopt;
+  std::ranges::replace(extents, 0, 1);
+  return shape_to_json(extents);
 }
 
 std::string quoted(char c) { return json_quote(std::string_view(&c, 1)); }
@@ -102,7 +113,22 @@ std::string write_group_v3(std::string_view attributes) {
 std::string write_group_v2() { return json_pretty("{\"zarr_format\":2}"); }
 
 std::string with_shape(std::string_view document, const Shape& shape) {
-  return json_with_member(Json::parse(document, "metadata"), "shape", shape_to_json(shape));
+  std::string text =
+      json_with_member(Json::parse(document, "metadata"), "shape", shape_to_json(shape));
+  const Json resized = Json::parse(text, "metadata");
+  if (const auto chunks = resized.find("chunks")) {
+    if (const auto mended = without_zeros(*chunks)) {
+      return json_with_member(resized, "chunks", *mended);
+    }
+  } else if (const auto grid = resized.find("chunk_grid")) {
+    const Json configuration = grid->at("configuration");
+    if (const auto mended = without_zeros(configuration.at("chunk_shape"))) {
+      const std::string changed = json_with_member(configuration, "chunk_shape", *mended);
+      return json_with_member(
+          resized, "chunk_grid", json_with_member(*grid, "configuration", changed));
+    }
+  }
+  return text;
 }
 
 std::string with_attributes(std::string_view zarr_json, std::string_view attributes) {

@@ -32,6 +32,15 @@ struct Case {
   }
 };
 
+template <typename Step>
+void expect_corrupt(Step&& step) {
+  try {
+    step();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::corrupt) std::abort();
+  }
+}
+
 void check_index(ConstBytes shard, const CodecChain& chain, bool at_end) {
   const std::size_t nbytes = shard_index_nbytes(chain);
   if (shard.size() < nbytes) return;
@@ -39,9 +48,10 @@ void check_index(ConstBytes shard, const CodecChain& chain, bool at_end) {
   const ShardIndex index = decode_shard_index(encoded, chain, shard.size());
   for (std::int64_t i = 0; i < index.count; ++i) {
     if (!index.has(i)) continue;
-    if (index.offset(i) > shard.size() || index.nbytes(i) > shard.size() - index.offset(i)) {
-      std::abort();
-    }
+    expect_corrupt([&] {
+      const ShardIndex::Range range = index.range(i);
+      if (range.offset > shard.size() || range.nbytes > shard.size() - range.offset) std::abort();
+    });
   }
   // What was accepted, written again and read again is the same.
   Buffer again;
@@ -52,15 +62,6 @@ void check_index(ConstBytes shard, const CodecChain& chain, bool at_end) {
 void decode_shard(ConstBytes shard, const CodecChain& chain) {
   std::vector<std::byte> out(chain.decoded_nbytes());
   chain.decode(shard, out, {});
-}
-
-template <typename Step>
-void expect_corrupt(Step&& step) {
-  try {
-    step();
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::corrupt) std::abort();
-  }
 }
 
 }  // namespace

@@ -274,15 +274,33 @@ def test_shard_index_that_points_outside_or_lies(shard, offset, nbytes):
     changed = entries.copy()
     changed[2] = offset, nbytes
     write(changed)
-    with pytest.raises(hr.CorruptError, match="c/0/0"):
-        read()
-    # A reader may refuse the whole shard, or give the inner chunks whose entries are right.
-    try:
-        got = read(np.s_[:8])
-    except hr.CorruptError as error:
-        assert "c/0/0" in str(error)
-    else:
-        assert_same(got, data[:8])
+    for sel in (..., np.s_[9, 3], np.s_[8:, :6]):
+        with pytest.raises(hr.CorruptError, match=r"c/0/0.*inner chunk \(1, 0\)"):
+            read(sel)
+    # The other inner chunks are what they were.
+    assert_same(read(np.s_[:8]), data[:8])
+    assert_same(read(np.s_[:, 6:]), data[:, 6:])
+    assert_same(read(np.s_[2, 3]), data[2, 3])
+
+
+@pytest.mark.parametrize("bad", [(10**6, 192), (0, 2**63), (2**64 - 1, 192), (0, 0)])
+def test_write_to_a_shard_whose_index_lies(shard, bad):
+    read, chunk, entries, write, data = shard
+    changed = entries.copy()
+    changed[2] = bad
+    write(changed)
+    before = chunk.read_bytes()
+    array = hr.open_array(str(chunk.parents[2]), mode="r+")
+    # Beside it, in part of it: what it held must not be lost without a word.
+    for sel in (np.s_[:8, :6], np.s_[0, 0], np.s_[8:10, :6]):
+        with pytest.raises(hr.CorruptError, match=r"c/0/0.*entry 2 of the shard index"):
+            array[sel] = 5
+        assert chunk.read_bytes() == before
+    # All of it is replaced.
+    array[8:, :6] = 5
+    wanted = data.copy()
+    wanted[8:, :6] = 5
+    assert_same(read(), wanted)
 
 
 def test_shard_index_with_a_wrong_checksum(shard):

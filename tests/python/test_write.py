@@ -6,6 +6,7 @@ existing node without `overwrite` is a ValueError (as ContainsArrayError of zarr
 that does not broadcast is a ValueError; `append` returns the new shape, as zarr-python does.
 """
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
-from helpers import assert_same, chunk_files, read_zarr, smooth, values
+from helpers import assert_same, chunk_files, read_zarr, smooth, values, write_zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -243,6 +244,35 @@ def test_resize_and_append(store, zarr_format):
     assert_same(read_zarr(store), wanted)
     with pytest.raises(ValueError):
         array.append(np.ones((2, 3), "i2"))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_append_to_an_array_with_chunks_of_no_extent(store, zarr_format):
+    """zarr-python 2 could write them for arrays without elements; they are read as chunks of 1."""
+    hr.create_array(store, shape=(0, 4), dtype="i2", chunks=(1, 4), zarr_format=zarr_format)
+    document = Path(store, ".zarray" if zarr_format == 2 else "zarr.json")
+    fields = json.loads(document.read_text())
+    if zarr_format == 2:
+        fields["chunks"] = [0, 4]
+    else:
+        fields["chunk_grid"]["configuration"]["chunk_shape"] = [0, 4]
+    document.write_text(json.dumps(fields))
+
+    array = hr.open_array(store, mode="r+")
+    assert array.shape == (0, 4) and array.chunks == (1, 4)
+    assert_same(array[...], np.empty((0, 4), "i2"))
+    data = values("i2", (3, 4))
+    array.append(data)
+    assert_same(hr.open_array(store)[...], data)
+    assert_same(read_zarr(store), data)
+
+
+def test_chunks_of_no_extent_hold_no_elements(store):
+    write_zarr(store, values("i2", (3, 4)), chunks=(3, 4), zarr_format=2)
+    document = Path(store, ".zarray")
+    document.write_text(json.dumps(json.loads(document.read_text()) | {"chunks": [0, 4]}))
+    with pytest.raises(hr.CorruptError, match="chunk extent of 0 for an extent of 3"):
+        hr.open_array(store)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -404,6 +404,37 @@ TEST(Array, ResizeRemovesChunksAndAppendGrows) {
   EXPECT_EQ(code_of([&] { a.append(view_of(more, {17, 2})); }), ErrorCode::invalid_argument);
 }
 
+// The shape that a read was asked for is the one it reads, whatever another thread does meanwhile.
+TEST(Array, ReadsThePlaceOfTheShapeItWasAskedFor) {
+  const Store store = memory_store();
+  const Array array = create(store, {"a", {6, 4}, {2, 4}, {}, {codec::bytes()}});
+  std::vector<float> data = ramp(24);
+  array.write({}, view_of(data, {6, 4}));
+  std::vector<float> out;
+  int places = 0;
+  const auto place = [&](const Shape& shape) {
+    ++places;
+    out.assign(elements(shape), 0);
+    array.resize({2, 4});
+    return view_of(out, shape);
+  };
+  array.read_placed({slice(1, 6)}, place);
+  EXPECT_EQ(places, 1);
+  std::vector<float> wanted(20, -1);  // the fill value where chunks are gone
+  std::copy_n(data.begin() + 4, 4, wanted.begin());
+  EXPECT_EQ(out, wanted);
+
+  const ReadRequest request{array, {slice(1, 2)}, {}, place};
+  read_many({request, request});
+  EXPECT_EQ(places, 3);
+  EXPECT_EQ(out, (std::vector<float>{5, 6, 7, 8}));
+
+  const auto fail = [](const Shape&) -> TensorView { throw std::runtime_error("no room"); };
+  EXPECT_THROW(array.read_placed({}, fail), std::runtime_error);
+  const auto wrong = [&](const Shape&) { return view_of(out, {1, 4}); };
+  EXPECT_THROW(array.read_placed({}, wrong), Error);
+}
+
 TEST(Array, RefusesWhatDoesNotFit) {
   const Layout layout = layout_named("plain");
   const Store store = memory_store();

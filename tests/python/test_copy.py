@@ -1,0 +1,120 @@
+"""Copies into the other format, read by zarr-python."""
+
+import json
+from pathlib import Path
+
+import headrace as hr
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from helpers import assert_same, chunk_files, read_zarr, values, write_zarr
+
+SHAPE, CHUNKS = (21, 13), (8, 13)
+STEPS = np.arange(21 * 13).reshape(SHAPE)
+
+# Names -> dtype of the array, filters.
+FILTERS = {
+    "delta": ("<i4", [numcodecs.Delta("<i4")]),
+    "delta to another type": ("<i4", [numcodecs.Delta("<i4", astype="<i2")]),
+    "delta of big-endian": (">i4", [numcodecs.Delta(">i4")]),
+    "delta to big-endian": ("<i8", [numcodecs.Delta("<i8", astype=">i2")]),
+    "delta to bytes": ("<i8", [numcodecs.Delta("<i8", astype="|i1")]),
+    "scale": ("<f8", [numcodecs.FixedScaleOffset(offset=3, scale=10, dtype="<f8", astype="<i2")]),
+    "scale to bytes": (">f4", [numcodecs.FixedScaleOffset(0, 0.5, dtype=">f4", astype="u1")]),
+    "quantize": ("<f4", [numcodecs.Quantize(1, dtype="<f4")]),
+    "quantize to another type": ("<f8", [numcodecs.Quantize(1, dtype="<f8", astype="<f4")]),
+    "bitround": ("<f4", [numcodecs.BitRound(5)]),
+    "astype": ("<f8", [numcodecs.AsType(encode_dtype="<f4", decode_dtype="<f8")]),
+    "three": (
+        "<f8",
+        [
+            numcodecs.FixedScaleOffset(offset=0, scale=1, dtype="<f8", astype="<i4"),
+            numcodecs.Delta("<i4"),
+            numcodecs.Shuffle(4),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("compressor", [None, numcodecs.Zlib(1)], ids=["plain", "zlib"])
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_of_version_2_in_version_3(store, tmp_path, name, compressor):
+    dtype, filters = FILTERS[name]
+    data = (STEPS if "bytes" not in name else STEPS % 50).astype(dtype)
+    write_zarr(store, data, chunks=CHUNKS, zarr_format=2, filters=filters, compressors=compressor)
+    source = hr.open_array(store)
+    where = str(tmp_path / "copy.zarr")
+    copied = hr.copy(store, where, zarr_format=3)
+    assert copied.zarr_format == 3
+    names = [codec["name"] for codec in copied.metadata["codecs"]]
+    in_front = [f"numcodecs.{f.codec_id}" for f in filters if f.codec_id != "shuffle"]
+    assert names[: len(in_front) + 1] == [*in_front, "bytes"]
+    assert_same(copied[...], source[...])
+    # zarr-python knows no quantize to another type.
+    if name != "quantize to another type":
+        with pytest.warns(UserWarning, match="not in the Zarr version 3 specification"):
+            assert_same(read_zarr(where), source[...])
+    # The very bytes, which numcodecs made in the source.
+    if compressor is None and "big-endian" not in name:
+        left, right = chunk_files(store), chunk_files(where)
+        assert [left[key].read_bytes() for key in sorted(left)] == [
+            right[key].read_bytes() for key in sorted(right)
+        ]
+
+
+def test_order_f_keeps_its_transpose_in_front(store, tmp_path):
+    data = values("<i4", SHAPE)
+    write_zarr(
+        store,
+        data,
+        chunks=CHUNKS,
+        zarr_format=2,
+        order="F",
+        filters=[numcodecs.Delta("<i4")],
+        compressors=None,
+    )
+    where = str(tmp_path / "copy.zarr")
+    copied = hr.copy(store, where, zarr_format=3)
+    names = [codec["name"] for codec in copied.metadata["codecs"]]
+    assert names == ["transpose", "numcodecs.delta", "bytes"]
+    with pytest.warns(UserWarning, match="not in the Zarr version 3 specification"):
+        assert_same(read_zarr(where), data)
+
+
+def test_filters_that_version_3_has_no_place_for(store, tmp_path):
+    filters = [numcodecs.Shuffle(4), numcodecs.Delta("<i4")]
+    write_zarr(
+        store, values("<i4", SHAPE), chunks=CHUNKS, zarr_format=2, filters=filters, compressors=None
+    )
+    with pytest.raises(NotImplementedError, match=r'numcodecs\.delta.*after "numcodecs\.shuffle"'):
+        hr.copy(store, str(tmp_path / "copy.zarr"), zarr_format=3)
+
+
+def test_names_of_dimensions_in_both_formats(store, tmp_path):
+    names = ["time", "x"]
+    write_zarr(store, values("f4", SHAPE), chunks=CHUNKS, zarr_format=3, dimension_names=names)
+    second, third = str(tmp_path / "2.zarr"), str(tmp_path / "3.zarr")
+    copied = hr.copy(store, second, zarr_format=2)
+    assert copied.attrs["_ARRAY_DIMENSIONS"] == names
+    assert json.loads(Path(second, ".zarray").read_text())["zarr_format"] == 2
+    assert_same(read_zarr(second), values("f4", SHAPE))
+    back = hr.copy(second, third, zarr_format=3)
+    assert list(back.dimension_names) == names
+    assert "_ARRAY_DIMENSIONS" not in back.attrs
+    assert zarr.open_array(third).metadata.dimension_names == tuple(names)
+    assert_same(read_zarr(third), values("f4", SHAPE))
+
+
+def test_group_of_the_other_format(store, tmp_path):
+    root = zarr.create_group(store, zarr_format=2, attributes={"title": "x"})
+    root.create_array("g/a", data=values("i4", (9,)), chunks=(4,))
+    where = str(tmp_path / "copy.zarr")
+    assert hr.copy(store, where, zarr_format=3).attrs["title"] == "x"
+    assert zarr.open_group(where, zarr_format=3)["g/a"][...].tolist() == list(values("i4", (9,)))
+
+
+def test_shards_in_version_2(store, tmp_path):
+    write_zarr(store, values("i4", (8, 8)), chunks=(4, 4), shards=(8, 8))
+    with pytest.raises(NotImplementedError, match="sharding_indexed"):
+        hr.copy(store, str(tmp_path / "copy.zarr"), zarr_format=2)
