@@ -41,7 +41,12 @@ std::vector<std::string> parts(const ShardLevel& level, const Buffer& shard) {
                          shard.size());
   std::vector<std::string> found;
   for (std::int64_t i = 0; i < level.inner_count; ++i) {
-    found.push_back(index.has(i) ? text(bytes.subspan(index.offset(i), index.nbytes(i))) : "-");
+    if (!index.has(i)) {
+      found.push_back("-");
+      continue;
+    }
+    const auto [offset, nbytes] = index.range(i);
+    found.push_back(text(bytes.subspan(offset, nbytes)));
   }
   found.push_back(text(bytes.subspan(level.index_at_end ? 0 : level.index_nbytes, chunks)));
   return found;
