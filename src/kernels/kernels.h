@@ -43,14 +43,54 @@ struct DecodeBatch {
   std::span<const std::uint8_t* const> host_sources{};
   std::uint32_t* faults =
       nullptr;  // Fault of each chunk, device memory; zeros before the first call
+  // What comes out are planes of bytes or bits, which a filter makes elements of: for LZ codecs
+  // another way is then faster.
+  bool planes = false;
 };
 
 using Decode = void (*)(Queue&, const DecodeBatch&);
+
+// The size that frames[i] gets goes to encoded_nbytes[chunk]. A target that is too small for it is
+// Fault::wrong_size, and its contents are not to be used.
+struct EncodeBatch {
+  std::span<const Frame> frames{};
+  std::uint64_t* encoded_nbytes = nullptr;  // device memory
+  std::uint32_t* faults = nullptr;
+};
+
+using Encode = void (*)(Queue&, const EncodeBatch&);
+
+// Of 4 bytes; src/codec/hashes.h computes the same on the host.
+enum class Checksum : std::uint8_t { crc32c, crc32, adler32, fletcher32 };
 
 // Filters give as many bytes as they take. `itemsize`: bytes of an element.
 struct FilterBatch {
   std::span<const Frame> frames{};
   std::uint32_t itemsize = 1;
+};
+
+// Elements of the typed filters, as src/codec/elements.h has them.
+enum class Number : std::uint8_t {
+  boolean,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  float16,
+  float32,
+  float64,
+};
+struct NumberFormat {
+  Number type = Number::uint8;
+  bool swapped = false;  // in the other byte order
+};
+struct TypedFilter {
+  NumberFormat encoded, decoded;
+  double scale = 1, offset = 0;  // of fixedscaleoffset
 };
 
 inline constexpr unsigned kMaxAxes = 8;
@@ -78,10 +118,11 @@ struct PlaceBatch {
   std::uint32_t swap_nbytes = 0;  // reverse each group of so many bytes; 0: none
 };
 
-using Decode = void (*)(Queue&, const DecodeBatch&);
 using Filter = void (*)(Queue&, const FilterBatch&);
+using TypedDecode = void (*)(Queue&, const DecodeBatch&, const TypedFilter&);
 
-// Compressors take and give bytes. Without host_sources a call may wait for the device once.
+// Compressors take and give bytes. Without host_sources a call may wait for the device once,
+// blosc two times more: for headers and for the sizes of streams.
 struct Kernels {
   Decode zstd = nullptr;     // one frame or several, skippable ones too (RFC 8878)
   Decode lz4 = nullptr;      // one block, no framing
@@ -92,8 +133,23 @@ struct Kernels {
   Decode gzip = nullptr;     // RFC 1952, several members too
   Decode blosc = nullptr;    // blosc 1 container with any of these inside
 
+  Encode lz4_encode = nullptr;  // one block; at most n + n / 255 + 16 bytes
+
+  // Compares the checksum in the first or last 4 bytes of each source, little-endian, with that of
+  // the other bytes. A target gets those; without one (null) they are only checked.
+  void (*verify)(Queue&, Checksum, bool at_start, const DecodeBatch&) = nullptr;
+
   Filter unshuffle = nullptr;      // bytes; what is beyond whole elements is copied
+  Filter shuffle = nullptr;        // its inverse
   Filter bit_unshuffle = nullptr;  // bits, as the bitshuffle library; beyond 8 elements copied
+  Filter bit_shuffle = nullptr;    // its inverse
+  Filter swap_bytes = nullptr;     // the bytes of each element; source may be target
+
+  // Of numcodecs, with the results of src/codec bit for bit.
+  TypedDecode delta = nullptr;
+  TypedDecode fixed_scale_offset = nullptr;
+  TypedDecode cast = nullptr;  // astype and quantize
+  Decode packbits = nullptr;
 
   void (*place)(Queue&, const PlaceBatch&) = nullptr;
 };

@@ -143,6 +143,8 @@ SIMT_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
 }
 // Byte i of the result is byte (selector >> 4 i & 7) of (b:a).
 SIMT_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector) { return __byte_perm(a, b, selector); }
+// The sum and the products of bytes of a with bytes of b.
+SIMT_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum = 0) { return __dp4a(a, b, sum); }
 SIMT_DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
 
 void check_launch(const char* kernel);  // src/cuda

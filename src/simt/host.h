@@ -215,6 +215,10 @@ SIMT_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector) {
     result |= static_cast<u32>(from >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
   return result;
 }
+SIMT_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum = 0) {
+  for (unsigned shift = 0; shift < 32; shift += 8) sum += (a >> shift & 255) * (b >> shift & 255);
+  return sum;
+}
 SIMT_DEVICE u64 multiply_high(u64 a, u64 b) {
   __extension__ using u128 = unsigned __int128;
   return static_cast<u64>(static_cast<u128>(a) * b >> 64);
@@ -224,6 +228,7 @@ template <class Kernel>
 void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
   using Shared = typename Kernel::Shared;
   static_assert(alignof(Shared) <= 16);
+  if constexpr (requires { Kernel::kMinBlocks; }) static_assert(Kernel::kMinBlocks > 0);
   run(
       queue,
       blocks,

@@ -193,6 +193,7 @@ TEST(Simt, BitOperations) {
   EXPECT_EQ(simt::reverse_bits(0x00000180u), 0x01800000u);
   EXPECT_EQ(simt::funnel_right(0x89abcdefu, 0x01234567u, 4), 0x789abcdeu);
   EXPECT_EQ(simt::permute_bytes(0x33221100u, 0x77665544u, 0x7051), 0x77005511u);
+  EXPECT_EQ(simt::dot_bytes(0xff000201u, 0xff050403u, 7), 255u * 255 + 2 * 4 + 1 * 3 + 7);
   EXPECT_EQ(simt::multiply_high(1ull << 63, 6), 3u);
   EXPECT_EQ(simt::trailing_zeros(0u), 32u);
   EXPECT_EQ(simt::trailing_zeros(u64{0}), 64u);

@@ -1,0 +1,53 @@
+#include "kernels/copy.h"
+
+#include "kernels/access.h"
+#include "kernels/work.h"
+
+namespace headrace::SIMT_SPACE {
+namespace {
+
+constexpr u32 kPiece = 16384;
+
+struct Copy {
+  const u8* source;
+  u8* target;
+  u64 nbytes;
+  u64 first;
+};
+
+// A block copies a piece; its quads are aligned in the target.
+struct CopyPieces {
+  static constexpr unsigned kThreads = 256;
+  using Shared = simt::NoShared;
+  Work<Copy> work;
+
+  SIMT_DEVICE void operator()(Shared&) const {
+    const Copy copy = work.find(simt::block_index());
+    const u64 done = (simt::block_index() - copy.first) * kPiece, left = copy.nbytes - done;
+    const u8* source = copy.source + done;
+    u8* target = copy.target + done;
+    const u32 nbytes = left < kPiece ? static_cast<u32>(left) : kPiece;
+    const u32 skip = misalignment(target, 16), to_aligned = skip ? 16 - skip : 0;
+    const u32 head = to_aligned < nbytes ? to_aligned : nbytes, quads = (nbytes - head) / 16;
+    const u32 thread = simt::thread_index();
+    for (u32 i = thread; i < quads; i += kThreads)
+      *reinterpret_cast<simt::Quad*>(target + head + 16 * i) = load_quad(source + head + 16 * i);
+    if (thread < head) target[thread] = source[thread];
+    const u32 tail = head + 16 * quads + thread;
+    if (thread < 16 && tail < nbytes) target[tail] = source[tail];
+  }
+};
+
+}  // namespace
+
+void copy_frames(Queue& queue, std::span<const Frame> frames) {
+  WorkList<Copy> list;
+  for (const Frame& frame : frames)
+    list.add({frame.source, frame.target, frame.target_nbytes, 0},
+             (frame.target_nbytes + kPiece - 1) / kPiece);
+  if (list.items() == 0) return;
+  const auto copies = list.upload(queue);
+  simt::launch(queue, list.items(), CopyPieces{work_of(copies)});
+}
+
+}  // namespace headrace::SIMT_SPACE
