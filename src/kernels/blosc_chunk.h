@@ -1,0 +1,69 @@
+#pragma once
+
+// The blosc 1 container: a header, offsets of blocks, and for each block one stream or, when it is
+// split, one a byte of the type; each with its size before it.
+// https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst
+
+#include "kernels/kernels.h"
+#include "simt/simt.h"
+
+namespace headrace::SIMT_SPACE {
+
+enum class BloscInner : u8 { blosclz, lz4, snappy, zlib, zstd };
+inline constexpr std::size_t kBloscInners = 5;
+enum class BloscFilter : u8 { none, shuffle, bit_shuffle };
+
+inline constexpr u32 kBloscHeader = 16;
+
+struct BloscHeader {
+  u32 nbytes = 0;
+  u32 blocksize = 1;
+  u32 n_blocks = 0;
+  u32 typesize = 1;
+  BloscInner inner{};
+  BloscFilter filter = BloscFilter::none;
+  bool splits = false;   // all blocks but a short last one
+  bool is_copy = false;  // the decoded bytes follow the header
+
+  u32 block_nbytes(u32 block) const {
+    const u32 left = nbytes - block * blocksize;
+    return left < blocksize ? left : blocksize;
+  }
+  u32 n_streams(u32 block) const {
+    return splits && block_nbytes(block) == blocksize ? typesize : 1;
+  }
+  BloscFilter filter_of(u32 block) const {
+    // c-blosc shuffles the bits of a block with a multiple of 8 elements, and of no other.
+    const bool plain =
+        filter == BloscFilter::bit_shuffle && block_nbytes(block) / typesize % 8 != 0;
+    return plain ? BloscFilter::none : filter;
+  }
+};
+
+// `bytes`: the first kBloscHeader of frame.source.
+Fault read_blosc_header(const u8* bytes, const Frame& frame, BloscHeader& header);
+
+struct BloscStream {
+  u32 offset, nbytes;  // within the chunk
+};
+
+SIMT_HOST_DEVICE u32 load_le_32(const u8* p) {
+  return p[0] | u32{p[1]} << 8 | u32{p[2]} << 16 | u32{p[3]} << 24;
+}
+
+// The streams of a block; false when they do not lie within the chunk.
+SIMT_HOST_DEVICE bool find_blosc_streams(
+    const u8* chunk, u32 chunk_nbytes, u32 block, u32 n_streams, BloscStream* streams) {
+  u32 at = load_le_32(chunk + kBloscHeader + 4 * block);
+  for (u32 i = 0; i < n_streams; ++i) {
+    if (at > chunk_nbytes || chunk_nbytes - at < 4) return false;
+    const u32 nbytes = load_le_32(chunk + at);
+    at += 4;
+    if (nbytes > chunk_nbytes - at) return false;
+    streams[i] = {at, nbytes};
+    at += nbytes;
+  }
+  return true;
+}
+
+}  // namespace headrace::SIMT_SPACE

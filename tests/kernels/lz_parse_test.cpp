@@ -1,0 +1,126 @@
+// What a wrong parse would hide: the join repairs it.
+
+#include <gtest/gtest.h>
+#include <lz4.h>
+
+#include "kernels/lz4_dialect.h"
+#include "kernels/lz_data.h"
+#include "kernels/lz_decode.h"
+#include "simt/host_queue.h"
+
+namespace headrace::host {
+namespace {
+
+using test::Bytes;
+
+Bytes compress(const Bytes& bytes) {
+  Bytes block(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(bytes.size()))));
+  const int n = LZ4_compress_default(reinterpret_cast<const char*>(bytes.data()),
+                                     reinterpret_cast<char*>(block.data()),
+                                     static_cast<int>(bytes.size()),
+                                     static_cast<int>(block.size()));
+  block.resize(static_cast<std::size_t>(n));
+  return block;
+}
+
+// By hand: where the chain of tokens is when it reaches each group, and what is in the group.
+std::vector<LzStretch> walk_groups(const Bytes& block, u32 group_nbytes) {
+  const auto end = static_cast<u32>(block.size());
+  std::vector<LzStretch> groups;
+  LzStretch at{};
+  for (u32 low = 0; low < end; low += group_nbytes) {
+    at.entry = at.exit;
+    follow<Lz4>(block.data(), end, std::min(end, low + group_nbytes), at);
+    groups.push_back(at);
+  }
+  return groups;
+}
+
+template <class T>
+std::vector<T> read(const T* device, std::size_t n) {
+  return {device, device + n};  // the host run's device is the host
+}
+
+struct OneStream {
+  OneStream(Queue& queue, const Bytes& block, u32 nbytes, u32 group_nbytes)
+      : padded(block),
+        n_groups((static_cast<u32>(block.size()) + group_nbytes - 1) / group_nbytes),
+        target(nbytes),
+        stream{nullptr, target.data(), static_cast<u32>(block.size()), nbytes, 0, 0, 0, 0},
+        segments(queue, std::size_t{n_groups} * 32),
+        groups(queue, n_groups) {
+    padded.resize(block.size() + kSourcePadding);
+    stream.source = padded.data();
+  }
+  LzTables tables() const {
+    return {{&stream, 1, nullptr, nullptr, nullptr}, n_groups, segments.data(), groups.data()};
+  }
+
+  Bytes padded;
+  u32 n_groups;
+  Bytes target;
+  LzStream stream;
+  Scratch<LzStretch> segments, groups;
+};
+
+TEST(LzMap, IsExact) {
+  for (const test::Sample& sample : test::lz_samples()) {
+    const Bytes block = compress(sample.bytes);
+    HostQueue queue(1);
+    const OneStream one(queue, block, static_cast<u32>(sample.bytes.size()), LzMapCut::kGroup);
+    const std::size_t n = one.n_groups;
+    const Scratch<u32> exits(queue, n * LzMapCut::kSegment), common(queue, n), entries(queue, n);
+    const Scratch<u8> paths(queue, n * LzMapCut::kGroup);
+    const LzMapTables map{one.tables(), exits.data(), paths.data(), common.data(), entries.data()};
+    simt::launch(queue, (n + 3) / 4, LzMap<Lz4>{map});
+    simt::launch(queue, 1, LzLink<Lz4>{map});
+    simt::launch(queue, (n + 3) / 4, LzCount<Lz4>{map});
+    const std::vector<LzStretch> expected = walk_groups(block, LzMapCut::kGroup);
+    const std::vector<LzStretch> got = read(one.groups.data(), n);
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(got[i].entry, expected[i].entry) << sample.name << " group " << i;
+      EXPECT_EQ(got[i].exit, expected[i].exit) << sample.name << " group " << i;
+      EXPECT_EQ(got[i].tokens, expected[i].tokens) << sample.name << " group " << i;
+      EXPECT_EQ(got[i].nbytes, expected[i].nbytes) << sample.name << " group " << i;
+    }
+  }
+}
+
+TEST(LzGuess, IsRightForPackedFields) {
+  std::size_t groups = 0, wrong = 0;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const Bytes original = test::packed_field(1 << 20, seed), block = compress(original);
+    HostQueue queue(seed);
+    const OneStream one(queue, block, static_cast<u32>(original.size()), LzGuessCut::kGroup);
+    simt::launch(queue, (one.n_groups + 3) / 4, LzGuess<Lz4>{one.tables()});
+    const std::vector<LzStretch> expected = walk_groups(block, LzGuessCut::kGroup);
+    const std::vector<LzStretch> got = read(one.groups.data(), one.n_groups);
+    groups += got.size();
+    for (std::size_t i = 0; i < got.size(); ++i)
+      wrong += got[i].entry != expected[i].entry || got[i].exit != expected[i].exit;
+  }
+  EXPECT_GT(groups, 100u);
+  EXPECT_LE(wrong * 50, groups);
+}
+
+// Several rounds of tiles, so that matches reach into what an earlier round wrote.
+TEST(LzJump, GoesOnWhereARoundEnds) {
+  for (const Bytes& original : {test::echoes(200'000, 1), Bytes(100'001, 3)})
+    for (const u32 tiles_at_once : {1u, 2u, 5u}) {
+      const Bytes block = compress(original);
+      HostQueue queue(tiles_at_once);
+      OneStream one(queue, block, static_cast<u32>(original.size()), LzGuessCut::kGroup);
+      LzSlab slab{LzGuessCut::kGroup};
+      slab.add<Lz4>({one.padded.data(), block.size(), one.target.data(), original.size(), 0});
+      const Scratch<LzRecord> records(queue, slab.records);
+      u32 n_records = 0, fault = 0;
+      const LzBatch batch{slab.streams.data(), 1, records.data(), &n_records, &fault};
+      parse_lz<Lz4>(queue, batch, slab);
+      execute_jumping<Lz4>(queue, batch, slab.tiles, tiles_at_once);
+      EXPECT_EQ(fault, 0u);
+      EXPECT_TRUE(one.target == original) << tiles_at_once;
+    }
+}
+
+}  // namespace
+}  // namespace headrace::host
