@@ -1,0 +1,70 @@
+#include "kernels/zstd.h"
+
+#include <algorithm>
+
+#include "kernels/zstd_stages.h"
+
+// 1. Headers are walked (zstd_parse.h), on the host where it has the bytes: that gives the sizes of
+//    everything below, so that nothing later waits for the device.
+// 2. Sequences of all blocks become records, literals go to a pool (zstd_entropy.cpp).
+// 3. A scan over each source's blocks finds their places and repeat offsets (zstd_place.cpp). From
+//    here on sources without a fault are known to be sound.
+// 4. Records are executed (zstd_execute.cpp).
+// 5. Checksums are verified (zstd_checksum.cpp).
+//
+// What RFC 8878 forbids is a fault, also where libzstd 1.5 lets it pass: blocks of more than 128
+// KiB, streams that are not used up exactly, reserved bits of the modes, an offset of 0, Huffman
+// codes of 12 bits. Offsets may exceed the window, as with libzstd, but not 264 MB.
+
+namespace headrace::SIMT_SPACE {
+namespace zstd {
+
+Stages::Stages(Queue& queue, const Plan& plan)
+    : records(queue, plan.total.records),
+      literals(queue, plan.total.literals + 16),
+      results(queue, plan.total.blocks),
+      placed(queue, plan.total.blocks) {}
+
+namespace {
+
+void decode(Queue& queue, const Plan& plan, u32* faults) {
+  const Stages stages(queue, plan);
+  decode_entropy(queue, plan, stages, faults);
+  place_blocks(queue, plan, stages, faults);
+  execute(queue, plan, stages, faults);
+  verify_checksums(queue, plan, stages, faults);
+}
+
+// Scratch is up to 1.4 bytes a decoded byte: batches are decoded a slab at a time.
+constexpr u64 kSlabNbytes = u64{512} << 20;
+
+std::size_t slab_end(std::span<const headrace::Frame> frames, std::size_t begin) {
+  u64 nbytes = 0;
+  std::size_t end = begin;
+  do {
+    nbytes += std::max(frames[end].source_nbytes, frames[end].target_nbytes);
+    ++end;
+  } while (end < frames.size() && nbytes < kSlabNbytes);
+  return end;
+}
+
+}  // namespace
+}  // namespace zstd
+
+void decode_zstd(Queue& queue, const DecodeBatch& batch) {
+  const bool on_host = !batch.host_sources.empty();
+  std::vector<zstd::Counted> counted;
+  if (!on_host) counted = zstd::count_on_device(queue, batch.frames);
+  for (std::size_t begin = 0; begin < batch.frames.size();) {
+    const std::size_t end = zstd::slab_end(batch.frames, begin), count = end - begin;
+    const auto frames = batch.frames.subspan(begin, count);
+    zstd::decode(
+        queue,
+        on_host ? zstd::parse_on_host(queue, frames, batch.host_sources.subspan(begin, count))
+                : zstd::parse_on_device(queue, frames, std::span(counted).subspan(begin, count)),
+        batch.faults);
+    begin = end;
+  }
+}
+
+}  // namespace headrace::SIMT_SPACE

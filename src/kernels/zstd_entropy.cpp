@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include "kernels/zstd_literals.h"
+#include "kernels/zstd_sequences.h"
+#include "kernels/zstd_stages.h"
+
+namespace headrace::SIMT_SPACE::zstd {
+namespace {
+
+// Sequences and literals side by side. Sequences come first in the grid, as the longer chains;
+// behind literals they would also share fewer multiprocessors.
+template <class Sequences, class LiteralLanes>
+struct DecodeEntropy {
+  static constexpr unsigned kThreads = std::max(Sequences::kThreads, LiteralLanes::kThreads);
+  union Shared {
+    typename Sequences::Shared sequences;
+    typename LiteralLanes::Shared literals;
+  };
+  SequenceWork sequences;
+  LiteralWork literals;
+
+  SIMT_DEVICE void operator()(Shared& shared) const {
+    const u32 block = simt::block_index(), sequence_blocks = Sequences::groups(sequences.count);
+    if (block < sequence_blocks)
+      Sequences::run(sequences, block, shared.sequences);
+    else
+      LiteralLanes::run(literals, block - sequence_blocks, shared.literals);
+  }
+};
+
+template <class Stage, class Work>
+struct DecodeOne {
+  static constexpr unsigned kThreads = Stage::kThreads;
+  using Shared = typename Stage::Shared;
+  Work work;
+
+  SIMT_DEVICE void operator()(Shared& shared) const {
+    Stage::run(work, simt::block_index(), shared);
+  }
+};
+
+// One after the other, each with the shared memory that it needs.
+template <class Sequences, class LiteralLanes>
+void launch_apart(Queue& queue, const SequenceWork& sequences, const LiteralWork& literals) {
+  simt::launch(
+      queue, Sequences::groups(sequences.count), DecodeOne<Sequences, SequenceWork>{sequences});
+  simt::launch(
+      queue, LiteralLanes::groups(literals.count), DecodeOne<LiteralLanes, LiteralWork>{literals});
+}
+
+template <class Sequences, class LiteralLanes>
+void launch(Queue& queue, const SequenceWork& sequences, const LiteralWork& literals) {
+  simt::launch(
+      queue,
+      std::size_t{Sequences::groups(sequences.count)} + LiteralLanes::groups(literals.count),
+      DecodeEntropy<Sequences, LiteralLanes>{sequences, literals});
+}
+
+}  // namespace
+
+void decode_entropy(Queue& queue, const Plan& plan, const Stages& stages, u32* faults) {
+  const SequenceWork sequences{plan.device_sources,
+                               plan.blocks,
+                               plan.with_sequences,
+                               plan.total.with_sequences,
+                               stages.records.data(),
+                               stages.results.data(),
+                               faults};
+  const LiteralWork literals{plan.device_sources,
+                             plan.blocks,
+                             plan.with_pool_literals,
+                             plan.total.with_pool_literals,
+                             stages.literals.data(),
+                             faults};
+  // Bounds between few blocks, whose chains are latency, and many, where lanes and tables compete;
+  // measured on one NVIDIA H200.
+  const u32 blocks = std::max(sequences.count, literals.count);
+  if (blocks <= 600)
+    launch<SequenceDecoder<WideEntries, 1>, LiteralDecoder<32, 1>>(queue, sequences, literals);
+  else if (blocks <= 2500 && 2 * plan.total.literals < u64{blocks} * kMaxBlock)
+    launch<SequenceDecoder<WideEntries, 2>, LiteralDecoder<16, 2>>(queue, sequences, literals);
+  else if (blocks <= 2500)
+    launch_apart<SequenceDecoder<WideEntries, 2>, LiteralDecoder<8, 5>>(queue, sequences, literals);
+  else
+    launch_apart<SequenceDecoder<NarrowEntries, 4>, LiteralDecoder<8, 5>>(
+        queue, sequences, literals);
+}
+
+}  // namespace headrace::SIMT_SPACE::zstd

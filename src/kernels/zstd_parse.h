@@ -1,0 +1,269 @@
+#pragma once
+
+// Walks the headers of a source, on the host where it has the bytes, else on the device.
+
+#include "kernels/zstd_format.h"
+
+namespace headrace::SIMT_SPACE::zstd {
+
+// How much of everything there is before some place.
+struct Tally {
+  u64 records = 0;
+  u64 literals = 0;  // bytes of the pool
+  u32 frames = 0, blocks = 0;
+  u32 with_sequences = 0, with_pool_literals = 0;  // blocks
+  u32 checksums = 0;
+};
+
+// Where to write what is found. Of each at most `capacity`; what is beyond is only counted.
+struct ParseOutput {
+  u32 capacity = 0;
+  Frame* frames = nullptr;
+  Block* blocks = nullptr;
+  u32* with_sequences = nullptr;
+  u32* with_pool_literals = nullptr;
+};
+
+class Parser {
+ public:
+  SIMT_HOST_DEVICE Parser(const u8* data, u32 nbytes, u32 target_nbytes, u32 source, Tally before)
+      : data_(data),
+        nbytes_(nbytes),
+        target_nbytes_(target_nbytes),
+        source_(source),
+        tally_(before) {}
+
+  // With a fault, what was found so far is void.
+  SIMT_HOST_DEVICE Fault run(const ParseOutput& output) {
+    output_ = output;
+    while (at_ < nbytes_)
+      if (const Fault fault = frame(); fault != Fault::none) return fault;
+    return Fault::none;
+  }
+
+  SIMT_HOST_DEVICE const Tally& tally() const { return tally_; }
+
+ private:
+  static constexpr u32 kMagic = 0xfd2fb528, kSkippableMagic = 0x184d2a50;
+  static constexpr u32 kMaxWindowLog = 31;  // libzstd's
+  static constexpr u32 kEmptyChecksum = 0x51d8e999;
+
+  SIMT_HOST_DEVICE u32 left() const { return nbytes_ - at_; }
+  SIMT_HOST_DEVICE u64 little(u32 at, u32 nbytes) const {
+    u64 value = 0;
+    for (u32 i = 0; i < nbytes; ++i) value |= u64{data_[at + i]} << 8 * i;
+    return value;
+  }
+
+  SIMT_HOST_DEVICE Fault frame();
+  SIMT_HOST_DEVICE Fault frame_header(u64& content_nbytes, bool& has_checksum);
+  SIMT_HOST_DEVICE Fault block(bool& last);
+  SIMT_HOST_DEVICE Fault compressed_block(Block& block, u32 end);
+  SIMT_HOST_DEVICE Fault literals_section(Block& block, u32 end);
+  SIMT_HOST_DEVICE Fault sequences_section(Block& block, u32 end);
+  SIMT_HOST_DEVICE Fault add(const Block& block);
+
+  const u8* data_;
+  u32 nbytes_, target_nbytes_, source_;
+  u32 at_ = 0;
+  u64 least_nbytes_ = 0;  // that come out of the blocks so far
+  // Of the frame: which bytes define the current tables; 0 for none.
+  u32 huffman_at_ = 0, huffman_end_ = 0;
+  u32 tables_at_[3] = {}, tables_end_[3] = {};
+  Tally tally_;
+  ParseOutput output_;
+};
+
+inline Fault Parser::frame() {
+  if (left() < 4) return Fault::truncated;
+  const u32 magic = static_cast<u32>(little(at_, 4));
+  if ((magic & ~15u) == kSkippableMagic) {
+    if (left() < 8) return Fault::truncated;
+    const u64 nbytes = 8 + little(at_ + 4, 4);
+    if (nbytes > left()) return Fault::truncated;
+    at_ += static_cast<u32>(nbytes);
+    return Fault::none;
+  }
+  if (magic != kMagic) return Fault::malformed;
+  at_ += 4;
+
+  u64 content_nbytes = kUnknown;
+  bool has_checksum = false;
+  if (const Fault fault = frame_header(content_nbytes, has_checksum); fault != Fault::none)
+    return fault;
+  const u32 first_block = tally_.blocks;
+  huffman_at_ = 0;
+  for (u32& at : tables_at_) at = 0;
+  for (bool last = false; !last;)
+    if (const Fault fault = block(last); fault != Fault::none) return fault;
+
+  u32 checksum = kEmptyChecksum;
+  if (has_checksum) {
+    if (left() < 4) return Fault::truncated;
+    checksum = static_cast<u32>(little(at_, 4));
+    at_ += 4;
+  }
+  if (tally_.blocks == first_block) {
+    if (content_nbytes != kUnknown && content_nbytes != 0) return Fault::malformed;
+    return checksum == kEmptyChecksum ? Fault::none : Fault::checksum;
+  }
+  if (tally_.frames < output_.capacity)
+    output_.frames[tally_.frames] = {source_,
+                                     first_block,
+                                     tally_.blocks,
+                                     static_cast<u32>(content_nbytes),
+                                     checksum,
+                                     has_checksum};
+  ++tally_.frames;
+  tally_.checksums += has_checksum;
+  return Fault::none;
+}
+
+inline Fault Parser::frame_header(u64& content_nbytes, bool& has_checksum) {
+  if (left() < 1) return Fault::truncated;
+  const u32 descriptor = data_[at_++];
+  if (descriptor & 8) return Fault::malformed;
+  has_checksum = descriptor & 4;
+  const bool single_segment = descriptor & 32;
+  const u32 id_flag = descriptor & 3, size_flag = descriptor >> 6;
+  const u32 id_nbytes = id_flag == 3 ? 4 : id_flag;
+  const u32 size_nbytes = size_flag == 0 ? single_segment : 1u << size_flag;
+  if (left() < !single_segment + id_nbytes + size_nbytes) return Fault::truncated;
+  // Offsets may reach back to the start of the frame whatever the window: all of it is there.
+  if (!single_segment && 10u + (data_[at_++] >> 3) > kMaxWindowLog) return Fault::unsupported;
+  if (little(at_, id_nbytes) != 0) return Fault::unsupported;
+  at_ += id_nbytes;
+  if (size_nbytes) {
+    content_nbytes = little(at_, size_nbytes) + (size_nbytes == 2 ? 256 : 0);
+    if (content_nbytes > target_nbytes_) return Fault::wrong_size;
+  }
+  at_ += size_nbytes;
+  return Fault::none;
+}
+
+inline Fault Parser::block(bool& last) {
+  if (left() < 3) return Fault::truncated;
+  const u32 header = static_cast<u32>(little(at_, 3)), type = header >> 1 & 3, nbytes = header >> 3;
+  at_ += 3;
+  last = header & 1;
+  if (type == 3 || nbytes > kMaxBlock) return Fault::malformed;
+  const u32 encoded_nbytes = type == 1 ? 1 : nbytes;
+  if (encoded_nbytes > left()) return Fault::truncated;
+  Block block{};
+  block.source = source_;
+  block.frame = tally_.frames;
+  block.end = at_ + encoded_nbytes;
+  block.literals_at = at_;
+  block.record_count = 1;
+  at_ = block.end;
+  if (type == 2) return compressed_block(block, at_);
+  block.nbytes = nbytes;
+  block.literal_kind = Literals::stored;
+  block.literal_count = nbytes;
+  if (type == 1) {  // one literal and a match at offset 1
+    block.literal_count = 1;
+    block.record_count = 2;
+  }
+  return nbytes ? add(block) : Fault::none;
+}
+
+inline Fault Parser::compressed_block(Block& block, u32 end) {
+  if (const Fault fault = literals_section(block, end); fault != Fault::none) return fault;
+  if (const Fault fault = sequences_section(block, end); fault != Fault::none) return fault;
+  block.nbytes = block.literal_count + kMinMatch * block.sequence_count;
+  block.record_count = block.sequence_count + 1;
+  if (block.nbytes > kMaxBlock) return Fault::malformed;
+  return add(block);
+}
+
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.1
+inline Fault Parser::literals_section(Block& block, u32 end) {
+  const u32 at = block.literals_at;
+  if (at == end) return Fault::malformed;
+  const u32 type = data_[at] & 3, format = data_[at] >> 2 & 3;
+  const bool compressed = type >= 2;
+  u32 header_nbytes, count_bits, count_shift = 4;
+  if (compressed) {
+    header_nbytes = format < 2 ? 3 : format + 2;
+    count_bits = format < 2 ? 10 : format == 2 ? 14 : 18;
+  } else {
+    header_nbytes = format == 1 ? 2 : format == 3 ? 3 : 1;
+    count_bits = format == 1 ? 12 : format == 3 ? 20 : 5;
+    if (header_nbytes == 1) count_shift = 3;
+  }
+  if (header_nbytes > end - at) return Fault::malformed;
+  const u64 header = little(at, header_nbytes) >> count_shift;
+  const u32 mask = (1u << count_bits) - 1;
+  block.literal_count = static_cast<u32>(header) & mask;
+  block.literals_at = at + header_nbytes;
+  if (block.literal_count > kMaxBlock) return Fault::malformed;
+  if (!compressed) {
+    block.literal_kind = type == 0 ? Literals::stored : Literals::repeated;
+    block.literals_nbytes = type == 0 ? block.literal_count : 1;
+  } else {
+    block.literal_kind = Literals::huffman;
+    block.literals_nbytes = static_cast<u32>(header >> count_bits) & mask;
+    block.streams = format == 0 ? 1 : 4;
+    if (block.streams == 4 && block.literal_count < 6) return Fault::malformed;
+  }
+  if (block.literals_nbytes > end - block.literals_at) return Fault::malformed;
+  if (type == 2) {
+    huffman_at_ = block.literals_at;
+    huffman_end_ = block.literals_at + block.literals_nbytes;
+  }
+  if (compressed && huffman_at_ == 0) return Fault::malformed;
+  block.huffman_at = huffman_at_;
+  block.huffman_end = huffman_end_;
+  return Fault::none;
+}
+
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.2
+inline Fault Parser::sequences_section(Block& block, u32 end) {
+  u32 at = block.literals_at + block.literals_nbytes;
+  if (at == end) return Fault::malformed;
+  const u32 first = data_[at++];
+  const u32 more = first < 128 ? 0 : first < 255 ? 1 : 2;
+  if (more > end - at) return Fault::malformed;
+  const u32 rest = static_cast<u32>(little(at, more));
+  at += more;
+  block.sequence_count = more == 0 ? first : more == 1 ? (first - 128) << 8 | rest : rest + 0x7f00;
+  if (first == 0) return at == end ? Fault::none : Fault::malformed;
+  // No sequences in two bytes: libzstd's versions do not agree on what follows, and none writes it.
+  if (block.sequence_count == 0) return Fault::malformed;
+  if (at == end || data_[at] & 3) return Fault::malformed;
+  block.modes_at = at;
+  for (u32 i = 0; i < 3; ++i) {
+    if ((data_[at] >> (6 - 2 * i) & 3) != 3) {
+      tables_at_[i] = at;
+      tables_end_[i] = end;
+    }
+    if (tables_at_[i] == 0) return Fault::malformed;
+    block.tables_at[i] = tables_at_[i];
+    block.tables_end[i] = tables_end_[i];
+  }
+  return Fault::none;
+}
+
+inline Fault Parser::add(const Block& found) {
+  least_nbytes_ += found.nbytes;
+  if (least_nbytes_ > target_nbytes_) return Fault::wrong_size;
+  const bool pool_literals = found.literal_kind != Literals::stored;
+  if (found.nbytes == 0 && !pool_literals) return Fault::none;
+  if (tally_.blocks < output_.capacity) {
+    Block& block = output_.blocks[tally_.blocks] = found;
+    block.records = tally_.records;
+    block.literals = tally_.literals;
+    if (found.sequence_count) output_.with_sequences[tally_.with_sequences] = tally_.blocks;
+    if (pool_literals) output_.with_pool_literals[tally_.with_pool_literals] = tally_.blocks;
+  }
+  ++tally_.blocks;
+  tally_.records += found.record_count;
+  tally_.with_sequences += found.sequence_count != 0;
+  if (pool_literals) {
+    ++tally_.with_pool_literals;
+    tally_.literals += found.literal_count;
+  }
+  return Fault::none;
+}
+
+}  // namespace headrace::SIMT_SPACE::zstd
