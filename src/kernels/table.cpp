@@ -1,4 +1,12 @@
+#include "kernels/checksum.h"
+#include "kernels/deflate.h"
+#include "kernels/filters.h"
 #include "kernels/kernels.h"
+#include "kernels/lz.h"
+#include "kernels/lz4_encode.h"
+#include "kernels/place.h"
+#include "kernels/shuffle.h"
+#include "kernels/zstd.h"
 #include "simt/simt.h"
 
 namespace headrace {
@@ -8,7 +16,29 @@ const Kernels& gpu_kernels() {
 #else
 const Kernels& host_kernels() {
 #endif
-  static constexpr Kernels kKernels{};
+  using namespace SIMT_SPACE;
+  static constexpr Kernels kKernels{
+      .zstd = decode_zstd,
+      .lz4 = lz4_decode,
+      .snappy = snappy_decode,
+      .blosclz = blosclz_decode,
+      .deflate = deflate_decode,
+      .zlib = zlib_decode,
+      .gzip = gzip_decode,
+      .blosc = blosc_decode,
+      .lz4_encode = lz4_encode,
+      .verify = verify,
+      .unshuffle = unshuffle,
+      .shuffle = shuffle,
+      .bit_unshuffle = bit_unshuffle,
+      .bit_shuffle = bit_shuffle,
+      .swap_bytes = swap_bytes,
+      .delta = delta,
+      .fixed_scale_offset = fixed_scale_offset,
+      .cast = cast,
+      .packbits = packbits,
+      .place = place,
+  };
   return kKernels;
 }
 
