@@ -77,10 +77,8 @@ void decode_entropy(Queue& queue, const Plan& plan, const Stages& stages, u32* f
   const u32 blocks = std::max(sequences.count, literals.count);
   if (blocks <= 600)
     launch<SequenceDecoder<WideEntries, 1>, LiteralDecoder<32, 1>>(queue, sequences, literals);
-  else if (blocks <= 2500 && 2 * plan.total.literals < u64{blocks} * kMaxBlock)
-    launch<SequenceDecoder<WideEntries, 2>, LiteralDecoder<16, 2>>(queue, sequences, literals);
   else if (blocks <= 2500)
-    launch_apart<SequenceDecoder<WideEntries, 2>, LiteralDecoder<8, 5>>(queue, sequences, literals);
+    launch<SequenceDecoder<WideEntries, 2>, LiteralDecoder<16, 2>>(queue, sequences, literals);
   else
     launch_apart<SequenceDecoder<NarrowEntries, 4>, LiteralDecoder<8, 5>>(
         queue, sequences, literals);

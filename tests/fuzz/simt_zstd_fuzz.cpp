@@ -37,6 +37,8 @@ std::vector<std::uint8_t> compress(const std::uint8_t* data,
                                                                         ZSTD_freeCCtx);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
   ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, level & 1);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_contentSizeFlag, level & 2);
+  ZSTD_CCtx_setPledgedSrcSize(context.get(), size);  // spares large tables
   std::vector<std::uint8_t> encoded(ZSTD_compressBound(size) + (size / step + 2) * 32);
   ZSTD_outBuffer out{encoded.data(), encoded.size(), 0};
   for (std::size_t at = 0, n = 0;; at += n) {
@@ -85,7 +87,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   size -= 4;
 
   if (options & 32) {
-    const auto encoded = compress(data, size, static_cast<int>(wanted % 24) - 4, wanted / 24 + 1);
+    const std::size_t step = size / (1 + wanted / 24 % 16) + 1;
+    const auto encoded = compress(data, size, static_cast<int>(wanted % 24) - 4, step);
     const Decoded decoded = decode(encoded.data(), encoded.size(), size, seed, options);
     check(decoded.fault == 0 && std::equal(data, data + size, decoded.bytes.begin()));
     return 0;
