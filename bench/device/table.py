@@ -1,6 +1,7 @@
 """The device benchmark's results as a Markdown table.
 
-table.py DECODE.json NVCOMP.json [--readme FILE]: with --readme the table between the file's device markers is replaced.
+table.py DECODE.json NVCOMP.json [--readme FILE]: --readme replaces the table between the file's
+device markers.
 """
 
 import argparse
