@@ -44,7 +44,7 @@ struct ReadOptions {
 using WriteOptions = ReadOptions;
 
 // Gives the memory for a result of this shape.
-using Placement = std::function<TensorView(const Shape& shape)>;
+using PlaceResult = std::function<TensorView(const Shape& shape)>;
 
 // One array and one selection of a read_many.
 struct ReadRequest;
@@ -81,7 +81,7 @@ class Array {
   // Into memory that `place` gives when it is told the shape of the result, before anything is
   // read.
   void read_placed(const Selection& selection,
-                   const Placement& place,
+                   const PlaceResult& place,
                    const ReadOptions& options = {}) const;
   // Fills `out` in place. Its shape must be result_shape(selection), its dtype the array's.
   void read_into(const Selection& selection,
@@ -126,7 +126,7 @@ struct ReadRequest {
   Array array;
   Selection selection;
   TensorView out;
-  Placement place{};  // called in place of `out`, by the calling thread before anything is read
+  PlaceResult place{};  // called in place of `out`, by the calling thread before anything is read
 };
 
 // One plan for all: the chunks of every request share the threads.

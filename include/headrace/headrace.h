@@ -5,6 +5,7 @@
 #include "headrace/array.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
+#include "headrace/device.h"
 #include "headrace/dtype.h"
 #include "headrace/error.h"
 #include "headrace/future.h"

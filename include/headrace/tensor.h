@@ -15,16 +15,18 @@ namespace headrace {
 
 using Shape = std::vector<std::int64_t>;
 
-// Where memory lies. "cuda:1" is the second CUDA device.
+// Where memory lies. "cuda:1" is the second CUDA device. "simt" is for tests: its memory is host
+// memory, and the device's kernels run on the CPU, slowly.
 struct Device {
-  enum class Type : std::uint8_t { cpu, cuda };
+  enum class Type : std::uint8_t { cpu, cuda, simt };
 
   Type type = Type::cpu;
   int index = 0;
 
   static constexpr Device cpu() { return {Type::cpu, 0}; }
   static constexpr Device cuda(int index = 0) { return {Type::cuda, index}; }
-  // "cpu", "cuda", "cuda:N", "auto" (the best device present).
+  static constexpr Device simt() { return {Type::simt, 0}; }
+  // "cpu", "cuda", "cuda:N", "simt", "auto" (the first GPU that can be used, else the CPU).
   static Device parse(std::string_view name);
 
   bool is_cpu() const { return type == Type::cpu; }
@@ -62,6 +64,8 @@ struct TensorView {
 class Tensor {
  public:
   Tensor() = default;
+  // Memory of at least the size, on `device`, let go with the last owner.
+  Tensor(std::shared_ptr<void> memory, const Shape& shape, const DType& dtype, Device device);
   // Uninitialised memory on `device`.
   static Tensor empty(const Shape& shape, const DType& dtype, Device device = Device::cpu());
 
@@ -83,5 +87,13 @@ class Tensor {
   std::shared_ptr<void> owner_;
   TensorView view_;
 };
+
+// A copy of `source` on `to`, in C order, done when this returns. What `stream` (none: the default
+// stream of the source's device) was given before may still write the source.
+Tensor copy(const TensorView& source, Device to, Stream stream = {});
+
+// Memory that others own as a DLPack 1.x capsule; `owner` lives until the consumer calls its
+// deleter.
+DLManagedTensorVersioned* to_dlpack(const TensorView& view, std::shared_ptr<void> owner);
 
 }  // namespace headrace

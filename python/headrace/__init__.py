@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import (
     Array,
+    DeviceArray,
     Future,
     Store,
     memory_store,
     read_many,
+    set_allocator,
     version,
 )
 from ._create import create_array, create_group
@@ -35,6 +37,7 @@ __all__ = [
     "Array",
     "CancelledError",
     "CorruptError",
+    "DeviceArray",
     "DeviceError",
     "Future",
     "Group",
@@ -55,6 +58,7 @@ __all__ = [
     "open_store",
     "read_many",
     "save",
+    "set_allocator",
     "trace",
 ]
 

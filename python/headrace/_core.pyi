@@ -7,7 +7,7 @@ from collections.abc import (
     Iterator,
     Sequence
 )
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 
@@ -18,6 +18,70 @@ import headrace.lazy
 
 class _OwnedMemory:
     pass
+
+class DeviceArray:
+    """
+    An array in the memory of a device: what reads to one return.
+
+    A view when it comes from indexing with integers, slices, ``...`` and None. PyTorch, CuPy and JAX take
+    it without a copy. The memory is kept until the last view and the last consumer let go of it.
+
+    Examples
+    --------
+    >>> x = hr.open_array("era5.zarr", path="t2m", device="cuda:0")[0:10]
+    >>> torch.from_dlpack(x)
+    >>> x[0, ::2].to_numpy()
+    """
+
+    def __getitem__(self, key: Any) -> DeviceArray: ...
+
+    def __len__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def to_numpy(self, *, stream: Any = None) -> numpy.ndarray:
+        """
+        A copy in host memory, in C order. What ``stream`` (None: the default stream) was given before is waited for.
+        """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn: ...
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """Export as a DLPack capsule, without a copy unless one is asked for."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3; there is none for arrays that are not on a CUDA device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each dimension."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each dimension."""
+
+    @property
+    def dtype(self) -> numpy.dtype:
+        """Type of an element, in native byte order."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+
+    @property
+    def device(self) -> str:
+        """``"cuda:0"``."""
 
 class Future:
     """
@@ -145,19 +209,20 @@ class Array:
             What ``array[selection]`` takes; None is the whole array.
         out
             Filled in place and returned: an `numpy.ndarray` (strided and negative strides allowed), a
-            DLPack object in host memory, or a writable buffer, of the shape and dtype of the result. No
-            copy of the decoded data is made in between.
+            DLPack object, an object with ``__cuda_array_interface__`` or a writable buffer, of the shape and
+            dtype of the result and on its device. No copy of the decoded data is made in between.
         device
             Read to this device instead of the handle's.
         stream
-            The device stream to work on; None on the CPU.
+            A raw handle or a stream of PyTorch or CuPy: what it was given before may still use ``out``. None:
+            the device's default stream, or the host. The result can be used on any stream.
         implementations
             ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
         Returns
         -------
-        numpy.ndarray
-            ``out``, or a new array in C order; never a scalar.
+        numpy.ndarray or DeviceArray
+            ``out``, or a new array in C order on the device; never a scalar.
 
         Raises
         ------
@@ -458,6 +523,23 @@ def encode_batch(codec: str, configuration: str, inputs: Iterable[Any], *, devic
 def get_config() -> dict[str, Any]: ...
 
 def set_config(values: dict[str, Any]) -> None: ...
+
+def set_allocator(device: str, allocate: Callable[[int, int], int] | None, free: Callable[[int, int, int], object] | None) -> None:
+    """
+    Take a device's memory from a pool of the caller's.
+
+    ``allocate(nbytes, stream)`` returns the address of memory for work on that stream, aligned to 256;
+    ``free(address, nbytes, stream)`` takes it back, while work on that stream may still use it. None for
+    both: headrace's own pool. For results and scratch from now on.
+
+    Examples
+    --------
+    >>> hr.set_allocator(
+    ...     "cuda:0",
+    ...     lambda nbytes, stream: torch.cuda.caching_allocator_alloc(nbytes, stream=stream),
+    ...     lambda address, nbytes, stream: torch.cuda.caching_allocator_delete(address),
+    ... )
+    """
 
 def version() -> str: ...
 

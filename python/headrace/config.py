@@ -2,8 +2,10 @@
 
 ``threads`` (0: the processors this process may use), ``memory_budget`` (scratch bytes of one
 request), ``coalesce_gap`` and ``coalesce_run`` (bytes; which neighbours in a shard are read
-together), ``implementations`` (codec name to implementation name) and ``device`` (of handles that
-name none). A request takes the settings that hold when it starts.
+together), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
+none), ``device_min_decode_nbytes`` (reads to a device that touch chunks of fewer decoded bytes are
+decoded by the host's threads) and ``device_slab_nbytes`` (decoded bytes on their way through a
+device at a time, twice). A request takes the settings that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
@@ -20,7 +22,13 @@ from typing import Any
 from . import _core
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-_SIZES = ("memory_budget", "coalesce_gap", "coalesce_run")
+_SIZES = (
+    "memory_budget",
+    "coalesce_gap",
+    "coalesce_run",
+    "device_min_decode_nbytes",
+    "device_slab_nbytes",
+)
 
 
 def _nbytes(name: str, value: Any) -> int:

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "device_array.h"
+#include "dlpack.h"
 #include "docs.h"
 #include "dtype.h"
 #include "future.h"
@@ -30,13 +32,14 @@ struct Indexer {
   KeyKind kind;
 };
 
-ReadOptions read_options(nb::handle stream, nb::handle implementations) {
+ReadOptions read_options(const Device& device, nb::handle stream, nb::handle implementations) {
   ReadOptions options;
-  if (!stream.is_none()) {
+  if (device.is_cpu() && !stream.is_none()) {
     raise(PyExc_ValueError,
           "[read] stream: expected None for a result in host memory, got " +
               nb::cast<std::string>(nb::repr(stream)));
   }
+  options.stream = stream_from_python(stream);
   if (!implementations.is_none()) {
     options.implementations = implementations_from_python(implementations);
   }
@@ -44,10 +47,31 @@ ReadOptions read_options(nb::handle stream, nb::handle implementations) {
   return options;
 }
 
-HostView new_result(PyArray& self, const Shape& shape) {
-  HostView result = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
+ArrayView new_result(PyArray& self, const Shape& shape) {
+  ArrayView result = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
   result.view.dtype = self.dtype;
   return result;
+}
+
+// The result as Python sees it: an ndarray or a DeviceArray.
+nb::object wrap(Tensor&& tensor, nb::handle numpy_dtype) {
+  if (tensor.device().is_cpu()) return to_ndarray(std::move(tensor), numpy_dtype);
+  return nb::cast(device_array(std::move(tensor), numpy_dtype));
+}
+
+nb::object read_new_on_device(PyArray& self,
+                              const Array& array,
+                              const ParsedKey& key,
+                              const ReadOptions& options) {
+  if (key.fields.is_valid()) {
+    raise(PyExc_NotImplementedError,
+          "[read] fields of a structured type are selected in host memory only");
+  }
+  Tensor tensor = [&] {
+    nb::gil_scoped_release release;
+    return array.read(key.selection, options);
+  }();
+  return wrap(std::move(tensor), self.numpy_dtype());
 }
 
 nb::object read_new(PyArray& self,
@@ -55,7 +79,8 @@ nb::object read_new(PyArray& self,
                     const ParsedKey& key,
                     const ReadOptions& options) {
   check_fields(key, self.dtype);
-  HostView result;
+  if (!array.device().is_cpu()) return read_new_on_device(self, array, key, options);
+  ArrayView result;
   {
     std::optional<nb::gil_scoped_release> release;
     const auto place = [&](const Shape& shape) {
@@ -98,11 +123,12 @@ nb::object read(PyArray& self,
                 nb::handle stream,
                 nb::handle implementations) {
   const ParsedKey key = parse_selection(self, selection);
-  const ReadOptions options = read_options(stream, implementations);
   const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
+  ReadOptions options = read_options(array.device(), stream, implementations);
   if (out.is_none()) return read_new(self, array, key, options);
   refuse_fields(key);
-  HostView target = output_view(out, self.dtype, self.numpy_dtype());
+  ArrayView target =
+      output_view(out, self.dtype, self.numpy_dtype(), array.device(), options.stream);
   {
     nb::gil_scoped_release release;
     array.read_into(key.selection, target.view, options);
@@ -118,9 +144,9 @@ PyFuture read_async(PyArray& self,
                     nb::handle implementations) {
   const ParsedKey key = parse_selection(self, selection);
   refuse_fields(key);
-  ReadOptions options = read_options(stream, implementations);
-  options.poll = nullptr;  // the threads of the pool handle no signals
   const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
+  ReadOptions options = read_options(array.device(), stream, implementations);
+  options.poll = nullptr;  // the threads of the pool handle no signals
   const nb::object& dtype = self.numpy_dtype();
   if (out.is_none()) {
     auto future = [&] {
@@ -128,10 +154,10 @@ PyFuture read_async(PyArray& self,
       return array.read_async(key.selection, options);
     }();
     return PyFuture(std::move(future), [kept = keep_alive(dtype)](Tensor tensor) {
-      return to_ndarray(std::move(tensor), static_cast<PyObject*>(kept.get()));
+      return wrap(std::move(tensor), static_cast<PyObject*>(kept.get()));
     });
   }
-  HostView target = output_view(out, self.dtype, dtype);
+  ArrayView target = output_view(out, self.dtype, dtype, array.device(), options.stream);
   auto kept = keep_alive(std::move(target.keep_alive));
   auto future = [&] {
     nb::gil_scoped_release release;
@@ -162,24 +188,30 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
     nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
     const ParsedKey key = parse_selection(array, selection);
     refuse_fields(key);
+    const Device device = array.array.device();
+    if (out.is_none() && !device.is_cpu()) {
+      const Shape shape = array.array.result_shape(key.selection);
+      out = nb::cast(device_array(Tensor::empty(shape, array.dtype, device), array.numpy_dtype()));
+    }
     ReadRequest request{array.array, key.selection, {}};
     if (out.is_none()) {
       ++to_place;
       request.place = [&, self = &array, at = plan.size()](const Shape& shape) {
-        HostView result = new_result(*self, shape);
+        ArrayView result = new_result(*self, shape);
         results[at] = std::move(result.keep_alive);
         if (--to_place == 0) release.emplace();  // no Python object is touched after this
         return std::move(result.view);
       };
     } else {
-      HostView target = output_view(out, array.dtype, array.numpy_dtype());
+      Stream stream;
+      ArrayView target = output_view(out, array.dtype, array.numpy_dtype(), device, stream);
       request.out = target.view;
       kept.push_back(std::move(target.keep_alive));
     }
     plan.push_back(std::move(request));
     results.append(out);
   }
-  const ReadOptions options = read_options(nb::none(), implementations);
+  const ReadOptions options = read_options(Device::cpu(), nb::none(), implementations);
   if (to_place == 0) release.emplace();
   headrace::read_many(plan, options);
   release.reset();
@@ -196,7 +228,7 @@ nb::object fill_value(PyArray& self) {
                               ? PyUnicode_FromStringAndSize(text, size)
                               : PyBytes_FromStringAndSize(text, size));
   }
-  HostView scalar = empty_ndarray({}, self.dtype.itemsize(), self.numpy_dtype());
+  ArrayView scalar = empty_ndarray({}, self.dtype.itemsize(), self.numpy_dtype());
   if (!bytes->empty()) std::memcpy(scalar.view.data, bytes->data(), bytes->size());
   return unboxed(scalar.keep_alive);
 }

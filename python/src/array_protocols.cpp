@@ -1,7 +1,6 @@
 // What makes an Array one of Python's, NumPy's and DLPack's: len, iter, repr, pickle, __array__,
 // __dlpack__.
 
-#include <headrace/dlpack.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
@@ -9,68 +8,13 @@
 #include <utility>
 
 #include "array.h"
+#include "dlpack.h"
 #include "docs.h"
 #include "tensor.h"
 
 namespace headrace::python {
 
 namespace {
-
-constexpr const char* kVersionedName = "dltensor_versioned";
-constexpr const char* kLegacyName = "dltensor";
-
-// A consumer renames the capsule when it takes the tensor over; else it is freed here.
-template <typename Managed>
-void free_if_unused(PyObject* capsule, const char* name) {
-  if (PyCapsule_IsValid(capsule, name) == 0) return;
-  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
-  if (managed->deleter != nullptr) managed->deleter(managed);
-}
-
-void free_versioned(PyObject* capsule) {
-  free_if_unused<DLManagedTensorVersioned>(capsule, kVersionedName);
-}
-
-void free_legacy(PyObject* capsule) { free_if_unused<DLManagedTensor>(capsule, kLegacyName); }
-
-void delete_legacy(DLManagedTensor* legacy) {
-  auto* versioned = static_cast<DLManagedTensorVersioned*>(legacy->manager_ctx);
-  if (versioned->deleter != nullptr) versioned->deleter(versioned);
-  delete legacy;
-}
-
-nb::object versioned_capsule(DLManagedTensorVersioned* managed) {
-  PyObject* capsule = PyCapsule_New(managed, kVersionedName, free_versioned);
-  if (capsule == nullptr) {
-    managed->deleter(managed);
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
-
-nb::object legacy_capsule(DLManagedTensorVersioned* managed) {
-  auto* legacy = new DLManagedTensor{managed->dl_tensor, managed, delete_legacy};
-  PyObject* capsule = PyCapsule_New(legacy, kLegacyName, free_legacy);
-  if (capsule == nullptr) {
-    delete_legacy(legacy);
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
-
-bool has_dlpack_type(const DType& dtype) {
-  switch (dtype.kind()) {
-    case DType::Kind::boolean:
-    case DType::Kind::signed_integer:
-    case DType::Kind::unsigned_integer:
-    case DType::Kind::floating:
-    case DType::Kind::ml_floating:
-    case DType::Kind::complex:
-      return true;
-    default:
-      return false;
-  }
-}
 
 Device requested_device(nb::handle dl_device, const Device& own) {
   if (dl_device.is_none()) return own;
@@ -86,18 +30,15 @@ nb::object dlpack(PyArray& self,
                   nb::handle max_version,
                   nb::handle dl_device,
                   nb::handle copy) {
-  if (!has_dlpack_type(self.dtype)) {
-    raise(PyExc_BufferError,
-          "__dlpack__: DLPack has no type for " + self.dtype.to_string() + ", use NumPy");
-  }
+  check_dlpack_type(self.dtype);
   if (!copy.is_none() && !nb::cast<bool>(copy)) {
     raise(PyExc_BufferError, "__dlpack__: an array in a store cannot be exported without a copy");
   }
   const Array array = self.array.to(requested_device(dl_device, self.array.device()));
-  if (array.device().is_cpu() && !stream.is_none()) {
+  const bool cuda = array.device().type == Device::Type::cuda;
+  if (!cuda && !stream.is_none()) {
     raise(PyExc_BufferError, "__dlpack__: stream must be None for host memory");
   }
-  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
   DLManagedTensorVersioned* managed = nullptr;
   try {
     ReadOptions options;
@@ -108,12 +49,7 @@ nb::object dlpack(PyArray& self,
     if (error.code() == ErrorCode::unsupported) raise(PyExc_BufferError, error.what());
     throw;
   }
-  return versioned ? versioned_capsule(managed) : legacy_capsule(managed);
-}
-
-nb::object dlpack_device(PyArray& self) {
-  const Device device = self.array.device();
-  return nb::make_tuple(static_cast<int>(device.is_cpu() ? kDLCPU : kDLCUDA), device.index);
+  return dlpack_capsule(managed, max_version);
 }
 
 nb::object to_array(nb::handle self, nb::handle dtype, nb::handle copy) {
@@ -165,9 +101,10 @@ void bind_array_protocols(nb::class_<PyArray>& cls) {
                    "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> "
                    "typing.Any"),
            docs::kDlpack)
-      .def("__dlpack_device__",
-           dlpack_device,
-           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def(
+          "__dlpack_device__",
+          [](PyArray& self) { return dlpack_device_of(self.array.device()); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def_prop_ro("attrs",
                    from_package("headrace.attributes", "Attributes"),
                    nb::sig("def attrs(self) -> headrace.attributes.Attributes"),

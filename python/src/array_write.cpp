@@ -23,10 +23,10 @@ WriteOptions write_options(nb::handle implementations) {
 
 // a["f"] = x: the other fields of the selected elements stay as they are.
 void write_fields(PyArray& self, const ParsedKey& key, nb::handle value) {
-  HostView elements;
+  ArrayView elements;
   {
     std::optional<nb::gil_scoped_release> release;
-    self.array.read_placed(key.selection, [&](const Shape& shape) {
+    self.array.to(Device::cpu()).read_placed(key.selection, [&](const Shape& shape) {
       elements = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
       elements.view.dtype = self.dtype;
       release.emplace();
@@ -49,7 +49,7 @@ void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const Writ
     write_fields(self, key, value);
     return;
   }
-  const HostView data = input_view(value, self.dtype, self.numpy_dtype());
+  const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
   nb::gil_scoped_release release;
   self.array.write(key.selection, data.view, options);
 }
@@ -73,7 +73,7 @@ PyFuture write_async(PyArray& self,
   }
   WriteOptions options = write_options(implementations);
   options.poll = nullptr;  // the threads of the pool handle no signals
-  HostView data = input_view(value, self.dtype, self.numpy_dtype());
+  ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
   auto kept = keep_alive(std::move(data.keep_alive));
   auto future = [&] {
     nb::gil_scoped_release release;
@@ -89,7 +89,7 @@ void resize(PyArray& self, nb::handle shape) {
 }
 
 nb::object append(PyArray& self, nb::handle value, int axis) {
-  const HostView data = input_view(value, self.dtype, self.numpy_dtype());
+  const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
   Shape shape;
   {
     nb::gil_scoped_release release;

@@ -15,6 +15,7 @@ namespace nb = nanobind;
 
 void bind_errors();
 void bind_tensor(nb::module_& m);
+void bind_device_array(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_array(nb::module_& m);

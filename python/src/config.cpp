@@ -2,6 +2,8 @@
 #include <nanobind/stl/string.h>
 
 #include "common.h"
+#include "docs.h"
+#include "future.h"
 
 namespace headrace::python {
 
@@ -18,6 +20,8 @@ nb::dict get_config() {
   for (const auto& [codec, name] : current.implementations) implementations[codec.c_str()] = name;
   result["implementations"] = implementations;
   result["device"] = current.device;
+  result["device_min_decode_nbytes"] = current.device_min_decode_nbytes;
+  result["device_slab_nbytes"] = current.device_slab_nbytes;
   return result;
 }
 
@@ -30,7 +34,49 @@ void install_config(nb::handle values) {
   next.coalesce_run = nb::cast<std::size_t>(nb::object(values["coalesce_run"]));
   next.implementations = implementations_from_python(nb::object(values["implementations"]));
   next.device = nb::cast<std::string>(nb::object(values["device"]));
+  next.device_min_decode_nbytes =
+      nb::cast<std::size_t>(nb::object(values["device_min_decode_nbytes"]));
+  next.device_slab_nbytes = nb::cast<std::size_t>(nb::object(values["device_slab_nbytes"]));
   set_config(next);
+}
+
+// allocate(nbytes, stream) -> address, free(address, nbytes, stream).
+void set_allocator_from_python(nb::handle device, nb::object allocate, nb::object free) {
+  Allocator allocator;
+  if (!allocate.is_none()) {
+    allocator.allocate = [function = keep_alive(std::move(allocate))](std::size_t nbytes,
+                                                                      Stream stream) {
+      nb::gil_scoped_acquire gil;
+      try {
+        nb::handle call(static_cast<PyObject*>(function.get()));
+        const auto raw = reinterpret_cast<std::uintptr_t>(stream.raw());
+        return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(call(nbytes, raw)));
+      } catch (nb::python_error& error) {
+        // Requests end on threads that hold no GIL, which a Python error needs to the last.
+        throw Error(ErrorCode::out_of_memory,
+                    std::string("the allocator that was set: ") + error.what());
+      }
+    };
+  }
+  if (!free.is_none()) {
+    allocator.free = [function = keep_alive(std::move(free))](
+                         void* memory, std::size_t nbytes, Stream stream) {
+      if (interpreter_is_gone()) return;
+      nb::gil_scoped_acquire gil;
+      nb::handle call(static_cast<PyObject*>(function.get()));
+      try {
+        call(reinterpret_cast<std::uintptr_t>(memory),
+             nbytes,
+             reinterpret_cast<std::uintptr_t>(stream.raw()));
+      } catch (nb::python_error& error) {
+        error.restore();
+        PyErr_WriteUnraisable(call.ptr());  // whoever lets memory go cannot be told
+      }
+    };
+  }
+  const Device target = device_from_python(device);
+  nb::gil_scoped_release release;
+  set_allocator(target, allocator);
 }
 
 }  // namespace
@@ -41,6 +87,15 @@ void bind_config(nb::module_& m) {
         install_config,
         nb::arg("values"),
         nb::sig("def set_config(values: dict[str, typing.Any]) -> None"));
+  m.def("set_allocator",
+        set_allocator_from_python,
+        nb::arg("device"),
+        nb::arg("allocate").none(),
+        nb::arg("free").none(),
+        nb::sig("def set_allocator(device: str, "
+                "allocate: collections.abc.Callable[[int, int], int] | None, "
+                "free: collections.abc.Callable[[int, int, int], object] | None) -> None"),
+        docs::kSetAllocator);
   m.def("version", version);
   m.def("doctor_json", [] {
     nb::gil_scoped_release release;

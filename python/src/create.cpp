@@ -26,7 +26,7 @@ std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::h
     const auto* data = reinterpret_cast<const std::byte*>(raw.c_str());
     return {data, data + raw.size()};
   }
-  const HostView element = input_view(value, dtype, numpy_dtype);
+  const ArrayView element = input_view(value, dtype, numpy_dtype);
   if (!element.view.shape.empty()) {
     raise(PyExc_ValueError,
           "[create_array] fill_value: expected a scalar, got " +

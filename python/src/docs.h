@@ -37,19 +37,20 @@ selection
     What ``array[selection]`` takes; None is the whole array.
 out
     Filled in place and returned: an `numpy.ndarray` (strided and negative strides allowed), a
-    DLPack object in host memory, or a writable buffer, of the shape and dtype of the result. No
-    copy of the decoded data is made in between.
+    DLPack object, an object with ``__cuda_array_interface__`` or a writable buffer, of the shape and
+    dtype of the result and on its device. No copy of the decoded data is made in between.
 device
     Read to this device instead of the handle's.
 stream
-    The device stream to work on; None on the CPU.
+    A raw handle or a stream of PyTorch or CuPy: what it was given before may still use ``out``. None:
+    the device's default stream, or the host. The result can be used on any stream.
 implementations
     ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
 Returns
 -------
-numpy.ndarray
-    ``out``, or a new array in C order; never a scalar.
+numpy.ndarray or DeviceArray
+    ``out``, or a new array in C order on the device; never a scalar.
 
 Raises
 ------
@@ -122,6 +123,34 @@ ValueError
 Examples
 --------
 >>> a.write(np.s_[0:10], np.zeros((10, 721, 1440)))
+)";
+
+inline constexpr const char* kSetAllocator = R"(Take a device's memory from a pool of the caller's.
+
+``allocate(nbytes, stream)`` returns the address of memory for work on that stream, aligned to 256;
+``free(address, nbytes, stream)`` takes it back, while work on that stream may still use it. None for
+both: headrace's own pool. For results and scratch from now on.
+
+Examples
+--------
+>>> hr.set_allocator(
+...     "cuda:0",
+...     lambda nbytes, stream: torch.cuda.caching_allocator_alloc(nbytes, stream=stream),
+...     lambda address, nbytes, stream: torch.cuda.caching_allocator_delete(address),
+... )
+)";
+
+inline constexpr const char* kDeviceArray =
+    R"(An array in the memory of a device: what reads to one return.
+
+A view when it comes from indexing with integers, slices, ``...`` and None. PyTorch, CuPy and JAX take
+it without a copy. The memory is kept until the last view and the last consumer let go of it.
+
+Examples
+--------
+>>> x = hr.open_array("era5.zarr", path="t2m", device="cuda:0")[0:10]
+>>> torch.from_dlpack(x)
+>>> x[0, ::2].to_numpy()
 )";
 
 inline constexpr const char* kDlpack = R"(Read the whole array and export it as a DLPack capsule.

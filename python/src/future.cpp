@@ -12,14 +12,6 @@ namespace {
 using std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
-bool interpreter_is_gone() {
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-}
-
 std::optional<Clock::time_point> deadline_from(nb::handle timeout) {
   if (timeout.is_none()) return {};
   const double seconds = nb::cast<double>(timeout);
@@ -70,6 +62,14 @@ Examples
 )";
 
 }  // namespace
+
+bool interpreter_is_gone() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
+#else
+  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
+#endif
+}
 
 std::shared_ptr<void> keep_alive(nb::object object) {
   return std::shared_ptr<void>(object.release().ptr(), [](void* kept) {

@@ -11,6 +11,9 @@ namespace headrace::python {
 // A Python reference that any thread may drop: the last owner takes the GIL for it.
 std::shared_ptr<void> keep_alive(nb::object object);
 
+// At the end of the process: nothing of Python may be called any more.
+bool interpreter_is_gone();
+
 // headrace.Future: a Future<T> of any T, and how its value becomes a Python object.
 class PyFuture {
  public:

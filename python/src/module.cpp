@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   numpy();  // before any thread: importing under the guard of a static would deadlock
   bind_errors();
   bind_tensor(m);
+  bind_device_array(m);
   bind_future(m);
   bind_store(m);
   bind_array(m);

@@ -4,8 +4,11 @@
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "device_array.h"
+#include "dlpack.h"
 #include "dtype.h"
 #include "numpy_api.h"
 
@@ -47,8 +50,8 @@ nb::object call2(PyObject* callable, nb::handle a, nb::handle b) {
       PyObject_Vectorcall(callable, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
-HostView view_of_interface(const ArrayInterface& array, nb::object keep, const DType& dtype) {
-  HostView result;
+ArrayView view_of_interface(const ArrayInterface& array, nb::object keep, const DType& dtype) {
+  ArrayView result;
   result.view.data = array.data;
   result.view.shape.assign(array.shape, array.shape + array.nd);
   result.view.strides.assign(array.strides, array.strides + array.nd);
@@ -66,12 +69,6 @@ bool same_dtype(nb::handle found, nb::handle wanted) {
 
 [[noreturn]] void wrong_dtype(const std::string& found, const std::string& wanted) {
   raise(PyExc_ValueError, "[read] out: expected dtype " + wanted + ", got " + found);
-}
-
-[[noreturn]] void without_cuda(const char* what) {
-  raise(PyExc_NotImplementedError,
-        std::string(what) +
-            ": the memory lies on a CUDA device, and headrace was built without CUDA");
 }
 
 DType dtype_from_dlpack(const DLDataType& type) {
@@ -114,32 +111,38 @@ DType dtype_from_dlpack(const DLDataType& type) {
             " bits and " + std::to_string(type.lanes) + " lanes has no headrace data type");
 }
 
-void check_dlpack_device(nb::handle object, const char* what) {
+Device dlpack_memory(nb::handle object, const char* what) {
   nb::object device = object.attr("__dlpack_device__")();
   const int type = nb::cast<int>(nb::int_(nb::object(device[0])));
-  if (type == kDLCUDA || type == kDLCUDAManaged) without_cuda(what);
+  const int index = nb::cast<int>(nb::int_(nb::object(device[1])));
+  if (type == kDLCUDA || type == kDLCUDAManaged) return Device::cuda(index);
   if (type != kDLCPU && type != kDLCUDAHost) {
-    raise(
-        PyExc_NotImplementedError,
-        std::string(what) + ": DLPack device type " + std::to_string(type) + " is not host memory");
+    raise(PyExc_NotImplementedError,
+          std::string(what) + ": DLPack device type " + std::to_string(type) +
+              " is neither host memory nor CUDA");
   }
+  return Device::cpu();
 }
 
-nb::object dlpack_capsule(nb::handle object) {
+nb::object produce_capsule(nb::handle object, const Device& device, const Stream& stream) {
   nb::object method = object.attr("__dlpack__");
   nb::dict kwargs;
+  // The producer makes its data ready on this stream; 1 is the default one.
+  if (!device.is_cpu())
+    kwargs["stream"] = stream.raw() ? reinterpret_cast<std::uintptr_t>(stream.raw()) : 1;
   kwargs["max_version"] = nb::make_tuple(1, 0);
   nb::object capsule = nb::steal(PyObject_VectorcallDict(method.ptr(), nullptr, 0, kwargs.ptr()));
   if (capsule.is_valid()) return capsule;
   if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
   PyErr_Clear();  // a producer from before DLPack 1.0
-  return method();
+  PyDict_DelItemString(kwargs.ptr(), "max_version");
+  return steal_or_throw(PyObject_VectorcallDict(method.ptr(), nullptr, 0, kwargs.ptr()));
 }
 
 // The capsule keeps its name, so its own destructor frees the tensor when the view is dropped.
-HostView view_of_dlpack(nb::handle object, bool writable, const char* what) {
-  check_dlpack_device(object, what);
-  nb::object capsule = dlpack_capsule(object);
+ArrayView view_of_dlpack(nb::handle object, bool writable, const char* what, const Stream& stream) {
+  const Device device = dlpack_memory(object, what);
+  nb::object capsule = produce_capsule(object, device, stream);
   const DLTensor* tensor = nullptr;
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     auto* managed = static_cast<DLManagedTensorVersioned*>(
@@ -158,9 +161,10 @@ HostView view_of_dlpack(nb::handle object, bool writable, const char* what) {
     if (managed == nullptr) throw nb::python_error();
     tensor = &managed->dl_tensor;
   }
-  HostView result;
+  ArrayView result;
   TensorView& view = result.view;
   view.data = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
+  view.device = device;
   view.dtype = dtype_from_dlpack(tensor->dtype);
   view.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
   if (tensor->strides != nullptr) {
@@ -172,7 +176,31 @@ HostView view_of_dlpack(nb::handle object, bool writable, const char* what) {
   return result;
 }
 
-HostView output_ndarray(nb::handle out, const DType& dtype, nb::handle numpy_dtype) {
+// https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
+ArrayView view_of_cuda_interface(
+    nb::handle object, bool writable, const char* what, const Device& device, Stream& stream) {
+  nb::object interface = object.attr("__cuda_array_interface__");
+  nb::object data = interface["data"];
+  if (writable && nb::cast<bool>(nb::object(data[1])))
+    raise(PyExc_ValueError, std::string(what) + ": the array is read-only");
+  nb::object get = interface.attr("get");
+  if (!nb::object(get("mask")).is_none())
+    raise(PyExc_NotImplementedError, std::string(what) + ": masked arrays");
+  ArrayView result;
+  TensorView& view = result.view;
+  view.device = device.is_cpu() ? Device::cuda() : device;
+  view.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(nb::object(data[0])));
+  view.dtype = DType::from_numpy_str(nb::cast<std::string>(nb::object(interface["typestr"])));
+  view.shape = shape_from_python(nb::object(interface["shape"]), what);
+  nb::object strides = get("strides");
+  if (!strides.is_none()) view.strides = shape_from_python(strides, what);
+  nb::object ready = get("stream");
+  if (!ready.is_none() && !stream.raw()) stream = stream_from_python(ready);
+  result.keep_alive = nb::borrow(object);
+  return result;
+}
+
+ArrayView output_ndarray(nb::handle out, const DType& dtype, nb::handle numpy_dtype) {
   const ArrayInterface* array = nullptr;
   nb::object capsule = array_interface(out, &array);
   if (!capsule.is_valid()) raise(PyExc_TypeError, "[read] out: __array_struct__ is missing");
@@ -189,7 +217,7 @@ HostView output_ndarray(nb::handle out, const DType& dtype, nb::handle numpy_dty
 
 }  // namespace
 
-HostView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle numpy_dtype) {
+ArrayView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle numpy_dtype) {
   // From here on headrace's own memory is faster: it reuses pages and asks for huge ones.
   constexpr std::size_t kOwnMemory = std::size_t{1} << 20;
   std::size_t nbytes = itemsize;
@@ -198,7 +226,7 @@ HostView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle nump
       raise(PyExc_MemoryError, "[read] a result of shape " + shape_text(shape) + " is too large");
     }
   }
-  HostView result;
+  ArrayView result;
   result.view.shape = shape;
   if (nbytes >= kOwnMemory) {
     // Raw bytes: NumPy applies the dtype.
@@ -225,16 +253,26 @@ nb::object to_ndarray(Tensor&& tensor, nb::handle numpy_dtype) {
   return call3(numpy().ndarray, shape, numpy_dtype, memory);
 }
 
-HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype) {
+namespace {
+
+ArrayView any_output(nb::handle out,
+                     const DType& dtype,
+                     nb::handle numpy_dtype,
+                     const Device& device,
+                     Stream& stream) {
   if (PyObject_TypeCheck(out.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0) {
     return output_ndarray(out, dtype, numpy_dtype);
   }
-  if (nb::hasattr(out, "__cuda_array_interface__")) without_cuda("[read] out");
-  if (nb::hasattr(out, "__dlpack__")) {
-    HostView result = view_of_dlpack(out, true, "[read] out");
-    if (result.view.dtype != dtype) {
-      wrong_dtype(result.view.dtype.to_string(), dtype.to_string());
-    }
+  ArrayView result;
+  if (nb::isinstance<PyDeviceArray>(out)) {
+    result = {nb::cast<PyDeviceArray&>(out).view, nb::borrow(out)};
+  } else if (nb::hasattr(out, "__dlpack__")) {
+    result = view_of_dlpack(out, true, "[read] out", stream);
+  } else if (nb::hasattr(out, "__cuda_array_interface__")) {
+    result = view_of_cuda_interface(out, true, "[read] out", device, stream);
+  }
+  if (result.keep_alive.is_valid()) {
+    if (result.view.dtype != dtype) wrong_dtype(result.view.dtype.to_string(), dtype.to_string());
     return result;
   }
   if (PyObject_CheckBuffer(out.ptr()) == 0) {
@@ -248,14 +286,41 @@ HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype)
   return output_ndarray(array, dtype, numpy_dtype);
 }
 
-HostView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
+// Memory of a device as a write takes it; nothing for what lies on the host.
+std::optional<ArrayView> device_input(nb::handle data) {
+  constexpr const char* kWhat = "[write] data";
+  if (nb::isinstance<PyDeviceArray>(data))
+    return ArrayView{nb::cast<PyDeviceArray&>(data).view, nb::borrow(data)};
+  Stream stream;
+  if (nb::hasattr(data, "__dlpack__") && nb::hasattr(data, "__dlpack_device__") &&
+      !nb::hasattr(data, "__array_struct__") && !dlpack_memory(data, kWhat).is_cpu())
+    return view_of_dlpack(data, false, kWhat, stream);
+  if (nb::hasattr(data, "__cuda_array_interface__"))
+    return view_of_cuda_interface(data, false, kWhat, Device::cuda(), stream);
+  return std::nullopt;
+}
+
+}  // namespace
+
+ArrayView output_view(nb::handle out,
+                      const DType& dtype,
+                      nb::handle numpy_dtype,
+                      const Device& device,
+                      Stream& stream) {
+  ArrayView result = any_output(out, dtype, numpy_dtype, device, stream);
+  // The memory of that device is the host's.
+  if (device.type == Device::Type::simt && result.view.device.is_cpu()) result.view.device = device;
+  return result;
+}
+
+ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
   const bool is_ndarray =
       PyObject_TypeCheck(data.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0;
   nb::object array = nb::borrow(data);
   if (!is_ndarray) {
-    if (nb::hasattr(data, "__cuda_array_interface__")) without_cuda("[write] data");
+    if (auto on_device = device_input(data)) return std::move(*on_device);
     if (nb::hasattr(data, "__dlpack__") && !nb::hasattr(data, "__array_struct__")) {
-      HostView result = view_of_dlpack(data, false, "[write] data");
+      ArrayView result = view_of_dlpack(data, false, "[write] data", {});
       if (result.view.dtype == dtype) return result;
     }
     array = call2(numpy().asarray, data, numpy_dtype);

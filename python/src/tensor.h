@@ -4,24 +4,31 @@
 
 namespace headrace::python {
 
-// A view of memory that a Python object owns.
-struct HostView {
+// A view of memory that a Python object owns, on any device.
+struct ArrayView {
   TensorView view;
   nb::object keep_alive;
 };
 
 // A new C-ordered ndarray and its memory.
-HostView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle numpy_dtype);
+ArrayView empty_ndarray(const Shape& shape, std::size_t itemsize, nb::handle numpy_dtype);
 
 // The tensor's memory as an ndarray, without a copy.
 nb::object to_ndarray(Tensor&& tensor, nb::handle numpy_dtype);
 
-// Where a read puts its result: `out` is an ndarray, a DLPack object or a writable buffer.
-// ValueError when its dtype is another or it is read-only.
-HostView output_view(nb::handle out, const DType& dtype, nb::handle numpy_dtype);
+// Where a read puts its result: `out` is a DeviceArray, an ndarray, a DLPack object, one with
+// __cuda_array_interface__ or a writable buffer. ValueError when its dtype is another or it is
+// read-only. `device` is where the result is wanted; `stream`, where work is to be ordered: a
+// producer with a stream of its own sets it when it is not set.
+ArrayView output_view(nb::handle out,
+                      const DType& dtype,
+                      nb::handle numpy_dtype,
+                      const Device& device,
+                      Stream& stream);
 
 // What a write takes: such an object of this dtype as it is, anything else converted by NumPy.
-HostView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype);
+// Memory of a device must have the dtype.
+ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype);
 
 // A 0-dimensional ndarray as a NumPy scalar.
 nb::object unboxed(nb::handle array);

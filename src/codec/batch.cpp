@@ -32,18 +32,6 @@ void at_input(std::size_t i, const Codec& codec, Function&& function) {
 
 }  // namespace
 
-std::vector<CodecInfo> codec_table() {
-  std::vector<CodecInfo> table;
-  for (const CodecEntry& entry : codec_entries()) {
-    table.push_back({std::string(entry.codec),
-                     std::string(entry.implementation),
-                     std::string(entry.device),
-                     true,
-                     {}});
-  }
-  return table;
-}
-
 void decode_batch(std::string_view codec,
                   std::span<const std::span<const std::byte>> inputs,
                   std::span<const std::span<std::byte>> outputs,

@@ -41,6 +41,9 @@ class Blosc : public Codec {
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + BLOSC_MAX_OVERHEAD; }
   bool has_pieces() const override { return true; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{DeviceStage::Kind::blosc};
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override;
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override;

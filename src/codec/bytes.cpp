@@ -72,6 +72,9 @@ class Bytes final : public Codec {
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
   bool identity() const override { return swap_unit_ == 1; }
   bool in_place() const override { return true; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{DeviceStage::Kind::swap, static_cast<std::uint32_t>(swap_unit_)};
+  }
   bool filters_pieces() const override { return swap_unit_ > 1; }
   std::unique_ptr<PieceSink> piece_filter(PieceSink& decoded) const override {
     return std::make_unique<SwapSink>(swap_unit_, decoded);

@@ -27,6 +27,15 @@ class CodecChain {
   bool has_pieces() const { return has_pieces_; }
   const std::vector<CodecPtr>& codecs() const { return codecs_; }
 
+  // A codec that does something, with what is known of the bytes on its decoded side.
+  struct Step {
+    const Codec* codec;
+    std::optional<std::size_t> nbytes;  // when fixed
+    std::size_t max_nbytes;             // in any case
+  };
+  // codecs() without identities, in encode order.
+  const std::vector<Step>& steps() const { return steps_; }
+
   // out: decoded_nbytes() bytes, C order, native byte order.
   void decode(ConstBytes encoded, MutableBytes out, const DecodeContext& context) const;
   // Requires has_pieces().
@@ -39,20 +48,13 @@ class CodecChain {
                           PieceSink& sink,
                           const DecodeContext& context) const;
 
-  // A codec that does something, with what is known of the bytes on its decoded side.
-  struct Step {
-    const Codec* codec;
-    std::optional<std::size_t> nbytes;  // when fixed
-    std::size_t max_nbytes;             // in any case
-  };
-
   ChunkSpec chunk_;
   std::size_t decoded_nbytes_ = 0;
   std::optional<std::size_t> fixed_encoded_nbytes_;
   bool identity_ = false;
   bool has_pieces_ = false;
   std::vector<CodecPtr> codecs_;
-  std::vector<Step> steps_;           // codecs_ without identities, in encode order
+  std::vector<Step> steps_;
   std::size_t first_piece_step_ = 0;  // 1 when the first step filters the pieces of the others
 };
 

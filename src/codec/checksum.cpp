@@ -22,7 +22,8 @@ constexpr std::size_t kSumNbytes = 4;
 
 class Checksum : public Codec {
  public:
-  explicit Checksum(bool at_start) : at_start_(at_start) {}
+  explicit Checksum(bool at_start, std::optional<DeviceStage::Kind> on_device = {})
+      : at_start_(at_start), on_device_(on_device) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view implementation() const override { return "headrace"; }
@@ -30,6 +31,12 @@ class Checksum : public Codec {
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + kSumNbytes; }
   bool has_view() const override { return true; }
   bool has_pieces() const override { return false; }
+  std::optional<DeviceStage> device_stage() const override {
+    if (!on_device_) return std::nullopt;
+    DeviceStage stage{*on_device_};
+    stage.at_start = at_start_;
+    return stage;
+  }
 
   ConstBytes decode_view(ConstBytes src) const override {
     if (src.size() < kSumNbytes) {
@@ -70,14 +77,15 @@ class Checksum : public Codec {
 
  private:
   bool at_start_;
+  std::optional<DeviceStage::Kind> on_device_;
 };
 
 using Sum = std::uint32_t (*)(ConstBytes);
 
 class SimpleChecksum final : public Checksum {
  public:
-  SimpleChecksum(std::string_view name, Sum compute, bool at_start)
-      : Checksum(at_start), name_(name), compute_(compute) {}
+  SimpleChecksum(std::string_view name, Sum compute, bool at_start, DeviceStage::Kind on_device)
+      : Checksum(at_start, on_device), name_(name), compute_(compute) {}
   std::string_view name() const override { return name_; }
 
  private:
@@ -106,7 +114,11 @@ class JenkinsChecksum final : public Checksum {
   std::vector<std::byte> prefix_;
 };
 
-CodecPtr make(const CodecSpec& spec, std::string_view name, Sum compute, bool at_start) {
+CodecPtr make(const CodecSpec& spec,
+              std::string_view name,
+              Sum compute,
+              bool at_start,
+              DeviceStage::Kind on_device) {
   CodecConfig config(spec);
   if (config.has("location")) {
     const std::string location = config.string("location");
@@ -116,26 +128,27 @@ CodecPtr make(const CodecSpec& spec, std::string_view name, Sum compute, bool at
     at_start = location == "start";
   }
   config.finish();
-  return std::make_shared<SimpleChecksum>(name, compute, at_start);
+  return std::make_shared<SimpleChecksum>(name, compute, at_start, on_device);
 }
 
 }  // namespace
 
 CodecPtr make_crc32c(const CodecSpec& spec, const CodecSite&) {
-  return make(spec, "crc32c", crc32c, false);
+  return make(spec, "crc32c", crc32c, false, DeviceStage::Kind::crc32c);
 }
 
 CodecPtr make_crc32(const CodecSpec& spec, const CodecSite&) {
-  return make(spec, "crc32", crc32, true);
+  return make(spec, "crc32", crc32, true, DeviceStage::Kind::crc32);
 }
 
 CodecPtr make_adler32(const CodecSpec& spec, const CodecSite&) {
-  return make(spec, "adler32", adler32, true);
+  return make(spec, "adler32", adler32, true, DeviceStage::Kind::adler32);
 }
 
 CodecPtr make_fletcher32(const CodecSpec& spec, const CodecSite&) {
   CodecConfig(spec).finish();
-  return std::make_shared<SimpleChecksum>("fletcher32", fletcher32, false);
+  return std::make_shared<SimpleChecksum>(
+      "fletcher32", fletcher32, false, DeviceStage::Kind::fletcher32);
 }
 
 CodecPtr make_jenkins_lookup3(const CodecSpec& spec, const CodecSite&) {

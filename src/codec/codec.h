@@ -17,6 +17,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "codec/device_stage.h"
 #include "headrace/codec.h"
 #include "headrace/dtype.h"
 #include "headrace/tensor.h"
@@ -89,6 +90,8 @@ class Codec {
   virtual ConstBytes decode_view(ConstBytes src) const { return src; }
   // True when decode_pieces decodes less than the whole for a sink that wants less.
   virtual bool has_pieces() const { return false; }
+  // How a device decodes it; nothing when only the host can.
+  virtual std::optional<DeviceStage> device_stage() const { return std::nullopt; }
   // True when any piece decodes by itself, at its own place (byte swap).
   virtual bool filters_pieces() const { return false; }
   // Requires filters_pieces(): a sink of encoded pieces that hands them on decoded.

@@ -39,6 +39,9 @@ class Deflate : public Codec {
   std::string_view name() const override { return frame_ == Frame::gzip ? "gzip" : "zlib"; }
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 1000 + 64; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{frame_ == Frame::gzip ? DeviceStage::Kind::gzip : DeviceStage::Kind::zlib};
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), inflate(src, dst));

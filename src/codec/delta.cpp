@@ -38,6 +38,9 @@ class Delta final : public TypedFilter {
       : TypedFilter(decoded, encoded, position) {}
 
   std::string_view name() const override { return "delta"; }
+  std::optional<DeviceStage> device_stage() const override {
+    return number_stage(DeviceStage::Kind::delta);
+  }
 
  private:
   void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {

@@ -21,6 +21,12 @@ class FixedScaleOffset final : public TypedFilter {
       : TypedFilter(decoded, encoded, position), scale_(scale), offset_(offset) {}
 
   std::string_view name() const override { return "fixedscaleoffset"; }
+  std::optional<DeviceStage> device_stage() const override {
+    DeviceStage stage = number_stage(DeviceStage::Kind::fixed_scale_offset);
+    stage.scale = scale_;
+    stage.offset = offset_;
+    return stage;
+  }
 
  private:
   static ElementType work_type(const ElementType& type) {

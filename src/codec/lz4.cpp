@@ -45,6 +45,9 @@ class Lz4 final : public Codec {
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 255 + 16 + 4; }
   bool has_pieces() const override { return true; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{DeviceStage::Kind::lz4};
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     std::size_t said = 0;

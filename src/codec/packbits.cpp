@@ -20,6 +20,9 @@ class PackBits final : public Codec {
                                                     : CodecKind::bytes_to_bytes;
   }
   std::string_view name() const override { return "packbits"; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{DeviceStage::Kind::packbits};
+  }
   std::string_view implementation() const override { return "headrace"; }
   std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return 1 + packed(n); }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return 1 + packed(n); }

@@ -26,6 +26,9 @@ class CastingFilter : public TypedFilter {
 
   std::string_view name() const override { return name_; }
   bool has_view() const override { return decoded_ == encoded_; }
+  std::optional<DeviceStage> device_stage() const override {
+    return number_stage(decoded_ == encoded_ ? DeviceStage::Kind::none : DeviceStage::Kind::cast);
+  }
 
  protected:
   void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {

@@ -23,6 +23,10 @@ class ShuffleFilter final : public Codec {
   std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
   bool identity() const override { return elementsize_ == 1; }
+  std::optional<DeviceStage> device_stage() const override {
+    if (elementsize_ > 255) return std::nullopt;
+    return DeviceStage{DeviceStage::Kind::unshuffle, static_cast<std::uint32_t>(elementsize_)};
+  }
 
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
     return {DType::uint8, {static_cast<std::int64_t>(in.nbytes())}, {}};

@@ -172,6 +172,10 @@ class Transpose final : public Codec {
   std::string_view implementation() const override { return "headrace"; }
   std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{
+        DeviceStage::Kind::transpose, static_cast<std::uint32_t>(itemsize_), 0, order_};
+  }
   // Moving dimensions of extent 1 moves no byte.
   bool identity() const override { return nbytes_ == 0 || decode_.size() <= 1; }
 

@@ -35,6 +35,14 @@ class TypedFilter : public Codec {
   virtual void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const = 0;
   virtual void encode_elements(const std::byte* src, std::byte* dst, std::size_t n) const = 0;
 
+  // The stage of a kind that takes numbers.
+  DeviceStage number_stage(DeviceStage::Kind kind) const {
+    DeviceStage stage{kind};
+    stage.encoded = encoded_;
+    stage.decoded = decoded_;
+    return stage;
+  }
+
   const ElementType decoded_;
   const ElementType encoded_;
   const CodecPosition position_;

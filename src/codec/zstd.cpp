@@ -43,6 +43,9 @@ class Zstd final : public Codec {
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 128 + 1024; }
   bool has_pieces() const override { return true; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{DeviceStage::Kind::zstd};
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     const std::size_t n =

@@ -4,10 +4,10 @@
 
 namespace headrace {
 
-// What "auto" means in this build.
+// What "auto" means here: the first GPU that can be used, else the CPU.
 Device best_device();
 
-// `device` or `unsupported` when memory of `device` cannot be had in this build.
+// `device` when memory of `device` cannot be had here, with the reason.
 void check_device(const Device& device);
 
 }  // namespace headrace

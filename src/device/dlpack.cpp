@@ -74,19 +74,28 @@ std::optional<DLDataType> dl_dtype(const DType& dtype) {
 }
 
 DLDevice dl_device(const Device& device) {
-  return {device.is_cpu() ? kDLCPU : kDLCUDA, device.index};
+  return {device.type == Device::Type::cuda ? kDLCUDA : kDLCPU, device.index};
 }
 
-DLManagedTensorVersioned* Tensor::to_dlpack() && {
-  const auto code = dl_dtype(dtype());
+DLManagedTensorVersioned* to_dlpack(const TensorView& view, std::shared_ptr<void> owner) {
+  const auto code = dl_dtype(view.dtype);
   if (!code) {
     throw Error(ErrorCode::unsupported,
-                "[to_dlpack] DLPack has no code for " + dtype().to_string());
+                "[to_dlpack] DLPack has no code for " + view.dtype.to_string());
   }
   auto managed = std::make_unique<Managed>();
-  managed->shape = shape();
-  managed->strides = strides();
-  for (auto& stride : managed->strides) stride /= static_cast<std::int64_t>(dtype().itemsize());
+  managed->shape = view.shape;
+  managed->strides = view.strides_or_c();
+  for (auto& stride : managed->strides) {
+    const auto itemsize = static_cast<std::int64_t>(view.dtype.itemsize());
+    if (stride % itemsize != 0) {
+      throw Error(ErrorCode::unsupported,
+                  "[to_dlpack] DLPack counts strides in elements, not " + std::to_string(stride) +
+                      " bytes of " + view.dtype.to_string());
+    }
+    stride /= itemsize;
+  }
+  managed->owner = std::move(owner);
 
   DLManagedTensorVersioned& capsule = managed->capsule;
   capsule.version = {kDLPackMajorVersion, kDLPackMinorVersion};
@@ -95,15 +104,20 @@ DLManagedTensorVersioned* Tensor::to_dlpack() && {
     delete static_cast<Managed*>(self->manager_ctx);
   };
   // Since DLPack 1.2 shape and strides are not NULL when ndim > 0; a vector's data() is not then.
-  capsule.dl_tensor = {data(),
-                       dl_device(device()),
+  capsule.dl_tensor = {view.data,
+                       dl_device(view.device),
                        static_cast<std::int32_t>(managed->shape.size()),
                        *code,
                        managed->shape.data(),
                        managed->strides.data(),
                        0};
-  managed->owner = std::move(*this).release();
   return &managed.release()->capsule;
+}
+
+DLManagedTensorVersioned* Tensor::to_dlpack() && {
+  DLManagedTensorVersioned* capsule = headrace::to_dlpack(view_, owner_);
+  static_cast<void>(std::move(*this).release());
+  return capsule;
 }
 
 }  // namespace headrace

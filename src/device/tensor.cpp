@@ -1,12 +1,11 @@
 #include "headrace/tensor.h"
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 #include <utility>
 
 #include "base/buffer.h"
 #include "base/checked.h"
+#include "device/backend.h"
 #include "device/device.h"
 #include "headrace/error.h"
 
@@ -25,33 +24,6 @@ Shape c_strides(const Shape& shape, std::size_t itemsize) {
 }
 
 }  // namespace
-
-Device best_device() { return Device::cpu(); }
-
-void check_device(const Device& device) {
-  if (!device.is_cpu()) {
-    throw Error(ErrorCode::device, device.to_string() + ": headrace was built without CUDA");
-  }
-}
-
-Device Device::parse(std::string_view name) {
-  if (name == "cpu") return cpu();
-  if (name == "cuda") return cuda();
-  if (name == "auto") return best_device();
-  constexpr std::string_view kPrefix = "cuda:";
-  if (name.substr(0, kPrefix.size()) == kPrefix) {
-    const std::string_view digits = name.substr(kPrefix.size());
-    int index = -1;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error == std::errc() && end == digits.data() + digits.size() && index >= 0)
-      return cuda(index);
-  }
-  throw Error(ErrorCode::invalid_argument,
-              "device: expected \"cpu\", \"cuda\", \"cuda:N\" or \"auto\", got \"" +
-                  std::string(name) + '"');
-}
-
-std::string Device::to_string() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
 
 std::size_t TensorView::size() const { return checked_nbytes(shape, 1, "size of a tensor"); }
 
@@ -79,12 +51,16 @@ Tensor Tensor::empty(const Shape& shape, const DType& dtype, Device device) {
   static_cast<void>(
       c_strides(shape, dtype.itemsize()));  // with an extent of zero they may overflow alone
   check_device(device);
-  auto memory = allocate_shared(nbytes);
-  Tensor tensor;
-  tensor.view_ = {memory.get(), shape, {}, dtype, device};
-  tensor.owner_ = std::move(memory);
-  return tensor;
+  if (device.is_cpu()) return Tensor(allocate_shared(nbytes), shape, dtype, device);
+  Backend& devices = backend(device.type);
+  const auto queue = devices.make_queue(device.index);
+  auto memory = devices.allocate(*queue, nbytes);
+  queue->synchronize();
+  return Tensor(std::move(memory), shape, dtype, device);
 }
+
+Tensor::Tensor(std::shared_ptr<void> memory, const Shape& shape, const DType& dtype, Device device)
+    : owner_(std::move(memory)), view_{owner_.get(), shape, {}, dtype, device} {}
 
 std::size_t Tensor::nbytes() const {
   return checked_nbytes(view_.shape, view_.dtype.itemsize(), "size of a tensor");

@@ -5,8 +5,10 @@
 
 #include "base/checked.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "engine/array_state.h"
 #include "engine/config.h"
+#include "engine/device_read.h"
 #include "engine/read.h"
 #include "engine/request.h"
 #include "engine/request_context.h"
@@ -44,15 +46,14 @@ void check_dtype(const char* action, const ArrayState& state, const DType& found
   }
 }
 
-void check_device(const ArrayState& state, const Device& found) {
-  if (!found.is_cpu() || !state.choice().device.is_cpu()) {
-    const Device& device = found.is_cpu() ? state.choice().device : found;
-    throw Error(ErrorCode::unsupported, device.to_string() + ": this build has no CUDA");
-  }
-}
-
 void check_out(const ArrayState& state, const ResolvedSelection& selection, const TensorView& out) {
-  check_device(state, out.device);
+  const Device& device = state.choice().device;
+  check_device(device);
+  if (out.device != device) {
+    throw Error(ErrorCode::invalid_argument,
+                "[read] " + state.path() + ": out lies on " + out.device.to_string() +
+                    ", the array is read to " + device.to_string());
+  }
   check_dtype("read", state, out.dtype);
   if (out.shape != selection.result_shape) {
     throw Error(ErrorCode::invalid_argument,
@@ -61,15 +62,41 @@ void check_out(const ArrayState& state, const ResolvedSelection& selection, cons
   }
 }
 
+void read_prepared(const ArrayState& state,
+                   const Prepared& prepared,
+                   const TensorView& out,
+                   const ReadOptions& options,
+                   const CancelFlag* cancel = nullptr) {
+  const auto read = out.device.is_cpu() ? read_selection : read_selection_to_device;
+  read(state, prepared.layout, prepared.selection, out, options, cancel);
+}
+
 Tensor read_tensor(const ArrayState& state,
                    const Selection& selection,
                    const ReadOptions& options,
                    const CancelFlag* cancel) {
-  check_device(state, state.choice().device);
+  const Device& device = state.choice().device;
+  check_device(device);
   const Prepared read = prepare(state, selection, options.implementations);
+  if (!device.is_cpu())
+    return read_new_on_device(state, read.layout, read.selection, options, cancel);
   Tensor result = Tensor::empty(read.selection.result_shape, read.layout->metadata->dtype);
   read_selection(state, read.layout, read.selection, result.view(), options, cancel);
   return result;
+}
+
+// Data of a device come by way of the host, which encodes them.
+void write_prepared(const ArrayState& state,
+                    const Prepared& write,
+                    const TensorView& data,
+                    const WriteOptions& options,
+                    const CancelFlag* cancel = nullptr) {
+  if (!data.device.is_cpu()) {
+    const Tensor host = copy(data, Device::cpu(), options.stream);
+    return write_prepared(state, write, host.view(), options, cancel);
+  }
+  const TensorView broadcast = broadcast_to(data, write.selection.result_shape);
+  write_selection(state, write.layout, write.selection, broadcast, options, cancel);
 }
 
 Prepared prepare_write(const ArrayState& state,
@@ -77,7 +104,6 @@ Prepared prepare_write(const ArrayState& state,
                        const TensorView& data,
                        const WriteOptions& options) {
   state.check_writable();
-  check_device(state, data.device);
   check_dtype("write", state, data.dtype);
   return prepare(state, selection, options.implementations);
 }
@@ -143,12 +169,12 @@ Tensor Array::read(const Selection& selection, const ReadOptions& options) const
 }
 
 void Array::read_placed(const Selection& selection,
-                        const Placement& place,
+                        const PlaceResult& place,
                         const ReadOptions& options) const {
   const Prepared read = prepare(*state_, selection, options.implementations);
   const TensorView out = place(read.selection.result_shape);
   check_out(*state_, read.selection, out);
-  read_selection(*state_, read.layout, read.selection, out, options);
+  read_prepared(*state_, read, out, options);
 }
 
 void Array::read_into(const Selection& selection,
@@ -156,7 +182,7 @@ void Array::read_into(const Selection& selection,
                       const ReadOptions& options) const {
   const Prepared read = prepare(*state_, selection, options.implementations);
   check_out(*state_, read.selection, out);
-  read_selection(*state_, read.layout, read.selection, out, options);
+  read_prepared(*state_, read, out, options);
 }
 
 Future<Tensor> Array::read_async(const Selection& selection, const ReadOptions& options) const {
@@ -174,7 +200,7 @@ Future<Unit> Array::read_into_async(const Selection& selection,
   return start_request<Unit>(
       [state = state_, read = std::move(read), out, keep_alive = std::move(keep_alive), options](
           const CancelFlag& cancel) {
-        read_selection(*state, read.layout, read.selection, out, options, &cancel);
+        read_prepared(*state, read, out, options, &cancel);
         return Unit{};
       });
 }
@@ -188,8 +214,7 @@ void Array::write(const Selection& selection,
                   const TensorView& data,
                   const WriteOptions& options) const {
   const Prepared write = prepare_write(*state_, selection, data, options);
-  const TensorView broadcast = broadcast_to(data, write.selection.result_shape);
-  write_selection(*state_, write.layout, write.selection, broadcast, options);
+  write_prepared(*state_, write, data, options);
 }
 
 Future<Unit> Array::write_async(const Selection& selection,
@@ -197,15 +222,13 @@ Future<Unit> Array::write_async(const Selection& selection,
                                 std::shared_ptr<void> keep_alive,
                                 const WriteOptions& options) const {
   Prepared write = prepare_write(*state_, selection, data, options);
-  TensorView broadcast = broadcast_to(data, write.selection.result_shape);
-  return start_request<Unit>([state = state_,
-                              write = std::move(write),
-                              broadcast = std::move(broadcast),
-                              keep_alive = std::move(keep_alive),
-                              options](const CancelFlag& cancel) {
-    write_selection(*state, write.layout, write.selection, broadcast, options, &cancel);
-    return Unit{};
-  });
+  broadcast_to(data, write.selection.result_shape);  // a wrong call fails now, not later
+  return start_request<Unit>(
+      [state = state_, write = std::move(write), data, keep_alive = std::move(keep_alive), options](
+          const CancelFlag& cancel) {
+        write_prepared(*state, write, data, options, &cancel);
+        return Unit{};
+      });
 }
 
 void Array::resize(const Shape& shape) const {
@@ -277,7 +300,7 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
   }
   parallel_for(requests.size(), [&](std::size_t i) {
     const ArrayState& state = *requests[i].array.state();
-    read_selection(state, reads[i].layout, reads[i].selection, outs[i], options);
+    read_prepared(state, reads[i], outs[i], options);
   });
 }
 

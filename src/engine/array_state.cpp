@@ -1,13 +1,21 @@
 #include "engine/array_state.h"
 
+#include <algorithm>
+
 #include "base/checked.h"
+#include "codec/registry.h"
 #include "engine/config.h"
+#include "engine/device_codecs.h"
 
 namespace headrace {
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
-                        const Implementations& implementations) {
+                        const Implementations& chosen) {
   ArrayLayout layout;
+  Implementations implementations;
+  for (const auto& [codec, name] : chosen) {
+    (device_of_implementation(name) ? layout.on_device : implementations)[codec] = name;
+  }
   layout.metadata = std::move(metadata);
   const ArrayMetadata& m = *layout.metadata;
   if (m.dtype.variable_length()) {
@@ -48,7 +56,28 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
     layout.shards.push_back(std::move(level));
   }
   layout.chain = CodecChain(codecs, {m.dtype, layout.chunk_shape, fill}, implementations);
+  layout.device_plan = make_device_plan(layout.chain);
+  std::erase_if(layout.on_device, [&](const auto& choice) {
+    return std::ranges::none_of(codecs, [&](const CodecSpec& spec) {
+      return canonical_codec_name(spec.name) == choice.first;
+    });
+  });
+  for (const CodecSpec& spec : codecs) {
+    const auto on_host = implementations.find(canonical_codec_name(spec.name));
+    if (on_host == implementations.end()) continue;
+    layout.device_plan.why_not =
+        "codec " + spec.name + ": implementation " + on_host->second + " is asked for";
+  }
   return layout;
+}
+
+void check_on_device(const ArrayLayout& layout, Device::Type type) {
+  for (const auto& [codec, name] : layout.on_device) {
+    if (device_of_implementation(name) == type) continue;
+    throw Error(ErrorCode::invalid_argument,
+                "implementation " + name + " of codec " + codec +
+                    " decodes on devices of that type only, the array is read to another");
+  }
 }
 
 std::shared_ptr<const ArrayMetadata> ArrayState::metadata() const {

@@ -9,6 +9,7 @@
 #include "base/fork_mutex.h"
 #include "codec/chain.h"
 #include "codec/shard_index.h"
+#include "engine/device_plan.h"
 #include "engine/index_cache.h"
 #include "format/metadata.h"
 #include "headrace/array.h"
@@ -36,10 +37,16 @@ struct ArrayLayout {
   Shape chunk_shape;            // of the unit that is decoded: the innermost chunk
   CodecChain chain;             // of that unit
   std::vector<std::byte> fill;  // one element
+  DevicePlan device_plan;       // of the chain
+  // Codecs of the chain that were asked to be decoded on a type of device: "headrace-cuda", ...
+  Implementations on_device;
 
   const Shape& stored_shape() const { return metadata->chunk_shape; }
   std::size_t itemsize() const { return metadata->dtype.itemsize(); }
 };
+
+// invalid_argument when a read to this type of device goes against the layout's on_device.
+void check_on_device(const ArrayLayout& layout, Device::Type type);
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
                         const Implementations& implementations);

@@ -10,6 +10,7 @@
 #include "base/fork_mutex.h"
 #include "base/thread_pool.h"
 #include "codec/registry.h"
+#include "engine/device_codecs.h"
 
 namespace headrace {
 namespace {
@@ -65,6 +66,8 @@ void check_config(const Config& config, const char* where) {
         place + " threads", "0 to " + std::to_string(kMaxThreads), std::to_string(config.threads));
   }
   if (config.memory_budget == 0) throw_invalid(place + " memory_budget", "at least one byte", "0");
+  if (config.device_slab_nbytes == 0)
+    throw_invalid(place + " device_slab_nbytes", "at least one byte", "0");
   if (config.coalesce_run == 0) throw_invalid(place + " coalesce_run", "at least one byte", "0");
   static_cast<void>(Device::parse(config.device));
   check_implementations(config.implementations, where);
@@ -132,6 +135,11 @@ void check_implementations(const Implementations& implementations, const char* w
       if (entry.codec != name) continue;
       found |= entry.implementation == implementation;
       known += (known.empty() ? "" : ", ") + std::string(entry.implementation);
+    }
+    for (const DeviceCodec& entry : device_codecs()) {
+      if (entry.codec != name) continue;
+      found |= device_of_implementation(implementation).has_value();
+      known += ", headrace-cuda, headrace-simt";
     }
     if (found) continue;
     if (known.empty()) {

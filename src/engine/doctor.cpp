@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,7 +10,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
-#include "device/device.h"
+#include "device/backend.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "headrace/error.h"
@@ -103,16 +104,21 @@ Json limit(int resource) {
 }
 
 Json devices() {
-  Json result = Json::array();
-  for (const Device device : {Device::cpu(), Device::cuda(0)}) {
-    std::string why_not;
-    try {
-      check_device(device);
-    } catch (const Error& e) {
-      why_not = e.what();
+  Json result = Json::array({{{"device", "cpu"}, {"available", true}, {"why_not", ""}}});
+  for (const Device::Type type : {Device::Type::cuda, Device::Type::simt}) {
+    Backend& found = backend(type);
+    const int count = found.device_count();
+    for (int i = 0; i < std::max(count, 1); ++i) {
+      const std::string why_not = found.why_not(i);
+      Json row = {{"device", Device{type, i}.to_string()},
+                  {"available", why_not.empty()},
+                  {"why_not", why_not}};
+      if (why_not.empty()) {
+        row["name"] = found.device_name(i);
+        row["nbytes"] = found.memory_nbytes(i);
+      }
+      result.push_back(std::move(row));
     }
-    result.push_back(
-        {{"device", device.to_string()}, {"available", why_not.empty()}, {"why_not", why_not}});
   }
   return result;
 }
@@ -142,7 +148,9 @@ Json configuration() {
           {"coalesce_gap", c.coalesce_gap},
           {"coalesce_run", c.coalesce_run},
           {"implementations", c.implementations},
-          {"device", c.device}};
+          {"device", c.device},
+          {"device_min_decode_nbytes", c.device_min_decode_nbytes},
+          {"device_slab_nbytes", c.device_slab_nbytes}};
 }
 
 }  // namespace

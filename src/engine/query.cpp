@@ -37,6 +37,26 @@ std::size_t Box::size() const {
   return n;
 }
 
+Box Box::packed(std::byte* memory, std::size_t itemsize) const {
+  Box result;
+  result.axes = axes;
+  result.user = memory;
+  result.user_lists_.resize(axes.size());
+  auto stride = static_cast<std::ptrdiff_t>(itemsize);
+  for (std::size_t d = axes.size(); d-- > 0;) {
+    Axis& axis = result.axes[d];
+    axis.user_first = 0;
+    axis.user_step = stride;
+    if (axis.list) {
+      std::vector<std::int64_t>& offsets = result.user_lists_[d];
+      for (std::int64_t i = 0; i < axis.count; ++i) offsets.push_back(stride * i);
+      axis.user_list = offsets.data();
+    }
+    stride *= axis.count;
+  }
+  return result;
+}
+
 BoxCut::BoxCut(const Box& box, const Shape& chunk) : box_(box) {
   const std::size_t ndim = box.axes.size();
   plans_.reserve(ndim);
@@ -110,6 +130,17 @@ Points::Points(const ResolvedSelection& selection, const TensorView& view)
       at[d] = 0;
     }
   }
+}
+
+Points Points::packed(std::byte* memory, std::size_t itemsize) const {
+  Points result;
+  result.ndim = ndim;
+  result.indices = indices;
+  result.user = memory;
+  result.user_offset.resize(size());
+  for (std::size_t i = 0; i < size(); ++i)
+    result.user_offset[i] = static_cast<std::ptrdiff_t>(i * itemsize);
+  return result;
 }
 
 PointsCut::PointsCut(const Points& points, const Shape& chunk)

@@ -43,6 +43,8 @@ class Box {
   std::vector<Axis> axes;
   std::byte* user = nullptr;
   std::size_t size() const;  // elements
+  // The same elements one after another at `memory`. Borrows from this box.
+  Box packed(std::byte* memory, std::size_t itemsize) const;
 
  private:
   std::vector<std::vector<std::int64_t>> user_lists_;
@@ -80,6 +82,7 @@ class Points {
   std::vector<std::ptrdiff_t> user_offset;  // bytes
   std::byte* user = nullptr;
   std::size_t size() const { return user_offset.size(); }
+  Points packed(std::byte* memory, std::size_t itemsize) const;
 };
 
 class PointsCut {

@@ -6,8 +6,8 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "engine/fetch.h"
+#include "engine/read_chunk.h"
 #include "engine/read_plain.h"
-#include "engine/sink.h"
 #include "store/coalesce.h"
 
 namespace headrace {
@@ -110,7 +110,7 @@ class Reader {
       check_plain_size(layout, request.into->size());
       sink.scatter(request.into->data());
     } else {
-      decode_chunk(request.into->bytes(), sink);
+      decode_chunk(layout.chain, request.into->bytes(), sink, decode_context());
     }
   }
 
@@ -132,45 +132,11 @@ class Reader {
     } else if (!layout.shards.empty()) {
       read_shard(key, *reader, 0, reader->size(), 0, query);
     } else {
-      read_chunk(*reader, 0, reader->size(), query);
+      read_chunk(layout, *reader, 0, reader->size(), query, decode_context());
     }
   }
 
-  // A chunk whose encoded bytes are [base, base + nbytes) of an object.
-  void read_chunk(const ObjectReader& reader,
-                  std::uint64_t base,
-                  std::uint64_t nbytes,
-                  const Query& query) {
-    const ArrayLayout& layout = context_.layout;
-    auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
-    if (layout.chain.is_identity()) {
-      check_plain_size(layout, nbytes);
-      read_plain(reader, base, layout.chain.decoded_nbytes(), sink);
-      return;
-    }
-    if (const ConstBytes mapped = reader.mapped(); !mapped.empty()) {
-      decode_chunk(mapped.subspan(base, nbytes), sink);
-      return;
-    }
-    Scratch encoded(checked_encoded_nbytes(nbytes));
-    reader.read(base, encoded.bytes());
-    decode_chunk(encoded.bytes(), sink);
-  }
-
-  void decode_chunk(ConstBytes encoded, ChunkSink& sink) {
-    const CodecChain& chain = context_.layout.chain;
-    const DecodeContext decode{few_chunks_ ? context_.threads : 1};
-    const std::size_t nbytes = chain.decoded_nbytes();
-    if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
-      chain.decode(encoded, {whole, nbytes}, decode);
-    } else if (sink.ordered() && chain.has_pieces()) {
-      chain.decode_pieces(encoded, sink, decode);
-    } else {
-      Scratch decoded(nbytes);
-      chain.decode(encoded, decoded.bytes(), decode);
-      sink.scatter(decoded.data());
-    }
-  }
+  DecodeContext decode_context() const { return {few_chunks_ ? context_.threads : 1}; }
 
   void read_shard(const std::string& key,
                   const ObjectReader& reader,
@@ -196,7 +162,7 @@ class Reader {
         }
         const auto [offset, nbytes_of_inner] = index->range(i);
         if (innermost) {
-          read_chunk(reader, base + offset, nbytes_of_inner, child);
+          read_chunk(layout, reader, base + offset, nbytes_of_inner, child, decode_context());
         } else {
           read_shard(key, reader, base + offset, nbytes_of_inner, depth + 1, child);
         }
@@ -248,7 +214,10 @@ class Reader {
             const ByteRange& range = ranges[member];
             const ConstBytes bytes = run.bytes();
             within(at, [&] {
-              decode_chunk(bytes.subspan(range.offset - group.range.offset, range.nbytes), sink);
+              decode_chunk(layout.chain,
+                           bytes.subspan(range.offset - group.range.offset, range.nbytes),
+                           sink,
+                           decode_context());
             });
           }
         },
@@ -264,14 +233,6 @@ class Reader {
       throw error.with_context("inner chunk " +
                                coordinates_text(coordinates.at, context_.layout.metadata->ndim()));
     }
-  }
-
-  // Encoded bytes are held whole: an absurd size is refused before it is allocated.
-  std::size_t checked_encoded_nbytes(std::uint64_t nbytes) const {
-    if (nbytes > (std::uint64_t{1} << 40)) {
-      throw Error(ErrorCode::corrupt, "encoded chunk of " + std::to_string(nbytes) + " bytes");
-    }
-    return static_cast<std::size_t>(nbytes);
   }
 
   RequestContext& context_;
@@ -318,6 +279,7 @@ void read_selection(const ArrayState& state,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
   RequestContext context(state, std::move(layout), options, cancel);
+  check_on_device(context.layout, Device::Type::cpu);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
     Reader<Points>(context, context.threads).read_array(Points(selection, out));

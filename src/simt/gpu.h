@@ -147,8 +147,23 @@ SIMT_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector) { return __byte_perm(a
 SIMT_DEVICE u32 dot_bytes(u32 a, u32 b, u32 sum = 0) { return __dp4a(a, b, sum); }
 SIMT_DEVICE u64 multiply_high(u64 a, u64 b) { return __umul64hi(a, b); }
 
-void check_launch(const char* kernel);  // src/cuda
+// In src/cuda.
+void check_launch(const char* kernel);
 void allow_shared(const void* entry, unsigned nbytes);
+// Makes the queue's device the calling thread's; what it returns is for leave_device.
+void* enter_device(const Queue& queue);
+void leave_device(void* entered) noexcept;
+
+class DeviceScope {
+ public:
+  explicit DeviceScope(const Queue& queue) : entered_(enter_device(queue)) {}
+  ~DeviceScope() { leave_device(entered_); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  void* entered_;
+};
 
 template <class Kernel>
 constexpr unsigned min_blocks() {
@@ -171,6 +186,7 @@ void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
   constexpr unsigned shared =
       std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared);
   const auto function = entry<Kernel>;
+  const DeviceScope scope(queue);
   if constexpr (shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(function), shared);
   function<<<static_cast<unsigned>(blocks),
              Kernel::kThreads,

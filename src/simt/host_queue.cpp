@@ -13,6 +13,12 @@ constexpr std::align_val_t kAlignment{256};
 // As much of fresh memory as gets arbitrary contents: all of it would cost more than most kernels.
 constexpr std::size_t kPoisoned = 64 * 1024;
 
+// All work is done when it is given.
+class HostMark final : public Mark {
+ public:
+  void wait() override {}
+};
+
 }  // namespace
 
 void* HostQueue::allocate(std::size_t nbytes) {
@@ -30,6 +36,10 @@ void HostQueue::upload(void* target, const void* source, std::size_t nbytes) {
   copy(target, source, nbytes);
 }
 
+void HostQueue::upload_pinned(void* target, const void* source, std::size_t nbytes) {
+  copy(target, source, nbytes);
+}
+
 void HostQueue::download(void* target, const void* source, std::size_t nbytes) {
   copy(target, source, nbytes);
 }
@@ -41,6 +51,8 @@ void HostQueue::copy(void* target, const void* source, std::size_t nbytes) {
 void HostQueue::fill(void* target, std::uint8_t value, std::size_t nbytes) {
   if (nbytes) std::memset(target, value, nbytes);
 }
+
+std::unique_ptr<Mark> HostQueue::mark() { return std::make_unique<HostMark>(); }
 
 std::uint64_t HostQueue::next_random() { return mix(seed_ + mix(calls_++)); }
 

@@ -17,10 +17,13 @@ class HostQueue final : public Queue {
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;
   void upload(void* target, const void* source, std::size_t nbytes) override;
+  void upload_pinned(void* target, const void* source, std::size_t nbytes) override;
   void download(void* target, const void* source, std::size_t nbytes) override;
   void copy(void* target, const void* source, std::size_t nbytes) override;
   void fill(void* target, std::uint8_t value, std::size_t nbytes) override;
   void synchronize() override {}
+  std::unique_ptr<Mark> mark() override;
+  void wait_for(Queue&) override {}
 
   // Another number at each call.
   std::uint64_t next_random();

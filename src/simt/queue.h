@@ -7,6 +7,14 @@
 
 namespace headrace {
 
+// A point in the work of a queue.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  // Returns when the work given before it is done. Throws `device` when some of it failed.
+  virtual void wait() = 0;
+};
+
 // Work for one device, done in the order given, and memory that lives in that order: freed memory
 // is used again only by work given later. The device is a GPU or, for the host run of kernels,
 // none.
@@ -25,13 +33,19 @@ class Queue {
 
   // `source` is host memory and may be used again on return.
   virtual void upload(void* target, const void* source, std::size_t nbytes) = 0;
-  // `target` is host memory, written by the time synchronize() returns.
+  // As upload, but `source` is pinned memory (Backend::allocate_pinned) and must stay as it is
+  // until a mark made after this.
+  virtual void upload_pinned(void* target, const void* source, std::size_t nbytes) = 0;
+  // `target` is host memory, written by the time synchronize() or a later mark's wait() returns.
   virtual void download(void* target, const void* source, std::size_t nbytes) = 0;
   // Within the device.
   virtual void copy(void* target, const void* source, std::size_t nbytes) = 0;
   virtual void fill(void* target, std::uint8_t value, std::size_t nbytes) = 0;
   // Returns when all work given so far is done. Throws `device` when some of it failed.
   virtual void synchronize() = 0;
+  virtual std::unique_ptr<Mark> mark() = 0;
+  // Work given from now on waits for all that `other`, of the same device, was given so far.
+  virtual void wait_for(Queue& other) = 0;
 };
 
 // Device memory of `count` objects for as long as this lives, in the order of the queue.

@@ -121,6 +121,26 @@ def test_array(open_golden, writer, entry):
     return None
 
 
+@pytest.mark.parametrize(("writer", "entry"), ARRAYS)
+def test_array_on_a_device(open_golden, writer, entry):
+    if "raises" in entry:
+        return
+    wanted = open_golden.wanted(writer, entry)
+    where = open_golden(writer, entry["store"])
+    with hr.config.set({"device_min_decode_nbytes": 0}):
+        array = read_or_refused(
+            entry, lambda: hr.open_array(where, path=entry["path"], device="simt")
+        )
+        if array is None:
+            return
+        whole = read_or_refused(entry, lambda: array[...])
+        if whole is None:
+            return
+        assert_same(whole.to_numpy(), wanted)
+        selection = (slice(None, None, -2),) * min(wanted.ndim, 1)
+        assert_same(array[selection].to_numpy(), wanted[selection])
+
+
 def check_facts(array, entry):
     if "attributes" in entry:
         # NaN is not equal to itself: compare the text.

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "headrace/tensor.h"
+
+namespace headrace {
+
+// Where the memory of a device comes from, so that a process needs one pool only: that of PyTorch
+// or RMM, say. Called from any thread, several at once.
+struct Allocator {
+  // Memory of `nbytes` > 0 bytes, aligned to 256, for work that `stream` is given after the call.
+  // Null: there is none.
+  std::function<void*(std::size_t nbytes, Stream stream)> allocate;
+  // Takes it back. Work that `stream` was given before the call may still use it. Must not throw.
+  std::function<void(void* memory, std::size_t nbytes, Stream stream)> free;
+};
+
+// Of results and scratch on `device` from now on; memory that is there goes back where it came
+// from. Without functions: headrace's own pool.
+void set_allocator(Device device, const Allocator& allocator);
+
+}  // namespace headrace

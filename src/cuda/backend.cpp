@@ -1,0 +1,77 @@
+#include "device/backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/check.h"
+#include "cuda/device_guard.h"
+#include "cuda/memory.h"
+#include "cuda/queue.h"
+#include "device/user_memory.h"
+
+namespace headrace {
+namespace {
+
+cudaDeviceProp properties(int index) {
+  cudaDeviceProp found{};
+  HEADRACE_CUDA_CHECK(cudaGetDeviceProperties(&found, index));
+  return found;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  int device_count() const override {
+    int count = 0;
+    const bool good = cudaGetDeviceCount(&count) == cudaSuccess;
+    if (!good) cudaGetLastError();  // an error that is told here is not found again by others
+    return good ? count : 0;
+  }
+
+  std::string why_not(int index) const override {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess) {
+      cudaGetLastError();
+      return std::string("cudaGetDeviceCount: ") + cudaGetErrorString(status);
+    }
+    if (index < count) return "";
+    return "there " + std::string(count == 1 ? "is 1 CUDA device"
+                                             : "are " + std::to_string(count) + " CUDA devices");
+  }
+
+  std::string device_name(int index) const override { return properties(index).name; }
+  std::size_t memory_nbytes(int index) const override { return properties(index).totalGlobalMem; }
+  const Kernels& kernels() const override { return gpu_kernels(); }
+
+  std::unique_ptr<Queue> make_queue(int index) override {
+    return std::make_unique<CudaQueue>(index);
+  }
+  std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
+    const auto native = stream ? static_cast<cudaStream_t>(stream) : cudaStreamLegacy;
+    return std::make_unique<CudaQueue>(index, native);
+  }
+
+  std::shared_ptr<void> allocate(Queue& queue, std::size_t nbytes) override {
+    const int index = static_cast<CudaQueue&>(queue).device();
+    return {queue.allocate(nbytes), [index](void* memory) { free_result(index, memory); }};
+  }
+  void set_allocator(int index, const Allocator& allocator) override {
+    user_memory().set(index, allocator);
+  }
+  std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) override {
+    return allocate_pinned_host(index, nbytes);
+  }
+};
+
+}  // namespace
+
+Backend& cuda_backend() {
+  static CudaBackend backend;
+  return backend;
+}
+
+std::unique_ptr<Queue> make_gpu_queue(int device) {
+  if (!cuda_backend().why_not(device).empty()) return nullptr;
+  return std::make_unique<CudaQueue>(device);
+}
+
+}  // namespace headrace

@@ -1,0 +1,168 @@
+#include "cuda/memory.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "cuda/check.h"
+#include "cuda/device_guard.h"
+#include "cuda/queue.h"
+#include "device/user_memory.h"
+
+namespace headrace {
+namespace {
+
+// What a pool keeps of freed memory: fresh memory costs about a millisecond for each 100 MiB, and
+// other libraries of the process want some too.
+constexpr std::size_t kPoolShare = 8;  // of the device's memory, an eighth
+// Pinning costs more than the copy it makes faster, so blocks are kept. Sizes are rounded up, for
+// blocks to fit the next request.
+constexpr std::size_t kPinnedUnit = 64 << 10;
+constexpr std::size_t kPinnedKept = std::size_t{1} << 30;
+
+struct State {
+  ForkMutex mutex;
+  std::map<int, cudaMemPool_t> pools;
+  std::map<int, std::vector<cudaStream_t>> streams;
+  std::multimap<std::size_t, std::byte*> pinned;  // free blocks by size
+  std::size_t pinned_nbytes = 0;
+
+  static State& get() {
+    static auto* state = new State;  // never destroyed: results may outlive statics
+    return *state;
+  }
+};
+
+cudaMemPool_t make_pool(int device) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, device};
+  cudaMemPool_t pool = nullptr;
+  HEADRACE_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
+  std::size_t free = 0, total = 0;
+  HEADRACE_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  std::uint64_t kept = total / kPoolShare;
+  HEADRACE_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+  return pool;
+}
+
+cudaMemPool_t pool_of(int device) {
+  State& state = State::get();
+  ForkLock lock(state.mutex);
+  cudaMemPool_t& pool = state.pools[device];
+  if (!pool) pool = make_pool(device);
+  return pool;
+}
+
+void free_pinned(int device, std::byte* block, std::size_t nbytes) noexcept {
+  State& state = State::get();
+  std::vector<std::byte*> dropped;
+  {
+    ForkLock lock(state.mutex);
+    state.pinned.emplace(nbytes, block);
+    state.pinned_nbytes += nbytes;
+    while (state.pinned_nbytes > kPinnedKept) {
+      const auto largest = std::prev(state.pinned.end());
+      dropped.push_back(largest->second);
+      state.pinned_nbytes -= largest->first;
+      state.pinned.erase(largest);
+    }
+  }
+  if (dropped.empty()) return;
+  try {
+    const DeviceGuard guard(device);
+    for (std::byte* p : dropped) cudaFreeHost(p);
+  } catch (const Error&) {
+    // The driver is gone, at the end of the process, and the memory with it.
+  }
+}
+
+}  // namespace
+
+void* allocate_device(int device, std::size_t nbytes, cudaStream_t stream) {
+  const DeviceGuard guard(device);
+  if (void* users = user_memory().allocate(device, nbytes, Stream::from(stream))) return users;
+  void* memory = nullptr;
+  HEADRACE_CUDA_CHECK(
+      cudaMallocFromPoolAsync(&memory, std::max<std::size_t>(nbytes, 1), pool_of(device), stream));
+  return memory;
+}
+
+void free_device(int device, void* memory, cudaStream_t stream) noexcept {
+  try {
+    const DeviceGuard guard(device);
+    if (!user_memory().free(memory, Stream::from(stream))) cudaFreeAsync(memory, stream);
+  } catch (const Error&) {
+    // The driver is gone, at the end of the process, and the memory with it.
+  }
+}
+
+void free_result(int device, void* memory) noexcept {
+  const std::optional<Stream> stream = user_memory().stream_of(memory);
+  if (!stream) return free_device(device, memory, cudaStreamLegacy);
+  // The user's pool will give it to the same stream again: that one has to wait.
+  try {
+    CudaQueue queue(device, static_cast<cudaStream_t>(stream->raw()));
+    CudaQueue used(device, cudaStreamLegacy);
+    queue.wait_for(used);
+    queue.free(memory);
+  } catch (const Error&) {
+    // As above.
+  }
+}
+
+UserMemory& user_memory() {
+  static auto* memory = new UserMemory;  // never destroyed: results may outlive statics
+  return *memory;
+}
+
+std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes) {
+  const std::size_t size =
+      (std::max<std::size_t>(nbytes, 1) + kPinnedUnit - 1) / kPinnedUnit * kPinnedUnit;
+  std::byte* block = nullptr;
+  std::size_t found = size;
+  State& state = State::get();
+  {
+    ForkLock lock(state.mutex);
+    const auto fit = state.pinned.lower_bound(size);
+    if (fit != state.pinned.end() && fit->first <= 2 * size) {
+      found = fit->first;
+      block = fit->second;
+      state.pinned_nbytes -= found;
+      state.pinned.erase(fit);
+    }
+  }
+  if (!block) {
+    const DeviceGuard guard(device);
+    void* fresh = nullptr;
+    HEADRACE_CUDA_CHECK(cudaHostAlloc(&fresh, size, cudaHostAllocPortable));
+    block = static_cast<std::byte*>(fresh);
+  }
+  return {block, [device, found](std::byte* p) { free_pinned(device, p, found); }};
+}
+
+cudaStream_t take_stream(int device) {
+  State& state = State::get();
+  {
+    ForkLock lock(state.mutex);
+    auto& idle = state.streams[device];
+    if (!idle.empty()) {
+      const cudaStream_t stream = idle.back();
+      idle.pop_back();
+      return stream;
+    }
+  }
+  const DeviceGuard guard(device);
+  cudaStream_t stream = nullptr;
+  HEADRACE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+void give_stream(int device, cudaStream_t stream) noexcept {
+  State& state = State::get();
+  ForkLock lock(state.mutex);
+  state.streams[device].push_back(stream);
+}
+
+}  // namespace headrace

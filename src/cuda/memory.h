@@ -1,0 +1,27 @@
+#pragma once
+
+// Memory of the CUDA devices and host memory that they copy from.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace headrace {
+
+class UserMemory;  // device/user_memory.h
+
+// Stream-ordered, from headrace's own pool of the device or the user's allocator.
+void* allocate_device(int device, std::size_t nbytes, cudaStream_t stream);
+void free_device(int device, void* memory, cudaStream_t stream) noexcept;
+// Of a result, once the default stream is done with what it was given so far.
+void free_result(int device, void* memory) noexcept;
+UserMemory& user_memory();
+
+std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes);
+
+// A non-blocking stream of the device; those given back are used again and never destroyed.
+cudaStream_t take_stream(int device);
+void give_stream(int device, cudaStream_t stream) noexcept;
+
+}  // namespace headrace

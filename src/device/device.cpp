@@ -1,0 +1,62 @@
+#include "device/device.h"
+
+#include <charconv>
+#include <system_error>
+
+#include "device/backend.h"
+#include "headrace/error.h"
+
+namespace headrace {
+
+Backend& backend(Device::Type type) {
+  return type == Device::Type::simt ? simt_backend() : cuda_backend();
+}
+
+Device best_device() { return cuda_backend().why_not(0).empty() ? Device::cuda(0) : Device::cpu(); }
+
+void check_device(const Device& device) {
+  if (device.is_cpu()) return;
+  const std::string problem = backend(device.type).why_not(device.index);
+  if (!problem.empty()) throw Error(ErrorCode::device, device.to_string() + ": " + problem);
+}
+
+void set_allocator(Device device, const Allocator& allocator) {
+  if (device.is_cpu())
+    throw Error(ErrorCode::invalid_argument, "set_allocator: the memory of cpu is the system's");
+  if (!allocator.allocate != !allocator.free)
+    throw Error(ErrorCode::invalid_argument, "set_allocator: give both functions or none");
+  check_device(device);
+  backend(device.type).set_allocator(device.index, allocator);
+}
+
+Device Device::parse(std::string_view name) {
+  if (name == "cpu") return cpu();
+  if (name == "cuda") return cuda();
+  if (name == "simt") return simt();
+  if (name == "auto") return best_device();
+  constexpr std::string_view kPrefix = "cuda:";
+  if (name.substr(0, kPrefix.size()) == kPrefix) {
+    const std::string_view digits = name.substr(kPrefix.size());
+    int index = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (error == std::errc() && end == digits.data() + digits.size() && index >= 0)
+      return cuda(index);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "device: expected \"cpu\", \"cuda\", \"cuda:N\", \"simt\" or \"auto\", got \"" +
+                  std::string(name) + '"');
+}
+
+std::string Device::to_string() const {
+  switch (type) {
+    case Type::cpu:
+      return "cpu";
+    case Type::cuda:
+      return "cuda:" + std::to_string(index);
+    case Type::simt:
+      break;
+  }
+  return "simt";
+}
+
+}  // namespace headrace

@@ -1,0 +1,48 @@
+#include "base/buffer.h"
+#include "device/backend.h"
+#include "device/user_memory.h"
+#include "simt/host_queue.h"
+
+namespace headrace {
+namespace {
+
+// Host memory as a device: kernels run on fibers, work is done when it is given.
+class SimtBackend final : public Backend {
+ public:
+  int device_count() const override { return 1; }
+  std::string why_not(int index) const override {
+    return index == 0 ? "" : "there is one device of this type";
+  }
+  std::string device_name(int) const override { return "kernels run on the CPU"; }
+  std::size_t memory_nbytes(int) const override { return 0; }
+  const Kernels& kernels() const override { return host_kernels(); }
+
+  std::unique_ptr<Queue> make_queue(int) override { return std::make_unique<HostQueue>(); }
+  std::unique_ptr<Queue> wrap_stream(int index, void*) override { return make_queue(index); }
+  std::shared_ptr<void> allocate(Queue&, std::size_t nbytes) override {
+    if (void* memory = user_memory().allocate(0, nbytes, {}))
+      return {memory, [](void* p) { user_memory().free(p, {}); }};
+    return allocate_shared(nbytes);
+  }
+  void set_allocator(int index, const Allocator& allocator) override {
+    user_memory().set(index, allocator);
+  }
+  std::shared_ptr<std::byte> allocate_pinned(int, std::size_t nbytes) override {
+    return allocate_shared(nbytes);
+  }
+
+ private:
+  static UserMemory& user_memory() {
+    static auto* memory = new UserMemory;  // never destroyed: results may outlive statics
+    return *memory;
+  }
+};
+
+}  // namespace
+
+Backend& simt_backend() {
+  static SimtBackend backend;
+  return backend;
+}
+
+}  // namespace headrace

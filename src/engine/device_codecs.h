@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "codec/device_stage.h"
+#include "headrace/tensor.h"
+
+namespace headrace {
+
+// A codec that devices decode, with its kernel. An array's own chain may still ask for more than
+// the kernel does; then the host decodes it.
+struct DeviceCodec {
+  std::string_view codec;
+  DeviceStage::Kind kind;
+};
+std::span<const DeviceCodec> device_codecs();
+
+// "headrace-cuda", "headrace-simt".
+std::string_view device_implementation(Device::Type type);
+// The type of device that such a name means; nothing for implementations on the host.
+std::optional<Device::Type> device_of_implementation(std::string_view name);
+
+}  // namespace headrace

@@ -1,0 +1,301 @@
+#include "engine/device_stages.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "codec/sizes.h"
+
+namespace headrace {
+namespace {
+
+using Kind = DeviceStage::Kind;
+
+constexpr std::size_t kLz4Header = 4;
+constexpr std::size_t kChecksumNbytes = 4;
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t nbytes) {
+  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Decode decoder(const Kernels& kernels, Kind kind) {
+  switch (kind) {
+    case Kind::zstd:
+      return kernels.zstd;
+    case Kind::lz4:
+      return kernels.lz4;
+    case Kind::gzip:
+      return kernels.gzip;
+    case Kind::zlib:
+      return kernels.zlib;
+    case Kind::blosc:
+      return kernels.blosc;
+    case Kind::packbits:
+      return kernels.packbits;
+    default:
+      return nullptr;
+  }
+}
+
+Checksum checksum_of(Kind kind) {
+  switch (kind) {
+    case Kind::crc32:
+      return Checksum::crc32;
+    case Kind::adler32:
+      return Checksum::adler32;
+    case Kind::fletcher32:
+      return Checksum::fletcher32;
+    default:
+      return Checksum::crc32c;
+  }
+}
+
+NumberFormat format_of(const ElementType& type) {
+  const auto first = [&] {
+    switch (type.kind) {
+      case ElementType::Kind::integer:
+        return Number::int8;
+      case ElementType::Kind::natural:
+        return Number::uint8;
+      case ElementType::Kind::floating:
+        return Number::float16;
+      case ElementType::Kind::boolean:
+        break;
+    }
+    return Number::boolean;
+  }();
+  // Sizes of 1 to 8 bytes follow each other; floats begin with 2.
+  const int doublings = std::countr_zero(type.size) - (type.is_floating() ? 1 : 0);
+  return {static_cast<Number>(static_cast<int>(first) + doublings), type.swapped};
+}
+
+TypedDecode number_decoder(const Kernels& kernels, Kind kind) {
+  switch (kind) {
+    case Kind::delta:
+      return kernels.delta;
+    case Kind::fixed_scale_offset:
+      return kernels.fixed_scale_offset;
+    case Kind::cast:
+      return kernels.cast;
+    default:
+      return nullptr;
+  }
+}
+
+std::size_t skipped(const DeviceStage& checksum) { return checksum.at_start ? kChecksumNbytes : 0; }
+
+const char* words_of(Fault fault) {
+  switch (fault) {
+    case Fault::truncated:
+      return "the bytes are cut short";
+    case Fault::malformed:
+      return "the bytes are malformed";
+    case Fault::checksum:
+      return "the checksum is wrong";
+    case Fault::unsupported:
+      return "a feature of the format that devices do not decode; host implementations may";
+    default:
+      return "the decoder failed";
+  }
+}
+
+}  // namespace
+
+DeviceRun::DeviceRun(Queue& queue, const Kernels& kernels, std::span<const DeviceChunk> chunks)
+    : queue_(queue), kernels_(kernels), chunks_(chunks), frames_(chunks.size()) {
+  host_sources_.reserve(chunks.size());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    frames_[i].source = chunks[i].source;
+    frames_[i].source_nbytes = chunks[i].encoded.size();
+    frames_[i].chunk = static_cast<std::uint32_t>(i);
+    host_sources_.push_back(reinterpret_cast<const std::uint8_t*>(chunks[i].encoded.data()));
+  }
+}
+
+void DeviceRun::run(const DevicePlan& plan, std::uint32_t* faults) {
+  if (frames_.empty()) return;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i, faults += frames_.size()) {
+    if (is_checksum(plan.steps[i].stage.kind)) {
+      verify(plan.steps[i], faults);
+    } else {
+      move(plan.steps[i], i + 1 == plan.steps.size(), faults);
+    }
+  }
+}
+
+// The bytes stay where they are.
+void DeviceRun::verify(const DeviceStep& step, std::uint32_t* faults) {
+  for (Frame& frame : frames_) {
+    frame.target = nullptr;
+    frame.target_nbytes = frame.source_nbytes - kChecksumNbytes;
+  }
+  kernels_.verify(
+      queue_, checksum_of(step.stage.kind), step.stage.at_start, {frames_, host_sources_, faults});
+  for (Frame& frame : frames_) {
+    frame.source += skipped(step.stage);
+    frame.source_nbytes -= kChecksumNbytes;
+  }
+  for (const std::uint8_t*& source : host_sources_) source += skipped(step.stage);
+}
+
+// Into memory that the next step reads; the last step, where the caller wants it.
+void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
+  const std::size_t nbytes = step.nbytes.value();
+  const std::size_t stride = aligned(nbytes);
+  const auto wanted = [&](std::size_t i) { return last ? chunks_[i].target : nullptr; };
+  std::size_t staged = 0;
+  for (std::size_t i = 0; i < frames_.size(); ++i) staged += wanted(i) == nullptr;
+  Scratch<std::uint8_t> next(queue_, staged * stride);
+  std::uint8_t* at = next.data();
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    frames_[i].target_nbytes = nbytes;
+    frames_[i].target = wanted(i);
+    if (frames_[i].target) continue;
+    frames_[i].target = at;
+    at += stride;
+  }
+  switch (step.stage.kind) {
+    case Kind::unshuffle:
+      kernels_.unshuffle(queue_, {frames_, step.stage.itemsize});
+      break;
+    case Kind::bit_unshuffle:
+      bit_unshuffle(step.stage);
+      break;
+    case Kind::swap:
+      kernels_.swap_bytes(queue_, {frames_, step.stage.itemsize});
+      break;
+    case Kind::transpose:
+      transpose(step);
+      break;
+    case Kind::delta:
+    case Kind::fixed_scale_offset:
+    case Kind::cast:
+      number_decoder(kernels_, step.stage.kind)(queue_,
+                                                {frames_, {}, faults},
+                                                {format_of(step.stage.encoded),
+                                                 format_of(step.stage.decoded),
+                                                 step.stage.scale,
+                                                 step.stage.offset});
+      break;
+    default:
+      decode(step, faults);
+  }
+  current_ = std::move(next);
+  host_sources_.clear();
+  for (Frame& frame : frames_) {
+    frame.source = frame.target;
+    frame.source_nbytes = nbytes;
+  }
+}
+
+void DeviceRun::decode(const DeviceStep& step, std::uint32_t* faults) {
+  if (step.stage.kind == Kind::lz4) {
+    for (std::size_t i = 0; i < frames_.size(); ++i) {
+      frames_[i].source += kLz4Header;
+      frames_[i].source_nbytes -= kLz4Header;
+      host_sources_[i] += kLz4Header;
+    }
+  }
+  decoder(kernels_, step.stage.kind)(queue_, {frames_, host_sources_, faults});
+}
+
+// Blocks are shuffled each by itself, the last with what is left.
+void DeviceRun::bit_unshuffle(const DeviceStage& stage) {
+  std::vector<Frame> blocks;
+  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
+  for (const Frame& frame : frames_) {
+    for (std::size_t at = 0; at < frame.source_nbytes; at += block_nbytes) {
+      Frame block = frame;
+      block.source += at;
+      block.target += at;
+      block.source_nbytes = std::min<std::size_t>(frame.source_nbytes - at, block_nbytes);
+      block.target_nbytes = block.source_nbytes;
+      blocks.push_back(block);
+    }
+  }
+  kernels_.bit_unshuffle(queue_, {blocks, stage.itemsize});
+}
+
+void DeviceRun::transpose(const DeviceStep& step) {
+  PlaceBatch batch;
+  batch.itemsize = step.stage.itemsize;
+  batch.axes = static_cast<unsigned>(step.shape.size());
+  Placement pattern;
+  std::int64_t from = batch.itemsize;
+  std::int64_t to = batch.itemsize;
+  for (unsigned d = batch.axes; d-- > 0;) {
+    const std::size_t moved = step.stage.order[d];
+    pattern.from[moved].stride = from;
+    from *= step.shape[moved];
+    pattern.to[d].stride = to;
+    to *= step.shape[d];
+    pattern.count[d] = step.shape[d];
+  }
+  std::vector<Placement> placements(frames_.size(), pattern);
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    placements[i].source = frames_[i].source;
+    placements[i].target = frames_[i].target;
+  }
+  batch.placements = placements;
+  kernels_.place(queue_, batch);
+}
+
+bool has_kernel(const Kernels& kernels, Kind kind) {
+  if (is_checksum(kind)) return kernels.verify != nullptr;
+  switch (kind) {
+    case Kind::unshuffle:
+      return kernels.unshuffle != nullptr;
+    case Kind::bit_unshuffle:
+      return kernels.bit_unshuffle != nullptr;
+    case Kind::swap:
+      return kernels.swap_bytes != nullptr;
+    case Kind::transpose:
+      return kernels.place != nullptr;
+    case Kind::delta:
+    case Kind::fixed_scale_offset:
+    case Kind::cast:
+      return number_decoder(kernels, kind) != nullptr;
+    default:
+      return decoder(kernels, kind) != nullptr;
+  }
+}
+
+void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded) {
+  for (const DeviceStep& step : plan.steps) {
+    const auto refuse = [&](const std::string& problem) {
+      throw Error(ErrorCode::corrupt, "codec " + step.codec + ": " + problem);
+    };
+    const auto check = [&](std::size_t wanted, std::size_t found) {
+      if (wanted != found)
+        refuse("expected " + std::to_string(wanted) + " bytes, got " + std::to_string(found));
+    };
+    const Kind kind = step.stage.kind;
+    if (is_checksum(kind)) {
+      if (encoded.size() < kChecksumNbytes)
+        refuse("a checksum of 4 bytes does not fit into " + std::to_string(encoded.size()));
+      encoded = encoded.subspan(skipped(step.stage), encoded.size() - kChecksumNbytes);
+      if (step.nbytes) check(*step.nbytes, encoded.size());
+      continue;
+    }
+    if (kind == Kind::lz4) {
+      if (encoded.size() < kLz4Header)
+        refuse("a size of 4 bytes does not fit into " + std::to_string(encoded.size()));
+      check(*step.nbytes, load_le<std::uint32_t>(encoded.data()));
+    }
+    if (!is_compressor(kind)) check(step.source_nbytes, encoded.size());
+    return;  // what comes after is not known here, and of fixed sizes
+  }
+  check_decoded_size(decoded_nbytes, encoded.size());
+}
+
+Error fault_error(const DeviceStep& step, Fault fault) {
+  std::string words = words_of(fault);
+  if (fault == Fault::wrong_size && step.nbytes)
+    words = "expected " + std::to_string(*step.nbytes) + " bytes, got another number";
+  const bool refused = fault == Fault::unsupported;
+  return Error(refused ? ErrorCode::unsupported : ErrorCode::corrupt,
+               "codec " + step.codec + ": " + words);
+}
+
+}  // namespace headrace

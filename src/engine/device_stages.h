@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "engine/device_plan.h"
+#include "headrace/error.h"
+#include "kernels/kernels.h"
+
+namespace headrace {
+
+// A chunk before the first step and after the last.
+struct DeviceChunk {
+  ConstBytes encoded;                    // host memory
+  const std::uint8_t* source = nullptr;  // the same on the device, padded as kernels want it
+  std::uint8_t* target = nullptr;        // where the caller wants it; null when anywhere will do
+};
+
+// The chunks of one batch on their way through the steps of a plan.
+class DeviceRun {
+ public:
+  DeviceRun(Queue& queue, const Kernels& kernels, std::span<const DeviceChunk> chunks);
+
+  // Gives all steps to the queue. `faults` is device memory, zeros: one a step and chunk,
+  // faults[step * chunks + chunk].
+  void run(const DevicePlan& plan, std::uint32_t* faults);
+  // Where a chunk lies after the last step, as long as this lives.
+  const std::uint8_t* result(std::size_t chunk) const { return frames_[chunk].source; }
+
+ private:
+  void verify(const DeviceStep& step, std::uint32_t* faults);
+  void move(const DeviceStep& step, bool last, std::uint32_t* faults);
+  void decode(const DeviceStep& step, std::uint32_t* faults);
+  void bit_unshuffle(const DeviceStage& stage);
+  void transpose(const DeviceStep& step);
+
+  Queue& queue_;
+  const Kernels& kernels_;
+  std::span<const DeviceChunk> chunks_;
+  std::vector<Frame> frames_;
+  std::vector<const std::uint8_t*> host_sources_;
+  Scratch<std::uint8_t> current_;  // what the last step gave
+};
+
+bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
+
+// `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
+// without decoding.
+void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded);
+
+// The error for a fault that a step found.
+Error fault_error(const DeviceStep& step, Fault fault);
+
+}  // namespace headrace

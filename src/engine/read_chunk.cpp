@@ -1,0 +1,65 @@
+#include "engine/read_chunk.h"
+
+#include "codec/scratch.h"
+#include "engine/read_plain.h"
+
+namespace headrace {
+
+std::size_t checked_encoded_nbytes(std::uint64_t nbytes) {
+  if (nbytes > (std::uint64_t{1} << 40))
+    throw Error(ErrorCode::corrupt, "encoded chunk of " + std::to_string(nbytes) + " bytes");
+  return static_cast<std::size_t>(nbytes);
+}
+
+void decode_chunk(const CodecChain& chain,
+                  ConstBytes encoded,
+                  ChunkSink& sink,
+                  const DecodeContext& context) {
+  const std::size_t nbytes = chain.decoded_nbytes();
+  if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
+    chain.decode(encoded, {whole, nbytes}, context);
+  } else if (sink.ordered() && chain.has_pieces()) {
+    chain.decode_pieces(encoded, sink, context);
+  } else {
+    Scratch decoded(nbytes);
+    chain.decode(encoded, decoded.bytes(), context);
+    sink.scatter(decoded.data());
+  }
+}
+
+template <typename Query>
+void read_chunk(const ArrayLayout& layout,
+                const ObjectReader& reader,
+                std::uint64_t base,
+                std::uint64_t nbytes,
+                const Query& query,
+                const DecodeContext& context) {
+  auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+  if (layout.chain.is_identity()) {
+    check_plain_size(layout, nbytes);
+    read_plain(reader, base, layout.chain.decoded_nbytes(), sink);
+    return;
+  }
+  if (const ConstBytes mapped = reader.mapped(); !mapped.empty()) {
+    decode_chunk(layout.chain, mapped.subspan(base, nbytes), sink, context);
+    return;
+  }
+  Scratch encoded(checked_encoded_nbytes(nbytes));
+  reader.read(base, encoded.bytes());
+  decode_chunk(layout.chain, encoded.bytes(), sink, context);
+}
+
+template void read_chunk(const ArrayLayout&,
+                         const ObjectReader&,
+                         std::uint64_t,
+                         std::uint64_t,
+                         const Box&,
+                         const DecodeContext&);
+template void read_chunk(const ArrayLayout&,
+                         const ObjectReader&,
+                         std::uint64_t,
+                         std::uint64_t,
+                         const Points&,
+                         const DecodeContext&);
+
+}  // namespace headrace
