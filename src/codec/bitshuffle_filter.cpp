@@ -34,9 +34,8 @@ class BitshuffleFilter final : public Codec {
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
 
   std::optional<DeviceStage> device_stage() const override {
-    return DeviceStage{DeviceStage::Kind::bit_unshuffle,
-                       static_cast<std::uint32_t>(itemsize_),
-                       block_elements_};
+    return DeviceStage{
+        DeviceStage::Kind::bit_unshuffle, static_cast<std::uint32_t>(itemsize_), block_elements_};
   }
 
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
