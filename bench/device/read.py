@@ -1,0 +1,138 @@
+"""Whole reads of Zarr arrays into GPU memory: headrace beside tensorstore and zarr-python.
+
+read.py OUT.json [--gib 2] [--folder /dev/shm/headrace-read] [PATTERN...]. Needs torch with CUDA;
+peers that do not import are left out. Files are in memory or in the page cache; one warm-up, then
+the median of three. Every result is compared with the data on the GPU.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import time
+from pathlib import Path
+
+import field
+import headrace as hr
+import numpy as np
+import torch
+
+NLAT, NLON = field.NLAT, field.NLON
+LAYOUTS = {
+    "4MiB": ((1, NLAT, NLON), None),
+    "1MiB": ((1, 181, NLON), None),
+    "4MiB-shards": ((1, NLAT, NLON), (16, NLAT, NLON)),
+    "1MiB-shards": ((1, 181, NLON), (16, 724, NLON)),
+}
+CODECS = {
+    "none": None,
+    "zstd": hr.codecs.Zstd(level=3),
+    "blosc": hr.codecs.Blosc(cname="lz4", clevel=5, shuffle="shuffle"),
+    "gzip": hr.codecs.Gzip(level=5),
+}
+RUNS = 3
+
+
+def read_headrace(path: Path):
+    array = hr.open_array(path, device="cuda:0")
+    return lambda out: array.read(out=out)
+
+
+def read_tensorstore(path: Path):
+    import tensorstore as ts
+
+    array = ts.open(
+        {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}, open=True
+    ).result()
+    host = torch.empty(tuple(array.shape), dtype=torch.float32, pin_memory=True)
+
+    def read(out):
+        host.numpy()[...] = array.read().result()
+        out.copy_(host, non_blocking=True)
+
+    return read
+
+
+def read_zarr(path: Path):
+    import cupy
+    import zarr
+
+    zarr.config.enable_gpu()
+    array = zarr.open_array(path, mode="r")
+
+    def read(out):
+        cupy.asarray(out)[...] = array[...]
+
+    return read
+
+
+PEERS = {"headrace": read_headrace, "tensorstore": read_tensorstore, "zarr-python-gpu": read_zarr}
+
+
+def measure(read, out, truth) -> dict:
+    seconds, cpu = [], []
+    for run in range(RUNS + 1):
+        out.zero_()
+        torch.cuda.synchronize()
+        wall, used = time.perf_counter(), time.process_time()
+        read(out)
+        torch.cuda.synchronize()
+        if run:
+            seconds.append(time.perf_counter() - wall)
+            cpu.append(time.process_time() - used)
+    n = len(truth)
+    same = all(torch.equal(out[i : i + n], truth[: len(out) - i]) for i in range(0, len(out), n))
+    median = statistics.median(seconds)
+    return {
+        "gb_s": round(out.nbytes / median / 1e9, 2),
+        "seconds": round(median, 4),
+        "cores": round(statistics.median(cpu) / median, 1),
+        "right": same,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--gib", type=float, default=2)
+    parser.add_argument("--folder", type=Path, default=Path("/dev/shm/headrace-read"))
+    parser.add_argument("pattern", nargs="*")
+    args = parser.parse_args()
+    steps = int(args.gib * 2**30) // (NLAT * NLON * 4) // 16 * 16
+    fields = np.stack(list(field.fields(16)))
+    truth = torch.from_numpy(fields).cuda()
+    out = torch.empty((steps, NLAT, NLON), dtype=torch.float32, device="cuda")
+    rows = []
+    for layout, (chunks, shards) in LAYOUTS.items():
+        for codec, compressor in CODECS.items():
+            name = f"{layout}-{codec}"
+            if args.pattern and not any(p in name for p in args.pattern):
+                continue
+            path = args.folder / name
+            array = hr.create_array(
+                path,
+                shape=tuple(out.shape),
+                dtype="f4",
+                chunks=chunks,
+                shards=shards,
+                compressors=compressor,
+                overwrite=True,
+            )
+            for i in range(0, steps, 16):
+                array[i : i + 16] = fields
+            stored = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+            row = {"name": name, "ratio": round(out.nbytes / stored, 2)}
+            for peer, make in PEERS.items():
+                try:
+                    row[peer] = measure(make(path), out, truth)
+                except Exception as error:
+                    row[peer] = {"error": f"{type(error).__name__}: {error}"[:300]}
+            rows.append(row)
+            print(row, flush=True)
+            result = {"device": torch.cuda.get_device_name(), "nbytes": out.nbytes, "rows": rows}
+            args.out.write_text(json.dumps(result, indent=1) + "\n")
+            shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    main()
