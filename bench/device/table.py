@@ -1,14 +1,15 @@
-"""The device benchmark's results as a Markdown table.
+"""The device benchmarks' results as Markdown tables.
 
-table.py DECODE.json NVCOMP.json [--readme FILE]: --readme replaces the table between the file's
-device markers.
+table.py DECODE.json NVCOMP.json [--readme FILE], table.py --read READ.json [--readme FILE]:
+--readme replaces the table between the file's markers.
 """
 
 import argparse
 import json
 from pathlib import Path
 
-BEGIN, END = "<!-- device:begin -->", "<!-- device:end -->"
+DECODE_MARKERS = "<!-- device:begin -->", "<!-- device:end -->"
+READ_MARKERS = "<!-- device-read:begin -->", "<!-- device-read:end -->"
 
 
 def shape_of(row: dict) -> tuple[int, int]:
@@ -43,18 +44,38 @@ def table(ours: dict, peer: dict) -> str:
     return "\n".join(lines)
 
 
+def read_table(result: dict) -> str:
+    peers = [key for key in result["rows"][0] if key not in ("name", "ratio")]
+    lines = [
+        f"GB/s decoded into the memory of one {result['device']} (cores used), "
+        f"{result['nbytes'] / 1e9:.1f} GB of float32 in memory, 16 cores",
+        "",
+        "| chunks, codec | " + " | ".join(peers) + " |",
+        "|---" + "|---:" * len(peers) + "|",
+    ]
+    for row in result["rows"]:
+        cells = [row[peer] for peer in peers]
+        text = " | ".join(
+            f"{c['gb_s']:.1f} ({c['cores']:.0f})" if "gb_s" in c else "-" for c in cells
+        )
+        lines.append(f"| {row['name'].replace('-', ', ')} | {text} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("decode", type=Path)
-    parser.add_argument("nvcomp", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
+    parser.add_argument("--read", action="store_true")
     parser.add_argument("--readme", type=Path)
     args = parser.parse_args()
-    text = table(json.loads(args.decode.read_text()), json.loads(args.nvcomp.read_text()))
+    results = [json.loads(path.read_text()) for path in args.results]
+    text = read_table(*results) if args.read else table(*results)
     if not args.readme:
         print(text)
         return
-    head, rest = args.readme.read_text().split(BEGIN)
-    args.readme.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    begin, end = READ_MARKERS if args.read else DECODE_MARKERS
+    head, rest = args.readme.read_text().split(begin)
+    args.readme.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end)[1]}")
 
 
 if __name__ == "__main__":
