@@ -17,15 +17,19 @@
 namespace headrace {
 namespace trace_detail {
 
-std::atomic<unsigned> watched{0};
+std::atomic<bool> recording{false};
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 }  // namespace trace_detail
 
 namespace {
 
-using trace_detail::watched;
-
-constexpr unsigned kRecording = 1, kHooks = 2;
+using trace_detail::recording;
 
 struct Event {
   const char* name;
@@ -49,14 +53,6 @@ struct Recorder {
 Recorder& recorder() {
   static Recorder* const instance = new Recorder;  // threads may outlive static objects
   return *instance;
-}
-
-std::atomic<const RangeHooks*> hooks{nullptr};
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 ThreadEvents& events_of_this_thread() {
@@ -95,14 +91,8 @@ std::vector<std::pair<unsigned, std::vector<Event>>> collect() {
 
 namespace trace_detail {
 
-std::int64_t begin(const char* name) {
-  if (const RangeHooks* range = hooks.load(std::memory_order_acquire)) range->push(name);
-  return now_ns();
-}
-
 void end(const char* name, std::int64_t begin_ns, std::uint64_t nbytes) {
-  if (const RangeHooks* range = hooks.load(std::memory_order_acquire)) range->pop();
-  if (!(watched.load(std::memory_order_relaxed) & kRecording)) return;
+  if (!recording.load(std::memory_order_relaxed)) return;
   ThreadEvents& mine = events_of_this_thread();
   const ForkLock lock(mine.mutex);
   mine.events.push_back({name, begin_ns, now_ns() - begin_ns, nbytes});
@@ -110,27 +100,19 @@ void end(const char* name, std::int64_t begin_ns, std::uint64_t nbytes) {
 
 }  // namespace trace_detail
 
-void set_range_hooks(const RangeHooks* next) {
-  hooks.store(next, std::memory_order_release);
-  if (next)
-    watched.fetch_or(kHooks);
-  else
-    watched.fetch_and(~kHooks);
-}
-
 Trace::Trace(std::string path) : path_(std::move(path)) {
-  if (watched.fetch_or(kRecording) & kRecording)
+  if (recording.exchange(true))
     throw Error(ErrorCode::invalid_argument, "[trace] " + path_ + ": a trace is being recorded");
   collect();  // what ended after the last trace had
 }
 
 Trace::~Trace() {
-  if (recording_) watched.fetch_and(~kRecording);
+  if (recording_) recording = false;
 }
 
 void Trace::finish() {
   if (!std::exchange(recording_, false)) return;
-  watched.fetch_and(~kRecording);
+  recording = false;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "w"),
                                                              std::fclose);
   if (!file) throw_io(path_, errno);
