@@ -26,7 +26,7 @@ struct VerifyChecksums {
                     record_match(records[blocks[last].records + blocks[last].record_count - 1]);
     const u64 hash = hash_bytes(source.target + begin, end - begin);
     if (simt::lane_index() == 0 && static_cast<u32>(hash) != frame.checksum)
-      report(faults, source.chunk, Fault::checksum);
+      raise(faults, source.chunk, Fault::checksum);
   }
 
  private:

@@ -4,6 +4,7 @@
 // block, literals, sequence, repeat offset) are used as it does, except that `Source` stands for
 // the encoded bytes of one target, which may hold several frames.
 
+#include "kernels/fault.h"
 #include "kernels/kernels.h"
 #include "simt/simt.h"
 
@@ -114,10 +115,6 @@ SIMT_HOST_DEVICE u32 match_offset(Record r, const RepeatOffsets& at_start) {
   const u32 offset = record_offset(r);
   if (offset < kSymbolicRecord) return offset;
   return select(at_start, offset >> 20 & 3) - (offset & 0xfffff);
-}
-
-SIMT_DEVICE void report(u32* faults, u32 chunk, Fault fault) {
-  simt::atomic_compare_exchange(faults + chunk, 0u, static_cast<u32>(fault));
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd

@@ -154,7 +154,7 @@ struct LiteralDecoder {
       const u32 at = own ? block.literals_at + table.nbytes : block.literals_at;
       good = decode(table, source.data, block, at, thread, to);
     }
-    if (!good) report(work.faults, source.chunk, Fault::malformed);
+    if (!good) raise(work.faults, source.chunk, Fault::malformed);
   }
 
  private:

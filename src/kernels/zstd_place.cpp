@@ -23,7 +23,7 @@ struct PlaceBlocks {
     const Source& source = sources[index];
     const u32 chunk = source.chunk, lane = simt::lane_index();
     if (source.fault != Fault::none) {
-      if (lane == 0) report(faults, chunk, source.fault);
+      if (lane == 0) raise(faults, chunk, source.fault);
       return;
     }
     if (simt::shuffle(faults[chunk], 0) != 0) return;
@@ -33,8 +33,8 @@ struct PlaceBlocks {
       const Fault found = place(b + lane, b + lane < source.end_block, state);
       if (fault == Fault::none) fault = found;
     }
-    if (fault != Fault::none) report(faults, chunk, fault);
-    if (lane == 0 && state.at != source.target_nbytes) report(faults, chunk, Fault::wrong_size);
+    if (fault != Fault::none) raise(faults, chunk, fault);
+    if (lane == 0 && state.at != source.target_nbytes) raise(faults, chunk, Fault::wrong_size);
   }
 
  private:

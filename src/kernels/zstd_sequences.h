@@ -235,13 +235,13 @@ class RecordWriter {
     if (simt::lane_index() != 0) return;
     const Source& source = work.sources[work.blocks[block_].source];
     if (bad_ || result.nbytes > kMaxBlock) {
-      report(work.faults, source.chunk, Fault::malformed);
+      raise(work.faults, source.chunk, Fault::malformed);
       return;
     }
     if (too_far)
-      report(work.faults,
-             source.chunk,
-             result.reach > source.target_nbytes ? Fault::malformed : Fault::unsupported);
+      raise(work.faults,
+            source.chunk,
+            result.reach > source.target_nbytes ? Fault::malformed : Fault::unsupported);
     records_[count_] = make_record(result.nbytes, literal_count_, 1);
     work.results[block_] = result;
   }
