@@ -1,15 +1,20 @@
-"""Whole reads of Zarr arrays into GPU memory: headrace beside tensorstore and zarr-python.
+"""Whole reads of Zarr arrays into GPU memory: headrace beside tensorstore, zarr-python and zarrs.
 
-read.py OUT.json [--gib 2] [--folder /dev/shm/headrace-read] [PATTERN...]. Needs torch with CUDA;
+read.py OUT.json [--gib 4] [--folder /dev/shm/headrace-read] [PATTERN...]. Needs torch with CUDA;
 peers that do not import are left out. Files are in memory or in the page cache; one warm-up, then
 the median of three. Every result is compared with the data on the GPU.
+
+Beside them the limit: encoded bytes can come no faster than all cores read the files into pinned
+memory, nor than pinned memory is copied to the device; decoded bytes, `ratio` times that.
 """
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import field
@@ -57,6 +62,7 @@ def read_zarr(path: Path):
     import cupy
     import zarr
 
+    zarr.config.reset()
     zarr.config.enable_gpu()
     array = zarr.open_array(path, mode="r")
 
@@ -66,7 +72,72 @@ def read_zarr(path: Path):
     return read
 
 
-PEERS = {"headrace": read_headrace, "tensorstore": read_tensorstore, "zarr-python-gpu": read_zarr}
+def read_zarrs(path: Path):
+    import zarr
+    import zarrs  # noqa: F401
+
+    zarr.config.reset()
+    zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+    array = zarr.open_array(path, mode="r")
+    host = torch.empty(tuple(array.shape), dtype=torch.float32, pin_memory=True)
+
+    def read(out):
+        host.numpy()[...] = array[...]
+        out.copy_(host, non_blocking=True)
+
+    return read
+
+
+PEERS = {
+    "headrace": read_headrace,
+    "tensorstore": read_tensorstore,
+    "zarrs": read_zarrs,
+    "zarr-python-gpu": read_zarr,
+}
+
+
+def median_seconds(run) -> float:
+    seconds = []
+    for _ in range(RUNS + 1):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
+
+
+def limit(path: Path, out, pinned) -> dict:
+    """GB/s of encoded bytes: reading the files on all cores, and copying as many to the device."""
+    piece = 4 << 20
+    jobs, at = [], 0
+    for file in path.rglob("c/**/*"):
+        if file.is_file():
+            size = file.stat().st_size
+            jobs += [(file, start, at + start) for start in range(0, size, piece)]
+            at += size
+    view = memoryview(pinned.numpy())
+    open_files = {file: os.open(file, os.O_RDONLY) for file, _, _ in jobs}
+    ends = {file: os.fstat(fd).st_size for file, fd in open_files.items()}
+
+    def read_one(job):
+        file, start, to = job
+        n = min(piece, ends[file] - start)
+        os.preadv(open_files[file], [view[to : to + n]], start)
+
+    device = out.view(-1).view(torch.uint8)
+
+    def copy():
+        n = min(at, device.numel())
+        device[:n].copy_(pinned[:n], non_blocking=True)
+        torch.cuda.synchronize()
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reading = median_seconds(lambda: list(pool.map(read_one, jobs)))
+    for fd in open_files.values():
+        os.close(fd)
+    return {
+        "read_gb_s": round(at / reading / 1e9, 2),
+        "copy_gb_s": round(min(at, device.numel()) / median_seconds(copy) / 1e9, 2),
+    }
 
 
 def measure(read, out, truth) -> dict:
@@ -94,7 +165,7 @@ def measure(read, out, truth) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--gib", type=float, default=2)
+    parser.add_argument("--gib", type=float, default=4)
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm/headrace-read"))
     parser.add_argument("pattern", nargs="*")
     args = parser.parse_args()
@@ -102,6 +173,7 @@ def main() -> None:
     fields = np.stack(list(field.fields(16)))
     truth = torch.from_numpy(fields).cuda()
     out = torch.empty((steps, NLAT, NLON), dtype=torch.float32, device="cuda")
+    pinned = torch.empty(out.nbytes + (64 << 20), dtype=torch.uint8, pin_memory=True)
     rows = []
     for layout, (chunks, shards) in LAYOUTS.items():
         for codec, compressor in CODECS.items():
@@ -122,6 +194,7 @@ def main() -> None:
                 array[i : i + 16] = fields
             stored = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
             row = {"name": name, "ratio": round(out.nbytes / stored, 2)}
+            row["limit"] = limit(path, out, pinned)
             for peer, make in PEERS.items():
                 try:
                     row[peer] = measure(make(path), out, truth)

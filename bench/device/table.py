@@ -45,20 +45,24 @@ def table(ours: dict, peer: dict) -> str:
 
 
 def read_table(result: dict) -> str:
-    peers = [key for key in result["rows"][0] if key not in ("name", "ratio")]
+    peers = [key for key in result["rows"][0] if key not in ("name", "ratio", "limit")]
     lines = [
         f"GB/s decoded into the memory of one {result['device']} (cores used), "
-        f"{result['nbytes'] / 1e9:.1f} GB of float32 in memory, 16 cores",
+        f"{result['nbytes'] / 1e9:.1f} GB of float32 in memory, 16 cores. Limit: reading the files "
+        "or copying their bytes to the device, whichever is slower.",
         "",
-        "| chunks, codec | " + " | ".join(peers) + " |",
-        "|---" + "|---:" * len(peers) + "|",
+        "| chunks, codec | " + " | ".join(peers) + " | limit | headrace / limit |",
+        "|---" + "|---:" * (len(peers) + 2) + "|",
     ]
     for row in result["rows"]:
         cells = [row[peer] for peer in peers]
         text = " | ".join(
             f"{c['gb_s']:.1f} ({c['cores']:.0f})" if "gb_s" in c else "-" for c in cells
         )
-        lines.append(f"| {row['name'].replace('-', ', ')} | {text} |")
+        limit = min(row["limit"]["read_gb_s"], row["limit"]["copy_gb_s"]) * row["ratio"]
+        share = row["headrace"]["gb_s"] / limit
+        name = row["name"].replace("-", ", ")
+        lines.append(f"| {name} | {text} | {limit:.0f} | {share:.0%} |")
     return "\n".join(lines)
 
 

@@ -100,7 +100,8 @@ def _conditions(report: dict, source: Path) -> str:
     shape = "x".join(str(n) for n in report["arrays"][0]["shape"])
     return (
         "MB/s decoded, or the time of one call; in bold the speed-up over the best other library. "
-        f"{shape} float32, {report['cache_state']}, {machine['cores']} cores ({machine['cpu']}), "
+        f"{shape} float32, {report['cache_state']}, to {report['write_filesystem']}; "
+        f"{machine['cores']} cores ({machine['cpu']}), "
         f"median of {report['settings']['runs']} interleaved rounds, {report['date'][:10]}. "
         f"{versions}. "
         f"From `{source.as_posix()}`; what each column does: `bench/README.md`."
