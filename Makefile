@@ -20,7 +20,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: setup build test test-cpp test-python test-asan test-tsan demo bench docs fuzz wheel check \
+.PHONY: setup prepare package build test test-cpp test-python test-asan test-tsan demo bench docs fuzz wheel check \
         format stubs clean
 
 setup:
@@ -44,8 +44,14 @@ $(STAMPS)/install: pyproject.toml tools/install_dev.py | $(STAMPS)/extra-build
 	@$(PY) tools/install_dev.py build/dev
 	@touch $@
 
-build: $(STAMPS)/extra-build build/dev/build.ninja $(STAMPS)/install
+build: prepare
 	@cmake --build build/dev $(NINJA_FLAGS)
+
+# What Python and the command line need, without tests and examples.
+package: prepare
+	@cmake --build build/dev --target _core headrace_cli $(NINJA_FLAGS)
+
+prepare: $(STAMPS)/extra-build build/dev/build.ninja $(STAMPS)/install
 
 test: check test-cpp test-python
 
@@ -60,7 +66,7 @@ test-asan test-tsan: test-%: $(STAMPS)/extra-build
 	@cmake --build build/$* $(NINJA_FLAGS)
 	@ctest --preset $* -j $(JOBS)
 
-demo: build $(STAMPS)/extra-demo
+demo: package $(STAMPS)/extra-demo
 	@$(PY) examples/demo/demo.py $(DEMO_ARGS)
 
 bench: build $(STAMPS)/extra-bench
