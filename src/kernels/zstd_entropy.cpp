@@ -9,12 +9,13 @@ namespace {
 
 // Sequences and literals side by side. Sequences come first in the grid, as the longer chains;
 // behind literals they would also share fewer multiprocessors.
-template <class Sequences, class LiteralLanes>
+template <class Sequences>
 struct DecodeEntropy {
-  static constexpr unsigned kThreads = std::max(Sequences::kThreads, LiteralLanes::kThreads);
+  static constexpr unsigned kThreads = std::max(Sequences::kThreads, LiteralDecoder::kThreads);
+  static constexpr unsigned kMinBlocks = LiteralDecoder::kMinBlocks;
   union Shared {
     typename Sequences::Shared sequences;
-    typename LiteralLanes::Shared literals;
+    LiteralDecoder::Shared literals;
   };
   SequenceWork sequences;
   LiteralWork literals;
@@ -24,36 +25,44 @@ struct DecodeEntropy {
     if (block < sequence_blocks)
       Sequences::run(sequences, block, shared.sequences);
     else
-      LiteralLanes::run(literals, block - sequence_blocks, shared.literals);
+      LiteralDecoder::run(literals, block - sequence_blocks, shared.literals);
   }
 };
 
-template <class Stage, class Work>
-struct DecodeOne {
-  static constexpr unsigned kThreads = Stage::kThreads;
-  using Shared = typename Stage::Shared;
-  Work work;
+template <class Sequences>
+struct DecodeSequences {
+  static constexpr unsigned kThreads = Sequences::kThreads;
+  using Shared = typename Sequences::Shared;
+  SequenceWork work;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    Stage::run(work, simt::block_index(), shared);
+    Sequences::run(work, simt::block_index(), shared);
   }
 };
 
-// One after the other, each with the shared memory that it needs.
-template <class Sequences, class LiteralLanes>
-void launch_apart(Queue& queue, const SequenceWork& sequences, const LiteralWork& literals) {
-  simt::launch(
-      queue, Sequences::groups(sequences.count), DecodeOne<Sequences, SequenceWork>{sequences});
-  simt::launch(
-      queue, LiteralLanes::groups(literals.count), DecodeOne<LiteralLanes, LiteralWork>{literals});
+struct DecodeLiterals {
+  static constexpr unsigned kThreads = LiteralDecoder::kThreads;
+  static constexpr unsigned kMinBlocks = LiteralDecoder::kMinBlocks;
+  using Shared = LiteralDecoder::Shared;
+  LiteralWork work;
+
+  SIMT_DEVICE void operator()(Shared& shared) const {
+    LiteralDecoder::run(work, simt::block_index(), shared);
+  }
+};
+
+template <class Sequences>
+void launch(Queue& queue, const SequenceWork& sequences, const LiteralWork& literals) {
+  simt::launch(queue,
+               std::size_t{Sequences::groups(sequences.count)} + literals.count,
+               DecodeEntropy<Sequences>{sequences, literals});
 }
 
-template <class Sequences, class LiteralLanes>
-void launch(Queue& queue, const SequenceWork& sequences, const LiteralWork& literals) {
-  simt::launch(
-      queue,
-      std::size_t{Sequences::groups(sequences.count)} + LiteralLanes::groups(literals.count),
-      DecodeEntropy<Sequences, LiteralLanes>{sequences, literals});
+// One after the other, each with the shared memory that it needs.
+template <class Sequences>
+void launch_apart(Queue& queue, const SequenceWork& sequences, const LiteralWork& literals) {
+  simt::launch(queue, Sequences::groups(sequences.count), DecodeSequences<Sequences>{sequences});
+  simt::launch(queue, literals.count, DecodeLiterals{literals});
 }
 
 }  // namespace
@@ -72,16 +81,15 @@ void decode_entropy(Queue& queue, const Plan& plan, const Stages& stages, u32* f
                              plan.total.with_pool_literals,
                              stages.literals.data(),
                              faults};
-  // Bounds between few blocks, whose chains are latency, and many, where lanes and tables compete;
-  // measured on one NVIDIA H200.
+  // Bounds between few blocks, whose chains are latency, and many, where leaders and tables
+  // compete; measured on one NVIDIA H200.
   const u32 blocks = std::max(sequences.count, literals.count);
   if (blocks <= 600)
-    launch<SequenceDecoder<WideEntries, 1>, LiteralDecoder<32, 1>>(queue, sequences, literals);
+    launch<SequenceDecoder<WideEntries, 1>>(queue, sequences, literals);
   else if (blocks <= 2500)
-    launch<SequenceDecoder<WideEntries, 2>, LiteralDecoder<16, 2>>(queue, sequences, literals);
+    launch<SequenceDecoder<WideEntries, 2>>(queue, sequences, literals);
   else
-    launch_apart<SequenceDecoder<NarrowEntries, 4>, LiteralDecoder<8, 5>>(
-        queue, sequences, literals);
+    launch_apart<SequenceDecoder<NarrowEntries, 4>>(queue, sequences, literals);
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd

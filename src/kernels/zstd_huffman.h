@@ -34,8 +34,13 @@ SIMT_DEVICE u32 read_fse_weights(HuffmanBuilder& builder, const u8* stream, u32 
   const WordsOf<u32> from = words_of<u32>(stream);
   const i32 end = static_cast<i32>(from.skipped * 8);
   i32 position = end + static_cast<i32>((nbytes - 1) * 8 + highest_bit(stream[nbytes - 1]));
+  // What a window holds is enough for several steps.
+  constexpr u32 kSteps = 8;
+  static_assert(kSteps * kMaxWeightLog <= 64);
+  u64 window = bits_below(from.words, position);
   const auto take = [&](u32 bits) {
-    const u32 value = top_bits(bits_below(from.words, position), bits);
+    const u32 value = top_bits(window, bits);
+    window <<= bits;
     position -= static_cast<i32>(bits);
     return value;
   };
@@ -43,6 +48,7 @@ SIMT_DEVICE u32 read_fse_weights(HuffmanBuilder& builder, const u8* stream, u32 
   if (position < end) return 0;
   // The last symbol has no weight written down.
   for (u32 count = 0; count + 2 < kMaxHuffmanSymbols;) {
+    if (count % kSteps == 0) window = bits_below(from.words, position);
     const u32 cell = builder.cells[state], bits = cell >> 8 & 255;
     builder.weights[count++] = static_cast<u8>(cell);
     if (position - static_cast<i32>(bits) < end) {
@@ -142,19 +148,31 @@ SIMT_DEVICE void read_huffman_table(
 }
 
 // By `threads` threads: codes grow shorter from entry to entry, and are in order of symbols within
-// a length.
+// a length. Behind a table of two entries come two that nothing reads.
 SIMT_DEVICE void fill_huffman_table(HuffmanTable& table,
                                     const HuffmanBuilder& builder,
                                     u32 thread,
                                     u32 threads) {
   const u32 log = table.log;
-  for (u32 i = thread; i < 1u << log; i += threads) {
-    u32 weight = 1;
-    while (weight < log && builder.entries[weight + 1] <= i) ++weight;
-    // Placing symbols has moved symbols[] on by one weight.
-    const u32 first = builder.symbols[weight - 1];
-    const u32 symbol = builder.sorted[first + ((i - builder.entries[weight]) >> (weight - 1))];
-    table.entries[i] = static_cast<u16>(symbol << 8 | (log + 1 - weight));
+  u32 starts[kMaxHuffmanLog + 1];  // entries of the weight; behind all where there are none
+  SIMT_UNROLL
+  for (u32 weight = 2; weight <= kMaxHuffmanLog; ++weight) starts[weight] = builder.entries[weight];
+  constexpr u32 kOfThread = 4;
+  for (u32 first = kOfThread * thread; first < 1u << log; first += kOfThread * threads) {
+    u32 entries[kOfThread];
+    SIMT_UNROLL
+    for (u32 k = 0; k < kOfThread; ++k) {
+      u32 weight = 1;
+      SIMT_UNROLL
+      for (u32 longer = 2; longer <= kMaxHuffmanLog; ++longer)
+        weight += starts[longer] <= first + k;
+      // Placing symbols has moved symbols[] on by one weight.
+      const u32 index =
+          builder.symbols[weight - 1] + ((first + k - builder.entries[weight]) >> (weight - 1));
+      entries[k] = u32{builder.sorted[index]} << 8 | (log + 1 - weight);
+    }
+    *reinterpret_cast<simt::Pair*>(table.entries + first) = {entries[0] | entries[1] << 16,
+                                                             entries[2] | entries[3] << 16};
   }
 }
 
