@@ -24,17 +24,8 @@ struct CopyPieces {
   SIMT_DEVICE void operator()(Shared&) const {
     const Copy copy = work.find(simt::block_index());
     const u64 done = (simt::block_index() - copy.first) * kPiece, left = copy.nbytes - done;
-    const u8* source = copy.source + done;
-    u8* target = copy.target + done;
-    const u32 nbytes = left < kPiece ? static_cast<u32>(left) : kPiece;
-    const u32 skip = misalignment(target, 16), to_aligned = skip ? 16 - skip : 0;
-    const u32 head = to_aligned < nbytes ? to_aligned : nbytes, quads = (nbytes - head) / 16;
-    const u32 thread = simt::thread_index();
-    for (u32 i = thread; i < quads; i += kThreads)
-      *reinterpret_cast<simt::Quad*>(target + head + 16 * i) = load_quad(source + head + 16 * i);
-    if (thread < head) target[thread] = source[thread];
-    const u32 tail = head + 16 * quads + thread;
-    if (thread < 16 && tail < nbytes) target[tail] = source[tail];
+    copy_bytes<kThreads>(
+        copy.target + done, copy.source + done, left < kPiece ? static_cast<u32>(left) : kPiece);
   }
 };
 

@@ -10,10 +10,9 @@ namespace {
 
 // One thread block a source goes through its tiles in order, so that what lies before a tile can be
 // read from the target.
-template <u32 kTile, unsigned kThreads_>
+template <u32 kTile, unsigned kThreads_, unsigned kMinBlocks_>
 struct ExecuteInOrder {
-  static constexpr unsigned kThreads = kThreads_;
-  static constexpr unsigned kMinBlocks = kTile > 16 * 1024 ? 1 : kTile > 4 * 1024 ? 2 : 5;
+  static constexpr unsigned kThreads = kThreads_, kMinBlocks = kMinBlocks_;
   using Shared = Tile<kTile>;
   ExecuteWork work;
   const u32* list;  // of sources
@@ -24,20 +23,29 @@ struct ExecuteInOrder {
     for (u32 index = source.first_block; index < source.end_block; ++index) {
       const BlockView block = view_block(work, index);
       const i32 nbytes = static_cast<i32>(block.nbytes);
-      // Whole words of the target belong to one thread.
-      i32 origin = -static_cast<i32>(reinterpret_cast<std::uintptr_t>(block.target) % 4);
+      const bool sparse = block.record_count < block.nbytes / kSparse;
       u32 record = 0;
-      for (; origin < nbytes; origin += static_cast<i32>(kTile)) {
-        const i32 begin = origin < 0 ? 0 : origin;
-        const i32 end =
-            nbytes - origin < static_cast<i32>(kTile) ? nbytes : origin + static_cast<i32>(kTile);
-        const TileBounds bounds{origin, begin, end, begin, -origin};
+      for (i32 begin = 0; begin < nbytes;) {
+        const LongRun run =
+            sparse ? find_long_run(block, record, begin) : LongRun{nbytes, nbytes, 0};
+        if (run.begin == begin) {
+          copy_long_run<kThreads>(block, run, record);
+          simt::sync_block();
+          begin = run.end;
+          if (run.offset) ++record;
+          continue;
+        }
+        // Words of the target are aligned.
+        const i32 origin = begin - static_cast<i32>(misalignment(block.target + begin, 4));
+        const i32 room = origin + static_cast<i32>(kTile);
+        const TileBounds bounds{origin, begin, run.begin < room ? run.begin : room, begin, -origin};
         TileFiller<kThreads, Shared>(tile, block, bounds).fill(record);
         record = tile.next_record;
-        for (i32 at = origin + 4 * static_cast<i32>(simt::thread_index()); at < end;
+        for (i32 at = origin + 4 * static_cast<i32>(simt::thread_index()); at < bounds.end;
              at += 4 * static_cast<i32>(kThreads))
           write_word(tile, block.target, bounds, at);
         simt::sync_block();
+        begin = bounds.end;
       }
     }
   }
@@ -46,26 +54,32 @@ struct ExecuteInOrder {
   SIMT_DEVICE static void write_word(Shared& tile, u8* target, const TileBounds& bounds, i32 at) {
     u32* const entries = tile.entries + (at - bounds.origin);
     if (at >= bounds.begin && at + 4 <= bounds.end) {
-      const simt::Quad quad = *reinterpret_cast<const simt::Quad*>(entries);
-      *reinterpret_cast<u32*>(target + at) = simt::permute_bytes(
-          simt::permute_bytes(value(tile, quad.x, entries), value(tile, quad.y, entries + 1), 0x40),
-          simt::permute_bytes(
-              value(tile, quad.z, entries + 2), value(tile, quad.w, entries + 3), 0x40),
-          0x5410);
+      const simt::Quad quad = values(tile, *reinterpret_cast<const simt::Quad*>(entries), entries);
+      *reinterpret_cast<u32*>(target + at) =
+          simt::permute_bytes(simt::permute_bytes(quad.x, quad.y, 0x40),
+                              simt::permute_bytes(quad.z, quad.w, 0x40),
+                              0x5410);
       return;
     }
-    for (i32 k = 0; k < 4; ++k)
-      if (at + k >= bounds.begin && at + k < bounds.end)
-        target[at + k] = static_cast<u8>(value(tile, entries[k], entries + k));
+    for (i32 k = 0; k < 4; ++k) {
+      if (at + k < bounds.begin || at + k >= bounds.end) continue;
+      u32 entry = entries[k];
+      while (!(entry & kValue)) entry = tile.entries[entry];
+      target[at + k] = static_cast<u8>(entry);
+    }
   }
 
-  // Follows an entry to its value, and leaves it at `place` for those who come later.
-  SIMT_DEVICE static u32 value(const Shared& tile, u32 entry, u32* place) {
-    if (entry & kValue) return entry;
-    do entry = tile.entries[entry];
-    while (!(entry & kValue));
-    *place = entry;
-    return entry;
+  // Follows four entries at once to their values, and leaves these for those who come later.
+  SIMT_DEVICE static simt::Quad values(const Shared& tile, simt::Quad quad, u32* place) {
+    if (quad.x & quad.y & quad.z & quad.w & kValue) return quad;
+    do {
+      if (!(quad.x & kValue)) quad.x = tile.entries[quad.x];
+      if (!(quad.y & kValue)) quad.y = tile.entries[quad.y];
+      if (!(quad.z & kValue)) quad.z = tile.entries[quad.z];
+      if (!(quad.w & kValue)) quad.w = tile.entries[quad.w];
+    } while (!(quad.x & quad.y & quad.z & quad.w & kValue));
+    *reinterpret_cast<simt::Quad*>(place) = quad;
+    return quad;
   }
 };
 
@@ -84,15 +98,11 @@ struct Pieces {
   u32 count;
   u32* entries;
 
-  // The piece that a thread block works on.
+  // The piece that a thread block works on. By whole warps.
   template <u32 Piece::*first>
   SIMT_DEVICE const Piece& find(u32 block) const {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-      const u32 middle = (low + high) / 2;
-      (pieces[middle].*first <= block ? low : high) = middle;
-    }
-    return pieces[low];
+    return pieces[simt::last_at_or_before(
+        count, block, [this](u32 i) { return pieces[i].*first; })];
   }
 };
 
@@ -118,7 +128,11 @@ struct ExpandTiles {
         static_cast<i32>(block.nbytes - origin < kTile ? block.nbytes : origin + kTile),
         -static_cast<i32>(before),
         static_cast<i32>(before)};
-    TileFiller<kThreads, Shared>(tile, block, bounds).fill(find_record(block, origin));
+    const u32 record =
+        simt::last_at_or_before(block.record_count, static_cast<i32>(origin), [&](u32 i) {
+          return record_start(block.records, i);
+        });
+    TileFiller<kThreads, Shared>(tile, block, bounds).fill(record);
 
     const u32 first = before + origin, nbytes = static_cast<u32>(bounds.end - bounds.begin);
     u32* const to = pieces.entries + piece.entries + first;
@@ -128,21 +142,6 @@ struct ExpandTiles {
       tile.entries[i] = entry;
       to[i] = entry;
     }
-  }
-
- private:
-  // The last record that starts at or before a position; each warp looks for itself, 32 at a time.
-  SIMT_DEVICE static u32 find_record(const BlockView& block, u32 position) {
-    u32 low = 0, high = block.record_count;
-    while (high - low > 1) {
-      const u32 step = (high - low + simt::kWarp - 1) / simt::kWarp;
-      const u32 i = low + simt::lane_index() * step;
-      const u32 votes =
-          simt::ballot(i < high && record_start(block.records, i) <= static_cast<i32>(position));
-      low += (31 - simt::leading_zeros(votes)) * step;
-      if (low + step < high) high = low + step;
-    }
-    return low;
   }
 };
 
@@ -193,7 +192,7 @@ struct Wave {
   u64 entries = 0;
   u32 tiles = 0, chases = 0;
 };
-constexpr u32 kPieceBlocks = 512;
+constexpr u32 kPieceBlocks = 128;
 constexpr u64 kWaveEntries = u64{kPieceBlocks} * kMaxBlock;
 
 void run_wave(Queue& queue, const ExecuteWork& work, const Wave& wave) {
@@ -243,11 +242,11 @@ void execute_in_order(Queue& queue,
   const auto sources = Scratch<u32>::of(queue, list.data(), list.size());
   // Large tiles need few steps, small ones let a multiprocessor work on several sources.
   if (largest <= 64 * 1024)
-    simt::launch(queue, list.size(), ExecuteInOrder<4 * 1024, 256>{work, sources.data()});
+    simt::launch(queue, list.size(), ExecuteInOrder<4 * 1024, 256, 8>{work, sources.data()});
   else if (list.size() > queue.processors())
-    simt::launch(queue, list.size(), ExecuteInOrder<16 * 1024, 512>{work, sources.data()});
+    simt::launch(queue, list.size(), ExecuteInOrder<8 * 1024, 512, 4>{work, sources.data()});
   else
-    simt::launch(queue, list.size(), ExecuteInOrder<32 * 1024, 1024>{work, sources.data()});
+    simt::launch(queue, list.size(), ExecuteInOrder<32 * 1024, 1024, 1>{work, sources.data()});
 }
 
 }  // namespace

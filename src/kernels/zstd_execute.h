@@ -3,6 +3,7 @@
 // Turns records and literals into bytes, a tile of a block at a time: each byte of the tile gets an
 // entry in shared memory, which is its value or where to look for it.
 
+#include "kernels/access.h"
 #include "kernels/zstd_format.h"
 
 namespace headrace::SIMT_SPACE::zstd {
@@ -72,6 +73,51 @@ SIMT_DEVICE u64 load_bytes(const u8* p) {  // 8, at any address; reads up to 11
   const u32 shift = static_cast<u32>(address & 3) * 8;
   const u32 a = words[0], b = words[1], c = words[2];
   return u64{simt::funnel_right(b, c, shift)} << 32 | simt::funnel_right(a, b, shift);
+}
+
+// A run that is worth no entries, because all of it is made alike: literals, or a match of which
+// every quad is the same.
+struct LongRun {
+  i32 begin, end;
+  i32 offset;  // 0: literals
+};
+inline constexpr i32 kLongRun = 1024;
+// To look for them costs a tile a few loads: only with fewer than a record for so many bytes.
+inline constexpr u32 kSparse = 512;
+
+// The first long run of a record from `at` on; at the end of the block if there is none.
+SIMT_DEVICE LongRun find_long_run(const BlockView& block, u32 i, i32 at) {
+  const LongRun none{static_cast<i32>(block.nbytes), static_cast<i32>(block.nbytes), 0};
+  const i32 match = static_cast<i32>(record_match(block.records[i]));
+  if (match - at >= kLongRun) return {at, match, 0};
+  if (i + 1 == block.record_count) return none;
+  const u32 offset = match_offset(block.records[i], block.repeats);
+  const i32 begin = at > match ? at : match, end = record_start(block.records, i + 1);
+  if (end - begin < kLongRun || offset > 16 || 16 % offset != 0) return none;
+  return {begin, end, static_cast<i32>(offset)};
+}
+
+// By all threads of the thread block, which have written what is before.
+template <unsigned kThreads>
+SIMT_DEVICE void copy_long_run(const BlockView& block, const LongRun& run, u32 i) {
+  u8* const to = block.target + run.begin;
+  const u32 nbytes = static_cast<u32>(run.end - run.begin);
+  if (run.offset == 0) {
+    const Record record = block.records[i];
+    const u32 left = record_match(record) - static_cast<u32>(run.begin);
+    copy_bytes<kThreads>(to, block.literals + (record_literals(record) - left), nbytes);
+    return;
+  }
+  const u8* const from = to - run.offset;
+  const u32 mask = static_cast<u32>(run.offset) - 1, head = (0 - misalignment(to, 16)) % 16;
+  u32 words[4] = {};
+  SIMT_UNROLL
+  for (u32 k = 0; k < 16; ++k) words[k / 4] |= u32{from[(head + k) & mask]} << k % 4 * 8;
+  const u32 thread = simt::thread_index(), tail = head + (nbytes - head) / 16 * 16;
+  for (u32 at = head + 16 * thread; at < tail; at += 16 * kThreads)
+    *reinterpret_cast<simt::Quad*>(to + at) = {words[0], words[1], words[2], words[3]};
+  if (thread < head) to[thread] = from[thread & mask];
+  if (thread < nbytes - tail) to[tail + thread] = from[(tail + thread) & mask];
 }
 
 // The part [begin, end) of a block, with entries for positions from `origin`. Bytes below `floor`

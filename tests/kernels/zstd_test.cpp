@@ -101,6 +101,25 @@ TEST(ZstdKernels, SmallSourcesBesideALargeOne) {
   }
 }
 
+// Runs of literals and of short patterns, some long enough to be made without entries; of many
+// sources, so that each is decoded in order, in tiles of each size.
+TEST(ZstdKernels, LongRuns) {
+  for (const std::size_t more : {0, 90000}) {
+    std::vector<Bytes> originals, encoded;
+    for (std::size_t i = 0; i < 48; ++i) {
+      const std::size_t period = i % 24 + 1;
+      Bytes pattern = random_bytes(period, i), repeated;
+      while (repeated.size() < 1018 + i)
+        repeated.insert(repeated.end(), pattern.begin(), pattern.end());
+      originals.push_back(random_bytes(1000 + i, i) + repeated + random_bytes(40 + i, i + 50) +
+                          repeated + repeated + text(300, i) + Bytes(i < 8 ? more : 0, 7) +
+                          pattern);
+      encoded.push_back(compress(originals.back(), {.level = i % 2 ? 3 : 19}));
+    }
+    expect_all(encoded, originals, more);
+  }
+}
+
 TEST(ZstdKernels, MatchesFromFarAway) {
   const Bytes once = random_bytes(600000, 5);
   const Bytes original = once + text(1000, 6) + once;
