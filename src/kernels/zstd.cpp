@@ -1,7 +1,5 @@
 #include "kernels/zstd.h"
 
-#include <algorithm>
-
 #include "kernels/zstd_stages.h"
 
 // 1. Headers are walked (zstd_parse.h), on the host where it has the bytes: that gives the sizes of
@@ -35,19 +33,6 @@ void decode(Queue& queue, const Plan& plan, u32* faults) {
   verify_checksums(queue, plan, stages, faults);
 }
 
-// Scratch is up to 1.4 bytes a decoded byte: batches are decoded a slab at a time.
-constexpr u64 kSlabNbytes = u64{512} << 20;
-
-std::size_t slab_end(std::span<const headrace::Frame> frames, std::size_t begin) {
-  u64 nbytes = 0;
-  std::size_t end = begin;
-  do {
-    nbytes += std::max(frames[end].source_nbytes, frames[end].target_nbytes);
-    ++end;
-  } while (end < frames.size() && nbytes < kSlabNbytes);
-  return end;
-}
-
 }  // namespace
 }  // namespace zstd
 
@@ -56,14 +41,12 @@ void decode_zstd(Queue& queue, const DecodeBatch& batch) {
   std::vector<zstd::Counted> counted;
   if (!on_host) counted = zstd::count_on_device(queue, batch.frames);
   for (std::size_t begin = 0; begin < batch.frames.size();) {
-    const std::size_t end = zstd::slab_end(batch.frames, begin), count = end - begin;
-    const auto frames = batch.frames.subspan(begin, count);
-    zstd::decode(
-        queue,
-        on_host ? zstd::parse_on_host(queue, frames, batch.host_sources.subspan(begin, count))
-                : zstd::parse_on_device(queue, frames, std::span(counted).subspan(begin, count)),
-        batch.faults);
-    begin = end;
+    const auto frames = batch.frames.subspan(begin);
+    const zstd::Plan plan =
+        on_host ? zstd::parse_on_host(queue, frames, batch.host_sources.subspan(begin))
+                : zstd::parse_on_device(queue, frames, std::span(counted).subspan(begin));
+    zstd::decode(queue, plan, batch.faults);
+    begin += plan.sources.size();
   }
 }
 

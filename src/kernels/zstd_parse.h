@@ -13,6 +13,17 @@ struct Tally {
   u32 frames = 0, blocks = 0;
   u32 with_sequences = 0, with_pool_literals = 0;  // blocks
   u32 checksums = 0;
+
+  friend Tally operator+(Tally a, const Tally& b) {
+    a.records += b.records;
+    a.literals += b.literals;
+    a.frames += b.frames;
+    a.blocks += b.blocks;
+    a.with_sequences += b.with_sequences;
+    a.with_pool_literals += b.with_pool_literals;
+    a.checksums += b.checksums;
+    return a;
+  }
 };
 
 // Where to write what is found. Of each at most `capacity`; what is beyond is only counted.
@@ -23,6 +34,55 @@ struct ParseOutput {
   u32* with_sequences = nullptr;
   u32* with_pool_literals = nullptr;
 };
+
+SIMT_HOST_DEVICE u64 read_little(const u8* p, u32 nbytes) {
+  u64 value = 0;
+  for (u32 i = 0; i < nbytes; ++i) value |= u64{p[i]} << 8 * i;
+  return value;
+}
+
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.1, behind the magic number.
+struct FrameDescriptor {
+  bool has_window, has_checksum, is_reserved;
+  u32 id_nbytes, size_nbytes;
+  SIMT_HOST_DEVICE u32 nbytes() const { return 1 + has_window + id_nbytes + size_nbytes; }
+};
+SIMT_HOST_DEVICE FrameDescriptor read_frame_descriptor(u32 byte) {
+  const bool single_segment = byte & 32;
+  const u32 id_flag = byte & 3, size_flag = byte >> 6;
+  return {!single_segment,
+          (byte & 4) != 0,
+          (byte & 8) != 0,
+          id_flag == 3 ? 4 : id_flag,
+          size_flag == 0 ? single_segment : 1u << size_flag};
+}
+
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.1.1
+struct LiteralsHeader {
+  u32 type;           // 0: raw, 1: RLE, 2: compressed, 3: with the table before
+  u32 header_nbytes;  // 0: there is no room for it
+  u32 count, nbytes;  // decoded, encoded
+  u32 streams;
+};
+SIMT_HOST_DEVICE LiteralsHeader read_literals_header(const u8* p, u32 room) {
+  if (room == 0) return {};
+  const u32 type = *p & 3, format = *p >> 2 & 3;
+  u32 nbytes, count_bits, shift = 4;
+  if (type >= 2) {
+    nbytes = format < 2 ? 3 : format + 2;
+    count_bits = format < 2 ? 10 : format == 2 ? 14 : 18;
+  } else {
+    nbytes = format == 1 ? 2 : format == 3 ? 3 : 1;
+    count_bits = format == 1 ? 12 : format == 3 ? 20 : 5;
+    if (nbytes == 1) shift = 3;
+  }
+  if (nbytes > room) return {};
+  const u64 header = read_little(p, nbytes) >> shift;
+  const u32 mask = (1u << count_bits) - 1, count = static_cast<u32>(header) & mask;
+  if (type == 0) return {type, nbytes, count, count, 0};
+  if (type == 1) return {type, nbytes, count, 1, 0};
+  return {type, nbytes, count, static_cast<u32>(header >> count_bits) & mask, format ? 4u : 1u};
+}
 
 class Parser {
  public:
@@ -49,11 +109,7 @@ class Parser {
   static constexpr u32 kEmptyChecksum = 0x51d8e999;
 
   SIMT_HOST_DEVICE u32 left() const { return nbytes_ - at_; }
-  SIMT_HOST_DEVICE u64 little(u32 at, u32 nbytes) const {
-    u64 value = 0;
-    for (u32 i = 0; i < nbytes; ++i) value |= u64{data_[at + i]} << 8 * i;
-    return value;
-  }
+  SIMT_HOST_DEVICE u64 little(u32 at, u32 nbytes) const { return read_little(data_ + at, nbytes); }
 
   SIMT_HOST_DEVICE Fault frame();
   SIMT_HOST_DEVICE Fault frame_header(u64& content_nbytes, bool& has_checksum);
@@ -121,18 +177,16 @@ inline Fault Parser::frame() {
 
 inline Fault Parser::frame_header(u64& content_nbytes, bool& has_checksum) {
   if (left() < 1) return Fault::truncated;
-  const u32 descriptor = data_[at_++];
-  if (descriptor & 8) return Fault::malformed;
-  has_checksum = descriptor & 4;
-  const bool single_segment = descriptor & 32;
-  const u32 id_flag = descriptor & 3, size_flag = descriptor >> 6;
-  const u32 id_nbytes = id_flag == 3 ? 4 : id_flag;
-  const u32 size_nbytes = size_flag == 0 ? single_segment : 1u << size_flag;
-  if (left() < !single_segment + id_nbytes + size_nbytes) return Fault::truncated;
+  const FrameDescriptor descriptor = read_frame_descriptor(data_[at_]);
+  if (descriptor.is_reserved) return Fault::malformed;
+  if (left() < descriptor.nbytes()) return Fault::truncated;
+  has_checksum = descriptor.has_checksum;
+  ++at_;
   // Offsets may reach back to the start of the frame whatever the window: all of it is there.
-  if (!single_segment && 10u + (data_[at_++] >> 3) > kMaxWindowLog) return Fault::unsupported;
-  if (little(at_, id_nbytes) != 0) return Fault::unsupported;
-  at_ += id_nbytes;
+  if (descriptor.has_window && 10u + (data_[at_++] >> 3) > kMaxWindowLog) return Fault::unsupported;
+  if (little(at_, descriptor.id_nbytes) != 0) return Fault::unsupported;
+  at_ += descriptor.id_nbytes;
+  const u32 size_nbytes = descriptor.size_nbytes;
   if (size_nbytes) {
     content_nbytes = little(at_, size_nbytes) + (size_nbytes == 2 ? 256 : 0);
     if (content_nbytes > target_nbytes_) return Fault::wrong_size;
@@ -179,39 +233,22 @@ inline Fault Parser::compressed_block(Block& block, u32 end) {
 // https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.1
 inline Fault Parser::literals_section(Block& block, u32 end) {
   const u32 at = block.literals_at;
-  if (at == end) return Fault::malformed;
-  const u32 type = data_[at] & 3, format = data_[at] >> 2 & 3;
-  const bool compressed = type >= 2;
-  u32 header_nbytes, count_bits, count_shift = 4;
-  if (compressed) {
-    header_nbytes = format < 2 ? 3 : format + 2;
-    count_bits = format < 2 ? 10 : format == 2 ? 14 : 18;
-  } else {
-    header_nbytes = format == 1 ? 2 : format == 3 ? 3 : 1;
-    count_bits = format == 1 ? 12 : format == 3 ? 20 : 5;
-    if (header_nbytes == 1) count_shift = 3;
-  }
-  if (header_nbytes > end - at) return Fault::malformed;
-  const u64 header = little(at, header_nbytes) >> count_shift;
-  const u32 mask = (1u << count_bits) - 1;
-  block.literal_count = static_cast<u32>(header) & mask;
-  block.literals_at = at + header_nbytes;
-  if (block.literal_count > kMaxBlock) return Fault::malformed;
-  if (!compressed) {
-    block.literal_kind = type == 0 ? Literals::stored : Literals::repeated;
-    block.literals_nbytes = type == 0 ? block.literal_count : 1;
-  } else {
-    block.literal_kind = Literals::huffman;
-    block.literals_nbytes = static_cast<u32>(header >> count_bits) & mask;
-    block.streams = format == 0 ? 1 : 4;
-    if (block.streams == 4 && block.literal_count < 6) return Fault::malformed;
-  }
+  const LiteralsHeader header = read_literals_header(data_ + at, end - at);
+  if (header.header_nbytes == 0 || header.count > kMaxBlock) return Fault::malformed;
+  block.literals_at = at + header.header_nbytes;
+  block.literals_nbytes = header.nbytes;
+  block.literal_count = header.count;
+  block.streams = static_cast<u8>(header.streams);
+  block.literal_kind = header.type == 0   ? Literals::stored
+                       : header.type == 1 ? Literals::repeated
+                                          : Literals::huffman;
+  if (header.streams == 4 && header.count < 6) return Fault::malformed;
   if (block.literals_nbytes > end - block.literals_at) return Fault::malformed;
-  if (type == 2) {
+  if (header.type == 2) {
     huffman_at_ = block.literals_at;
     huffman_end_ = block.literals_at + block.literals_nbytes;
   }
-  if (compressed && huffman_at_ == 0) return Fault::malformed;
+  if (header.type >= 2 && huffman_at_ == 0) return Fault::malformed;
   block.huffman_at = huffman_at_;
   block.huffman_end = huffman_end_;
   return Fault::none;

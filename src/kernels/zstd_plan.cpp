@@ -1,8 +1,11 @@
 #include "kernels/zstd_plan.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
-#include <utility>
+#include <memory>
+
+#include "kernels/zstd_look_ahead.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
@@ -60,20 +63,41 @@ Source to_source(const headrace::Frame& frame) {
   return source;
 }
 
-std::vector<Source> to_sources(std::span<const headrace::Frame> frames) {
-  std::vector<Source> sources;
-  sources.reserve(frames.size());
-  for (const headrace::Frame& frame : frames) sources.push_back(to_source(frame));
-  return sources;
+// Larger slabs are hardly faster. Scratch memory is bounded to 1.4 bytes a decoded byte of a slab:
+// kSlabScratch, and 64 MiB of entries in the execution. A source on its own may need more.
+constexpr u64 kSlabNbytes = u64{512} << 20, kSlabScratch = u64{640} << 20;
+
+u64 scratch_nbytes(const Tally& tally) {
+  return tally.records * sizeof(Record) + tally.literals +
+         tally.blocks * (sizeof(Block) + sizeof(BlockResult) + sizeof(PlacedBlock));
 }
+
+// Adds sources to a plan as long as they fit.
+class Slab {
+ public:
+  explicit Slab(Plan& plan) : plan_(plan) {}
+
+  // `after`: the tally with this source.
+  bool add(Source source, const Tally& after) {
+    nbytes_ += std::max(source.nbytes, source.target_nbytes);
+    if (!plan_.sources.empty() && (nbytes_ > kSlabNbytes || scratch_nbytes(after) > kSlabScratch))
+      return false;
+    source.first_block = plan_.total.blocks;
+    source.end_block = after.blocks;
+    source.first_frame = plan_.total.frames;
+    source.end_frame = after.frames;
+    plan_.sources.push_back(source);
+    plan_.total = after;
+    return true;
+  }
+
+ private:
+  Plan& plan_;
+  u64 nbytes_ = 0;
+};
 
 std::size_t blocks_of_threads(std::size_t threads) {
   return (threads + kParseThreads - 1) / kParseThreads;
-}
-
-template <class T>
-Scratch<T> upload(Queue& queue, const std::vector<T>& objects) {
-  return Scratch<T>::of(queue, objects.data(), objects.size());
 }
 
 // Lays the parts of a plan out behind each other. What is known on the host is uploaded at once.
@@ -81,30 +105,44 @@ class PlanMemory {
  public:
   template <class T>
   void add(T*& part, std::size_t count, const T* known = nullptr) {
-    parts_.push_back({nbytes_, [&part](u8* p) { part = reinterpret_cast<T*>(p); }});
-    if (known && count) {
-      host_.resize(nbytes_ + count * sizeof(T));
-      std::memcpy(host_.data() + nbytes_, known, count * sizeof(T));
-    }
+    parts_.push_back({[&part](u8* p) { part = reinterpret_cast<T*>(p); },
+                      nbytes_,
+                      known,
+                      known ? count * sizeof(T) : 0});
     nbytes_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
   }
   Scratch<u8> make(Queue& queue) const {
+    std::size_t known_nbytes = 0;
+    for (const Part& part : parts_)
+      if (part.known) known_nbytes = part.offset + part.known_nbytes;
+    const auto host = std::make_unique_for_overwrite<u8[]>(known_nbytes);
+    for (const Part& part : parts_)
+      if (part.known_nbytes) std::memcpy(host.get() + part.offset, part.known, part.known_nbytes);
     Scratch<u8> memory(queue, nbytes_);
-    queue.upload(memory.data(), host_.data(), host_.size());
-    for (const auto& [offset, set] : parts_) set(memory.data() + offset);
+    queue.upload(memory.data(), host.get(), known_nbytes);
+    for (const Part& part : parts_) part.set(memory.data() + part.offset);
     return memory;
   }
 
  private:
   static constexpr std::size_t kAlignment = 16;
-  std::vector<std::pair<std::size_t, std::function<void(u8*)>>> parts_;
-  std::vector<u8> host_;
+  struct Part {
+    std::function<void(u8*)> set;
+    std::size_t offset;
+    const void* known;
+    std::size_t known_nbytes;
+  };
+  std::vector<Part> parts_;
   std::size_t nbytes_ = 0;
 };
 
 // What parsing on the host finds. Sources are walked once, or again when the room was too little.
 class HostParse {
  public:
+  void reserve(std::size_t blocks) {
+    if (blocks > blocks_.size()) resize(std::max(blocks, 2 * blocks_.size()));
+  }
+
   // Of a source behind those that `tally` counts, which it joins unless there is a fault.
   Fault parse(const u8* data, const Source& source, u32 index, Tally& tally) {
     const Parser start(data, source.nbytes, source.target_nbytes, index, tally);
@@ -112,7 +150,7 @@ class HostParse {
     const Fault fault = parser.run(output());
     if (fault != Fault::none) return fault;
     if (parser.tally().blocks > blocks_.size()) {
-      resize(2 * std::size_t{parser.tally().blocks});
+      reserve(parser.tally().blocks);
       Parser(start).run(output());
     }
     tally = parser.tally();
@@ -143,7 +181,10 @@ class HostParse {
 }  // namespace
 
 std::vector<Counted> count_on_device(Queue& queue, std::span<const headrace::Frame> frames) {
-  const auto sources = upload(queue, to_sources(frames));
+  std::vector<Source> on_host;
+  on_host.reserve(frames.size());
+  for (const headrace::Frame& frame : frames) on_host.push_back(to_source(frame));
+  const auto sources = Scratch<Source>::of(queue, on_host.data(), on_host.size());
   const Scratch<Counted> counted(queue, frames.size());
   simt::launch(queue,
                blocks_of_threads(frames.size()),
@@ -158,62 +199,51 @@ Plan parse_on_device(Queue& queue,
                      std::span<const headrace::Frame> frames,
                      std::span<const Counted> counted) {
   Plan plan;
-  plan.sources = to_sources(frames);
+  Slab slab(plan);
   std::vector<Tally> before;
-  Tally& at = plan.total;
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    Source& source = plan.sources[i];
-    const Tally& own = counted[i].tally;
-    before.push_back(at);
+    Source source = to_source(frames[i]);
     source.fault = counted[i].fault;
-    source.first_block = at.blocks;
-    source.first_frame = at.frames;
-    at.records += own.records;
-    at.literals += own.literals;
-    at.frames += own.frames;
-    at.blocks += own.blocks;
-    at.with_sequences += own.with_sequences;
-    at.with_pool_literals += own.with_pool_literals;
-    at.checksums += own.checksums;
-    source.end_block = at.blocks;
-    source.end_frame = at.frames;
+    const Tally at = plan.total;
+    if (!slab.add(source, at + counted[i].tally)) break;
+    before.push_back(at);
   }
   Tally* device_before = nullptr;
   PlanMemory memory;
   memory.add(plan.device_sources, plan.sources.size(), plan.sources.data());
   memory.add(device_before, before.size(), before.data());
-  memory.add(plan.frames, at.frames);
-  memory.add(plan.blocks, at.blocks);
-  memory.add(plan.with_sequences, at.with_sequences);
-  memory.add(plan.with_pool_literals, at.with_pool_literals);
+  memory.add(plan.frames, plan.total.frames);
+  memory.add(plan.blocks, plan.total.blocks);
+  memory.add(plan.with_sequences, plan.total.with_sequences);
+  memory.add(plan.with_pool_literals, plan.total.with_pool_literals);
   plan.memory = memory.make(queue);
-  simt::launch(
-      queue,
-      blocks_of_threads(frames.size()),
-      ParseSources{
-          plan.device_sources,
-          static_cast<u32>(frames.size()),
-          device_before,
-          {at.blocks, plan.frames, plan.blocks, plan.with_sequences, plan.with_pool_literals}});
+  simt::launch(queue,
+               blocks_of_threads(plan.sources.size()),
+               ParseSources{plan.device_sources,
+                            static_cast<u32>(plan.sources.size()),
+                            device_before,
+                            {plan.total.blocks,
+                             plan.frames,
+                             plan.blocks,
+                             plan.with_sequences,
+                             plan.with_pool_literals}});
   return plan;
 }
 
 Plan parse_on_host(Queue& queue,
-                   std::span<const headrace::Frame> batch,
+                   std::span<const headrace::Frame> frames,
                    std::span<const u8* const> host_sources) {
   Plan plan;
-  plan.sources = to_sources(batch);
+  Slab slab(plan);
   HostParse found;
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    Source& source = plan.sources[i];
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    if (i % kLookAhead == 0)
+      found.reserve(plan.total.blocks + look_ahead(frames.subspan(i), host_sources.subspan(i)));
+    Source source = to_source(frames[i]);
     Tally after = plan.total;
     if (source.fault == Fault::none)
       source.fault = found.parse(host_sources[i], source, static_cast<u32>(i), after);
-    source.first_block = plan.total.blocks;
-    source.end_block = after.blocks;
-    source.first_frame = plan.total.frames;
-    source.end_frame = after.frames;
-    plan.total = after;
+    if (!slab.add(source, after)) break;
   }
   const ParseOutput known = found.output();
   PlanMemory memory;

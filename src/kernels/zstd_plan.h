@@ -8,9 +8,9 @@
 
 namespace headrace::SIMT_SPACE::zstd {
 
-// Frames of a batch that are decoded together, parsed.
+// A slab: frames of a batch that are decoded together, parsed.
 struct Plan {
-  std::vector<Source> sources;  // as on the device
+  std::vector<Source> sources;  // as on the device; at least one
   Tally total;
   // On the device.
   Scratch<u8> memory;
@@ -27,6 +27,7 @@ struct Counted {
 };
 std::vector<Counted> count_on_device(Queue& queue, std::span<const headrace::Frame> frames);
 
+// Of the first of the frames, as many as a slab may hold.
 Plan parse_on_host(Queue& queue,
                    std::span<const headrace::Frame> frames,
                    std::span<const u8* const> host_sources);
