@@ -17,15 +17,8 @@ struct Work {
 
   // For all lanes of a warp at once: the last entry whose first item is at most `item`.
   SIMT_DEVICE const Entry& find(u64 item) const {
-    u32 begin = 0, size = count;
-    while (size > 1) {
-      const u32 step = (size + simt::kWarp - 1) / simt::kWarp, at = simt::lane_index() * step;
-      const u32 votes = simt::ballot(at < size && entries[begin + at].first <= item);
-      const u32 skip = (simt::popcount(votes) - 1) * step;
-      begin += skip;
-      size = size - skip < step ? size - skip : step;
-    }
-    return entries[begin];
+    return entries[simt::last_at_or_before(
+        count, item, [this](u32 i) { return entries[i].first; })];
   }
 };
 

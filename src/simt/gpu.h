@@ -141,6 +141,10 @@ SIMT_DEVICE u32 reverse_bits(u32 v) { return __brev(v); }
 SIMT_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
   return __funnelshift_r(low, high, shift);
 }
+// The high word of (high:low) << (shift mod 32).
+SIMT_DEVICE u32 funnel_left(u32 low, u32 high, u32 shift) {
+  return __funnelshift_l(low, high, shift);
+}
 // Byte i of the result is byte (selector >> 4 i & 7) of (b:a).
 SIMT_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector) { return __byte_perm(a, b, selector); }
 // The sum and the products of bytes of a with bytes of b.

@@ -208,6 +208,9 @@ SIMT_DEVICE u32 reverse_bits(u32 v) {
 SIMT_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) {
   return static_cast<u32>((u64{high} << 32 | low) >> (shift & 31));
 }
+SIMT_DEVICE u32 funnel_left(u32 low, u32 high, u32 shift) {
+  return static_cast<u32>((u64{high} << 32 | low) << (shift & 31) >> 32);
+}
 SIMT_DEVICE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   const u64 from = u64{b} << 32 | a;
   u32 result = 0;

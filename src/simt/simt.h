@@ -78,4 +78,19 @@ SIMT_DEVICE T inclusive_sum(T value) {
   return value;
 }
 
+// By a whole warp: the last of `count` ascending keys that is at most `key`. The first one is;
+// key_of(i) gives the i-th.
+template <class Key, class KeyOf>
+SIMT_DEVICE u32 last_at_or_before(u32 count, Key key, const KeyOf& key_of) {
+  u32 first = 0;
+  while (count > 1) {
+    const u32 step = (count + kWarp - 1) / kWarp, at = lane_index() * step;
+    const u32 votes = ballot(at < count && key_of(first + at) <= key);
+    const u32 skipped = (popcount(votes) - 1) * step;
+    first += skipped;
+    count = count - skipped < step ? count - skipped : step;
+  }
+  return first;
+}
+
 }  // namespace headrace::SIMT_SPACE::simt

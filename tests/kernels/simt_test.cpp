@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -99,6 +100,20 @@ TEST(Simt, WarpOperations) {
   }
 }
 
+TEST(Simt, LastAtOrBefore) {
+  for (const u32 count : {1u, 2u, 31u, 32u, 33u, 1000u, 5000u}) {
+    std::vector<u32> keys(count);
+    for (u32 i = 0; i < count; ++i) keys[i] = i / 3 * 10;  // equal ones too
+    for (const u32 key : {0u, 9u, 10u, 11u, 500u, 100000u}) {
+      const auto end = std::upper_bound(keys.begin(), keys.end(), key);
+      const auto expected = static_cast<u32>(end - keys.begin()) - 1;
+      run([&] {
+        EXPECT_EQ(simt::last_at_or_before(count, key, [&](u32 i) { return keys[i]; }), expected);
+      });
+    }
+  }
+}
+
 TEST(Simt, LanesThatReturnedTakeNoPart) {
   run([] {
     if (simt::lane_index() >= 20) return;
@@ -192,6 +207,9 @@ TEST(Simt, AnAsyncCopyArrivesWhenItIsWaitedFor) {
 TEST(Simt, BitOperations) {
   EXPECT_EQ(simt::reverse_bits(0x00000180u), 0x01800000u);
   EXPECT_EQ(simt::funnel_right(0x89abcdefu, 0x01234567u, 4), 0x789abcdeu);
+  EXPECT_EQ(simt::funnel_right(0x89abcdefu, 0x01234567u, 32), 0x89abcdefu);
+  EXPECT_EQ(simt::funnel_left(0x89abcdefu, 0x01234567u, 4), 0x12345678u);
+  EXPECT_EQ(simt::funnel_left(0x89abcdefu, 0x01234567u, 36), 0x12345678u);
   EXPECT_EQ(simt::permute_bytes(0x33221100u, 0x77665544u, 0x7051), 0x77005511u);
   EXPECT_EQ(simt::dot_bytes(0xff000201u, 0xff050403u, 7), 255u * 255 + 2 * 4 + 1 * 3 + 7);
   EXPECT_EQ(simt::multiply_high(1ull << 63, 6), 3u);
