@@ -1,5 +1,7 @@
 #include "cuda/queue.h"
 
+#include <cstring>
+
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
@@ -7,11 +9,17 @@
 namespace headrace {
 namespace {
 
+// From pageable memory the driver waits for the stream before it copies more than 64 KiB: such
+// uploads go by way of pinned memory, up to a size where the wait costs little.
+constexpr std::size_t kMinStaged = (64 << 10) + 1, kMaxStaged = 16 << 20;
+
 unsigned processor_count(int device) {
   int count = 0;
   HEADRACE_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
   return static_cast<unsigned>(count);
 }
+
+}  // namespace
 
 class CudaMark final : public Mark {
  public:
@@ -39,13 +47,21 @@ class CudaMark final : public Mark {
     const DeviceGuard guard(device_);
     HEADRACE_CUDA_CHECK(cudaEventSynchronize(event_));
   }
+  bool is_reached() const {
+    const DeviceGuard guard(device_);
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // or the next launch would find it
+      return false;
+    }
+    HEADRACE_CUDA_CHECK(status);
+    return true;
+  }
 
  private:
   int device_;
   cudaEvent_t event_ = nullptr;
 };
-
-}  // namespace
 
 CudaQueue::CudaQueue(int device)
     : device_(device),
@@ -57,6 +73,13 @@ CudaQueue::CudaQueue(int device, cudaStream_t stream)
     : device_(device), stream_(stream), owned_(false), processors_(processor_count(device)) {}
 
 CudaQueue::~CudaQueue() {
+  for (Staged& staged : staged_) {
+    try {
+      staged.copied->wait();
+    } catch (const Error&) {
+      // Nothing reads the block any more.
+    }
+  }
   if (owned_) give_stream(device_, stream_);
 }
 
@@ -68,12 +91,24 @@ void CudaQueue::free(void* memory) noexcept { free_device(device_, memory, strea
 // pinned memory it does not.
 void CudaQueue::upload(void* target, const void* source, std::size_t nbytes) {
   if (nbytes == 0) return;
+  if (nbytes >= kMinStaged && nbytes <= kMaxStaged) {
+    drop_copied();
+    std::shared_ptr<std::byte> block = allocate_pinned_host(device_, nbytes);
+    std::memcpy(block.get(), source, nbytes);
+    upload_pinned(target, block.get(), nbytes);
+    staged_.push_back({std::move(block), std::make_unique<CudaMark>(*this)});
+    return;
+  }
   const DeviceGuard guard(device_);
   cudaPointerAttributes attributes{};
   HEADRACE_CUDA_CHECK(cudaPointerGetAttributes(&attributes, source));
   HEADRACE_CUDA_CHECK(cudaMemcpyAsync(target, source, nbytes, cudaMemcpyHostToDevice, stream_));
   if (attributes.type != cudaMemoryTypeUnregistered)
     HEADRACE_CUDA_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CudaQueue::drop_copied() {
+  while (!staged_.empty() && staged_.front().copied->is_reached()) staged_.pop_front();
 }
 
 void CudaQueue::upload_pinned(void* target, const void* source, std::size_t nbytes) {

@@ -2,9 +2,15 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+#include <deque>
+#include <memory>
+
 #include "simt/queue.h"
 
 namespace headrace {
+
+class CudaMark;
 
 // A CUDA stream of its own, or one of the caller's. Every call makes the queue's device current for
 // as long as it takes.
@@ -33,10 +39,18 @@ class CudaQueue final : public Queue {
   void wait_for(Queue& other) override;
 
  private:
+  // A copy, in pinned memory, of what is being uploaded.
+  struct Staged {
+    std::shared_ptr<std::byte> block;
+    std::unique_ptr<CudaMark> copied;
+  };
+  void drop_copied();
+
   int device_;
   cudaStream_t stream_;
   bool owned_;
   unsigned processors_;
+  std::deque<Staged> staged_;
 };
 
 }  // namespace headrace

@@ -48,11 +48,11 @@ struct FindStreams {
     const u32 i = simt::block_index() * kThreads + simt::thread_index();
     if (i >= n_blocks) return;
     const BlockSource block = blocks[i];
-    found[i] = find_blosc_streams(block.chunk,
-                                  block.chunk_nbytes,
-                                  block.index,
-                                  block.n_streams,
-                                  streams + block.first_stream);
+    bool good = true;
+    for (u32 k = 0; k < block.n_streams && good; ++k)
+      good = find_blosc_stream(
+          block.chunk, block.chunk_nbytes, block.index, k, streams + block.first_stream);
+    found[i] = good;
   }
 };
 
@@ -138,21 +138,31 @@ class BloscDecoder {
 
   void find_streams() {
     streams_.resize(n_streams_);
-    std::vector<u32> found(blocks_.size());
-    if (on_host()) {
-      for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        const Block& block = blocks_[i];
-        found[i] = find_blosc_streams(batch_.host_sources[block.frame],
-                                      static_cast<u32>(batch_.frames[block.frame].source_nbytes),
-                                      block.index,
-                                      block.n_streams,
-                                      streams_.data() + block.first_stream);
-      }
-    } else if (!blocks_.empty()) {
+    std::vector<u32> found(blocks_.size(), 1);
+    if (on_host())
+      read_streams(found);
+    else if (!blocks_.empty())
       download_streams(found);
-    }
     check_streams(found);
     std::erase_if(blocks_, [&](const Block& b) { return faults_[b.frame] != Fault::none; });
+  }
+
+  // The first stream of all blocks, then the second, and so on: one is known only by the one before
+  // it, and waiting for memory block by block is most of the work.
+  void read_streams(std::vector<u32>& found) {
+    bool more = true;
+    for (u32 k = 0; std::exchange(more, false); ++k) {
+      for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        const Block& block = blocks_[i];
+        if (k >= block.n_streams || !found[i]) continue;
+        found[i] = find_blosc_stream(batch_.host_sources[block.frame],
+                                     static_cast<u32>(batch_.frames[block.frame].source_nbytes),
+                                     block.index,
+                                     k,
+                                     streams_.data() + block.first_stream);
+        more = true;
+      }
+    }
   }
 
   // c-blosc takes streams that overlap. Some do by chance; thousands over the same bytes would make
@@ -216,9 +226,12 @@ class BloscDecoder {
     u64 nbytes = 0;
     for (const Block& block : blocks) nbytes += waiting_nbytes(block);
     const Scratch<u8> waiting(queue_, nbytes + kSourcePadding);
+    const std::size_t n_streams =
+        blocks.back().first_stream + blocks.back().n_streams - blocks.front().first_stream;
     std::array<Inner, kBloscInners> inners;
     std::map<std::pair<BloscFilter, u32>, std::vector<Frame>> shuffled;  // also by typesize
     std::vector<Frame> stored;
+    stored.reserve(n_streams);
     u8* next = waiting.data();
     for (const Block& block : blocks) {
       const BloscHeader& header = headers_[block.frame];
@@ -227,11 +240,17 @@ class BloscDecoder {
       const u32 block_nbytes = header.block_nbytes(block.index);
       u8* target = frame.target + u64{block.index} * header.blocksize;
       if (filter != BloscFilter::none) {
-        shuffled[{filter, header.typesize}].push_back(
-            {next, block_nbytes, target, block_nbytes, frame.chunk});
+        std::vector<Frame>& alike = shuffled[{filter, header.typesize}];
+        if (alike.empty()) alike.reserve(blocks.size());
+        alike.push_back({next, block_nbytes, target, block_nbytes, frame.chunk});
         target = std::exchange(next, next + waiting_nbytes(block));
       }
-      add_streams(block, target, inners[static_cast<std::size_t>(header.inner)], stored);
+      Inner& inner = inners[static_cast<std::size_t>(header.inner)];
+      if (inner.frames.empty()) {
+        inner.frames.reserve(n_streams);
+        if (on_host()) inner.host_sources.reserve(n_streams);
+      }
+      add_streams(block, target, inner, stored);
     }
     copy_frames(queue_, stored);
     for (std::size_t i = 0; i < inners.size(); ++i)

@@ -51,19 +51,16 @@ SIMT_HOST_DEVICE u32 load_le_32(const u8* p) {
   return p[0] | u32{p[1]} << 8 | u32{p[2]} << 16 | u32{p[3]} << 24;
 }
 
-// The streams of a block; false when they do not lie within the chunk.
-SIMT_HOST_DEVICE bool find_blosc_streams(
-    const u8* chunk, u32 chunk_nbytes, u32 block, u32 n_streams, BloscStream* streams) {
-  u32 at = load_le_32(chunk + kBloscHeader + 4 * block);
-  for (u32 i = 0; i < n_streams; ++i) {
-    if (at > chunk_nbytes || chunk_nbytes - at < 4) return false;
-    const u32 nbytes = load_le_32(chunk + at);
-    at += 4;
-    if (nbytes > chunk_nbytes - at) return false;
-    streams[i] = {at, nbytes};
-    at += nbytes;
-  }
-  return true;
+// Stream i of a block, which begins where the one before it ends. False: it does not lie within the
+// chunk.
+SIMT_HOST_DEVICE bool find_blosc_stream(
+    const u8* chunk, u32 chunk_nbytes, u32 block, u32 i, BloscStream* streams) {
+  const u32 at = i == 0 ? load_le_32(chunk + kBloscHeader + 4 * block)
+                        : streams[i - 1].offset + streams[i - 1].nbytes;
+  if (at > chunk_nbytes || chunk_nbytes - at < 4) return false;
+  const u32 nbytes = load_le_32(chunk + at);
+  streams[i] = {at + 4, nbytes};
+  return nbytes <= chunk_nbytes - at - 4;
 }
 
 }  // namespace headrace::SIMT_SPACE

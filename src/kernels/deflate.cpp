@@ -11,18 +11,18 @@ namespace headrace::SIMT_SPACE {
 namespace deflate {
 namespace {
 
-// Decoded bytes that are worked on together; a larger stream is a slab of its own.
-constexpr u64 kSlab = u64{512} << 20;
+// Decoded bytes that are worked on together; a larger stream is a slab of its own. In order, they
+// take an eighth of that as scratch.
+constexpr u64 kSlab = u64{2} << 30;
 // Tiles whose entries (2 bytes a byte) are there at once, for each multiprocessor: enough for two
 // rounds of blocks on all of them, 66 MB on an H200.
 constexpr u32 kTilesAProcessor = 16;
 
 // Matches are executed in order from so many streams of equal size on.
-constexpr u64 kInOrder = 96;
+constexpr u64 kInOrder = 60;
 
-// Streams are searched for their blocks when there are fewer than one to so many multiprocessors:
-// one after the other, the blocks of a stream keep a single one busy.
-constexpr unsigned kProcessorsASearch = 4;
+// Streams are searched for their blocks when there are fewer than multiprocessors: one after the
+// other, the blocks of a stream keep a single one busy.
 constexpr u64 kMaxCells = u64{1} << 22;  // of 2 GiB of source
 constexpr u64 kMinSearch = 64 * 1024;    // bytes of source: several blocks
 
@@ -147,7 +147,7 @@ class Slab {
 
   // Gives streams their cells; returns how many there are.
   u32 plan_search(unsigned processors) {
-    if (streams_.size() * kProcessorsASearch > processors) return 0;
+    if (streams_.size() >= processors) return 0;
     u64 cells = 0;
     for (DeflateStream& stream : streams_) {
       const u64 bits = 8 * (stream.source_nbytes + 15);  // from the 16 bytes that it begins in

@@ -130,19 +130,19 @@ SIMT_DEVICE bool next_item(u32* next, u32 count, u32& shared_item, u32& item) {
   return item < count;
 }
 
-constexpr unsigned kFoundThreads = 512;
-constexpr unsigned kFoundRoot = 11;
-struct FoundShared : BlockShared<kFoundThreads, kFoundRoot> {
+template <unsigned kThreads, unsigned kLiteralRoot>
+struct FoundShared : BlockShared<kThreads, kLiteralRoot> {
   u32 item;
 };
 
 // Where candidates end, and how many bytes they give.
+template <unsigned kBlockThreads, unsigned kLiteralRoot>
 struct CountFoundBlocks {
-  static constexpr unsigned kThreads = kFoundThreads;
-  static constexpr unsigned kMinBlocks = 2;
+  static constexpr unsigned kThreads = kBlockThreads;
+  static constexpr unsigned kMinBlocks = 1024 / kThreads;
   // zlib's blocks have at most 32 Ki symbols. What goes on for longer is none, or rare.
-  static constexpr u32 kMaxStages = 16;
-  using Shared = FoundShared;
+  static constexpr u32 kMaxStages = 8192 / kThreads;
+  using Shared = FoundShared<kThreads, kLiteralRoot>;
 
   DeflateWork work;
 
@@ -158,7 +158,7 @@ struct CountFoundBlocks {
       // Of two in one cell the first counts.
       if (search.starts[cell] != candidate.bit % kSearchCellBits) continue;
       const BitSource source(stream.source, stream.source_nbytes);
-      BlockDecoder<kThreads, kFoundRoot> decoder(shared, source, candidate.bit);
+      BlockDecoder<kThreads, kLiteralRoot> decoder(shared, source, candidate.bit);
       DeflateOutput output{work, stream, 0, 0};
       bool last = false;
       const Fault fault = decoder.template decode<false>(output, last, kMaxStages);
@@ -168,10 +168,11 @@ struct CountFoundBlocks {
   }
 };
 
+template <unsigned kBlockThreads, unsigned kLiteralRoot>
 struct WriteFoundBlocks {
-  static constexpr unsigned kThreads = kFoundThreads;
-  static constexpr unsigned kMinBlocks = 2;
-  using Shared = FoundShared;
+  static constexpr unsigned kThreads = kBlockThreads;
+  static constexpr unsigned kMinBlocks = 1024 / kThreads;
+  using Shared = FoundShared<kThreads, kLiteralRoot>;
 
   DeflateWork work;
 
@@ -182,7 +183,7 @@ struct WriteFoundBlocks {
       const TakenBlock block = search.taken[item];
       const DeflateStream stream = work.streams[block.stream];
       const BitSource source(stream.source, stream.source_nbytes);
-      BlockDecoder<kThreads, kFoundRoot> decoder(shared, source, block.bit);
+      BlockDecoder<kThreads, kLiteralRoot> decoder(shared, source, block.bit);
       DeflateOutput output{work, stream, block.position, block.member_start};
       bool last = false;
       const Fault fault = decoder.template decode<true>(output, last);
@@ -195,14 +196,10 @@ struct WriteFoundBlocks {
   }
 };
 
-}  // namespace
-
-void decode_symbols(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
+// More threads a stream shorten the way through it, as far as it has bits for them; more streams
+// at once fill the device.
+void decode_streams(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
   const std::size_t processors = queue.processors();
-  const std::size_t for_found = work.search.capacity ? 2 * processors : 0;
-  simt::launch(queue, for_found, CountFoundBlocks{work});
-  // More threads a stream shorten the way through it, as far as it has bits for them; more streams
-  // at once fill the device.
   const u64 segments = 8 * most_source_nbytes / kSegmentBits;
   if (work.count > 4 * processors || segments <= 128)
     simt::launch(queue, work.count, DecodeStreams<128, 10>{work});
@@ -210,7 +207,30 @@ void decode_symbols(Queue& queue, const DeflateWork& work, u64 most_source_nbyte
     simt::launch(queue, work.count, DecodeStreams<256, 11>{work});
   else
     simt::launch(queue, work.count, DecodeStreams<512, 11>{work});
-  simt::launch(queue, for_found, WriteFoundBlocks{work});
+}
+
+template <unsigned kThreads, unsigned kLiteralRoot>
+void decode_found(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
+  const std::size_t blocks = 1024 / kThreads * std::size_t{queue.processors()};
+  simt::launch(queue, blocks, CountFoundBlocks<kThreads, kLiteralRoot>{work});
+  decode_streams(queue, work, most_source_nbytes);
+  simt::launch(queue, blocks, WriteFoundBlocks<kThreads, kLiteralRoot>{work});
+}
+
+}  // namespace
+
+void decode_symbols(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
+  // zlib's blocks take some 27 KB of source.
+  const u64 found = u64{work.search.capacity} * (kSearchCellBits / 8) / 27'000;
+  const u64 processors = queue.processors();
+  if (found == 0)
+    decode_streams(queue, work, most_source_nbytes);
+  else if (found >= 8 * processors)
+    decode_found<128, 10>(queue, work, most_source_nbytes);
+  else if (found >= 4 * processors)
+    decode_found<256, 11>(queue, work, most_source_nbytes);
+  else
+    decode_found<512, 11>(queue, work, most_source_nbytes);
 }
 
 }  // namespace headrace::SIMT_SPACE::deflate

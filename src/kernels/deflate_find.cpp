@@ -126,6 +126,7 @@ struct FindBlocks {
   struct Shared {
     u32 offsets[kMost];
     u32 count;
+    u16 kraft[1 << 12];  // of four code lengths
   };
 
   DeflateWork work;
@@ -139,6 +140,7 @@ struct FindBlocks {
     const HeaderBits bits(source);
     const u64 begin = u64{first_cell - stream.first_cell} * kSearchCellBits;
     if (simt::thread_index() == 0) s.count = 0;
+    for (u32 i = simt::thread_index(); i < 1 << 12; i += kThreads) s.kraft[i] = kraft_sum(i);
     simt::sync_block();
     for (u32 i = simt::thread_index(); i < kWords; i += kThreads) filter(s, bits, begin, i);
     simt::sync_block();
@@ -163,7 +165,7 @@ struct FindBlocks {
     for (; left; left &= left - 1) {
       const u32 r = simt::trailing_zeros(left);
       const u64 window = window_at(a, b, c, d, r + 13);
-      if (!is_complete(window >> 4, (window & 15) + 4)) continue;
+      if (!is_complete(s, window >> 4, (window & 15) + 4)) continue;
       const u32 slot = simt::atomic_add(&s.count, 1u);
       if (slot < kMost) s.offsets[slot] = 32 * i + r;
     }
@@ -173,15 +175,17 @@ struct FindBlocks {
     const u32 x = next ? b : a, y = next ? c : b, z = next ? d : c;
     return simt::funnel_right(x, y, shift) | u64{simt::funnel_right(y, z, shift)} << 32;
   }
-  SIMT_DEVICE static bool is_complete(u64 lengths, u64 count) {
-    lengths &= ~(~u64{0} << 3 * count);
-    constexpr u32 kHalf = 10;
-    const u32 low = static_cast<u32>(lengths), high = static_cast<u32>(lengths >> 3 * kHalf);
+  SIMT_DEVICE static u16 kraft_sum(u32 lengths) {
     u32 sum = 0;
     SIMT_UNROLL
-    for (u32 i = 0; i < kHalf; ++i)
-      sum += (kKraftOne >> (low >> 3 * i & 7) & (kKraftOne - 1)) +
-             (kKraftOne >> (high >> 3 * i & 7) & (kKraftOne - 1));
+    for (u32 i = 0; i < 12; i += 3) sum += kKraftOne >> (lengths >> i & 7) & (kKraftOne - 1);
+    return static_cast<u16>(sum);
+  }
+  SIMT_DEVICE static bool is_complete(const Shared& s, u64 lengths, u64 count) {
+    lengths &= ~(~u64{0} << 3 * count);
+    u32 sum = 0;
+    SIMT_UNROLL
+    for (u32 i = 0; i < 60; i += 12) sum += s.kraft[lengths >> i & 0xfff];
     return sum == kKraftOne;
   }
 

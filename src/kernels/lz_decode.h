@@ -21,11 +21,13 @@ inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
 inline constexpr std::size_t kLzLeadStreams = 16000;
 
 struct LzSlab {
-  u32 group_nbytes;
+  u32 group_nbytes;  // of the cut
   std::vector<LzStream> streams{};
   u64 nbytes = 0;  // of sources or targets, what is more
   u64 records = 0;
   u32 groups = 0, tiles = 0, largest = 0;
+
+  bool is_mapped() const { return group_nbytes == LzMapCut::kGroup; }
 
   template <class Dialect>
   void add(const Frame& frame) {
@@ -70,7 +72,7 @@ template <class Dialect>
 void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
   using Cut = LzMapCut;
   const LzScratch<Cut> scratch(queue, batch, n_groups);
-  const Scratch<u8> paths(queue, u64{n_groups} * Cut::kGroup);
+  const Scratch<u8> paths(queue, u64{n_groups} * kLzPaths);
   const Scratch<u32> positions(queue, u64{n_groups} * (Cut::kSegment + 2));
   u32* const common = positions.data() + u64{n_groups} * Cut::kSegment;
   const LzMapTables map{scratch.tables, positions.data(), paths.data(), common, common + n_groups};
@@ -88,15 +90,17 @@ void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
     constexpr u32 kLanes = LzLead<Dialect>::kLanes;
     return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
   }
-  if (slab.group_nbytes == LzMapCut::kGroup)
+  if (slab.is_mapped())
     parse_mapped<Dialect>(queue, batch, slab.groups);
   else
     parse_guessed<Dialect>(queue, batch, slab.groups);
 }
 
-// order takes the longest stream at some 1.8 GB/s, jump everything at some 140 GB/s and 20 us more.
+// order takes the longest stream at some 2.1 GB/s (1.6 of byte planes), jump everything at some 150
+// (60 to 70: they have long chains), and some 20 us more.
 inline bool in_order(const LzSlab& slab) {
-  return u64{slab.largest} * 78 <= slab.nbytes + 2'800'000;
+  const u64 streams = slab.is_mapped() ? 42 : 70;
+  return slab.largest * streams <= slab.nbytes + 1'200'000;
 }
 
 template <class Dialect>
@@ -115,12 +119,12 @@ template <class Dialect>
 void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
   if (!in_order(slab))
     execute_jumping<Dialect>(queue, batch, slab.tiles, kLzJumpTiles);
-  else if (batch.n_streams > 4000 || slab.largest <= 4096)
-    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096, 128>{batch});
-  else if (batch.n_streams > 500 || slab.largest <= 16384)
-    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 16384, 512>{batch});
+  else if (slab.largest <= 4096)
+    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
+  else if (batch.n_streams > 200 || slab.largest <= 16384)
+    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 16384>{batch});
   else
-    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 32768, 1024>{batch});
+    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 32768>{batch});
 }
 
 template <class Dialect>
@@ -138,23 +142,32 @@ void decode_slab(Queue& queue, const LzSlab& slab, u32* faults) {
   execute_lz<Dialect>(queue, batch, slab);
 }
 
+// Guesses are for streams that hold mostly literals. Where they shrink more than this, as planes of
+// bytes do, chains of wrong tokens live long, and the map is bounded by what there is to read.
+inline bool shrinks_much(const Frame& frame) {
+  return frame.source_nbytes * 3 < frame.target_nbytes * 2;
+}
+
 template <class Dialect>
 void decode_lz(Queue& queue, const DecodeBatch& batch) {
   std::vector<FrameFault> refused;
-  const LzSlab empty{batch.planes ? LzMapCut::kGroup : LzGuessCut::kGroup};
-  LzSlab slab = empty;
+  LzSlab guessed{LzGuessCut::kGroup}, mapped{LzMapCut::kGroup};
   for (const Frame& frame : batch.frames) {
-    if (std::max(frame.source_nbytes, frame.target_nbytes) >= kMaxStream) {
+    const u64 nbytes = std::max(frame.source_nbytes, frame.target_nbytes);
+    if (nbytes >= kMaxStream) {
       refused.push_back({frame.chunk, Fault::unsupported});
       continue;
     }
-    if (slab.nbytes + std::max(frame.source_nbytes, frame.target_nbytes) > kLzSlab) {
+    LzSlab& slab = batch.planes || shrinks_much(frame) ? mapped : guessed;
+    if (slab.streams.empty()) slab.streams.reserve(batch.frames.size());
+    if (slab.nbytes + nbytes > kLzSlab) {
       decode_slab<Dialect>(queue, slab, batch.faults);
-      slab = empty;
+      slab = LzSlab{slab.group_nbytes};
     }
     slab.add<Dialect>(frame);
   }
-  decode_slab<Dialect>(queue, slab, batch.faults);
+  decode_slab<Dialect>(queue, guessed, batch.faults);
+  decode_slab<Dialect>(queue, mapped, batch.faults);
   raise_faults(queue, refused, batch.faults);
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
-// From the records of LZ streams to their bytes. A tile of output is filled in shared memory, one
-// entry a byte: its value, or where to copy it from. Two ways from there:
+// From the records of LZ streams to their bytes. A tile of output is made in shared memory, one
+// entry a byte: its value, or where to copy it from. Threads take bytes, not tokens, so that all
+// have the same to do: a bit map of where tokens begin tells each word which token it is of.
+//
+// Two ways from there:
 //
 // order: one block makes a stream, tile after tile. Copies from earlier tiles are values.
 // jump:  all tiles of all streams at once. Entries that point before their tile go to device
@@ -13,8 +16,6 @@
 #include "kernels/lz_stream.h"
 
 namespace headrace::SIMT_SPACE {
-
-inline constexpr u32 kLzValue = 0x80000000;  // an entry that is a value, not a position
 
 struct LzView {
   const u8* source;
@@ -32,164 +33,175 @@ SIMT_DEVICE LzView view_of(const LzStream& stream) {
           shift + stream.target_nbytes};
 }
 
-// What a whole warp puts into a tile.
-struct LzPiece {
-  u32 entry, nbytes;
-  u32 from;      // literals: their position; a match: the position of its own first byte
-  u32 distance;  // 0: literals
+// A token: the byte at p is a literal, at `literals` + p of the source (modulo 2^32), or from
+// `match` on one of the `distance` bytes before the match.
+struct alignas(16) LzItem {
+  u32 match;
+  u32 literals;
+  u32 distance;
+  u32 reciprocal;  // (2^32 - 1) / distance
+
+  // A match repeats the bytes before it, so a byte of it is one of those and never its own.
+  SIMT_DEVICE u32 source_of(u32 p) const {
+    const u32 i = p - match;
+    // The quotient may be too small by one: i is below 2^31.
+    const u32 rest = i - static_cast<u32>(u64{i} * reciprocal >> 32) * distance;
+    return match - distance + (rest < distance ? rest : rest - distance);
+  }
 };
 
-template <u32 nbytes>
+template <class EntryType, u32 nbytes>
 struct LzTile {
+  using Entry = EntryType;
   static constexpr u32 kNbytes = nbytes;
-  alignas(16) u32 entries[nbytes];
-  LzPiece pieces[nbytes / 16];
-  u32 n_pieces;
-  u32 next;  // record that the next tile begins with
+  static constexpr u32 kValue = 1u << (8 * sizeof(Entry) - 1);  // | the byte: not a position
+  static constexpr u32 kItems = nbytes / 8;                     // at once; most tiles have fewer
+  static constexpr u32 kShare = 1024;  // bytes of a warp: a word of the bit map a lane
+  static constexpr u32 kThreads = nbytes / kShare * simt::kWarp;
+
+  alignas(16) Entry entries[nbytes];
+  LzItem items[kItems];
+  u32 starts[nbytes / 32];           // bit map of the bytes that items begin with
+  u32 first_items[nbytes / kShare];  // the item of each share's first byte
+  u32 next;                          // record that gives what comes behind
+  u32 malformed;
+
+  SIMT_DEVICE void clear() {
+    for (u32 i = simt::thread_index(); i < nbytes / 32; i += kThreads) starts[i] = 0;
+    if (simt::thread_index() == 0) malformed = 0;
+    simt::sync_block();
+  }
 };
 
-// Parts longer than kLzAlone are a warp's, in pieces.
-inline constexpr u32 kLzAlone = 24, kLzPiece = 512;
-static_assert(kLzAlone + 1 > 16, "each piece but those of kLzPiece takes more than 16 entries");
-
-// Fills the tile of positions [low, high) from the records that begin with the one that gives
-// `low`. Entries are values or positions, of jump in the stream and else in the tile.
-template <class Dialect, bool jump, class Tile, u32 threads>
+// Fills a tile, by all threads of its block. Entries are values or positions, of jump in the
+// stream and else in the tile.
+template <class Dialect, bool jump, class Tile>
 struct LzFill {
+  using Entry = typename Tile::Entry;
+
   Tile& tile;
   LzView view;
-  u32 low, high;
+  u32 low;    // position of the tile's first entry
   u32 known;  // the target before it is written
 
-  SIMT_DEVICE u32 entry_of(u32 position) const {
-    if (position < known) return kLzValue | view.base[position];
-    return jump ? position : position - low;
-  }
-
-  SIMT_DEVICE void put_literals(u32 at, u32 n, u32 from) const {
-    for (u32 j = 0; j < n; j += 8) {
-      const u64 bytes = load_8(view.source + from + j);
-      SIMT_UNROLL
-      for (u32 k = 0; k < 8; ++k)
-        if (j + k < n) tile.entries[at - low + j + k] = kLzValue | static_cast<u8>(bytes >> 8 * k);
+  // Positions [begin, end) of the tile, from the records that begin with `first`, the one that
+  // gives `begin`; then `first` is the one that gives `end`. False: a token breaks the format.
+  SIMT_DEVICE bool operator()(
+      const LzRecord* records, u32 n, u32 begin, u32 end, u32& first) const {
+    for (;;) {
+      const u32 behind = first + Tile::kItems;
+      u32 stop = behind < n ? records[behind].start + view.begin : end;
+      if (stop > end) stop = end;
+      read_items(records + first, behind < n ? Tile::kItems : n - first, begin, stop, first);
+      simt::sync_block();
+      if (tile.malformed) return false;
+      put_entries(begin, stop);
+      first = tile.next;
+      simt::sync_block();
+      if (stop == end) return true;
+      begin = stop;
     }
   }
 
-  SIMT_DEVICE void put_match(u32 at, u32 n, u32 from) const {
-    for (u32 j = 0; j < n; j += 8) {
-      const u32 q = from + j;
-      // The words that hold them are wholly behind us and within the target.
-      const bool old = q >= view.begin + 4 && q + 12 <= known;
-      const u64 bytes = old ? load_8<false>(view.base + q) : 0;
-      SIMT_UNROLL
-      for (u32 k = 0; k < 8; ++k)
-        if (j + k < n)
-          tile.entries[at - low + j + k] =
-              old ? kLzValue | static_cast<u8>(bytes >> 8 * k) : entry_of(q + k);
-    }
-  }
-
-  // A match repeats the bytes before it, so byte i of it is one of those and never its own.
-  SIMT_DEVICE u32 repeated(u32 match, u32 distance, u32 position) const {
-    const u32 i = position - match;
-    return match - distance + (i < distance ? i : i % distance);
-  }
-
-  SIMT_DEVICE void put_later(u32 at, u32 n, u32 from, u32 distance) const {
-    for (u32 done = 0; done < n; done += kLzPiece)
-      tile.pieces[simt::atomic_add(&tile.n_pieces, 1u)] = {
-          at + done - low,
-          n - done < kLzPiece ? n - done : kLzPiece,
-          distance ? from : from + done,
-          distance};
-  }
-
-  // The part of one token's output that lies in the tile. False: the token breaks the format.
-  SIMT_DEVICE bool put(LzRecord record, u32 end) const {
-    const u32 start = record.start + view.begin;
-    const LzParts parts = Dialect::parts(view.source, record.token, view.source_nbytes);
-    const u32 match = start + parts.literal_nbytes;
-    u32 a = start > low ? start : low, b = match < high ? match : high;
-    if (a < b) {
-      const u32 from = parts.literals + (a - start);
-      if (b - a > kLzAlone)
-        put_later(a, b - a, from, 0);
-      else
-        put_literals(a, b - a, from);
-    }
-    a = match > low ? match : low;
-    b = end < high ? end : high;
-    if (match == end) return true;
-    const bool good = parts.distance != 0 && parts.distance <= match - view.begin &&
-                      Dialect::allows(match - view.begin, end - match, view.end - view.begin);
-    if (a >= b) return good;
-    if (!good) {
-      for (; a < b; ++a) tile.entries[a - low] = kLzValue;
-    } else if (b - a > kLzAlone) {
-      put_later(a, b - a, match, parts.distance);
-    } else if (parts.distance < end - match) {
-      for (; a < b; ++a) tile.entries[a - low] = entry_of(repeated(match, parts.distance, a));
-    } else {
-      put_match(a, b - a, a - parts.distance);
-    }
-    return good;
-  }
-
-  SIMT_DEVICE void put_piece(const LzPiece& piece) const {
-    const u32 lane = simt::lane_index();
-    u32* const to = tile.entries + piece.entry;
-    if (piece.distance) {
-      for (u32 i = lane; i < piece.nbytes; i += simt::kWarp)
-        to[i] = entry_of(repeated(piece.from, piece.distance, low + piece.entry + i));
-      return;
-    }
-    const u8* const from = view.source + piece.from;
-    constexpr u32 kLoads = 8;  // in flight together
-    for (u32 i = lane; i < piece.nbytes; i += kLoads * simt::kWarp) {
-      u32 bytes[kLoads] = {};
-      SIMT_UNROLL
-      for (u32 k = 0; k < kLoads; ++k)
-        if (i + k * simt::kWarp < piece.nbytes)
-          bytes[k] = simt::load_constant(from + i + k * simt::kWarp);
-      SIMT_UNROLL
-      for (u32 k = 0; k < kLoads; ++k)
-        if (i + k * simt::kWarp < piece.nbytes) to[i + k * simt::kWarp] = kLzValue | bytes[k];
-    }
-  }
-
-  // By the whole block. False on threads that met a token that breaks the format.
-  SIMT_DEVICE bool operator()(const LzRecord* records, u32 n, u32 first) const {
-    const u32 thread = simt::thread_index();
-    if (thread == 0) {
-      tile.n_pieces = 0;
-      tile.next = first;
-    }
-    simt::sync_block();
-    bool good = true;
-    u32 last = first;
-    for (u32 i = first + thread; i < n; i += threads) {
+ private:
+  // Of `n` records, those that give bytes of [begin, end).
+  SIMT_DEVICE void read_items(const LzRecord* records, u32 n, u32 begin, u32 end, u32 first) const {
+    for (u32 i = simt::thread_index(); i < n; i += Tile::kThreads) {
       const LzRecord record = records[i];
-      const u32 start = record.start + view.begin;
-      if (start > high) break;
-      last = i;
-      if (start == high) break;
-      good &= put(record, records[i + 1].start + view.begin);
+      const u32 start = record.start + view.begin, stop = records[i + 1].start + view.begin;
+      if (start >= end) return;
+      const LzParts parts = Dialect::parts(view.source, record.token, view.source_nbytes);
+      const u32 match = start + parts.literal_nbytes;
+      if (match < stop && !allowed(match, stop, parts.distance)) tile.malformed = 1;
+      tile.items[i] = {match,
+                       parts.literals - start,
+                       parts.distance,
+                       parts.distance ? ~u32{0} / parts.distance : 0};
+      if (start > begin) {
+        const u32 at = start - low;
+        simt::atomic_or(&tile.starts[at / 32], 1u << at % 32);
+      }
+      u32 share = start > begin ? (start - low + Tile::kShare - 1) / Tile::kShare
+                                : (begin - low) / Tile::kShare;
+      const u32 own = stop < end ? stop : end;
+      for (; low + share * Tile::kShare < own; ++share) tile.first_items[share] = i;
+      if (stop >= end) tile.next = first + i + (stop == end);
     }
-    if (last > first) simt::atomic_max(&tile.next, last);
-    simt::sync_block();
-    for (u32 i = simt::warp_index(); i < tile.n_pieces; i += threads / simt::kWarp)
-      put_piece(tile.pieces[i]);
-    simt::sync_block();
-    return good;
+  }
+
+  SIMT_DEVICE bool allowed(u32 match, u32 stop, u32 distance) const {
+    const u32 at = match - view.begin;
+    return distance != 0 && distance <= at &&
+           Dialect::allows(at, stop - match, view.end - view.begin);
+  }
+
+  // A warp a share, a lane a word of it, several times.
+  SIMT_DEVICE void put_entries(u32 begin, u32 end) const {
+    const u32 lane = simt::lane_index(), warp = simt::warp_index();
+    const u32 share = low + warp * Tile::kShare;
+    if (share >= end || share + Tile::kShare <= begin) return;
+    u32& word = tile.starts[warp * simt::kWarp + lane];
+    const u32 starts = lane ? word : word & ~1u;  // first_items tells of the first byte
+    word = 0;
+    const u32 count = simt::popcount(starts);
+    const u32 before = tile.first_items[warp] + simt::inclusive_sum(count) - count;
+    constexpr u32 kPass = 4 * simt::kWarp;
+    SIMT_NO_UNROLL
+    for (u32 pass = 0; pass < Tile::kShare / kPass; ++pass) {
+      const u32 owner = kPass / 32 * pass + lane / 8, bit = 4 * (lane % 8);
+      const u32 of_word = simt::shuffle(starts, owner), to_word = simt::shuffle(before, owner);
+      const u32 index = to_word + simt::popcount(of_word & ((2u << bit) - 1));
+      const u32 p = share + pass * kPass, p_end = p + kPass;
+      if (p >= begin && p_end <= end)
+        put_four<true>(p + 4 * lane, begin, end, index, of_word >> bit);
+      else if (p < end && p_end > begin)
+        put_four<false>(p + 4 * lane, begin, end, index, of_word >> bit);
+    }
+  }
+
+  // The entries from p on, as far as they lie in [begin, end). `index`: the item of the first,
+  // `starts`: a bit each, whether a new one begins with it.
+  template <bool whole>
+  SIMT_DEVICE void put_four(u32 p, u32 begin, u32 end, u32 index, u32 starts) const {
+    const auto wanted = [&](u32 k) { return whole || p + k - begin < end - begin; };
+    if (!whole && (p >= end || p + 4 <= begin)) return;
+    const u8* from[4];
+    u32 entries[4];
+    LzItem item = tile.items[index];
+    SIMT_UNROLL
+    for (u32 k = 0; k < 4; ++k) {
+      if (k && starts >> k & 1) item = tile.items[++index];
+      const bool literal = p + k < item.match;
+      const u32 source = item.source_of(p + k);
+      from[k] =
+          literal ? view.source + static_cast<u32>(item.literals + p + k) : view.base + source;
+      entries[k] = literal || source < known ? Tile::kValue : jump ? source : source - low;
+    }
+    SIMT_UNROLL
+    for (u32 k = 0; k < 4; ++k)
+      if (wanted(k) && entries[k] == Tile::kValue) entries[k] |= *from[k];
+    Entry* const to = tile.entries + (p - low);
+    if (wanted(0) && wanted(3)) return store_four(to, entries);
+    for (u32 k = 0; k < 4; ++k)
+      if (wanted(k)) to[k] = static_cast<Entry>(entries[k]);
+  }
+
+  SIMT_DEVICE static void store_four(u16* to, const u32* entries) {
+    *reinterpret_cast<simt::Pair*>(to) = {entries[0] | entries[1] << 16,
+                                          entries[2] | entries[3] << 16};
+  }
+  SIMT_DEVICE static void store_four(u32* to, const u32* entries) {
+    *reinterpret_cast<simt::Quad*>(to) = {entries[0], entries[1], entries[2], entries[3]};
   }
 };
 
 // One block a stream.
-template <class Dialect, u32 tile_nbytes, u32 threads>
+template <class Dialect, u32 tile_nbytes>
 struct LzOrder {
-  static constexpr unsigned kThreads = threads;
-  static constexpr unsigned kMinBlocks = tile_nbytes > 16384 ? 1 : tile_nbytes > 4096 ? 2 : 10;
-  using Shared = LzTile<tile_nbytes>;
+  using Tile = LzTile<u16, tile_nbytes>;
+  static constexpr unsigned kThreads = Tile::kThreads;
+  static constexpr unsigned kMinBlocks = 1280 / kThreads ? 1280 / kThreads : 1;
+  using Shared = Tile;
   LzBatch batch;
 
   SIMT_DEVICE void operator()(Shared& tile) const {
@@ -198,45 +210,44 @@ struct LzOrder {
     const u32 n = batch.n_records[simt::block_index()];
     if (n == 0) return;
     const LzView view = view_of(stream);
-    bool good = true;
+    tile.clear();
     u32 first = 0;
-    for (u32 tile_low = 0; tile_low < view.end; tile_low += tile_nbytes) {
-      const u32 low = tile_low ? tile_low : view.begin;
-      const u32 room = view.end - tile_low;
-      const u32 high = tile_low + (room < tile_nbytes ? room : tile_nbytes);
-      const LzFill<Dialect, false, Shared, threads> fill{tile, view, tile_low, high, tile_low};
-      good &= fill(records, n, first);
-      first = tile.next;
-      for (u32 p = 4 * simt::thread_index(); p < high - tile_low; p += 4 * threads)
-        write(tile, view, tile_low + p, p, low, high);
-      simt::sync_block();
+    for (u32 begin = view.begin, low = 0; begin < view.end; low += tile_nbytes) {
+      const u32 room = view.end - low, end = low + (room < tile_nbytes ? room : tile_nbytes);
+      if (!LzFill<Dialect, false, Tile>{tile, view, low, low}(records, n, begin, end, first)) {
+        if (simt::thread_index() == 0) raise(batch.faults, stream.chunk, Fault::malformed);
+        return;
+      }
+      for (u32 p = low + 4 * simt::thread_index(); p < end; p += 4 * kThreads)
+        write(tile, view, p, tile.entries + (p - low), begin, end);
+      begin = end;
     }
-    if (!good) raise(batch.faults, stream.chunk, Fault::malformed);
   }
 
-  // The word at `position`, as far as it lies in [low, high).
+  // The word at p, as far as it lies in [begin, end).
   SIMT_DEVICE static void write(
-      Shared& tile, const LzView& view, u32 position, u32 p, u32 low, u32 high) {
-    u32* const entries = tile.entries + p;
-    if (position >= low && position + 4 <= high) {
-      const simt::Quad quad = *reinterpret_cast<const simt::Quad*>(entries);
-      const u32 a = value(tile, quad.x, entries), b = value(tile, quad.y, entries + 1),
-                c = value(tile, quad.z, entries + 2), d = value(tile, quad.w, entries + 3);
-      *reinterpret_cast<u32*>(view.base + position) = simt::permute_bytes(
+      Tile& tile, const LzView& view, u32 p, u16* entries, u32 begin, u32 end) {
+    if (p >= begin && p + 4 <= end) {
+      const simt::Pair pair = *reinterpret_cast<const simt::Pair*>(entries);
+      const u32 a = value(tile, pair.x & 0xffff, entries),
+                b = value(tile, pair.x >> 16, entries + 1),
+                c = value(tile, pair.y & 0xffff, entries + 2),
+                d = value(tile, pair.y >> 16, entries + 3);
+      *reinterpret_cast<u32*>(view.base + p) = simt::permute_bytes(
           simt::permute_bytes(a, b, 0x40), simt::permute_bytes(c, d, 0x40), 0x5410);
       return;
     }
     for (u32 k = 0; k < 4; ++k)
-      if (position + k >= low && position + k < high)
-        view.base[position + k] = static_cast<u8>(value(tile, entries[k], entries + k));
+      if (p + k >= begin && p + k < end)
+        view.base[p + k] = static_cast<u8>(value(tile, entries[k], entries + k));
   }
 
   // Follows an entry to its value, and leaves it at `place` for those who come later.
-  SIMT_DEVICE static u32 value(const Shared& tile, u32 entry, u32* place) {
-    if (entry & kLzValue) return entry;
+  SIMT_DEVICE static u32 value(const Tile& tile, u32 entry, u16* place) {
+    if (entry & Tile::kValue) return entry;
     do entry = tile.entries[entry];
-    while (!(entry & kLzValue));
-    *place = entry;
+    while (!(entry & Tile::kValue));
+    *place = static_cast<u16>(entry);
     return entry;
   }
 };
@@ -244,7 +255,8 @@ struct LzOrder {
 // Tiles of jump are numbered over all streams. Those from `first` on have their entries in that
 // order, those before are written.
 struct LzJumpTiles {
-  static constexpr u32 kNbytes = 16384, kThreads = 512;
+  using Tile = LzTile<u32, 16384>;
+  static constexpr u32 kNbytes = Tile::kNbytes, kThreads = Tile::kThreads;
   LzBatch batch;
   u32* entries;
   u32 first;
@@ -265,7 +277,8 @@ struct LzJumpTiles {
 template <class Dialect>
 struct LzExpand {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
-  using Shared = LzTile<LzJumpTiles::kNbytes>;
+  static constexpr unsigned kMinBlocks = 2;
+  using Shared = LzJumpTiles::Tile;
   LzJumpTiles tiles;
 
   SIMT_DEVICE void operator()(Shared& tile) const {
@@ -275,40 +288,39 @@ struct LzExpand {
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
     const u32 low = (index - stream.first_tile) * Shared::kNbytes;
-    if (n == 0 || low >= view.end) return;
-    const u32 room = view.end - low, high = low + (room < Shared::kNbytes ? room : Shared::kNbytes);
+    const u32 begin = low ? low : view.begin;
+    if (n == 0 || stream.target_nbytes == 0 || low >= view.end) return;
+    const u32 room = view.end - low, end = low + (room < Shared::kNbytes ? room : Shared::kNbytes);
     const LzRecord* records = batch.records + stream.first_record;
-    const u32 first = find_record(records, n, low > view.begin ? low - view.begin : 0);
-    const LzFill<Dialect, true, Shared, kThreads> fill{
-        tile, view, low, high, tiles.written(stream)};
-    if (!fill(records, n, first)) raise(batch.faults, stream.chunk, Fault::malformed);
-    u32* out = tiles.entries_of(stream) + low;
-    for (u32 p = (low ? 0 : view.begin) + simt::thread_index(); p < high - low; p += kThreads) {
-      u32 entry = tile.entries[p];
-      while (!(entry & kLzValue) && entry >= low) entry = tile.entries[entry - low];
-      tile.entries[p] = entry;
-      out[p] = entry;
+    u32 first =
+        simt::last_at_or_before(n, begin - view.begin, [&](u32 i) { return records[i].start; });
+    tile.clear();
+    const LzFill<Dialect, true, Shared> fill{tile, view, low, tiles.written(stream)};
+    const bool good = fill(records, n, begin, end, first);
+    if (!good && simt::thread_index() == 0) raise(batch.faults, stream.chunk, Fault::malformed);
+    u32* const out = tiles.entries_of(stream);
+    for (u32 p = low + 4 * simt::thread_index(); p < end; p += 4 * kThreads) {
+      u32 entries[4];
+      SIMT_UNROLL
+      for (u32 k = 0; k < 4; ++k) {
+        u32& entry = entries[k] = Shared::kValue;
+        if (!good || p + k - begin >= end - begin) continue;
+        u32& place = tile.entries[p + k - low];
+        entry = place;
+        if (entry & Shared::kValue || entry < low) continue;
+        do entry = tile.entries[entry - low];
+        while (!(entry & Shared::kValue) && entry >= low);
+        place = entry;
+      }
+      *reinterpret_cast<simt::Quad*>(out + p) = {entries[0], entries[1], entries[2], entries[3]};
     }
-  }
-
-  // The last record that starts at or before `position`. By a whole warp.
-  SIMT_DEVICE static u32 find_record(const LzRecord* records, u32 n, u32 position) {
-    u32 low = 0;
-    while (n > 1) {
-      const u32 step = (n + simt::kWarp - 1) / simt::kWarp, at = simt::lane_index() * step;
-      const u32 found = simt::ballot(at < n && records[low + at].start <= position);
-      const u32 back = (31 - simt::leading_zeros(found)) * step;
-      low += back;
-      n = n - back < step ? n - back : step;
-    }
-    return low;
   }
 };
 
 // Every byte, followed to its value.
 struct LzChase {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
-  static constexpr u32 kAtOnce = 4;
+  static constexpr u32 kValue = LzJumpTiles::Tile::kValue;
   using Shared = simt::NoShared;
   LzJumpTiles tiles;
 
@@ -319,40 +331,45 @@ struct LzChase {
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
     const u32 low = (index - stream.first_tile) * LzJumpTiles::kNbytes;
-    if (batch.n_records[w] == 0 || low >= view.end) return;
+    if (batch.n_records[w] == 0 || stream.target_nbytes == 0 || low >= view.end) return;
     const u32 room = view.end - low;
-    const u32 high = low + (room < LzJumpTiles::kNbytes ? room : LzJumpTiles::kNbytes);
-    u32* entries = tiles.entries_of(stream);
-    const u32 begin = low ? low : view.begin;
-    for (u32 p = low + simt::warp_index() * kAtOnce * simt::kWarp + simt::lane_index(); p < high;
-         p += kAtOnce * kThreads)
-      chase(entries, view.base, p, begin, high);
+    const u32 end = low + (room < LzJumpTiles::kNbytes ? room : LzJumpTiles::kNbytes);
+    for (u32 p = low + 4 * simt::thread_index(); p < end; p += 4 * kThreads)
+      chase(tiles.entries_of(stream), view, p);
   }
 
-  SIMT_DEVICE static void chase(u32* entries, u8* base, u32 p, u32 begin, u32 end) {
-    u32 entry[kAtOnce], values = kLzValue;
-    bool hopped[kAtOnce];
+  SIMT_DEVICE static void chase(u32* entries, const LzView& view, u32 p) {
+    const simt::Quad quad =
+        simt::load_shared_cache(reinterpret_cast<const simt::Quad*>(entries + p));
+    u32 entry[4] = {quad.x, quad.y, quad.z, quad.w};
+    u32 open = 0;  // a bit each
     SIMT_UNROLL
-    for (u32 k = 0; k < kAtOnce; ++k) {
-      const u32 at = p + k * simt::kWarp;
-      entry[k] = at >= begin && at < end ? simt::load_shared_cache(entries + at) : kLzValue;
-      hopped[k] = !(entry[k] & kLzValue);
-      values &= entry[k];
-    }
-    while (!values) {
-      values = kLzValue;
+    for (u32 k = 0; k < 4; ++k) open |= (entry[k] & kValue ? 0u : 1u) << k;
+    const u32 hopped = open;
+    while (open) {
       SIMT_UNROLL
-      for (u32 k = 0; k < kAtOnce; ++k) {
-        if (!(entry[k] & kLzValue)) entry[k] = simt::load_shared_cache(entries + entry[k]);
-        values &= entry[k];
-      }
+      for (u32 k = 0; k < 4; ++k)
+        if (open >> k & 1) entry[k] = simt::load_shared_cache(entries + entry[k]);
+      SIMT_UNROLL
+      for (u32 k = 0; k < 4; ++k)
+        if (entry[k] & kValue) open &= ~(1u << k);
     }
     SIMT_UNROLL
-    for (u32 k = 0; k < kAtOnce; ++k) {
-      const u32 at = p + k * simt::kWarp;
-      if (hopped[k]) simt::store_shared_cache(entries + at, entry[k]);
-      if (at >= begin && at < end) base[at] = static_cast<u8>(entry[k]);
+    for (u32 k = 0; k < 4; ++k)  // spares those that follow these
+      if (hopped >> k & 1) simt::store_shared_cache(entries + p + k, entry[k]);
+    write(view, p, entry);
+  }
+
+  SIMT_DEVICE static void write(const LzView& view, u32 p, const u32* entry) {
+    if (p >= view.begin && p + 4 <= view.end) {
+      *reinterpret_cast<u32*>(view.base + p) =
+          simt::permute_bytes(simt::permute_bytes(entry[0], entry[1], 0x40),
+                              simt::permute_bytes(entry[2], entry[3], 0x40),
+                              0x5410);
+      return;
     }
+    for (u32 k = 0; k < 4; ++k)
+      if (p + k - view.begin < view.end - view.begin) view.base[p + k] = static_cast<u8>(entry[k]);
   }
 };
 

@@ -21,6 +21,15 @@ using LzMapCut = LzCut<128, 32>;
 inline constexpr u8 kLzPassed = 255;           // the chain does not enter the segment
 inline constexpr u32 kLzVarious = 0x80000000;  // chains leave a group at different positions
 
+// A token as it is kept: its position in the group, and above that where its output begins, which
+// is less than 255 bytes a byte before it. As many as LZ4's can be: of byte planes, many groups
+// come near it.
+inline constexpr u32 kLzPositionBits = 12, kLzKept = 1368;
+static_assert(LzMapCut::kGroup == 1 << kLzPositionBits && kLzKept > LzMapCut::kGroup / 3);
+// Of a group: bytes of its paths, and of the tokens that take their place.
+inline constexpr u32 kLzPaths = kLzKept * sizeof(u32);
+static_assert(kLzPaths >= LzMapCut::kGroup && kLzPaths % 16 == 0);
+
 struct LzMapTables {
   LzTables tables;
   u32* exits;    // of a group: LzMapCut::kSegment, of the chains from there
@@ -117,7 +126,7 @@ struct LzMap {
     const u32 lane = simt::lane_index();
     u32 at[kColumns];
     for (u32 k = 0; k < kColumns; ++k) at[k] = base + kColumns * lane + k;
-    auto* path = reinterpret_cast<u32*>(map.paths + u64{group} * Cut::kGroup) + lane;
+    auto* path = reinterpret_cast<u32*>(map.paths + u64{group} * kLzPaths) + lane;
     for (u32 s = 0; s < Cut::kSegments; ++s, path += simt::kWarp) {
       const u32 low = base + s * Cut::kSegment;
       u32 entered = 0;
@@ -203,7 +212,7 @@ struct LzLink {
   SIMT_DEVICE u32 enter_behind(const u8* p, u32 group_low, u32 end, u64 group, u32 x) const {
     const u32 lane = simt::lane_index(), low = group_low + lane * Cut::kSegment;
     const u32 stop = low >= end ? end : end - low < Cut::kSegment ? end : low + Cut::kSegment;
-    u8* path = map.paths + group * Cut::kGroup + lane * Cut::kSegment;
+    u8* path = map.paths + group * kLzPaths + lane * Cut::kSegment;
     const u32 guess = *path, entered = simt::ballot(guess != kLzPassed);
     const u32 later = entered & ~(~u32{0} >> (31 - lane));
     const u32 to = simt::shuffle(low + guess, simt::trailing_zeros(later) & 31);
@@ -221,11 +230,6 @@ struct LzLink {
     return simt::shuffle(stretch.exit, 31);
   }
 };
-
-// A token as it is kept: its position in the group, and above that where its output begins, which
-// is less than 255 bytes a byte before it.
-inline constexpr u32 kLzPositionBits = 12, kLzKept = LzMapCut::kGroup / 4;
-static_assert(LzMapCut::kGroup == 1 << kLzPositionBits);
 
 template <class Dialect>
 struct LzCount {
@@ -263,7 +267,7 @@ struct LzCount {
     for (u32 i = 0; i < stretch.tokens; ++i)
       kept.of_group[before + i] = kept.of_lane[i][lane] + (start << kLzPositionBits);
     simt::sync_warp();
-    u32* all = reinterpret_cast<u32*>(map.paths + u64{index} * Cut::kGroup);
+    u32* all = reinterpret_cast<u32*>(map.paths + u64{index} * kLzPaths);
     for (u32 i = lane; i < tokens; i += simt::kWarp) all[i] = kept.of_group[i];
   }
 
@@ -272,7 +276,7 @@ struct LzCount {
     const u32 entry = map.entries[index], lane = simt::lane_index();
     if (entry >= end || entry - base >= Cut::kGroup) return {entry, entry, 0, 0};
     const u32 column = entry - base < Cut::kSegment ? entry - base : 0;
-    const u32 i = map.paths[u64{index} * Cut::kGroup + lane * Cut::kSegment + column];
+    const u32 i = map.paths[u64{index} * kLzPaths + lane * Cut::kSegment + column];
     if (i == kLzPassed) return {entry, entry, 0, 0};
     return {base + lane * Cut::kSegment + i, 0, 0, 0};
   }
@@ -321,7 +325,7 @@ struct LzPut {
       return Write::write(stream, stretch, group.nbytes + start, records + before);
     }
     const u32 base = (index - stream.first_group) * Cut::kGroup;
-    const u32* kept = reinterpret_cast<const u32*>(map.paths + u64{index} * Cut::kGroup);
+    const u32* kept = reinterpret_cast<const u32*>(map.paths + u64{index} * kLzPaths);
     for (u32 i = lane; i < group.tokens; i += simt::kWarp)
       records[i] = {group.nbytes + (kept[i] >> kLzPositionBits),
                     base + (kept[i] & (Cut::kGroup - 1))};

@@ -49,12 +49,14 @@ SIMT_DEVICE u32 from_left(u32 value, u32 first) {
   return simt::lane_index() == 0 ? first : left;
 }
 
-// Lanes hold consecutive segments. Walks again until every entry is the exit to the left of it.
+// Lanes hold consecutive segments. Walks again until every entry is the exit to the left of it, but
+// for exits beyond `limit`.
 template <class Dialect>
-SIMT_DEVICE void settle(const u8* p, u32 end, u32 stop, u32 first, LzStretch& stretch) {
+SIMT_DEVICE void settle(
+    const u8* p, u32 end, u32 stop, u32 first, LzStretch& stretch, u32 limit = ~u32{0}) {
   for (;;) {
     const u32 entry = from_left(stretch.exit, first);
-    const bool wrong = entry != stretch.entry;
+    const bool wrong = entry != stretch.entry && entry <= limit;
     if (!simt::any(wrong)) return;
     if (!wrong) continue;
     stretch.entry = entry;
@@ -90,13 +92,20 @@ struct LzGuess {
     LzStretch stretch{};
     stretch.entry = low <= 0 ? Dialect::start(stream) : clamp(low, end);
     follow<Dialect>(stream.source, end, stop, stretch);
-    settle<Dialect>(stream.source, end, stop, simt::shuffle(stretch.entry, 0), stretch);
+    // A wrong chain may jump far or break off: no reason yet to give up one's own.
+    settle<Dialect>(stream.source,
+                    end,
+                    stop,
+                    simt::shuffle(stretch.entry, 0),
+                    stretch,
+                    simt::shuffle(stop, simt::kWarp - 1));
+    const u32 entry = simt::shuffle(stretch.entry, kWarmUp);
+    if (lane < kWarmUp) stretch = {entry, entry, 0, 0};
+    settle<Dialect>(stream.source, end, stop, entry, stretch);
 
-    const bool mine = lane >= kWarmUp;
-    if (mine) tables.segments[u64{group} * Cut::kSegments + lane - kWarmUp] = stretch;
-    const u32 tokens = simt::reduce_add(mine ? stretch.tokens : 0);
-    const u32 nbytes = saturating_sum(mine ? stretch.nbytes : 0);
-    const u32 entry = simt::shuffle(stretch.entry, kWarmUp), exit = simt::shuffle(stretch.exit, 31);
+    if (lane >= kWarmUp) tables.segments[u64{group} * Cut::kSegments + lane - kWarmUp] = stretch;
+    const u32 tokens = simt::reduce_add(stretch.tokens), nbytes = saturating_sum(stretch.nbytes);
+    const u32 exit = simt::shuffle(stretch.exit, simt::kWarp - 1);
     if (lane == 0) tables.groups[group] = {entry, exit, tokens, nbytes};
   }
 
@@ -158,12 +167,30 @@ struct LzJoin {
     const u32 far = (lane + 1) * Cut::kSegment;
     const u32 stop = !mine ? 0 : base + (far < group ? far : group);
     LzStretch stretch{};
-    if (mine) stretch = segments[lane];
-    settle<Dialect>(stream.source, end, stop, entry, stretch);
+    u32 exit = walk_few(stream, entry, base + lane * Cut::kSegment, stop, base + group, stretch);
+    if (exit < base + group) {
+      stretch = mine ? segments[lane] : LzStretch{};
+      settle<Dialect>(stream.source, end, stop, entry, stretch);
+      exit = simt::shuffle(stretch.exit, Cut::kSegments - 1);
+    }
     if (mine) segments[lane] = stretch;
-    const u32 tokens = simt::reduce_add(mine ? stretch.tokens : 0);
-    const u32 nbytes = saturating_sum(mine ? stretch.nbytes : 0);
-    return {entry, simt::shuffle(stretch.exit, Cut::kSegments - 1), tokens, nbytes};
+    return {entry, exit, simt::reduce_add(stretch.tokens), saturating_sum(stretch.nbytes)};
+  }
+
+  // All lanes walk from x on, as far as a few tokens go; each keeps those of its segment. Where
+  // literals are long, this is all of a group, and all guesses were wrong.
+  SIMT_DEVICE static u32 walk_few(
+      const LzStream& stream, u32 x, u32 low, u32 stop, u32 group_end, LzStretch& stretch) {
+    constexpr u32 kFew = 8;
+    for (u32 i = 0; i < kFew && x < group_end; ++i) {
+      const LzStep step = step_at<Dialect>(stream.source, x, stream.source_nbytes);
+      if (x >= low && x < stop) {
+        if (stretch.tokens++ == 0) stretch.entry = x;
+        stretch.nbytes = saturating_add(stretch.nbytes, step.nbytes);
+      }
+      x = step.next;
+    }
+    return x;
   }
 
   SIMT_DEVICE void finish(u32 w, const LzStream& stream, u32 at, u64 tokens, u64 nbytes) const {
@@ -184,13 +211,17 @@ struct LzJoin {
   }
 };
 
-// Walks every segment again, now that it is known where it begins and what comes before.
+// Walks every segment again, now that it is known where it begins and what comes before. Records
+// pass through shared memory, to be written in order: the position in the group, and above that
+// where the output begins, from the group's on.
 template <class Dialect, class Cut>
 struct LzWrite {
   static constexpr unsigned kThreads = 128;
-  static constexpr u32 kStaged = 704;  // records of a group, as many as all but a few groups have
+  static constexpr u32 kStaged = 1536;  // of a group, as many as all but a few have
+  static constexpr u32 kPositionBits = 14;
+  static_assert(Cut::kGroup <= 1 << kPositionBits);
   struct Shared {
-    LzRecord staged[kThreads / simt::kWarp][kStaged];  // so that they are written in order
+    u32 staged[kThreads / simt::kWarp][kStaged];
   };
   LzTables tables;
 
@@ -205,25 +236,39 @@ struct LzWrite {
     LzStretch stretch{};
     if (lane < Cut::kSegments) stretch = tables.segments[u64{index} * Cut::kSegments + lane];
     const u32 before = simt::inclusive_sum(stretch.tokens) - stretch.tokens;
-    const u32 start = group.nbytes + simt::inclusive_sum(stretch.nbytes) - stretch.nbytes;
+    const u32 start = simt::inclusive_sum(stretch.nbytes) - stretch.nbytes;
     LzRecord* records = tables.batch.records + stream.first_record + group.exit;
-    if (group.tokens > kStaged) {
-      write(stream, stretch, start, records + before);
+    if (group.tokens > kStaged ||
+        simt::any((start + stretch.nbytes) >> (32 - kPositionBits) != 0)) {
+      write(stream, stretch, group.nbytes + start, records + before);
       return;
     }
-    LzRecord* staged = shared.staged[simt::warp_index()];
-    write(stream, stretch, start, staged + before);
+    const u32 base = (index - stream.first_group) * Cut::kGroup;
+    u32* const staged = shared.staged[simt::warp_index()];
+    walk(stream, stretch, start, [&](u32 i, u32 at, u32 x) {
+      staged[before + i] = at << kPositionBits | (x - base);
+    });
     simt::sync_warp();
-    for (u32 i = lane; i < group.tokens; i += simt::kWarp) records[i] = staged[i];
+    for (u32 i = lane; i < group.tokens; i += simt::kWarp)
+      records[i] = {group.nbytes + (staged[i] >> kPositionBits),
+                    base + (staged[i] & ((1u << kPositionBits) - 1))};
   }
 
   SIMT_DEVICE static void write(const LzStream& stream,
                                 const LzStretch& stretch,
                                 u32 start,
                                 LzRecord* records) {
+    walk(stream, stretch, start, [&](u32 i, u32 at, u32 x) { records[i] = {at, x}; });
+  }
+
+  template <class Put>
+  SIMT_DEVICE static void walk(const LzStream& stream,
+                               const LzStretch& stretch,
+                               u32 start,
+                               const Put& put) {
     u32 x = stretch.entry;
     for (u32 i = 0; i < stretch.tokens; ++i) {
-      records[i] = {start, x};
+      put(i, start, x);
       const LzStep step = step_at<Dialect>(stream.source, x, stream.source_nbytes);
       start += step.nbytes;
       x = step.next;

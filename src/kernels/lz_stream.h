@@ -145,15 +145,8 @@ SIMT_DEVICE u32 saturating_sum(u32 value) {
 // The last stream whose first group or tile is at most `index`. By a whole warp.
 template <u32 LzStream::*first>
 SIMT_DEVICE u32 find_stream(const LzBatch& batch, u32 index) {
-  u32 low = 0, n = batch.n_streams;
-  while (n > 1) {
-    const u32 step = (n + simt::kWarp - 1) / simt::kWarp, at = simt::lane_index() * step;
-    const u32 found = simt::ballot(at < n && batch.streams[low + at].*first <= index);
-    const u32 back = (31 - simt::leading_zeros(found)) * step;
-    low += back;
-    n = n - back < step ? n - back : step;
-  }
-  return low;
+  return simt::last_at_or_before(
+      batch.n_streams, index, [&](u32 i) { return batch.streams[i].*first; });
 }
 
 }  // namespace headrace::SIMT_SPACE

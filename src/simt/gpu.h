@@ -92,6 +92,10 @@ SIMT_DEVICE T load_constant(const T* p) {
 }
 // Past the cache of one multiprocessor: what other blocks write meanwhile.
 SIMT_DEVICE u32 load_shared_cache(const u32* p) { return __ldcg(p); }
+SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
+  const uint4 v = __ldcg(reinterpret_cast<const uint4*>(p));
+  return {v.x, v.y, v.z, v.w};
+}
 SIMT_DEVICE void store_shared_cache(u32* p, u32 value) { __stcg(p, value); }
 // Asks for the line of p, which must be readable.
 SIMT_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }

@@ -168,6 +168,12 @@ SIMT_DEVICE T load_constant(const T* p) {
   return *p;
 }
 SIMT_DEVICE u32 load_shared_cache(const u32* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
+  return {load_shared_cache(&p->x),
+          load_shared_cache(&p->y),
+          load_shared_cache(&p->z),
+          load_shared_cache(&p->w)};
+}
 SIMT_DEVICE void store_shared_cache(u32* p, u32 v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 SIMT_DEVICE void prefetch(const void* p) { static_cast<void>(*static_cast<const volatile u8*>(p)); }
 

@@ -56,6 +56,16 @@ TEST_P(DeflateKernel, DecodesLargeChunks) {
   }
 }
 
+// So few that the blocks of each are searched for.
+TEST_P(DeflateKernel, DecodesAFewLargeChunks) {
+  std::vector<Bytes> encoded, originals;
+  for (std::size_t i = 0; i < 3; ++i) {
+    originals.push_back(field(300'000 + 1'001 * i));
+    encoded.push_back(compress(originals.back(), {}));
+  }
+  expect_decodes(place(), place().kernels->zlib, encoded, originals);
+}
+
 // Blocks of a single stream are searched for; here are some that cannot be found, and some that are
 // behind the first member.
 TEST_P(DeflateKernel, DecodesBlocksOfAllKindsInOneStream) {

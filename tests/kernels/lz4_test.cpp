@@ -140,21 +140,8 @@ TEST(Lz4, ManySmallBlocksGoALaneEach) {
   }
 }
 
-// All blocks of one batch: a bad one must not touch the others.
 void expect_as_library(const std::vector<Bytes>& blocks, std::size_t nbytes) {
-  for (const Place& place : places()) {
-    const Decoded got =
-        decode(place, place.kernels->lz4, blocks, std::vector<std::size_t>(blocks.size(), nbytes));
-    Bytes expected;
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      if (library_decodes(blocks[i], nbytes, expected)) {
-        EXPECT_EQ(got.faults[i], Fault::none) << i;
-        EXPECT_EQ(got.chunks[i], expected) << i;
-      } else {
-        EXPECT_NE(got.faults[i], Fault::none) << i;
-      }
-    }
-  }
+  test::expect_as_library(&Kernels::lz4, library_decodes, blocks, nbytes);
 }
 
 TEST(Lz4, TruncationAtEveryLengthIsAFault) {

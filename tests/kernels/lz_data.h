@@ -66,6 +66,29 @@ inline Bytes echoes(std::size_t n, std::uint64_t seed) {
   return bytes;
 }
 
+// What a library makes of a stream that must decode to n bytes; false: it refuses it.
+using LibraryDecodes = bool (*)(const Bytes& stream, std::size_t n, Bytes& bytes);
+
+// All streams of one batch: a bad one must not touch the others.
+inline void expect_as_library(Decode Kernels::*decoder,
+                              LibraryDecodes library_decodes,
+                              const std::vector<Bytes>& streams,
+                              std::size_t nbytes) {
+  for (const Place& place : places()) {
+    const Decoded got = decode(
+        place, place.kernels->*decoder, streams, std::vector<std::size_t>(streams.size(), nbytes));
+    Bytes expected;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (library_decodes(streams[i], nbytes, expected)) {
+        EXPECT_EQ(got.faults[i], Fault::none) << place.name << " stream " << i;
+        EXPECT_EQ(got.chunks[i], expected) << place.name << " stream " << i;
+      } else {
+        EXPECT_NE(got.faults[i], Fault::none) << place.name << " stream " << i;
+      }
+    }
+  }
+}
+
 inline std::vector<Sample> lz_samples() {
   std::vector<Sample> samples;
   for (const std::size_t n : {0, 1, 2, 5, 11, 12, 13, 14, 17, 64, 255, 300})

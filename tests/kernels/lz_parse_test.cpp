@@ -70,7 +70,7 @@ TEST(LzMap, IsExact) {
     const OneStream one(queue, block, static_cast<u32>(sample.bytes.size()), LzMapCut::kGroup);
     const std::size_t n = one.n_groups;
     const Scratch<u32> exits(queue, n * LzMapCut::kSegment), common(queue, n), entries(queue, n);
-    const Scratch<u8> paths(queue, n * LzMapCut::kGroup);
+    const Scratch<u8> paths(queue, n * kLzPaths);
     const LzMapTables map{one.tables(), exits.data(), paths.data(), common.data(), entries.data()};
     simt::launch(queue, (n + 3) / 4, LzMap<Lz4>{map});
     simt::launch(queue, 1, LzLink<Lz4>{map});
@@ -103,22 +103,53 @@ TEST(LzGuess, IsRightForPackedFields) {
   EXPECT_LE(wrong * 50, groups);
 }
 
+// One stream that is parsed, to be executed in some way.
+struct Parsed : OneStream {
+  Parsed(Queue& queue, const Bytes& original)
+      : OneStream(
+            queue, compress(original), static_cast<u32>(original.size()), LzGuessCut::kGroup) {
+    slab.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0});
+    records = Scratch<LzRecord>(queue, slab.records);
+    parse_lz<Lz4>(queue, batch(), slab);
+  }
+  LzBatch batch() { return {slab.streams.data(), 1, records.data(), &n_records, &fault}; }
+
+  LzSlab slab{LzGuessCut::kGroup};
+  Scratch<LzRecord> records;
+  u32 n_records = 0, fault = 0;
+};
+
 // Several rounds of tiles, so that matches reach into what an earlier round wrote.
 TEST(LzJump, GoesOnWhereARoundEnds) {
   for (const Bytes& original : {test::echoes(200'000, 1), Bytes(100'001, 3)})
     for (const u32 tiles_at_once : {1u, 2u, 5u}) {
-      const Bytes block = compress(original);
       HostQueue queue(tiles_at_once);
-      OneStream one(queue, block, static_cast<u32>(original.size()), LzGuessCut::kGroup);
-      LzSlab slab{LzGuessCut::kGroup};
-      slab.add<Lz4>({one.padded.data(), block.size(), one.target.data(), original.size(), 0});
-      const Scratch<LzRecord> records(queue, slab.records);
-      u32 n_records = 0, fault = 0;
-      const LzBatch batch{slab.streams.data(), 1, records.data(), &n_records, &fault};
-      parse_lz<Lz4>(queue, batch, slab);
-      execute_jumping<Lz4>(queue, batch, slab.tiles, tiles_at_once);
-      EXPECT_EQ(fault, 0u);
+      Parsed one(queue, original);
+      execute_jumping<Lz4>(queue, one.batch(), one.slab.tiles, tiles_at_once);
+      EXPECT_EQ(one.fault, 0u);
       EXPECT_TRUE(one.target == original) << tiles_at_once;
+    }
+}
+
+template <u32 tile_nbytes>
+void expect_in_order(const Bytes& original, std::uint64_t seed) {
+  HostQueue queue(seed);
+  Parsed one(queue, original);
+  simt::launch(queue, 1, LzOrder<Lz4, tile_nbytes>{one.batch()});
+  EXPECT_EQ(one.fault, 0u);
+  EXPECT_TRUE(one.target == original) << tile_nbytes;
+}
+
+TEST(LzOrder, TilesOfEverySizeGiveTheSame) {
+  // With fewer tokens in a tile than are taken at once, and with more.
+  for (const Bytes& original : {test::echoes(100'000, 2),
+                                test::byte_planes(test::packed_field(100'000, 3), 4),
+                                Bytes(100'001, 3),
+                                test::random_bytes(100'000, 4)})
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      expect_in_order<4096>(original, seed);
+      expect_in_order<16384>(original, seed);
+      expect_in_order<32768>(original, seed);
     }
 }
 

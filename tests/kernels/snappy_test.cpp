@@ -27,21 +27,8 @@ bool library_decodes(const Bytes& stream, std::size_t n, Bytes& bytes) {
              SNAPPY_OK;
 }
 
-// All streams of one batch: a bad one must not touch the others.
 void expect_as_library(const std::vector<Bytes>& streams, std::size_t nbytes) {
-  for (const Place& place : places()) {
-    const Decoded got = decode(
-        place, place.kernels->snappy, streams, std::vector<std::size_t>(streams.size(), nbytes));
-    Bytes expected;
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (library_decodes(streams[i], nbytes, expected)) {
-        EXPECT_EQ(got.faults[i], Fault::none) << i;
-        EXPECT_EQ(got.chunks[i], expected) << i;
-      } else {
-        EXPECT_NE(got.faults[i], Fault::none) << i;
-      }
-    }
-  }
+  test::expect_as_library(&Kernels::snappy, library_decodes, streams, nbytes);
 }
 
 TEST(Snappy, DecodesWhatTheLibraryWrites) {
