@@ -32,8 +32,6 @@ class DeviceRun {
  private:
   void verify(const DeviceStep& step, std::uint32_t* faults);
   void move(const DeviceStep& step, bool last, std::uint32_t* faults);
-  void decode(const DeviceStep& step, std::uint32_t* faults);
-  void bit_unshuffle(const DeviceStage& stage);
   void transpose(const DeviceStep& step);
 
   Queue& queue_;
@@ -45,6 +43,16 @@ class DeviceRun {
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
+
+// Gives one stage to the queue: frames[i].source, of the size that the stage makes of
+// frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in
+// `frames` and in `host_sources`. Not for transposes, which need a shape.
+void run_stage(Queue& queue,
+               const Kernels& kernels,
+               const DeviceStage& stage,
+               std::span<Frame> frames,
+               std::span<const std::uint8_t*> host_sources,
+               std::uint32_t* faults);
 
 // `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
 // without decoding.

@@ -385,6 +385,155 @@ def test_threads(pair, device):
     assert not bad
 
 
+BATCHES = {
+    "zstd": hr.codecs.Zstd(level=1, checksum=True),
+    "lz4": {"id": "lz4"},
+    "gzip": "gzip",
+    "blosc": {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1},
+    "delta": {"id": "delta", "dtype": "<i4"},
+    "crc32c": {"name": "crc32c"},
+}
+SIZES = [300, 70000, 4, 12000]
+
+
+def on_device(device, data):
+    """A copy of the bytes in the device's memory."""
+    identity = hr.codecs.Shuffle(elementsize=1)
+    return hr.codecs.encode_batch(identity, [data], device=device)[0]
+
+
+@pytest.mark.parametrize("codec", BATCHES)
+@pytest.mark.parametrize("where", ["host", "device", "mixed"])
+def test_batches(device, codec, where):
+    codec = BATCHES[codec]
+    plain = [values("i4", (n // 4,)) for n in SIZES]
+    frames = hr.codecs.encode_batch(codec, plain, device="cpu")
+    moved = [
+        on_device(device, frame) if where == "device" or (where == "mixed" and i % 2) else frame
+        for i, frame in enumerate(frames)
+    ]
+    decoded = hr.codecs.decode_batch(codec, moved, out_nbytes=SIZES, device=device)
+    for got, wanted in zip(decoded, plain, strict=True):
+        assert isinstance(got, hr.DeviceArray)
+        assert got.device.split(":")[0] == device
+        assert got.to_numpy().tobytes() == wanted.tobytes()
+    out = [on_device(device, bytes(n)) for n in SIZES]
+    out[1] = bytearray(SIZES[1])
+    assert hr.codecs.decode_batch(codec, moved, out=out)[0] is out[0]
+    for got, wanted in zip(out, plain, strict=True):
+        assert (got if isinstance(got, bytearray) else got.to_numpy()).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_batches_name_the_bad_input(device, where):
+    frames = hr.codecs.encode_batch("zstd", [values("i4", (1000,))] * 3, device="cpu")
+    bad = bytearray(frames[1])
+    bad[-20] ^= 255
+    bad[4] ^= 255
+    for broken, size in ((bad, 4000), (frames[1][:-3], 4000), (frames[1], 3999), (b"", 4000)):
+        batch = [frames[0], broken, frames[2]]
+        if where == "device":
+            batch = [on_device(device, frame) for frame in batch]
+        with pytest.raises(hr.CorruptError, match="input 1: codec zstd"):
+            hr.codecs.decode_batch("zstd", batch, out_nbytes=[4000, size, 4000], device=device)
+
+
+def test_batches_take_streams_and_implementations(device):
+    data = values("i4", (1000,))
+    frames = hr.codecs.encode_batch("zstd", [data], device="cpu")
+    name = f"headrace-{device}"
+    for options in (
+        {"implementation": name},
+        {"implementation": "libzstd"},
+        {"stream": 1},
+        {"stream": Stream(0, "ptr")},
+    ):
+        (x,) = hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], device=device, **options)
+        assert x.to_numpy().tobytes() == data.tobytes()
+    with pytest.raises(ValueError, match=name):
+        hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], implementation=name)
+    with pytest.raises(ValueError, match="stream"):
+        hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], stream=1)
+    with pytest.raises(NotImplementedError, match="only decodes"):
+        hr.codecs.encode_batch("zstd", [data], implementation=name)
+    with pytest.raises(ValueError, match="not contiguous"):
+        hr.codecs.decode_batch("zstd", [on_device(device, frames[0])[::2]], out_nbytes=[4000])
+
+
+def library(name, device):
+    """CuPy, JAX or PyTorch, skipped where it is not there or sees no GPU."""
+    if device != "cuda":
+        pytest.skip("arrays of GPUs")
+    return pytest.importorskip(name)
+
+
+def test_cupy(pair, device, tmp_path):
+    cupy = library("cupy", device)
+    array, data = pair
+    there = array.to(device)
+    assert_same(cupy.asnumpy(cupy.from_dlpack(there[3:9])), data[3:9])
+    assert_same(cupy.asnumpy(cupy.asarray(there[3:9])), data[3:9])  # __cuda_array_interface__
+    assert_same(cupy.asnumpy(cupy.from_dlpack(there)), data)
+    out = cupy.zeros((60, 40), "f4")
+    assert there.read(out=out[::2]).base is out
+    assert_same(cupy.asnumpy(out)[::2], data)
+    assert not cupy.asnumpy(out)[1::2].any()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        out.fill(3)
+        there.read(np.s_[::-1], out=out[30:], stream=stream)
+        assert_same(cupy.asnumpy(out[30:]), data[::-1])
+    with pytest.raises(ValueError, match="dtype"):
+        there.read(out=cupy.zeros((30, 40), "f8"))
+
+    target = hr.create_array(tmp_path / "x", shape=data.shape, dtype="f4", chunks=(8, 16))
+    target[...] = cupy.asarray(data)[:, ::-1]
+    assert_same(target[...], data[:, ::-1])
+
+    frames = hr.codecs.encode_batch("zstd", [cupy.asarray(data)], device="cpu")
+    moved = [cupy.frombuffer(frame, "u1") for frame in frames]
+    decoded = [cupy.zeros(data.shape, "f4")]
+    hr.codecs.decode_batch("zstd", moved, out=decoded, stream=cupy.cuda.get_current_stream())
+    assert_same(cupy.asnumpy(decoded[0]), data)
+
+
+def test_jax(pair, device, tmp_path):
+    jax = library("jax", device)
+    array, data = pair
+    there = array.to(device)
+    x = jax.dlpack.from_dlpack(there[3:9])
+    assert next(iter(x.devices())).platform == "gpu"
+    assert_same(np.asarray(x), data[3:9])
+    assert_same(np.asarray(jax.dlpack.from_dlpack(there)), data)
+    assert_same(np.asarray(x + 1), data[3:9] + 1)
+
+    target = hr.create_array(tmp_path / "x", shape=data.shape, dtype="f4", chunks=(8, 16))
+    target[...] = jax.device_put(data)
+    assert_same(target[...], data)
+    frames = hr.codecs.encode_batch("zstd", [jax.device_put(data)], device="cpu")
+    moved = [jax.device_put(np.frombuffer(frame, "u1")) for frame in frames]
+    (got,) = hr.codecs.decode_batch("zstd", moved, out_nbytes=[data.nbytes])
+    assert got.to_numpy().tobytes() == data.tobytes()
+
+
+def test_torch_takes_and_gives_batches(device):
+    torch = library("torch", device)
+    plain = [values("i4", (n // 4,)) for n in SIZES]
+    frames = hr.codecs.encode_batch("lz4", plain, device="cpu")
+    moved = [torch.frombuffer(bytearray(frame), dtype=torch.uint8).cuda() for frame in frames]
+    out = [torch.zeros(n // 4, dtype=torch.int32, device="cuda") for n in SIZES]
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        for x in out:
+            x.fill_(3)
+        hr.codecs.decode_batch("lz4", moved, out=out, stream=stream)
+    for got, wanted in zip(out, plain, strict=True):
+        assert_same(got.cpu().numpy(), wanted)
+    with pytest.raises(hr.CorruptError, match="input 0: codec lz4"):
+        hr.codecs.decode_batch("lz4", [moved[1]], out=[out[0]])
+
+
 def test_doctor_lists_devices():
     rows = {row["device"]: row for row in hr.doctor()["devices"]}
     assert rows["cpu"]["available"] and rows["simt"]["available"]

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "device/backend.h"
+
+namespace headrace {
+
+// Bytes that somebody else owns, in host memory or in that of the batch's device.
+struct BatchBuffer {
+  std::byte* data = nullptr;
+  std::size_t nbytes = 0;
+  bool on_device = false;
+};
+
+// Work on buffers of which some lie on one device. Waits for what `stream` was given before, and
+// returns from each call when the device is done.
+class DeviceBatch {
+ public:
+  DeviceBatch(Device device, Stream stream);
+  ~DeviceBatch();
+  DeviceBatch(const DeviceBatch&) = delete;
+  DeviceBatch& operator=(const DeviceBatch&) = delete;
+
+  // Why the device cannot decode `codec` with `kernels` to these sizes; empty when it can.
+  static std::string why_not(const Codec& codec,
+                             const Kernels& kernels,
+                             std::span<const BatchBuffer> outputs);
+  // Decodes on the device. An error names the index of a bad input.
+  void decode(const Codec& codec,
+              const Kernels& kernels,
+              std::span<const BatchBuffer> inputs,
+              std::span<const BatchBuffer> outputs);
+
+  // For work of the host: the buffers themselves where they lie there, else copies in pinned
+  // memory, which live as long as this.
+  std::vector<MutableBytes> download(std::span<const BatchBuffer> buffers);
+  // The same without contents, for upload() to bring to the device.
+  std::vector<MutableBytes> stage(std::span<const BatchBuffer> buffers);
+  void upload(std::span<const MutableBytes> staged, std::span<const BatchBuffer> buffers);
+
+  // New memory of uint8 on the device.
+  Tensor allocate(std::size_t nbytes);
+
+ private:
+  void decode_slice(const Codec& codec,
+                    const Kernels& kernels,
+                    std::size_t first,
+                    std::span<const BatchBuffer> inputs,
+                    std::span<const BatchBuffer> outputs);
+
+  const Device device_;
+  Backend& backend_;
+  const std::unique_ptr<Queue> queue_;
+  std::vector<std::shared_ptr<std::byte>> pinned_;
+};
+
+}  // namespace headrace
