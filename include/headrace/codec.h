@@ -52,6 +52,7 @@ struct CodecInfo {
   std::string device;          // "cpu", "cuda"
   bool available = true;
   std::string why_not;  // when it is not available
+  std::string used;     // for what, when nobody asks for it by name
 };
 std::vector<CodecInfo> codec_table();
 

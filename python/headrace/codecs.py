@@ -380,12 +380,14 @@ def table() -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``codec``, ``implementation``, ``device``, ``available`` and ``why_not``.
+        ``codec``, ``implementation``, ``device``, ``available``, ``why_not`` and ``used``: for what
+        the row is used when nobody asks for it. Whether the host or a GPU decodes a batch is chosen
+        by measured rates, for as many threads as are configured.
 
     Examples
     --------
     >>> [row["implementation"] for row in headrace.codecs.table() if row["codec"] == "gzip"]
-    ['isal', 'libdeflate']
+    ['isa-l', 'libdeflate', 'headrace-cuda', 'headrace-simt']
     """
     return _core.codec_table()
 

@@ -201,6 +201,7 @@ nb::list table() {
     row["device"] = info.device;
     row["available"] = info.available;
     row["why_not"] = info.why_not;
+    row["used"] = info.used;
     rows.append(row);
   }
   return rows;

@@ -12,6 +12,7 @@
 #include "codec/registry.h"
 #include "device/device.h"
 #include "engine/config.h"
+#include "engine/decode_cost.h"
 #include "engine/device_batch.h"
 #include "engine/device_codecs.h"
 #include "headrace/codec.h"
@@ -124,6 +125,7 @@ std::unique_ptr<DeviceBatch> batch_on(const Device& device, const Stream& stream
 // Whether options.device decodes. Throws when it is asked to and cannot.
 bool decodes_on_device(const PreparedCodec& prepared,
                        const BatchOptions& options,
+                       std::span<const BatchBuffer> inputs,
                        std::span<const BatchBuffer> outputs) {
   const std::string& wanted = prepared.implementation;
   const auto forced = device_of_implementation(wanted);
@@ -142,9 +144,16 @@ bool decodes_on_device(const PreparedCodec& prepared,
   }
   if (forced) return true;
   if (!wanted.empty() || !missing.empty()) return false;
-  std::size_t decoded_nbytes = 0;
-  for (const BatchBuffer& output : outputs) decoded_nbytes += output.nbytes;
-  return decoded_nbytes >= config().device_min_decode_nbytes;
+  const auto total = [](std::span<const BatchBuffer> buffers) {
+    std::size_t nbytes = 0;
+    for (const BatchBuffer& buffer : buffers) nbytes += buffer.nbytes;
+    return nbytes;
+  };
+  DecodeWork work{inputs.size(), total(inputs), total(outputs), total(outputs)};
+  work.from_device = inputs[0].on_device;
+  work.to_device = outputs[0].on_device;
+  const DeviceStage::Kind kind = codec.device_stage()->kind;
+  return device_decodes({&kind, 1}, work, thread_count(), config().device_min_decode_nbytes);
 }
 
 // `batch` is null when all memory is the host's.
@@ -154,7 +163,7 @@ void decode(const PreparedCodec& prepared,
             std::span<const BatchBuffer> inputs,
             std::span<const BatchBuffer> outputs) {
   const Codec& codec = *prepared.codec;
-  if (decodes_on_device(prepared, options, outputs))
+  if (decodes_on_device(prepared, options, inputs, outputs))
     return batch->decode(codec, backend(options.device.type).kernels(), inputs, outputs);
   if (!batch) return decode_by_host(codec, bytes_of(inputs), bytes_of(outputs));
   const auto decoded = batch->stage(outputs);

@@ -1,9 +1,15 @@
 #include "engine/device_codecs.h"
 
+#include <algorithm>
+#include <cstdio>
+
+#include "base/thread_pool.h"
 #include "codec/registry.h"
 #include "device/backend.h"
 #include "engine/device_stages.h"
+#include "engine/decode_cost.h"
 #include "headrace/codec.h"
+#include "headrace/config.h"
 
 namespace headrace {
 namespace {
@@ -34,6 +40,54 @@ constexpr DeviceCodec kDeviceCodecs[] = {
 constexpr std::string_view kCuda = "headrace-cuda";
 constexpr std::string_view kSimt = "headrace-simt";
 
+// "1.2 MiB"
+std::string nbytes_text(std::size_t nbytes) {
+  const bool large = nbytes >= std::size_t{1} << 20;
+  const double value = static_cast<double>(nbytes) / (large ? 1 << 20 : 1 << 10);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f %s", value < 10 ? 1 : 0, value, large ? "MiB" : "KiB");
+  return text;
+}
+
+// What the rows of the table are used for.
+class Usage {
+ public:
+  std::string of_host(const CodecEntry& entry) const {
+    if (auto text = asked_for(entry.codec, entry.implementation)) return *text;
+    const auto entries = codec_entries();
+    const auto first = std::ranges::find(entries, entry.codec, &CodecEntry::codec);
+    if (first->implementation != entry.implementation) return kOnDemand;
+    const bool shared = std::ranges::find(kDeviceCodecs, entry.codec, &DeviceCodec::codec) !=
+                        std::end(kDeviceCodecs);
+    return shared ? "on the CPU, and for less than a device's row says" : "always";
+  }
+
+  std::string of_device(std::string_view codec, Kind kind, std::string_view implementation) const {
+    if (auto text = asked_for(codec, implementation)) return *text;
+    if (kind == Kind::swap || kind == Kind::transpose) return "while elements are placed";
+    if (const auto limit = config_.device_min_decode_nbytes)
+      return "from " + nbytes_text(*limit) + ", as configured";
+    const auto alone = least_on_device(kind, 1, threads_);
+    const auto shared = least_on_device(kind, static_cast<std::size_t>(threads_), threads_);
+    if (!alone || !shared) return kOnDemand;
+    return "from " + nbytes_text(*alone) + " in one chunk, " + nbytes_text(*shared) + " in " +
+           std::to_string(threads_);
+  }
+
+ private:
+  static constexpr const char* kOnDemand = "when asked for";
+
+  // What the configuration says of it.
+  std::optional<std::string> asked_for(std::string_view codec, std::string_view implementation) const {
+    const auto asked = config_.implementations.find(codec);
+    if (asked == config_.implementations.end()) return std::nullopt;
+    return asked->second == implementation ? "always, as configured" : kOnDemand;
+  }
+
+  const Config config_ = config();
+  const int threads_ = thread_count();
+};
+
 }  // namespace
 
 std::span<const DeviceCodec> device_codecs() { return kDeviceCodecs; }
@@ -49,13 +103,15 @@ std::optional<Device::Type> device_of_implementation(std::string_view name) {
 }
 
 std::vector<CodecInfo> codec_table() {
+  const Usage usage;
   std::vector<CodecInfo> table;
   for (const CodecEntry& entry : codec_entries()) {
     table.push_back({std::string(entry.codec),
                      std::string(entry.implementation),
                      std::string(entry.device),
                      true,
-                     {}});
+                     {},
+                     usage.of_host(entry)});
   }
   for (const Device device : {Device::cuda(), Device::simt()}) {
     Backend& devices = backend(device.type);
@@ -67,7 +123,8 @@ std::vector<CodecInfo> codec_table() {
                        std::string(device_implementation(device.type)),
                        device.type == Device::Type::cuda ? "cuda" : "simt",
                        why_not.empty(),
-                       why_not});
+                       why_not,
+                       usage.of_device(codec, kind, device_implementation(device.type))});
     }
   }
   return table;

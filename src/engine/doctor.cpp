@@ -130,7 +130,8 @@ Json codecs() {
                       {"implementation", row.implementation},
                       {"device", row.device},
                       {"available", row.available},
-                      {"why_not", row.why_not}});
+                      {"why_not", row.why_not},
+                      {"used", row.used}});
   }
   return result;
 }
@@ -149,7 +150,8 @@ Json configuration() {
           {"coalesce_run", c.coalesce_run},
           {"implementations", c.implementations},
           {"device", c.device},
-          {"device_min_decode_nbytes", c.device_min_decode_nbytes},
+          {"device_min_decode_nbytes",
+           c.device_min_decode_nbytes ? Json(*c.device_min_decode_nbytes) : Json(nullptr)},
           {"device_slab_nbytes", c.device_slab_nbytes}};
 }
 
