@@ -137,7 +137,7 @@ bool decodes_on_device(const PreparedCodec& prepared,
   if (options.device.is_cpu()) return false;
   const Codec& codec = *prepared.codec;
   const std::string missing =
-      DeviceBatch::why_not(codec, backend(options.device.type).kernels(), outputs);
+      DeviceBatch::why_not(codec, backend(options.device.type), wanted == kNvcomp, outputs);
   if (forced && !missing.empty()) {
     throw Error(ErrorCode::unsupported,
                 "decode_batch: codec " + std::string(codec.name()) + " on " + wanted + ": " + missing);
@@ -164,7 +164,7 @@ void decode(const PreparedCodec& prepared,
             std::span<const BatchBuffer> outputs) {
   const Codec& codec = *prepared.codec;
   if (decodes_on_device(prepared, options, inputs, outputs))
-    return batch->decode(codec, backend(options.device.type).kernels(), inputs, outputs);
+    return batch->decode(codec, prepared.implementation == kNvcomp, inputs, outputs);
   if (!batch) return decode_by_host(codec, bytes_of(inputs), bytes_of(outputs));
   const auto decoded = batch->stage(outputs);
   decode_by_host(codec, batch->download(inputs), decoded);

@@ -138,8 +138,10 @@ void check_implementations(const Implementations& implementations, const char* w
     }
     for (const DeviceCodec& entry : device_codecs()) {
       if (entry.codec != name) continue;
-      found |= device_of_implementation(implementation).has_value();
+      const bool nvcomp = implementation == kNvcomp;
+      found |= nvcomp ? nvcomp_decodes(name) : device_of_implementation(implementation).has_value();
       known += ", headrace-cuda, headrace-simt";
+      if (nvcomp_decodes(name)) known += ", nvcomp";
     }
     if (found) continue;
     if (known.empty()) {

@@ -166,11 +166,15 @@ DeviceBatch::DeviceBatch(Device device, Stream stream)
 DeviceBatch::~DeviceBatch() { const Drain drain(*queue_); }
 
 std::string DeviceBatch::why_not(const Codec& codec,
-                                 const Kernels& kernels,
+                                 const Backend& devices,
+                                 bool nvcomp,
                                  std::span<const BatchBuffer> outputs) {
   const auto stage = codec.device_stage();
   if (!stage || stage->kind == Kind::transpose) return "has no decoder for devices";
-  if (stage->kind != Kind::none && !has_kernel(kernels, stage->kind)) return "has no kernel yet";
+  if (stage->kind != Kind::none) {
+    const std::string missing = missing_decoder(devices, stage->kind, nvcomp);
+    if (!missing.empty()) return missing;
+  }
   for (const BatchBuffer& output : outputs) {
     if (output.nbytes > std::numeric_limits<std::uint32_t>::max()) return "chunks of 4 GiB and more";
   }
@@ -178,9 +182,10 @@ std::string DeviceBatch::why_not(const Codec& codec,
 }
 
 void DeviceBatch::decode(const Codec& codec,
-                         const Kernels& kernels,
+                         bool nvcomp,
                          std::span<const BatchBuffer> inputs,
                          std::span<const BatchBuffer> outputs) {
+  const Kernels& kernels = nvcomp ? backend_.nvcomp_kernels() : backend_.kernels();
   const std::size_t limit = config().device_slab_nbytes;
   for (std::size_t first = 0; first < inputs.size();) {
     std::size_t last = first, staged = 0;

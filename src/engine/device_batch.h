@@ -27,13 +27,15 @@ class DeviceBatch {
   DeviceBatch(const DeviceBatch&) = delete;
   DeviceBatch& operator=(const DeviceBatch&) = delete;
 
-  // Why the device cannot decode `codec` with `kernels` to these sizes; empty when it can.
+  // Why devices of the type cannot decode `codec` to these sizes; empty when they can.
   static std::string why_not(const Codec& codec,
-                             const Kernels& kernels,
+                             const Backend& devices,
+                             bool nvcomp,
                              std::span<const BatchBuffer> outputs);
-  // Decodes on the device. An error names the index of a bad input.
+  // Decodes on the device, by headrace's own decoder or nvCOMP's. An error names the index of a bad
+  // input.
   void decode(const Codec& codec,
-              const Kernels& kernels,
+              bool nvcomp,
               std::span<const BatchBuffer> inputs,
               std::span<const BatchBuffer> outputs);
 

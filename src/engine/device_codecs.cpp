@@ -37,6 +37,8 @@ constexpr DeviceCodec kDeviceCodecs[] = {
     {"packbits", Kind::packbits},
 };
 
+constexpr std::string_view kNvcompCodecs[] = {"zstd", "gzip", "lz4"};
+
 constexpr std::string_view kCuda = "headrace-cuda";
 constexpr std::string_view kSimt = "headrace-simt";
 
@@ -74,6 +76,10 @@ class Usage {
            std::to_string(threads_);
   }
 
+  std::string of_nvcomp(std::string_view codec) const {
+    return asked_for(codec, kNvcomp).value_or(kOnDemand);
+  }
+
  private:
   static constexpr const char* kOnDemand = "when asked for";
 
@@ -92,12 +98,16 @@ class Usage {
 
 std::span<const DeviceCodec> device_codecs() { return kDeviceCodecs; }
 
+bool nvcomp_decodes(std::string_view codec) {
+  return std::ranges::find(kNvcompCodecs, codec) != std::end(kNvcompCodecs);
+}
+
 std::string_view device_implementation(Device::Type type) {
   return type == Device::Type::simt ? kSimt : kCuda;
 }
 
 std::optional<Device::Type> device_of_implementation(std::string_view name) {
-  if (name == kCuda) return Device::Type::cuda;
+  if (name == kCuda || name == kNvcomp) return Device::Type::cuda;
   if (name == kSimt) return Device::Type::simt;
   return std::nullopt;
 }
@@ -127,6 +137,10 @@ std::vector<CodecInfo> codec_table() {
                        usage.of_device(codec, kind, device_implementation(device.type))});
     }
   }
+  const Backend& cuda = backend(Device::Type::cuda);
+  const std::string no_nvcomp = cuda.why_not(0).empty() ? cuda.nvcomp_why_not() : cuda.why_not(0);
+  for (const std::string_view codec : kNvcompCodecs)
+    table.push_back({std::string(codec), std::string(kNvcomp), "cuda", no_nvcomp.empty(), no_nvcomp, usage.of_nvcomp(codec)});
   return table;
 }
 

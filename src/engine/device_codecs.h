@@ -17,6 +17,10 @@ struct DeviceCodec {
 };
 std::span<const DeviceCodec> device_codecs();
 
+// The name of nvCOMP's decoders, for the codecs that it has one for; on CUDA devices.
+inline constexpr std::string_view kNvcomp = "nvcomp";
+bool nvcomp_decodes(std::string_view codec);
+
 // "headrace-cuda", "headrace-simt".
 std::string_view device_implementation(Device::Type type);
 // The type of device that such a name means; nothing for implementations on the host.

@@ -182,7 +182,7 @@ class DeviceReader {
       slab.decoded.push_back(i);
       chunks.push_back({{chunk.host, chunk.nbytes}, chunk.device, direct_target(chunk.query)});
     }
-    DeviceRun run(slab.queue, kernels_, chunks);
+    DeviceRun run(slab.queue, backend_, chunks);
     const std::size_t nbytes = plan_.steps.size() * chunks.size() * sizeof(std::uint32_t);
     if (nbytes > 0) {
       const Scratch<std::uint32_t> faults(slab.queue, nbytes / sizeof(std::uint32_t));
@@ -274,12 +274,12 @@ DecodeWork decode_work(const ArrayLayout& layout, const ResolvedSelection& selec
 
 // Whether chunks are decoded by the host's threads and copied.
 bool decodes_on_host(const RequestContext& context,
-                     const Kernels& kernels,
+                     const Backend& devices,
                      const ResolvedSelection& selection) {
   const ArrayLayout& layout = context.layout;
   if (layout.chain.is_identity())
     return true;  // nothing to decode, and only what is wanted is read
-  const std::string missing = layout.device_plan.missing(kernels);
+  const std::string missing = layout.device_plan.missing(devices);
   const bool forced = !layout.on_device.empty();
   if (forced && !missing.empty()) {
     throw Error(ErrorCode::unsupported,
@@ -301,7 +301,7 @@ void read_on(RequestContext& context,
              Backend& backend,
              std::unique_ptr<Queue> queue) {
   check_on_device(context.layout, out.device.type);
-  const bool on_host = decodes_on_host(context, backend.kernels(), selection);
+  const bool on_host = decodes_on_host(context, backend, selection);
   const int index = out.device.index;
   if (selection.pointwise) {
     DeviceReader<Points>(context, backend, std::move(queue), index)

@@ -132,8 +132,12 @@ void skip_header(std::span<Frame> frames,
 
 }  // namespace
 
-DeviceRun::DeviceRun(Queue& queue, const Kernels& kernels, std::span<const DeviceChunk> chunks)
-    : queue_(queue), kernels_(kernels), chunks_(chunks), frames_(chunks.size()) {
+DeviceRun::DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks)
+    : queue_(queue),
+      devices_(devices),
+      kernels_(devices.kernels()),
+      chunks_(chunks),
+      frames_(chunks.size()) {
   host_sources_.reserve(chunks.size());
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     frames_[i].source = chunks[i].source;
@@ -188,7 +192,8 @@ void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
   if (step.stage.kind == Kind::transpose) {
     transpose(step);
   } else {
-    run_stage(queue_, kernels_, step.stage, frames_, host_sources_, faults);
+    const Kernels& kernels = step.nvcomp ? devices_.nvcomp_kernels() : kernels_;
+    run_stage(queue_, kernels, step.stage, frames_, host_sources_, faults);
   }
   current_ = std::move(next);
   host_sources_.clear();
@@ -270,6 +275,12 @@ bool has_kernel(const Kernels& kernels, Kind kind) {
     default:
       return decoder(kernels, kind) != nullptr;
   }
+}
+
+std::string missing_decoder(const Backend& devices, Kind kind, bool nvcomp) {
+  if (!nvcomp) return has_kernel(devices.kernels(), kind) ? "" : "has no kernel yet";
+  const std::string why_not = devices.nvcomp_why_not();
+  return why_not.empty() ? "" : "nvCOMP: " + why_not;
 }
 
 void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "device/backend.h"
 #include "engine/device_plan.h"
 #include "headrace/error.h"
 #include "kernels/kernels.h"
@@ -21,7 +22,7 @@ struct DeviceChunk {
 // The chunks of one batch on their way through the steps of a plan.
 class DeviceRun {
  public:
-  DeviceRun(Queue& queue, const Kernels& kernels, std::span<const DeviceChunk> chunks);
+  DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks);
 
   // Gives all steps to the queue. `faults` is device memory, zeros: one a step and chunk,
   // faults[step * chunks + chunk].
@@ -35,6 +36,7 @@ class DeviceRun {
   void transpose(const DeviceStep& step);
 
   Queue& queue_;
+  const Backend& devices_;
   const Kernels& kernels_;
   std::span<const DeviceChunk> chunks_;
   std::vector<Frame> frames_;
@@ -43,6 +45,8 @@ class DeviceRun {
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
+// Why devices of the type lack a decoder, headrace's own or nvCOMP's; empty when they have it.
+std::string missing_decoder(const Backend& devices, DeviceStage::Kind kind, bool nvcomp);
 
 // Gives one stage to the queue: frames[i].source, of the size that the stage makes of
 // frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in
