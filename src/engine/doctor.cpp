@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "device/backend.h"
+#include "device/cufile.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "headrace/error.h"
@@ -142,6 +143,16 @@ Json io_uring() {
   return {{"available", available}, {"why_not", why_not}};
 }
 
+// cuFile needs a GPU: without one it is not even looked for.
+Json gds() {
+  const std::string no_device = cuda_backend().why_not(0);
+  const CufileProbe probe = no_device.empty() ? cufile() : CufileProbe{false, no_device, {}};
+  return {{"available", probe.native},
+          {"why_not", probe.why_not},
+          {"driver", probe.driver},
+          {"used", "no: files are read through pinned memory of the host"}};
+}
+
 Json configuration() {
   const Config c = config();
   return {{"threads", thread_count()},
@@ -175,6 +186,7 @@ std::string doctor_json() {
       {"devices", devices()},
       {"codecs", codecs()},
       {"io_uring", io_uring()},
+      {"gds", gds()},
       {"limits",
        {{"open_files", limit(RLIMIT_NOFILE)},
         {"address_space", limit(RLIMIT_AS)},

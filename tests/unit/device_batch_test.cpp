@@ -176,8 +176,8 @@ TEST_P(DeviceBatch, GivesNewMemoryAndTheHostDecodesFromTheDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, DeviceBatch, testing::ValuesIn(kCases), [](const auto& info) {
-  return std::string(info.param.codec);
+INSTANTIATE_TEST_SUITE_P(Codecs, DeviceBatch, testing::ValuesIn(kCases), [](const auto& tested) {
+  return std::string(tested.param.codec);
 });
 
 std::string message_of(const std::function<void()>& call) {
@@ -231,7 +231,7 @@ TEST_P(DeviceBatchErrors, NameTheInput) {
 INSTANTIATE_TEST_SUITE_P(Codecs,
                          DeviceBatchErrors,
                          testing::ValuesIn(kCases),
-                         [](const auto& info) { return std::string(info.param.codec); });
+                         [](const auto& tested) { return std::string(tested.param.codec); });
 
 class DeviceBatchChoice : public DeviceBatch {};
 
