@@ -1,9 +1,9 @@
-"""Reads to the GPU decoded by the host's threads and by the GPU: what src/engine/decode_cost.cpp holds.
+"""Reads to the GPU decoded by the host's threads and by the GPU, for src/engine/decode_cost.cpp.
 
-choice.py OUT.json. Needs PyTorch with CUDA. Each codec, size and number of chunks, with 1, 4 and all
-threads: the median of five reads into memory of the GPU, files in memory, decoded by either side and
-by the one that headrace chooses. choice.py --fit OUT.json prints the rates that fit the rows best
-and what the choice loses against the faster side.
+choice.py OUT.json. Needs PyTorch with CUDA. Each codec, size and number of chunks, with 1, 4 and
+all threads: the median of five reads into memory of the GPU, files in memory, decoded by either
+side and by the one that headrace chooses. At the end, or alone with --fit, the rates that fit the
+rows best are printed, and what each side and the choice lose against the faster side.
 """
 
 import argparse
@@ -32,11 +32,11 @@ RUNS = 5
 SIDES = {"host": 1 << 62, "device": 0, "choice": None}
 
 
-def measure(read) -> float:
+def measure(array, selection, out) -> float:
     seconds = []
     for _ in range(RUNS + 1):
         begin = time.perf_counter()
-        read()
+        array.read(selection, out=out)
         seconds.append(time.perf_counter() - begin)
     return round(statistics.median(seconds[1:]) * 1e6, 1)
 
@@ -68,7 +68,7 @@ def rows_of(codec: str, chunk_kib: int, data, folder: Path):
         row["ratio"] = round(count * elements * 4 / stored, 2)
         for side, limit in SIDES.items():
             with hr.config.set({"threads": threads, "device_min_decode_nbytes": limit}):
-                row[f"{side}_us"] = measure(lambda: array.read(slice(0, chunks * elements), out=out))
+                row[f"{side}_us"] = measure(array, slice(0, chunks * elements), out)
         yield row
 
 
@@ -93,25 +93,27 @@ def run(path: Path, folder: Path) -> None:
 
 
 def fit(rows: list[dict]) -> None:
-    """Least squares of relative errors, a codec and side at a time."""
+    """Least squares of relative errors, a codec and side at a time, and what the choice loses."""
     import numpy as np
 
     for codec in CODECS:
         mine = [row for row in rows if row["codec"] == codec]
-        nbytes = np.array([row["chunk_kib"] * 1024.0 * row["chunks"] for row in mine])
-        busy = np.array([min(row["chunks"], row["threads"]) for row in mine], float)
-        if codec == "blosc":
-            blocks = np.maximum(nbytes / (256 << 10), [row["chunks"] for row in mine])
-            busy = np.minimum(blocks, [row["threads"] for row in mine])
-        copied = {"host": nbytes, "device": nbytes / [row["ratio"] for row in mine]}
-        for side, work in (("host", nbytes / busy), ("device", nbytes)):
-            took = np.array([row[f"{side}_us"] for row in mine])
-            columns = np.stack([np.ones_like(took), work], 1)
-            wanted = took - copied[side] / 45e3
-            first, per_byte = np.linalg.lstsq(columns / took[:, None], wanted / took, rcond=None)[0]
-            print(f"{codec:8} {side:6} {first:8.0f} us {1 / per_byte / 1e3:8.2f} GB/s")
-        lost = [row["choice_us"] / min(row["host_us"], row["device_us"]) for row in mine]
-        print(f"{codec:8} choice takes {np.mean(lost):.2f} of the faster side, at most {max(lost):.2f}")
+        decoded = np.array([row["chunk_kib"] * 1024.0 * row["chunks"] for row in mine])
+        encoded = decoded / [row["ratio"] for row in mine]
+        busy = np.array([min(row["chunks"], row["threads"]) for row in mine])
+        took = {side: np.array([row[f"{side}_us"] for row in mine]) for side in SIDES}
+        for side, by_thread in (("host", decoded), ("device", encoded)):
+            columns = np.stack([np.ones_like(decoded), by_thread / busy, decoded], 1)
+            scaled = columns / took[side][:, None]
+            call, thread, shared = np.linalg.lstsq(scaled, np.ones_like(decoded), rcond=None)[0]
+            print(
+                f"{codec:8} {side:6} {call:6.0f} us, {1e-3 / thread:6.2f} GB/s a thread, "
+                f"{1e-3 / shared:6.1f} GB/s shared"
+            )
+        faster = np.minimum(took["host"], took["device"])
+        for side in SIDES:
+            lost = took[side] / faster
+            print(f"{codec:8} {side}: {lost.mean():.2f} of the faster, up to {lost.max():.2f}")
 
 
 def main() -> None:
