@@ -1,5 +1,5 @@
-// Batches of buffers that one codec encoded: decoded by the host's threads or by a device, whichever
-// is asked for or takes less time, wherever the buffers lie.
+// Batches of buffers that one codec encoded: decoded by the host's threads or by a device,
+// whichever is asked for or takes less time, wherever the buffers lie.
 
 #include <algorithm>
 #include <cstring>
@@ -65,8 +65,8 @@ void at_input(std::size_t i, const Codec& codec, Function&& function) {
 void check_counts(std::size_t inputs, std::size_t outputs) {
   if (inputs == outputs) return;
   throw Error(ErrorCode::invalid_argument,
-              "decode_batch: " + std::to_string(inputs) + " inputs for " +
-                  std::to_string(outputs) + " outputs");
+              "decode_batch: " + std::to_string(inputs) + " inputs for " + std::to_string(outputs) +
+                  " outputs");
 }
 
 std::vector<MutableBytes> bytes_of(std::span<const BatchBuffer> buffers) {
@@ -76,14 +76,16 @@ std::vector<MutableBytes> bytes_of(std::span<const BatchBuffer> buffers) {
 }
 
 void decode_by_host(const Codec& codec,
+                    std::size_t first,  // number of the first input
                     std::span<const MutableBytes> inputs,
                     std::span<const MutableBytes> outputs) {
   // Threads that inputs do not keep busy help within one.
   const auto threads = static_cast<std::size_t>(thread_count());
   const std::size_t taken = std::min(inputs.size(), threads);
-  const DecodeContext context{std::max(1, static_cast<int>(threads / std::max<std::size_t>(taken, 1)))};
+  const DecodeContext context{
+      std::max(1, static_cast<int>(threads / std::max<std::size_t>(taken, 1)))};
   parallel_for(inputs.size(), [&](std::size_t i) {
-    at_input(i, codec, [&] { codec.decode(inputs[i], outputs[i], context); });
+    at_input(first + i, codec, [&] { codec.decode(inputs[i], outputs[i], context); });
   });
 }
 
@@ -96,12 +98,15 @@ std::vector<Buffer> encode_by_host(const Codec& codec, std::span<const MutableBy
 }
 
 // The bytes of the views. `device` becomes the one where some lie.
-std::vector<BatchBuffer> buffers_of(std::span<const TensorView> views, const char* what, Device& device) {
+std::vector<BatchBuffer> buffers_of(std::span<const TensorView> views,
+                                    const char* what,
+                                    Device& device) {
   std::vector<BatchBuffer> buffers;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const TensorView& view = views[i];
     const auto refuse = [&](const std::string& problem) {
-      throw Error(ErrorCode::invalid_argument, std::string(what) + ' ' + std::to_string(i) + problem);
+      throw Error(ErrorCode::invalid_argument,
+                  std::string(what) + ' ' + std::to_string(i) + problem);
     };
     if (!view.is_c_contiguous()) refuse(" is not contiguous");
     if (!view.device.is_cpu()) {
@@ -122,6 +127,25 @@ std::unique_ptr<DeviceBatch> batch_on(const Device& device, const Stream& stream
   return std::make_unique<DeviceBatch>(device, stream);
 }
 
+std::size_t total_nbytes(std::span<const BatchBuffer> buffers) {
+  std::size_t nbytes = 0;
+  for (const BatchBuffer& buffer : buffers) nbytes += buffer.nbytes;
+  return nbytes;
+}
+
+// What a batch has in memory of the host and of the device in a mix counts as its first buffers do.
+bool device_is_faster(DeviceStage::Kind kind,
+                      std::span<const BatchBuffer> inputs,
+                      std::span<const BatchBuffer> outputs) {
+  DecodeWork work;
+  work.chunks = inputs.size();
+  work.encoded_nbytes = total_nbytes(inputs);
+  work.decoded_nbytes = work.wanted_nbytes = total_nbytes(outputs);
+  work.from_device = inputs[0].on_device;
+  work.to_device = outputs[0].on_device;
+  return device_decodes({&kind, 1}, work, thread_count(), config().device_min_decode_nbytes);
+}
+
 // Whether options.device decodes. Throws when it is asked to and cannot.
 bool decodes_on_device(const PreparedCodec& prepared,
                        const BatchOptions& options,
@@ -134,26 +158,16 @@ bool decodes_on_device(const PreparedCodec& prepared,
                 "decode_batch: implementation " + wanted +
                     " decodes on devices of that type only, not on " + options.device.to_string());
   }
-  if (options.device.is_cpu()) return false;
+  if (options.device.is_cpu() || (!forced && !wanted.empty())) return false;
   const Codec& codec = *prepared.codec;
   const std::string missing =
       DeviceBatch::why_not(codec, backend(options.device.type), wanted == kNvcomp, outputs);
-  if (forced && !missing.empty()) {
-    throw Error(ErrorCode::unsupported,
-                "decode_batch: codec " + std::string(codec.name()) + " on " + wanted + ": " + missing);
-  }
-  if (forced) return true;
-  if (!wanted.empty() || !missing.empty()) return false;
-  const auto total = [](std::span<const BatchBuffer> buffers) {
-    std::size_t nbytes = 0;
-    for (const BatchBuffer& buffer : buffers) nbytes += buffer.nbytes;
-    return nbytes;
-  };
-  DecodeWork work{inputs.size(), total(inputs), total(outputs), total(outputs)};
-  work.from_device = inputs[0].on_device;
-  work.to_device = outputs[0].on_device;
-  const DeviceStage::Kind kind = codec.device_stage()->kind;
-  return device_decodes({&kind, 1}, work, thread_count(), config().device_min_decode_nbytes);
+  if (!forced)
+    return missing.empty() && device_is_faster(codec.device_stage()->kind, inputs, outputs);
+  if (missing.empty()) return true;
+  throw Error(
+      ErrorCode::unsupported,
+      "decode_batch: codec " + std::string(codec.name()) + " on " + wanted + ": " + missing);
 }
 
 // `batch` is null when all memory is the host's.
@@ -165,10 +179,17 @@ void decode(const PreparedCodec& prepared,
   const Codec& codec = *prepared.codec;
   if (decodes_on_device(prepared, options, inputs, outputs))
     return batch->decode(codec, prepared.implementation == kNvcomp, inputs, outputs);
-  if (!batch) return decode_by_host(codec, bytes_of(inputs), bytes_of(outputs));
-  const auto decoded = batch->stage(outputs);
-  decode_by_host(codec, batch->download(inputs), decoded);
-  batch->upload(decoded, outputs);
+  if (!batch) return decode_by_host(codec, 0, bytes_of(inputs), bytes_of(outputs));
+  const auto staged_nbytes = [](const BatchBuffer& input, const BatchBuffer& output) {
+    return (input.on_device ? input.nbytes : 0) + (output.on_device ? output.nbytes : 0);
+  };
+  using Buffers = DeviceBatch::Buffers;
+  batch->each_slice(
+      inputs, outputs, staged_nbytes, [&](std::size_t first, Buffers in, Buffers out) {
+        const auto decoded = batch->stage(out);
+        decode_by_host(codec, first, batch->download(in), decoded);
+        batch->upload(decoded, out);
+      });
 }
 
 Tensor new_bytes(const Device& device, DeviceBatch* batch, std::size_t nbytes) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/bytes.h"
@@ -114,26 +115,57 @@ void check_sizes(const Codec& codec,
   }
 }
 
-// The first 4 bytes of each input, little-endian. From the device: one copy for all of them.
-std::vector<std::uint32_t> first_words(Queue& queue,
-                                       const Kernels& kernels,
-                                       const Sources& sources) {
-  const std::size_t n = sources.frames.size();
-  std::vector<std::byte> words(4 * n);
+// The first 4 bytes of each input, little-endian; nothing for shorter ones. From the device: one
+// copy for all of them.
+std::vector<std::optional<std::uint32_t>> first_words(Queue& queue,
+                                                      const Kernels& kernels,
+                                                      const Sources& sources,
+                                                      std::span<const BatchBuffer> inputs) {
+  constexpr std::size_t kWord = sizeof(std::uint32_t);
+  const std::size_t n = inputs.size();
+  std::vector<std::byte> words(kWord * n);
   if (!sources.on_host.empty()) {
-    for (std::size_t i = 0; i < n; ++i) std::memcpy(&words[4 * i], sources.on_host[i], 4);
+    for (std::size_t i = 0; i < n; ++i)
+      if (inputs[i].nbytes >= kWord) std::memcpy(&words[kWord * i], inputs[i].data, kWord);
   } else {
     const Scratch<std::uint8_t> gathered(queue, words.size());
     ByteCopies copies;
     for (std::size_t i = 0; i < n; ++i)
-      copies.add(sources.frames[i], gathered.data() + 4 * i, 4);
+      copies.add(sources.frames[i], gathered.data() + kWord * i, kWord);
     copies.run(queue, kernels);
     queue.download(words.data(), gathered.data(), words.size());
     queue.synchronize();
   }
-  std::vector<std::uint32_t> values(n);
-  for (std::size_t i = 0; i < n; ++i) values[i] = load_le<std::uint32_t>(&words[4 * i]);
+  std::vector<std::optional<std::uint32_t>> values(n);
+  for (std::size_t i = 0; i < n; ++i)
+    if (inputs[i].nbytes >= kWord) values[i] = load_le<std::uint32_t>(&words[kWord * i]);
   return values;
+}
+
+// What kernels are given; `staged` becomes memory for outputs that lie on the host.
+std::vector<Frame> frames_of(Queue& queue,
+                             const Sources& sources,
+                             std::span<const BatchBuffer> inputs,
+                             std::span<const BatchBuffer> outputs,
+                             Scratch<std::uint8_t>& staged) {
+  std::size_t nbytes = 0;
+  for (const BatchBuffer& output : outputs) nbytes += output.on_device ? 0 : padded(output.nbytes);
+  staged = Scratch<std::uint8_t>(queue, nbytes);
+  std::uint8_t* next = staged.data();
+  std::vector<Frame> frames(inputs.size());
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    Frame& frame = frames[i];
+    frame.source = sources.frames[i];
+    frame.source_nbytes = inputs[i].nbytes;
+    frame.target_nbytes = outputs[i].nbytes;
+    frame.chunk = static_cast<std::uint32_t>(i);
+    if (outputs[i].on_device) {
+      frame.target = reinterpret_cast<std::uint8_t*>(outputs[i].data);
+    } else {
+      frame.target = std::exchange(next, next + padded(outputs[i].nbytes));
+    }
+  }
+  return frames;
 }
 
 // Work is never left behind in memory that the caller may free.
@@ -157,9 +189,7 @@ class Drain {
 }  // namespace
 
 DeviceBatch::DeviceBatch(Device device, Stream stream)
-    : device_(device),
-      backend_(backend(device.type)),
-      queue_(backend_.make_queue(device.index)) {
+    : device_(device), backend_(backend(device.type)), queue_(backend_.make_queue(device.index)) {
   queue_->wait_for(*backend_.wrap_stream(device.index, stream.raw()));
 }
 
@@ -176,7 +206,8 @@ std::string DeviceBatch::why_not(const Codec& codec,
     if (!missing.empty()) return missing;
   }
   for (const BatchBuffer& output : outputs) {
-    if (output.nbytes > std::numeric_limits<std::uint32_t>::max()) return "chunks of 4 GiB and more";
+    if (output.nbytes > std::numeric_limits<std::uint32_t>::max())
+      return "chunks of 4 GiB and more";
   }
   return {};
 }
@@ -186,19 +217,25 @@ void DeviceBatch::decode(const Codec& codec,
                          std::span<const BatchBuffer> inputs,
                          std::span<const BatchBuffer> outputs) {
   const Kernels& kernels = nvcomp ? backend_.nvcomp_kernels() : backend_.kernels();
+  const auto staged_nbytes = [](const BatchBuffer& input, const BatchBuffer& output) {
+    return input.nbytes + (output.on_device ? 0 : output.nbytes);
+  };
+  each_slice(inputs, outputs, staged_nbytes, [&](std::size_t first, Buffers in, Buffers out) {
+    decode_slice(codec, kernels, first, in, out);
+  });
+}
+
+void DeviceBatch::each_slice(
+    Buffers inputs,
+    Buffers outputs,
+    FunctionRef<std::size_t(const BatchBuffer& input, const BatchBuffer& output)> staged_nbytes,
+    FunctionRef<void(std::size_t first, Buffers inputs, Buffers outputs)> body) {
   const std::size_t limit = config().device_slab_nbytes;
-  for (std::size_t first = 0; first < inputs.size();) {
-    std::size_t last = first, staged = 0;
-    while (last < inputs.size() && (last == first || staged < limit)) {
-      staged += inputs[last].nbytes + (outputs[last].on_device ? 0 : outputs[last].nbytes);
-      ++last;
-    }
-    decode_slice(codec,
-                 kernels,
-                 first,
-                 inputs.subspan(first, last - first),
-                 outputs.subspan(first, last - first));
-    first = last;
+  for (std::size_t first = 0, last = 0; first < inputs.size(); first = last) {
+    for (std::size_t nbytes = 0; last < inputs.size() && (last == first || nbytes < limit); ++last)
+      nbytes += staged_nbytes(inputs[last], outputs[last]);
+    body(first, inputs.subspan(first, last - first), outputs.subspan(first, last - first));
+    pinned_.clear();
   }
 }
 
@@ -213,30 +250,19 @@ void DeviceBatch::decode_slice(const Codec& codec,
     return DeviceStep{stage, std::string(codec.name()), outputs[i].nbytes};
   };
   const std::size_t n = inputs.size();
-  Sources sources = copy_sources(*queue_, backend_, device_.index, inputs);
   const std::shared_ptr<std::byte> found =
       backend_.allocate_pinned(device_.index, n * sizeof(Fault));
+  Sources sources = copy_sources(*queue_, backend_, device_.index, inputs);
   const Drain drain(*queue_);
   if (stage.kind == Kind::lz4) {
+    const auto sizes = first_words(*queue_, backend_.kernels(), sources, inputs);
     for (std::size_t i = 0; i < n; ++i) {
-      if (inputs[i].nbytes < sizeof(std::uint32_t)) refuse(first + i, fault_error(step(i), Fault::truncated));
-    }
-    const auto sizes = first_words(*queue_, backend_.kernels(), sources);
-    for (std::size_t i = 0; i < n; ++i) {
+      if (!sizes[i]) refuse(first + i, fault_error(step(i), Fault::truncated));
       if (sizes[i] != outputs[i].nbytes) refuse(first + i, fault_error(step(i), Fault::wrong_size));
     }
   }
-
-  std::size_t staged_nbytes = 0;
-  for (const BatchBuffer& output : outputs) staged_nbytes += output.on_device ? 0 : padded(output.nbytes);
-  const Scratch<std::uint8_t> staged(*queue_, staged_nbytes);
-  std::uint8_t* next = staged.data();
-  std::vector<Frame> frames(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    frames[i] = {sources.frames[i], inputs[i].nbytes, nullptr, outputs[i].nbytes, static_cast<std::uint32_t>(i)};
-    frames[i].target = outputs[i].on_device ? reinterpret_cast<std::uint8_t*>(outputs[i].data)
-                                            : std::exchange(next, next + padded(outputs[i].nbytes));
-  }
+  Scratch<std::uint8_t> staged;  // of the outputs on the host
+  std::vector<Frame> frames = frames_of(*queue_, sources, inputs, outputs, staged);
   const Scratch<std::uint32_t> faults(*queue_, n);
   queue_->fill(faults.data(), 0, n * sizeof(std::uint32_t));
   if (stage.kind == Kind::none) {
@@ -248,7 +274,8 @@ void DeviceBatch::decode_slice(const Codec& codec,
   }
   queue_->download(found.get(), faults.data(), n * sizeof(std::uint32_t));
   for (std::size_t i = 0; i < n; ++i) {
-    if (!outputs[i].on_device) queue_->download(outputs[i].data, frames[i].target, outputs[i].nbytes);
+    if (!outputs[i].on_device)
+      queue_->download(outputs[i].data, frames[i].target, outputs[i].nbytes);
   }
   queue_->synchronize();
   for (std::size_t i = 0; i < n; ++i) {
@@ -267,7 +294,8 @@ std::vector<MutableBytes> DeviceBatch::stage(std::span<const BatchBuffer> buffer
   }
   std::vector<MutableBytes> staged;
   for (const BatchBuffer& buffer : buffers) {
-    std::byte* at = buffer.on_device ? std::exchange(next, next + padded(buffer.nbytes)) : buffer.data;
+    std::byte* at =
+        buffer.on_device ? std::exchange(next, next + padded(buffer.nbytes)) : buffer.data;
     staged.emplace_back(at, buffer.nbytes);
   }
   return staged;
@@ -276,21 +304,27 @@ std::vector<MutableBytes> DeviceBatch::stage(std::span<const BatchBuffer> buffer
 std::vector<MutableBytes> DeviceBatch::download(std::span<const BatchBuffer> buffers) {
   std::vector<MutableBytes> staged = stage(buffers);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].on_device) queue_->download(staged[i].data(), buffers[i].data, buffers[i].nbytes);
+    if (buffers[i].on_device)
+      queue_->download(staged[i].data(), buffers[i].data, buffers[i].nbytes);
   }
   queue_->synchronize();
   return staged;
 }
 
-void DeviceBatch::upload(std::span<const MutableBytes> staged, std::span<const BatchBuffer> buffers) {
+void DeviceBatch::upload(std::span<const MutableBytes> staged,
+                         std::span<const BatchBuffer> buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].on_device) queue_->upload_pinned(buffers[i].data, staged[i].data(), buffers[i].nbytes);
+    if (buffers[i].on_device)
+      queue_->upload_pinned(buffers[i].data, staged[i].data(), buffers[i].nbytes);
   }
   queue_->synchronize();
 }
 
 Tensor DeviceBatch::allocate(std::size_t nbytes) {
-  return {backend_.allocate(*queue_, nbytes), {static_cast<std::int64_t>(nbytes)}, DType::uint8, device_};
+  return {backend_.allocate(*queue_, nbytes),
+          {static_cast<std::int64_t>(nbytes)},
+          DType::uint8,
+          device_};
 }
 
 }  // namespace headrace

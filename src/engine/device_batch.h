@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "codec/codec.h"
 #include "device/backend.h"
 
@@ -39,8 +40,17 @@ class DeviceBatch {
               std::span<const BatchBuffer> inputs,
               std::span<const BatchBuffer> outputs);
 
+  // Calls body(first, inputs, outputs) for one run of buffers after the other, each as long as what
+  // it has to stage fits into device_slab_nbytes; then lets go of the pinned memory.
+  using Buffers = std::span<const BatchBuffer>;
+  void each_slice(
+      Buffers inputs,
+      Buffers outputs,
+      FunctionRef<std::size_t(const BatchBuffer& input, const BatchBuffer& output)> staged_nbytes,
+      FunctionRef<void(std::size_t first, Buffers inputs, Buffers outputs)> body);
+
   // For work of the host: the buffers themselves where they lie there, else copies in pinned
-  // memory, which live as long as this.
+  // memory, which live to the end of the slice.
   std::vector<MutableBytes> download(std::span<const BatchBuffer> buffers);
   // The same without contents, for upload() to bring to the device.
   std::vector<MutableBytes> stage(std::span<const BatchBuffer> buffers);
