@@ -11,10 +11,8 @@ import threading
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import assert_same, chunk_files, smooth, values, write_zarr
+from helpers import HAS_CUDA, assert_same, chunk_files, library, smooth, values, write_zarr
 
-HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in hr.doctor()["devices"])
-DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_CUDA, reason="no GPU"))]
 CODECS = {
     "none": None,
     "zstd": hr.codecs.Zstd(level=1),
@@ -22,13 +20,6 @@ CODECS = {
     "gzip": hr.codecs.Gzip(),
     "shuffle": [hr.codecs.Shuffle(elementsize=4), hr.codecs.Crc32c()],
 }
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    # Small arrays are to be decoded there as well.
-    with hr.config.set({"device_min_decode_nbytes": 0, "device_slab_nbytes": 4096}):
-        yield request.param
 
 
 @pytest.fixture
@@ -385,88 +376,6 @@ def test_threads(pair, device):
     assert not bad
 
 
-BATCHES = {
-    "zstd": hr.codecs.Zstd(level=1, checksum=True),
-    "lz4": {"id": "lz4"},
-    "gzip": "gzip",
-    "blosc": {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1},
-    "delta": {"id": "delta", "dtype": "<i4"},
-    "crc32c": {"name": "crc32c"},
-}
-SIZES = [300, 70000, 4, 12000]
-
-
-def on_device(device, data):
-    """A copy of the bytes in the device's memory."""
-    identity = hr.codecs.Shuffle(elementsize=1)
-    return hr.codecs.encode_batch(identity, [data], device=device)[0]
-
-
-@pytest.mark.parametrize("codec", BATCHES)
-@pytest.mark.parametrize("where", ["host", "device", "mixed"])
-def test_batches(device, codec, where):
-    codec = BATCHES[codec]
-    plain = [values("i4", (n // 4,)) for n in SIZES]
-    frames = hr.codecs.encode_batch(codec, plain, device="cpu")
-    moved = [
-        on_device(device, frame) if where == "device" or (where == "mixed" and i % 2) else frame
-        for i, frame in enumerate(frames)
-    ]
-    decoded = hr.codecs.decode_batch(codec, moved, out_nbytes=SIZES, device=device)
-    for got, wanted in zip(decoded, plain, strict=True):
-        assert isinstance(got, hr.DeviceArray)
-        assert got.device.split(":")[0] == device
-        assert got.to_numpy().tobytes() == wanted.tobytes()
-    out = [on_device(device, bytes(n)) for n in SIZES]
-    out[1] = bytearray(SIZES[1])
-    assert hr.codecs.decode_batch(codec, moved, out=out)[0] is out[0]
-    for got, wanted in zip(out, plain, strict=True):
-        assert (got if isinstance(got, bytearray) else got.to_numpy()).tobytes() == wanted.tobytes()
-
-
-@pytest.mark.parametrize("where", ["host", "device"])
-def test_batches_name_the_bad_input(device, where):
-    frames = hr.codecs.encode_batch("zstd", [values("i4", (1000,))] * 3, device="cpu")
-    bad = bytearray(frames[1])
-    bad[-20] ^= 255
-    bad[4] ^= 255
-    for broken, size in ((bad, 4000), (frames[1][:-3], 4000), (frames[1], 3999), (b"", 4000)):
-        batch = [frames[0], broken, frames[2]]
-        if where == "device":
-            batch = [on_device(device, frame) for frame in batch]
-        with pytest.raises(hr.CorruptError, match="input 1: codec zstd"):
-            hr.codecs.decode_batch("zstd", batch, out_nbytes=[4000, size, 4000], device=device)
-
-
-def test_batches_take_streams_and_implementations(device):
-    data = values("i4", (1000,))
-    frames = hr.codecs.encode_batch("zstd", [data], device="cpu")
-    name = f"headrace-{device}"
-    for options in (
-        {"implementation": name},
-        {"implementation": "libzstd"},
-        {"stream": 1},
-        {"stream": Stream(0, "ptr")},
-    ):
-        (x,) = hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], device=device, **options)
-        assert x.to_numpy().tobytes() == data.tobytes()
-    with pytest.raises(ValueError, match=name):
-        hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], implementation=name)
-    with pytest.raises(ValueError, match="stream"):
-        hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], stream=1)
-    with pytest.raises(NotImplementedError, match="only decodes"):
-        hr.codecs.encode_batch("zstd", [data], implementation=name)
-    with pytest.raises(ValueError, match="not contiguous"):
-        hr.codecs.decode_batch("zstd", [on_device(device, frames[0])[::2]], out_nbytes=[4000])
-
-
-def library(name, device):
-    """CuPy, JAX or PyTorch, skipped where it is not there or sees no GPU."""
-    if device != "cuda":
-        pytest.skip("arrays of GPUs")
-    return pytest.importorskip(name)
-
-
 def test_cupy(pair, device, tmp_path):
     cupy = library("cupy", device)
     array, data = pair
@@ -516,25 +425,9 @@ def test_jax(pair, device, tmp_path):
     assert got.to_numpy().tobytes() == data.tobytes()
 
 
-def test_torch_takes_and_gives_batches(device):
-    torch = library("torch", device)
-    plain = [values("i4", (n // 4,)) for n in SIZES]
-    frames = hr.codecs.encode_batch("lz4", plain, device="cpu")
-    moved = [torch.frombuffer(bytearray(frame), dtype=torch.uint8).cuda() for frame in frames]
-    out = [torch.zeros(n // 4, dtype=torch.int32, device="cuda") for n in SIZES]
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
-        for x in out:
-            x.fill_(3)
-        hr.codecs.decode_batch("lz4", moved, out=out, stream=stream)
-    for got, wanted in zip(out, plain, strict=True):
-        assert_same(got.cpu().numpy(), wanted)
-    with pytest.raises(hr.CorruptError, match="input 0: codec lz4"):
-        hr.codecs.decode_batch("lz4", [moved[1]], out=[out[0]])
-
-
 def test_doctor_lists_devices():
     rows = {row["device"]: row for row in hr.doctor()["devices"]}
     assert rows["cpu"]["available"] and rows["simt"]["available"]
     assert rows["cuda:0"]["available"] or rows["cuda:0"]["why_not"]
+    gds = hr.doctor()["gds"]
+    assert gds["driver"] if gds["available"] else gds["why_not"]

