@@ -387,7 +387,7 @@ def table() -> list[dict[str, Any]]:
     Examples
     --------
     >>> [row["implementation"] for row in headrace.codecs.table() if row["codec"] == "gzip"]
-    ['isa-l', 'libdeflate', 'headrace-cuda', 'headrace-simt']
+    ['isa-l', 'libdeflate', 'headrace-cuda', 'headrace-simt', 'nvcomp']
     """
     return _core.codec_table()
 

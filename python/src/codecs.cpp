@@ -68,7 +68,10 @@ class Buffers {
   std::vector<ArrayView> exported_;
 };
 
-std::vector<TensorView> views(nb::handle objects, bool writable, const char* what, Buffers& buffers) {
+std::vector<TensorView> views(nb::handle objects,
+                              bool writable,
+                              const char* what,
+                              Buffers& buffers) {
   std::vector<TensorView> result;
   for (nb::handle object : objects) result.push_back(buffers.add(object, writable, what));
   return result;
@@ -220,36 +223,38 @@ std::vector<CodecSpec> codec_specs_from_python(nb::handle specs) {
 
 void bind_codecs(nb::module_& m) {
   m.def("codec_table", table, nb::sig("def codec_table() -> list[dict[str, typing.Any]]"));
-  m.def("decode_batch",
-        decode,
-        nb::arg("codec"),
-        nb::arg("configuration"),
-        nb::arg("inputs"),
-        nb::kw_only(),
-        nb::arg("out") = nb::none(),
-        nb::arg("out_nbytes") = nb::none(),
-        nb::arg("device") = nb::none(),
-        nb::arg("stream") = nb::none(),
-        nb::arg("implementation") = "",
-        nb::sig("def decode_batch(codec: str, configuration: str, "
-                "inputs: collections.abc.Iterable[typing.Any], *, "
-                "out: collections.abc.Iterable[typing.Any] | None = None, "
-                "out_nbytes: collections.abc.Iterable[int] | None = None, "
-                "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
-                "list[typing.Any]"));
-  m.def("encode_batch",
-        encode,
-        nb::arg("codec"),
-        nb::arg("configuration"),
-        nb::arg("inputs"),
-        nb::kw_only(),
-        nb::arg("device") = nb::none(),
-        nb::arg("stream") = nb::none(),
-        nb::arg("implementation") = "",
-        nb::sig("def encode_batch(codec: str, configuration: str, "
-                "inputs: collections.abc.Iterable[typing.Any], *, "
-                "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
-                "list[typing.Any]"));
+  m.def(
+      "decode_batch",
+      decode,
+      nb::arg("codec"),
+      nb::arg("configuration"),
+      nb::arg("inputs"),
+      nb::kw_only(),
+      nb::arg("out") = nb::none(),
+      nb::arg("out_nbytes") = nb::none(),
+      nb::arg("device") = nb::none(),
+      nb::arg("stream") = nb::none(),
+      nb::arg("implementation") = "",
+      nb::sig("def decode_batch(codec: str, configuration: str, "
+              "inputs: collections.abc.Iterable[typing.Any], *, "
+              "out: collections.abc.Iterable[typing.Any] | None = None, "
+              "out_nbytes: collections.abc.Iterable[int] | None = None, "
+              "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
+              "list[typing.Any]"));
+  m.def(
+      "encode_batch",
+      encode,
+      nb::arg("codec"),
+      nb::arg("configuration"),
+      nb::arg("inputs"),
+      nb::kw_only(),
+      nb::arg("device") = nb::none(),
+      nb::arg("stream") = nb::none(),
+      nb::arg("implementation") = "",
+      nb::sig("def encode_batch(codec: str, configuration: str, "
+              "inputs: collections.abc.Iterable[typing.Any], *, "
+              "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
+              "list[typing.Any]"));
 }
 
 }  // namespace headrace::python

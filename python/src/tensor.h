@@ -32,9 +32,9 @@ ArrayView output_view(nb::handle out,
 // Memory of a device must have the dtype.
 ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype);
 
-// Memory that `object` exports by DLPack or __cuda_array_interface__, of any type and shape; nothing
-// for objects with a buffer on the host. `device`: where the latter lies, which it does not tell.
-// `stream` as above.
+// Memory that `object` exports by DLPack or __cuda_array_interface__, of any type and shape;
+// nothing for objects with a buffer on the host. `device`: where the latter lies, which it does not
+// tell. `stream` as above.
 std::optional<ArrayView> exported_view(
     nb::handle object, bool writable, const char* what, const Device& device, Stream& stream);
 

@@ -59,7 +59,7 @@ static_assert(sizeof(Options) == 64 && sizeof(std::size_t) == sizeof(std::uint64
 enum Format : std::size_t { kZstd, kLz4, kSnappy, kDeflate, kGzip, kFormats };
 
 struct FormatFacts {
-  const char* name;      // in the names of functions
+  const char* name;        // in the names of functions
   std::size_t max_nbytes;  // of a chunk, encoded and decoded
 };
 constexpr FormatFacts kFacts[kFormats] = {{"Zstd", (std::size_t{1} << 31) - 1},
@@ -112,8 +112,8 @@ void* open_library(std::string& why_not) {
 
 bool Library::bind(void* handle) {
   const auto find = [&](auto& function, const std::string& name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-        dlsym(handle, name.c_str()));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name.c_str()));
     if (!function && why_not.empty()) why_not = std::string(kSoname) + " has no " + name;
   };
   find(status_string, "nvcompGetStatusString");
@@ -230,8 +230,11 @@ void decode(Queue& queue, const DecodeBatch& batch) {
                            cuda.stream()),
         format,
         "Decompress");
-  raise_nvcomp_faults(
-      queue, {statuses.data(), found.data(), column(kTargetNbytes)}, chunks.data(), n, batch.faults);
+  raise_nvcomp_faults(queue,
+                      {statuses.data(), found.data(), column(kTargetNbytes)},
+                      chunks.data(),
+                      n,
+                      batch.faults);
 }
 
 }  // namespace

@@ -45,10 +45,10 @@ CufileProbe judge(const DriverProperties& properties) {
   if ((fs.control_flags & (kControlAllowsCompatibility | kControlPosix)) != 0)
     return refuse("the driver insists on its compatibility mode");
   if (fs.major_version > 0) {
-    return {true,
-            {},
-            "nvidia-fs " + std::to_string(fs.major_version) + '.' +
-                std::to_string(fs.minor_version)};
+    return {
+        true,
+        {},
+        "nvidia-fs " + std::to_string(fs.major_version) + '.' + std::to_string(fs.minor_version)};
   }
   if ((properties.feature_flags & kFeatureP2p) != 0) return {true, {}, "PCI P2PDMA"};
   return refuse("the kernel has neither nvidia-fs nor PCI P2PDMA for it");
@@ -73,9 +73,8 @@ CufileProbe probe_cufile(const std::string& library) {
     return refuse(failed("cuFileDriverOpen", error) + " with the compatibility mode refused");
   DriverProperties properties{};
   const CufileError error = get(&properties);
-  const CufileProbe found = error.error == 0
-                                ? judge(properties)
-                                : refuse(failed("cuFileDriverGetProperties", error));
+  const CufileProbe found =
+      error.error == 0 ? judge(properties) : refuse(failed("cuFileDriverGetProperties", error));
   if (!found.native) close();
   return found;
 }

@@ -6,8 +6,8 @@
 #include "base/thread_pool.h"
 #include "codec/registry.h"
 #include "device/backend.h"
-#include "engine/device_stages.h"
 #include "engine/decode_cost.h"
+#include "engine/device_stages.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 
@@ -84,7 +84,8 @@ class Usage {
   static constexpr const char* kOnDemand = "when asked for";
 
   // What the configuration says of it.
-  std::optional<std::string> asked_for(std::string_view codec, std::string_view implementation) const {
+  std::optional<std::string> asked_for(std::string_view codec,
+                                       std::string_view implementation) const {
     const auto asked = config_.implementations.find(codec);
     if (asked == config_.implementations.end()) return std::nullopt;
     return asked->second == implementation ? "always, as configured" : kOnDemand;
@@ -140,7 +141,12 @@ std::vector<CodecInfo> codec_table() {
   const Backend& cuda = backend(Device::Type::cuda);
   const std::string no_nvcomp = cuda.why_not(0).empty() ? cuda.nvcomp_why_not() : cuda.why_not(0);
   for (const std::string_view codec : kNvcompCodecs)
-    table.push_back({std::string(codec), std::string(kNvcomp), "cuda", no_nvcomp.empty(), no_nvcomp, usage.of_nvcomp(codec)});
+    table.push_back({std::string(codec),
+                     std::string(kNvcomp),
+                     "cuda",
+                     no_nvcomp.empty(),
+                     no_nvcomp,
+                     usage.of_nvcomp(codec)});
   return table;
 }
 

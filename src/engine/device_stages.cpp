@@ -236,8 +236,7 @@ void run_stage(Queue& queue,
   const Kind kind = stage.kind;
   if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4Header);
   const DecodeBatch batch{frames, host_sources, faults};
-  if (is_checksum(kind))
-    return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
+  if (is_checksum(kind)) return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
   switch (kind) {
     case Kind::unshuffle:
       return kernels.unshuffle(queue, {frames, stage.itemsize});

@@ -1,5 +1,5 @@
-// What is said of GPUDirect Storage, by a cuFile that tests/fake builds: there is no way to have the
-// real one find its driver here.
+// What is said of GPUDirect Storage, by a cuFile that tests/fake builds: there is no way to have
+// the real one find its driver here.
 
 #include "device/cufile.h"
 
