@@ -17,9 +17,9 @@ struct DeviceCodec {
 };
 std::span<const DeviceCodec> device_codecs();
 
-// The name of nvCOMP's decoders, for the codecs that it has one for; on CUDA devices.
+// The name of nvCOMP's decoders, on CUDA devices, and the codecs that it has one for.
 inline constexpr std::string_view kNvcomp = "nvcomp";
-bool nvcomp_decodes(std::string_view codec);
+std::span<const std::string_view> nvcomp_codecs();
 
 // "headrace-cuda", "headrace-simt".
 std::string_view device_implementation(Device::Type type);
