@@ -28,6 +28,8 @@ bool finds(std::string_view what) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
+
 extern "C" {
 
 Error cuFileSetParameterBool(int parameter, bool value) {
@@ -55,3 +57,5 @@ Error cuFileDriverGetProperties(Properties* properties) {
   return {};
 }
 }
+
+#pragma GCC visibility pop
