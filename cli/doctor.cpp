@@ -19,6 +19,10 @@ std::string availability(const Json& row) {
   return "no: " + row.at("why_not").get<std::string>();
 }
 
+std::string usage(const Json& row) {
+  return row.at("available").get<bool>() ? ": " + row.at("used").get<std::string>() : "";
+}
+
 std::string report_text(const Json& report) {
   std::string text;
   for (const auto& [section, content] : report.items()) {
@@ -31,7 +35,7 @@ std::string report_text(const Json& report) {
                             row.at("codec").get<std::string>(),
                             row.at("implementation").get<std::string>(),
                             row.at("device").get<std::string>(),
-                            availability(row));
+                            availability(row) + usage(row));
       }
     } else if (section == "devices") {
       text += "devices\n";

@@ -52,26 +52,45 @@ struct CodecInfo {
   std::string device;          // "cpu", "cuda"
   bool available = true;
   std::string why_not;  // when it is not available
+  std::string used;     // for what, when nobody asks for it by name
 };
 std::vector<CodecInfo> codec_table();
 
 struct BatchOptions {
-  Device device{};
-  Stream stream{};
-  std::string implementation{};  // empty: the first available
+  Device device{};               // where to decode; cpu: by the host's threads
+  Stream stream{};               // what it was given before may still write the buffers
+  std::string implementation{};  // empty: as configured, else the one that takes the least time
   std::string configuration{};   // JSON text, as in CodecSpec
 };
 
-// Decodes inputs[i] into outputs[i], whose size must be the decoded size. `corrupt` names the index
-// of the first bad input.
+// Decodes inputs[i] into outputs[i], whose size must be the decoded size; done when it returns.
+// `corrupt` names the index of a bad input; what the outputs hold then is unspecified.
 void decode_batch(std::string_view codec,
                   std::span<const std::span<const std::byte>> inputs,
                   std::span<const std::span<std::byte>> outputs,
                   const BatchOptions& options = {});
 
-// Encodes each input. Host memory only, so far.
+// The same for contiguous memory of the host and of one device, in any mix. Bytes count, whatever
+// shape and type the views give them.
+void decode_batch(std::string_view codec,
+                  std::span<const TensorView> inputs,
+                  std::span<const TensorView> outputs,
+                  const BatchOptions& options = {});
+
+// Into new memory of uint8 on `options.device`, `nbytes[i]` for inputs[i].
+std::vector<Tensor> decode_batch(std::string_view codec,
+                                 std::span<const TensorView> inputs,
+                                 std::span<const std::size_t> nbytes,
+                                 const BatchOptions& options = {});
+
+// Encodes each input, by the host's threads.
 std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
                                                  std::span<const std::span<const std::byte>> inputs,
                                                  const BatchOptions& options = {});
+
+// The same for memory of the host and of one device, into new memory of uint8 on `options.device`.
+std::vector<Tensor> encode_batch(std::string_view codec,
+                                 std::span<const TensorView> inputs,
+                                 const BatchOptions& options = {});
 
 }  // namespace headrace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,9 @@ struct Config {
   std::size_t coalesce_run = std::size_t{16} << 20;  // read together, up to a run this long
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none
-  // Reads to a device that touch chunks of fewer decoded bytes than this are decoded by the host's
-  // threads and copied.
-  std::size_t device_min_decode_nbytes = std::size_t{1} << 20;
+  // A device decodes batches of at least so many decoded bytes, the host's threads smaller ones;
+  // not set: whichever takes less time by measured rates (codec_table() says from where on).
+  std::optional<std::size_t> device_min_decode_nbytes;
   // Decoded bytes on their way through a device at a time, twice: bounds pinned memory and scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
 };

@@ -380,19 +380,16 @@ def table() -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``codec``, ``implementation``, ``device``, ``available`` and ``why_not``.
+        ``codec``, ``implementation``, ``device``, ``available``, ``why_not`` and ``used``: for what
+        the row is used when nobody asks for it. Whether the host or a GPU decodes a batch is chosen
+        by measured rates, for as many threads as are configured.
 
     Examples
     --------
     >>> [row["implementation"] for row in headrace.codecs.table() if row["codec"] == "gzip"]
-    ['isal', 'libdeflate']
+    ['isa-l', 'libdeflate', 'headrace-cuda', 'headrace-simt', 'nvcomp']
     """
     return _core.codec_table()
-
-
-def _refuse_stream(stream: Any) -> None:
-    if stream is not None:
-        raise ValueError(f"stream: expected None for buffers in host memory, got {stream!r}")
 
 
 def decode_batch(
@@ -407,18 +404,30 @@ def decode_batch(
 ) -> list[Any]:
     """Decode buffers that one codec encoded.
 
+    The buffers are contiguous, in host memory or on one device, in any mix: buffers of Python,
+    DLPack objects, arrays with ``__cuda_array_interface__``, `DeviceArray`. Their bytes count,
+    whatever shape and dtype they have. Everything is done, and every error raised, when the call
+    returns.
+
     Parameters
     ----------
     codec
         What `parse` takes.
     inputs
-        Contiguous buffers.
+        The encoded buffers.
     out
-        Writable contiguous buffers of exactly the decoded sizes.
+        Writable buffers of exactly the decoded sizes.
     out_nbytes
-        Instead of `out`: the decoded size of each input; new ``uint8`` arrays are returned.
-    device, stream, implementation
-        Where and by what to decode; the first available implementation when None.
+        Instead of `out`: the decoded size of each input. New ``uint8`` arrays are returned:
+        ``numpy.ndarray`` for the CPU, `DeviceArray` for a device.
+    device
+        Where to decode. None: where the buffers lie that are not on the host, else the configured
+        device. ``"cpu"`` decodes by the host's threads wherever the buffers lie.
+    stream
+        What this stream (None: the device's default stream) was given before comes first.
+    implementation
+        A row of `table`. None: as configured, else the one that takes less time; for small batches
+        that may be the host's, though `device` is a GPU.
 
     Returns
     -------
@@ -428,7 +437,9 @@ def decode_batch(
     Raises
     ------
     headrace.CorruptError
-        Names the index of the first bad input.
+        Names the index of a bad input. What `out` holds then is unspecified.
+    NotImplementedError
+        The implementation that is asked for cannot decode this.
 
     Examples
     --------
@@ -436,7 +447,6 @@ def decode_batch(
     >>> bytes(headrace.codecs.decode_batch("zstd", frames, out_nbytes=[300])[0][:3])
     b'abc'
     """
-    _refuse_stream(stream)
     name, configuration = parse(codec).to_spec()
     return _core.decode_batch(
         name,
@@ -445,6 +455,7 @@ def decode_batch(
         out=out,
         out_nbytes=out_nbytes,
         device=device,
+        stream=stream,
         implementation=implementation or "",
     )
 
@@ -456,15 +467,22 @@ def encode_batch(
     device: str | None = None,
     stream: Any = None,
     implementation: str | None = None,
-) -> list[bytes]:
-    """Encode contiguous buffers, each by itself; parameters as of `decode_batch`.
+) -> list[Any]:
+    """Encode contiguous buffers, each by itself; buffers and parameters as of `decode_batch`.
+
+    The host's threads encode. `device` says where the results lie: a list of ``bytes`` for the CPU,
+    of ``uint8`` `DeviceArray` for a device.
 
     Examples
     --------
     >>> headrace.codecs.encode_batch(headrace.codecs.Crc32c(), [b"1234"])
     """
-    _refuse_stream(stream)
     name, configuration = parse(codec).to_spec()
     return _core.encode_batch(
-        name, configuration, inputs, device=device, implementation=implementation or ""
+        name,
+        configuration,
+        inputs,
+        device=device,
+        stream=stream,
+        implementation=implementation or "",
     )

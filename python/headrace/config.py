@@ -3,9 +3,10 @@
 ``threads`` (0: the processors this process may use), ``memory_budget`` (scratch bytes of one
 request), ``coalesce_gap`` and ``coalesce_run`` (bytes; which neighbours in a shard are read
 together), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
-none), ``device_min_decode_nbytes`` (reads to a device that touch chunks of fewer decoded bytes are
-decoded by the host's threads) and ``device_slab_nbytes`` (decoded bytes on their way through a
-device at a time, twice). A request takes the settings that hold when it starts.
+none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
+host's threads smaller ones; None, the default: whichever takes less time by measured rates) and
+``device_slab_nbytes`` (decoded bytes on their way through a device at a time, twice). A request
+takes the settings that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
@@ -29,6 +30,7 @@ _SIZES = (
     "device_min_decode_nbytes",
     "device_slab_nbytes",
 )
+_MAY_BE_NONE = ("device_min_decode_nbytes",)
 
 
 def _nbytes(name: str, value: Any) -> int:
@@ -81,6 +83,8 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
     for name, value in {**(settings or {}), **kwargs}.items():
         if name not in after:
             raise ValueError(f"no setting {name!r}; there are {', '.join(sorted(after))}")
-        after[name] = _nbytes(name, value) if name in _SIZES else value
+        if name in _SIZES and not (name in _MAY_BE_NONE and value is None):
+            value = _nbytes(name, value)
+        after[name] = value
     _core.set_config(after)
     return _Restore(before)

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "codec_specs.h"
+#include "device_array.h"
+#include "dlpack.h"
 #include "handles.h"
 #include "numpy_api.h"
 #include "tensor.h"
@@ -14,44 +16,94 @@ namespace headrace::python {
 
 namespace {
 
-// Contiguous buffers of Python objects, released together.
+// Contiguous memory of Python objects, on the host and on devices, released together.
 class Buffers {
  public:
-  Buffers() = default;
+  // `device`: of memory that does not tell. `stream`: of the caller, may be none.
+  Buffers(const Device& device, const Stream& stream) : device_(device), stream_(stream) {}
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   ~Buffers() {
-    for (auto& buffer : buffers_) PyBuffer_Release(buffer.get());
+    for (auto& buffer : host_) PyBuffer_Release(buffer.get());
   }
 
-  std::span<std::byte> add(nb::handle object, bool writable) {
-    auto buffer = std::make_unique<Py_buffer>();
-    if (PyObject_GetBuffer(object.ptr(), buffer.get(), writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) !=
-        0) {
-      throw nb::python_error();
+  TensorView add(nb::handle object, bool writable, const char* what) {
+    Stream ready = stream_;
+    if (auto view = exported_view(object, writable, what, device_, ready)) {
+      order_behind(ready, what);
+      exported_.push_back(std::move(*view));
+      return exported_.back().view;
     }
-    buffers_.push_back(std::move(buffer));
-    const Py_buffer& added = *buffers_.back();
-    return {static_cast<std::byte*>(added.buf), static_cast<std::size_t>(added.len)};
+    auto buffer = std::make_unique<Py_buffer>();
+    const int flags = writable ? PyBUF_WRITABLE : PyBUF_SIMPLE;
+    if (PyObject_GetBuffer(object.ptr(), buffer.get(), flags) != 0) throw nb::python_error();
+    host_.push_back(std::move(buffer));
+    return {host_.back()->buf, {host_.back()->len}, {}, DType::uint8, Device::cpu()};
   }
+
+  // Where the first one lies that is not on the host; else the host.
+  Device device() const {
+    for (const ArrayView& view : exported_) {
+      if (!view.view.device.is_cpu()) return view.view.device;
+    }
+    return Device::cpu();
+  }
+  const Stream& stream() const { return stream_; }
 
  private:
-  std::vector<std::unique_ptr<Py_buffer>> buffers_;
+  // Arrays with __cuda_array_interface__ name the stream that they are ready on; all others are
+  // ready on the caller's.
+  void order_behind(const Stream& ready, const char* what) {
+    if (ready.raw() == stream_.raw()) return;
+    if (stream_.raw() != nullptr || !device().is_cpu()) {
+      raise(PyExc_ValueError,
+            std::string(what) + ": buffers are ready on different streams; give stream=");
+    }
+    stream_ = ready;
+  }
+
+  Device device_;
+  Stream stream_;
+  std::vector<std::unique_ptr<Py_buffer>> host_;
+  std::vector<ArrayView> exported_;
 };
 
+std::vector<TensorView> views(nb::handle objects,
+                              bool writable,
+                              const char* what,
+                              Buffers& buffers) {
+  std::vector<TensorView> result;
+  for (nb::handle object : objects) result.push_back(buffers.add(object, writable, what));
+  return result;
+}
+
+// Without a name: where the buffers lie, else the configured device.
 BatchOptions batch_options(nb::handle device,
+                           const Buffers& buffers,
                            const std::string& implementation,
                            const std::string& configuration) {
   BatchOptions options;
-  options.device = device_from_python(device);
+  const Device found = buffers.device();
+  options.device = device.is_none() && !found.is_cpu() ? found : device_from_python(device);
+  options.stream = buffers.stream();
   options.implementation = implementation;
   options.configuration = configuration;
+  if (options.stream.raw() != nullptr && options.device.is_cpu() && found.is_cpu())
+    raise(PyExc_ValueError, "stream: expected None for buffers in host memory");
   return options;
 }
 
-nb::list new_outputs(nb::handle out_nbytes) {
-  nb::object uint8 = steal_or_throw(PyObject_CallOneArg(numpy().dtype, nb::str("uint8").ptr()));
-  nb::list outputs;
+Buffers new_buffers(nb::handle device, nb::handle stream) {
+  return {device.is_none() ? Device::cuda() : device_from_python(device),
+          stream_from_python(stream)};
+}
+
+nb::object uint8_dtype() {
+  return steal_or_throw(PyObject_CallOneArg(numpy().dtype, nb::str("uint8").ptr()));
+}
+
+std::vector<std::size_t> sizes_from_python(nb::handle out_nbytes) {
+  std::vector<std::size_t> sizes;
   for (nb::handle nbytes : out_nbytes) {
     const Shape shape = shape_from_python(nbytes, "[decode_batch] out_nbytes");
     if (shape.size() != 1 || shape[0] < 0) {
@@ -59,9 +111,31 @@ nb::list new_outputs(nb::handle out_nbytes) {
             "[decode_batch] out_nbytes: expected sizes in bytes, got " +
                 nb::cast<std::string>(nb::repr(nbytes)));
     }
-    outputs.append(empty_ndarray(shape, 1, uint8).keep_alive);
+    sizes.push_back(static_cast<std::size_t>(shape[0]));
   }
-  return outputs;
+  return sizes;
+}
+
+nb::list device_arrays(std::vector<Tensor>&& tensors) {
+  nb::object uint8 = uint8_dtype();
+  nb::list arrays;
+  for (Tensor& tensor : tensors) arrays.append(nb::cast(device_array(std::move(tensor), uint8)));
+  return arrays;
+}
+
+nb::list new_ndarrays(std::span<const std::size_t> sizes) {
+  nb::object uint8 = uint8_dtype();
+  nb::list arrays;
+  for (std::size_t n : sizes)
+    arrays.append(empty_ndarray({static_cast<std::int64_t>(n)}, 1, uint8).keep_alive);
+  return arrays;
+}
+
+void check_counts(std::size_t inputs, std::size_t outputs) {
+  if (inputs == outputs) return;
+  raise(PyExc_ValueError,
+        "[decode_batch] expected " + std::to_string(inputs) + " outputs, got " +
+            std::to_string(outputs));
 }
 
 nb::list decode(const std::string& codec,
@@ -70,26 +144,35 @@ nb::list decode(const std::string& codec,
                 nb::handle out,
                 nb::handle out_nbytes,
                 nb::handle device,
+                nb::handle stream,
                 const std::string& implementation) {
   if (out.is_none() == out_nbytes.is_none()) {
     raise(PyExc_ValueError, "[decode_batch] give either out or out_nbytes");
   }
-  const BatchOptions options = batch_options(device, implementation, configuration);
-  nb::list outputs = out.is_none() ? new_outputs(out_nbytes) : nb::list(nb::borrow(out));
-  Buffers buffers;
-  std::vector<std::span<const std::byte>> sources;
-  std::vector<std::span<std::byte>> targets;
-  for (nb::handle input : inputs) sources.push_back(buffers.add(input, false));
-  for (nb::handle output : outputs) targets.push_back(buffers.add(output, true));
-  if (sources.size() != targets.size()) {
-    raise(PyExc_ValueError,
-          "[decode_batch] expected " + std::to_string(sources.size()) + " outputs, got " +
-              std::to_string(targets.size()));
-  }
-  {
+  Buffers buffers = new_buffers(device, stream);
+  const auto sources = views(inputs, false, "[decode_batch] inputs", buffers);
+  if (out.is_none()) {
+    const BatchOptions options = batch_options(device, buffers, implementation, configuration);
+    const std::vector<std::size_t> sizes = sizes_from_python(out_nbytes);
+    check_counts(sources.size(), sizes.size());
+    if (!options.device.is_cpu()) {
+      return device_arrays([&] {
+        nb::gil_scoped_release release;
+        return decode_batch(codec, sources, sizes, options);
+      }());
+    }
+    nb::list outputs = new_ndarrays(sizes);
+    const auto targets = views(outputs, true, "[decode_batch] out", buffers);
     nb::gil_scoped_release release;
     decode_batch(codec, sources, targets, options);
+    return outputs;
   }
+  nb::list outputs(nb::borrow(out));
+  const auto targets = views(outputs, true, "[decode_batch] out", buffers);
+  check_counts(sources.size(), targets.size());
+  const BatchOptions options = batch_options(device, buffers, implementation, configuration);
+  nb::gil_scoped_release release;
+  decode_batch(codec, sources, targets, options);
   return outputs;
 }
 
@@ -97,17 +180,18 @@ nb::list encode(const std::string& codec,
                 const std::string& configuration,
                 nb::handle inputs,
                 nb::handle device,
+                nb::handle stream,
                 const std::string& implementation) {
-  const BatchOptions options = batch_options(device, implementation, configuration);
-  Buffers buffers;
-  std::vector<std::span<const std::byte>> sources;
-  for (nb::handle input : inputs) sources.push_back(buffers.add(input, false));
-  const auto encoded = [&] {
+  Buffers buffers = new_buffers(device, stream);
+  const auto sources = views(inputs, false, "[encode_batch] inputs", buffers);
+  const BatchOptions options = batch_options(device, buffers, implementation, configuration);
+  std::vector<Tensor> encoded = [&] {
     nb::gil_scoped_release release;
     return encode_batch(codec, sources, options);
   }();
+  if (!options.device.is_cpu()) return device_arrays(std::move(encoded));
   nb::list result;
-  for (const auto& bytes : encoded) result.append(nb::bytes(bytes.data(), bytes.size()));
+  for (const Tensor& bytes : encoded) result.append(nb::bytes(bytes.data(), bytes.nbytes()));
   return result;
 }
 
@@ -120,6 +204,7 @@ nb::list table() {
     row["device"] = info.device;
     row["available"] = info.available;
     row["why_not"] = info.why_not;
+    row["used"] = info.used;
     rows.append(row);
   }
   return rows;
@@ -138,32 +223,38 @@ std::vector<CodecSpec> codec_specs_from_python(nb::handle specs) {
 
 void bind_codecs(nb::module_& m) {
   m.def("codec_table", table, nb::sig("def codec_table() -> list[dict[str, typing.Any]]"));
-  m.def("decode_batch",
-        decode,
-        nb::arg("codec"),
-        nb::arg("configuration"),
-        nb::arg("inputs"),
-        nb::kw_only(),
-        nb::arg("out") = nb::none(),
-        nb::arg("out_nbytes") = nb::none(),
-        nb::arg("device") = nb::none(),
-        nb::arg("implementation") = "",
-        nb::sig("def decode_batch(codec: str, configuration: str, "
-                "inputs: collections.abc.Iterable[typing.Any], *, "
-                "out: collections.abc.Iterable[typing.Any] | None = None, "
-                "out_nbytes: collections.abc.Iterable[int] | None = None, "
-                "device: str | None = None, implementation: str = '') -> list[typing.Any]"));
-  m.def("encode_batch",
-        encode,
-        nb::arg("codec"),
-        nb::arg("configuration"),
-        nb::arg("inputs"),
-        nb::kw_only(),
-        nb::arg("device") = nb::none(),
-        nb::arg("implementation") = "",
-        nb::sig("def encode_batch(codec: str, configuration: str, "
-                "inputs: collections.abc.Iterable[typing.Any], *, "
-                "device: str | None = None, implementation: str = '') -> list[bytes]"));
+  m.def(
+      "decode_batch",
+      decode,
+      nb::arg("codec"),
+      nb::arg("configuration"),
+      nb::arg("inputs"),
+      nb::kw_only(),
+      nb::arg("out") = nb::none(),
+      nb::arg("out_nbytes") = nb::none(),
+      nb::arg("device") = nb::none(),
+      nb::arg("stream") = nb::none(),
+      nb::arg("implementation") = "",
+      nb::sig("def decode_batch(codec: str, configuration: str, "
+              "inputs: collections.abc.Iterable[typing.Any], *, "
+              "out: collections.abc.Iterable[typing.Any] | None = None, "
+              "out_nbytes: collections.abc.Iterable[int] | None = None, "
+              "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
+              "list[typing.Any]"));
+  m.def(
+      "encode_batch",
+      encode,
+      nb::arg("codec"),
+      nb::arg("configuration"),
+      nb::arg("inputs"),
+      nb::kw_only(),
+      nb::arg("device") = nb::none(),
+      nb::arg("stream") = nb::none(),
+      nb::arg("implementation") = "",
+      nb::sig("def encode_batch(codec: str, configuration: str, "
+              "inputs: collections.abc.Iterable[typing.Any], *, "
+              "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
+              "list[typing.Any]"));
 }
 
 }  // namespace headrace::python

@@ -20,7 +20,9 @@ nb::dict get_config() {
   for (const auto& [codec, name] : current.implementations) implementations[codec.c_str()] = name;
   result["implementations"] = implementations;
   result["device"] = current.device;
-  result["device_min_decode_nbytes"] = current.device_min_decode_nbytes;
+  result["device_min_decode_nbytes"] = nb::none();
+  if (current.device_min_decode_nbytes)
+    result["device_min_decode_nbytes"] = *current.device_min_decode_nbytes;
   result["device_slab_nbytes"] = current.device_slab_nbytes;
   return result;
 }
@@ -34,8 +36,8 @@ void install_config(nb::handle values) {
   next.coalesce_run = nb::cast<std::size_t>(nb::object(values["coalesce_run"]));
   next.implementations = implementations_from_python(nb::object(values["implementations"]));
   next.device = nb::cast<std::string>(nb::object(values["device"]));
-  next.device_min_decode_nbytes =
-      nb::cast<std::size_t>(nb::object(values["device_min_decode_nbytes"]));
+  nb::object limit = values["device_min_decode_nbytes"];
+  if (!limit.is_none()) next.device_min_decode_nbytes = nb::cast<std::size_t>(limit);
   next.device_slab_nbytes = nb::cast<std::size_t>(nb::object(values["device_slab_nbytes"]));
   set_config(next);
 }

@@ -111,6 +111,10 @@ DType dtype_from_dlpack(const DLDataType& type) {
             " bits and " + std::to_string(type.lanes) + " lanes has no headrace data type");
 }
 
+bool has_dlpack(nb::handle object) {
+  return nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__");
+}
+
 Device dlpack_memory(nb::handle object, const char* what) {
   nb::object device = object.attr("__dlpack_device__")();
   const int type = nb::cast<int>(nb::int_(nb::object(device[0])));
@@ -292,8 +296,8 @@ std::optional<ArrayView> device_input(nb::handle data) {
   if (nb::isinstance<PyDeviceArray>(data))
     return ArrayView{nb::cast<PyDeviceArray&>(data).view, nb::borrow(data)};
   Stream stream;
-  if (nb::hasattr(data, "__dlpack__") && nb::hasattr(data, "__dlpack_device__") &&
-      !nb::hasattr(data, "__array_struct__") && !dlpack_memory(data, kWhat).is_cpu())
+  if (has_dlpack(data) && !nb::hasattr(data, "__array_struct__") &&
+      !dlpack_memory(data, kWhat).is_cpu())
     return view_of_dlpack(data, false, kWhat, stream);
   if (nb::hasattr(data, "__cuda_array_interface__"))
     return view_of_cuda_interface(data, false, kWhat, Device::cuda(), stream);
@@ -301,6 +305,20 @@ std::optional<ArrayView> device_input(nb::handle data) {
 }
 
 }  // namespace
+
+std::optional<ArrayView> exported_view(
+    nb::handle object, bool writable, const char* what, const Device& device, Stream& stream) {
+  if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0)
+    return std::nullopt;
+  if (nb::isinstance<PyDeviceArray>(object))
+    return ArrayView{nb::cast<PyDeviceArray&>(object).view, nb::borrow(object)};
+  if (has_dlpack(object) &&
+      (PyObject_CheckBuffer(object.ptr()) == 0 || !dlpack_memory(object, what).is_cpu()))
+    return view_of_dlpack(object, writable, what, stream);
+  if (nb::hasattr(object, "__cuda_array_interface__"))
+    return view_of_cuda_interface(object, writable, what, device, stream);
+  return std::nullopt;
+}
 
 ArrayView output_view(nb::handle out,
                       const DType& dtype,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "common.h"
 
 namespace headrace::python {
@@ -29,6 +31,12 @@ ArrayView output_view(nb::handle out,
 // What a write takes: such an object of this dtype as it is, anything else converted by NumPy.
 // Memory of a device must have the dtype.
 ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype);
+
+// Memory that `object` exports by DLPack or __cuda_array_interface__, of any type and shape;
+// nothing for objects with a buffer on the host. `device`: where the latter lies, which it does not
+// tell. `stream` as above.
+std::optional<ArrayView> exported_view(
+    nb::handle object, bool writable, const char* what, const Device& device, Stream& stream);
 
 // A 0-dimensional ndarray as a NumPy scalar.
 nb::object unboxed(nb::handle array);

@@ -5,6 +5,7 @@
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
+#include "cuda/nvcomp.h"
 #include "cuda/queue.h"
 #include "device/user_memory.h"
 
@@ -41,6 +42,8 @@ class CudaBackend final : public Backend {
   std::string device_name(int index) const override { return properties(index).name; }
   std::size_t memory_nbytes(int index) const override { return properties(index).totalGlobalMem; }
   const Kernels& kernels() const override { return gpu_kernels(); }
+  const Kernels& nvcomp_kernels() const override { return headrace::nvcomp_kernels(); }
+  std::string nvcomp_why_not() const override { return headrace::nvcomp_why_not(); }
 
   std::unique_ptr<Queue> make_queue(int index) override {
     return std::make_unique<CudaQueue>(index);

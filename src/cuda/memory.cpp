@@ -16,6 +16,9 @@ namespace {
 // What a pool keeps of freed memory: fresh memory costs about a millisecond for each 100 MiB, and
 // other libraries of the process want some too.
 constexpr std::size_t kPoolShare = 8;  // of the device's memory, an eighth
+// Kernels load whole words of what they decoded, the last one too; the pool rounds up anyhow, but
+// memory checkers count the bytes that were asked for.
+constexpr std::size_t kAllocationUnit = 16;
 // Pinning costs more than the copy it makes faster, so blocks are kept. Sizes are rounded up, for
 // blocks to fit the next request.
 constexpr std::size_t kPinnedUnit = 64 << 10;
@@ -83,9 +86,10 @@ void free_pinned(int device, std::byte* block, std::size_t nbytes) noexcept {
 void* allocate_device(int device, std::size_t nbytes, cudaStream_t stream) {
   const DeviceGuard guard(device);
   if (void* users = user_memory().allocate(device, nbytes, Stream::from(stream))) return users;
+  const std::size_t size =
+      (std::max<std::size_t>(nbytes, 1) + kAllocationUnit - 1) / kAllocationUnit * kAllocationUnit;
   void* memory = nullptr;
-  HEADRACE_CUDA_CHECK(
-      cudaMallocFromPoolAsync(&memory, std::max<std::size_t>(nbytes, 1), pool_of(device), stream));
+  HEADRACE_CUDA_CHECK(cudaMallocFromPoolAsync(&memory, size, pool_of(device), stream));
   return memory;
 }
 

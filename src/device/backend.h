@@ -27,6 +27,9 @@ class Backend {
   virtual std::string device_name(int index) const = 0;    // "NVIDIA H200"
   virtual std::size_t memory_nbytes(int index) const = 0;  // in all
   virtual const Kernels& kernels() const = 0;
+  // Decoders of nvCOMP, where the user has installed it; all null where nvcomp_why_not() says why.
+  virtual const Kernels& nvcomp_kernels() const;
+  virtual std::string nvcomp_why_not() const;
 
   virtual std::unique_ptr<Queue> make_queue(int index) = 0;
   // A queue on the caller's stream; null is the device's default stream.

@@ -12,6 +12,13 @@ Backend& backend(Device::Type type) {
   return type == Device::Type::simt ? simt_backend() : cuda_backend();
 }
 
+const Kernels& Backend::nvcomp_kernels() const {
+  static constexpr Kernels kNone{};
+  return kNone;
+}
+
+std::string Backend::nvcomp_why_not() const { return "there is none for this type of device"; }
+
 Device best_device() { return cuda_backend().why_not(0).empty() ? Device::cuda(0) : Device::cpu(); }
 
 void check_device(const Device& device) {

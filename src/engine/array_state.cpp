@@ -57,6 +57,10 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
   }
   layout.chain = CodecChain(codecs, {m.dtype, layout.chunk_shape, fill}, implementations);
   layout.device_plan = make_device_plan(layout.chain);
+  for (DeviceStep& step : layout.device_plan.steps) {
+    const auto choice = layout.on_device.find(step.codec);
+    step.nvcomp = choice != layout.on_device.end() && choice->second == kNvcomp;
+  }
   std::erase_if(layout.on_device, [&](const auto& choice) {
     return std::ranges::none_of(codecs, [&](const CodecSpec& spec) {
       return canonical_codec_name(spec.name) == choice.first;

@@ -1,5 +1,6 @@
 #include "engine/config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <memory>
@@ -138,8 +139,12 @@ void check_implementations(const Implementations& implementations, const char* w
     }
     for (const DeviceCodec& entry : device_codecs()) {
       if (entry.codec != name) continue;
-      found |= device_of_implementation(implementation).has_value();
+      found |= implementation != kNvcomp && device_of_implementation(implementation);
       known += ", headrace-cuda, headrace-simt";
+    }
+    if (std::ranges::find(nvcomp_codecs(), name) != nvcomp_codecs().end()) {
+      found |= implementation == kNvcomp;
+      known += ", nvcomp";
     }
     if (found) continue;
     if (known.empty()) {

@@ -1,10 +1,5 @@
 #include "engine/device_codecs.h"
 
-#include "codec/registry.h"
-#include "device/backend.h"
-#include "engine/device_stages.h"
-#include "headrace/codec.h"
-
 namespace headrace {
 namespace {
 
@@ -31,6 +26,8 @@ constexpr DeviceCodec kDeviceCodecs[] = {
     {"packbits", Kind::packbits},
 };
 
+constexpr std::string_view kNvcompCodecs[] = {"zstd", "gzip", "lz4"};
+
 constexpr std::string_view kCuda = "headrace-cuda";
 constexpr std::string_view kSimt = "headrace-simt";
 
@@ -38,39 +35,16 @@ constexpr std::string_view kSimt = "headrace-simt";
 
 std::span<const DeviceCodec> device_codecs() { return kDeviceCodecs; }
 
+std::span<const std::string_view> nvcomp_codecs() { return kNvcompCodecs; }
+
 std::string_view device_implementation(Device::Type type) {
   return type == Device::Type::simt ? kSimt : kCuda;
 }
 
 std::optional<Device::Type> device_of_implementation(std::string_view name) {
-  if (name == kCuda) return Device::Type::cuda;
+  if (name == kCuda || name == kNvcomp) return Device::Type::cuda;
   if (name == kSimt) return Device::Type::simt;
   return std::nullopt;
-}
-
-std::vector<CodecInfo> codec_table() {
-  std::vector<CodecInfo> table;
-  for (const CodecEntry& entry : codec_entries()) {
-    table.push_back({std::string(entry.codec),
-                     std::string(entry.implementation),
-                     std::string(entry.device),
-                     true,
-                     {}});
-  }
-  for (const Device device : {Device::cuda(), Device::simt()}) {
-    Backend& devices = backend(device.type);
-    const std::string no_device = devices.why_not(0);
-    for (const auto& [codec, kind] : kDeviceCodecs) {
-      std::string why_not = no_device;
-      if (why_not.empty() && !has_kernel(devices.kernels(), kind)) why_not = "it has no kernel yet";
-      table.push_back({std::string(codec),
-                       std::string(device_implementation(device.type)),
-                       device.type == Device::Type::cuda ? "cuda" : "simt",
-                       why_not.empty(),
-                       why_not});
-    }
-  }
-  return table;
 }
 
 }  // namespace headrace

@@ -17,6 +17,10 @@ struct DeviceCodec {
 };
 std::span<const DeviceCodec> device_codecs();
 
+// The name of nvCOMP's decoders, on CUDA devices, and the codecs that it has one for.
+inline constexpr std::string_view kNvcomp = "nvcomp";
+std::span<const std::string_view> nvcomp_codecs();
+
 // "headrace-cuda", "headrace-simt".
 std::string_view device_implementation(Device::Type type);
 // The type of device that such a name means; nothing for implementations on the host.

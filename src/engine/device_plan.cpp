@@ -78,10 +78,11 @@ DevicePlan make_device_plan(const CodecChain& chain) {
   return plan;
 }
 
-std::string DevicePlan::missing(const Kernels& kernels) const {
+std::string DevicePlan::missing(const Backend& devices) const {
   if (!why_not.empty()) return why_not;
   for (const DeviceStep& step : steps) {
-    if (!has_kernel(kernels, step.stage.kind)) return "codec " + step.codec + ": has no kernel yet";
+    const std::string missing = missing_decoder(devices, step.stage.kind, step.nvcomp);
+    if (!missing.empty()) return "codec " + step.codec + ": " + missing;
   }
   return {};
 }

@@ -8,7 +8,7 @@
 
 namespace headrace {
 
-struct Kernels;  // kernels/kernels.h
+class Backend;  // device/backend.h
 
 struct DeviceStep {
   DeviceStage stage;
@@ -16,6 +16,7 @@ struct DeviceStep {
   std::optional<std::size_t> nbytes{};  // after this step; 4 less than before behind a checksum
   std::size_t source_nbytes = 0;        // before it, when that is fixed
   Shape shape{};                        // transpose: of the chunk
+  bool nvcomp = false;                  // nvCOMP is to decode it
 };
 
 // How a device decodes the chunks of an array. Swaps and transposes that come last cost nothing:
@@ -27,8 +28,8 @@ struct DevicePlan {
   std::uint32_t swap_nbytes = 0;  // of the units to reverse while placing; 0: none
   std::string why_not;            // when not empty, chunks are decoded on the host
 
-  // Why `kernels` cannot run it; empty when they can.
-  std::string missing(const Kernels& kernels) const;
+  // Why devices of the type cannot run it; empty when they can.
+  std::string missing(const Backend& devices) const;
 };
 
 DevicePlan make_device_plan(const CodecChain& chain);

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
+#include "engine/decode_cost.h"
 #include "engine/device_chunks.h"
 #include "engine/device_slab.h"
 #include "engine/device_stages.h"
@@ -181,7 +182,7 @@ class DeviceReader {
       slab.decoded.push_back(i);
       chunks.push_back({{chunk.host, chunk.nbytes}, chunk.device, direct_target(chunk.query)});
     }
-    DeviceRun run(slab.queue, kernels_, chunks);
+    DeviceRun run(slab.queue, backend_, chunks);
     const std::size_t nbytes = plan_.steps.size() * chunks.size() * sizeof(std::uint32_t);
     if (nbytes > 0) {
       const Scratch<std::uint32_t> faults(slab.queue, nbytes / sizeof(std::uint32_t));
@@ -250,27 +251,35 @@ class DeviceReader {
   std::deque<std::unique_ptr<Slab>> in_flight_;
 };
 
-// Bytes of the chunks that a selection touches, decoded; of points, at most so many.
-std::size_t touched_nbytes(const ArrayLayout& layout, const ResolvedSelection& selection) {
-  std::size_t chunks = selection.size();
+// What decoding the chunks takes that a selection touches; of points, at most so much. How far
+// they are compressed is known when they are fetched: half is a guess.
+DecodeWork decode_work(const ArrayLayout& layout, const ResolvedSelection& selection) {
+  DecodeWork work;
+  work.chunks = selection.size();
   if (!selection.pointwise) {
     const TensorView nowhere{nullptr, selection.result_shape, {}, layout.metadata->dtype, {}};
     const Box box(selection, nowhere);
-    chunks = BoxCut(box, layout.chunk_shape).size();
+    work.chunks = BoxCut(box, layout.chunk_shape).size();
   }
-  std::size_t nbytes = 0;
-  const bool overflow = __builtin_mul_overflow(chunks, layout.chain.decoded_nbytes(), &nbytes);
-  return overflow ? SIZE_MAX : nbytes;
+  const auto total = [&](std::size_t nbytes) {
+    std::size_t product = 0;
+    return __builtin_mul_overflow(work.chunks, nbytes, &product) ? SIZE_MAX : product;
+  };
+  const std::size_t chunk_nbytes = layout.chain.decoded_nbytes();
+  work.decoded_nbytes = total(chunk_nbytes);
+  work.encoded_nbytes = total(layout.chain.fixed_encoded_nbytes().value_or(chunk_nbytes / 2));
+  work.wanted_nbytes = std::min(work.decoded_nbytes, selection.size() * layout.itemsize());
+  return work;
 }
 
 // Whether chunks are decoded by the host's threads and copied.
 bool decodes_on_host(const RequestContext& context,
-                     const Kernels& kernels,
+                     const Backend& devices,
                      const ResolvedSelection& selection) {
   const ArrayLayout& layout = context.layout;
   if (layout.chain.is_identity())
     return true;  // nothing to decode, and only what is wanted is read
-  const std::string missing = layout.device_plan.missing(kernels);
+  const std::string missing = layout.device_plan.missing(devices);
   const bool forced = !layout.on_device.empty();
   if (forced && !missing.empty()) {
     throw Error(ErrorCode::unsupported,
@@ -278,7 +287,12 @@ bool decodes_on_host(const RequestContext& context,
                     " cannot decode the chunks: " + missing);
   }
   if (forced || !missing.empty()) return !forced;
-  return touched_nbytes(layout, selection) < context.config.device_min_decode_nbytes;
+  std::vector<DeviceStage::Kind> kinds;
+  for (const DeviceStep& step : layout.device_plan.steps) kinds.push_back(step.stage.kind);
+  return !device_decodes(kinds,
+                         decode_work(layout, selection),
+                         context.threads,
+                         context.config.device_min_decode_nbytes);
 }
 
 void read_on(RequestContext& context,
@@ -287,7 +301,7 @@ void read_on(RequestContext& context,
              Backend& backend,
              std::unique_ptr<Queue> queue) {
   check_on_device(context.layout, out.device.type);
-  const bool on_host = decodes_on_host(context, backend.kernels(), selection);
+  const bool on_host = decodes_on_host(context, backend, selection);
   const int index = out.device.index;
   if (selection.pointwise) {
     DeviceReader<Points>(context, backend, std::move(queue), index)

@@ -100,10 +100,44 @@ const char* words_of(Fault fault) {
   }
 }
 
+// Blocks are shuffled each by itself, the last with what is left.
+void bit_unshuffle(Queue& queue,
+                   const Kernels& kernels,
+                   const DeviceStage& stage,
+                   std::span<const Frame> frames) {
+  std::vector<Frame> blocks;
+  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
+  for (const Frame& frame : frames) {
+    for (std::size_t at = 0; at < frame.source_nbytes; at += block_nbytes) {
+      Frame block = frame;
+      block.source += at;
+      block.target += at;
+      block.source_nbytes = std::min<std::size_t>(frame.source_nbytes - at, block_nbytes);
+      block.target_nbytes = block.source_nbytes;
+      blocks.push_back(block);
+    }
+  }
+  kernels.bit_unshuffle(queue, {blocks, stage.itemsize});
+}
+
+void skip_header(std::span<Frame> frames,
+                 std::span<const std::uint8_t*> host_sources,
+                 std::size_t nbytes) {
+  for (Frame& frame : frames) {
+    frame.source += nbytes;
+    frame.source_nbytes -= nbytes;
+  }
+  for (const std::uint8_t*& source : host_sources) source += nbytes;
+}
+
 }  // namespace
 
-DeviceRun::DeviceRun(Queue& queue, const Kernels& kernels, std::span<const DeviceChunk> chunks)
-    : queue_(queue), kernels_(kernels), chunks_(chunks), frames_(chunks.size()) {
+DeviceRun::DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks)
+    : queue_(queue),
+      devices_(devices),
+      kernels_(devices.kernels()),
+      chunks_(chunks),
+      frames_(chunks.size()) {
   host_sources_.reserve(chunks.size());
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     frames_[i].source = chunks[i].source;
@@ -155,31 +189,11 @@ void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
     frames_[i].target = at;
     at += stride;
   }
-  switch (step.stage.kind) {
-    case Kind::unshuffle:
-      kernels_.unshuffle(queue_, {frames_, step.stage.itemsize});
-      break;
-    case Kind::bit_unshuffle:
-      bit_unshuffle(step.stage);
-      break;
-    case Kind::swap:
-      kernels_.swap_bytes(queue_, {frames_, step.stage.itemsize});
-      break;
-    case Kind::transpose:
-      transpose(step);
-      break;
-    case Kind::delta:
-    case Kind::fixed_scale_offset:
-    case Kind::cast:
-      number_decoder(kernels_, step.stage.kind)(queue_,
-                                                {frames_, {}, faults},
-                                                {format_of(step.stage.encoded),
-                                                 format_of(step.stage.decoded),
-                                                 step.stage.scale,
-                                                 step.stage.offset});
-      break;
-    default:
-      decode(step, faults);
+  if (step.stage.kind == Kind::transpose) {
+    transpose(step);
+  } else {
+    const Kernels& kernels = step.nvcomp ? devices_.nvcomp_kernels() : kernels_;
+    run_stage(queue_, kernels, step.stage, frames_, host_sources_, faults);
   }
   current_ = std::move(next);
   host_sources_.clear();
@@ -187,34 +201,6 @@ void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
     frame.source = frame.target;
     frame.source_nbytes = nbytes;
   }
-}
-
-void DeviceRun::decode(const DeviceStep& step, std::uint32_t* faults) {
-  if (step.stage.kind == Kind::lz4) {
-    for (std::size_t i = 0; i < frames_.size(); ++i) {
-      frames_[i].source += kLz4Header;
-      frames_[i].source_nbytes -= kLz4Header;
-      host_sources_[i] += kLz4Header;
-    }
-  }
-  decoder(kernels_, step.stage.kind)(queue_, {frames_, host_sources_, faults});
-}
-
-// Blocks are shuffled each by itself, the last with what is left.
-void DeviceRun::bit_unshuffle(const DeviceStage& stage) {
-  std::vector<Frame> blocks;
-  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
-  for (const Frame& frame : frames_) {
-    for (std::size_t at = 0; at < frame.source_nbytes; at += block_nbytes) {
-      Frame block = frame;
-      block.source += at;
-      block.target += at;
-      block.source_nbytes = std::min<std::size_t>(frame.source_nbytes - at, block_nbytes);
-      block.target_nbytes = block.source_nbytes;
-      blocks.push_back(block);
-    }
-  }
-  kernels_.bit_unshuffle(queue_, {blocks, stage.itemsize});
 }
 
 void DeviceRun::transpose(const DeviceStep& step) {
@@ -241,6 +227,35 @@ void DeviceRun::transpose(const DeviceStep& step) {
   kernels_.place(queue_, batch);
 }
 
+void run_stage(Queue& queue,
+               const Kernels& kernels,
+               const DeviceStage& stage,
+               std::span<Frame> frames,
+               std::span<const std::uint8_t*> host_sources,
+               std::uint32_t* faults) {
+  const Kind kind = stage.kind;
+  if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4Header);
+  const DecodeBatch batch{frames, host_sources, faults};
+  if (is_checksum(kind)) return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
+  switch (kind) {
+    case Kind::unshuffle:
+      return kernels.unshuffle(queue, {frames, stage.itemsize});
+    case Kind::bit_unshuffle:
+      return bit_unshuffle(queue, kernels, stage, frames);
+    case Kind::swap:
+      return kernels.swap_bytes(queue, {frames, stage.itemsize});
+    case Kind::delta:
+    case Kind::fixed_scale_offset:
+    case Kind::cast:
+      return number_decoder(kernels, kind)(
+          queue,
+          {frames, {}, faults},
+          {format_of(stage.encoded), format_of(stage.decoded), stage.scale, stage.offset});
+    default:
+      decoder(kernels, kind)(queue, batch);
+  }
+}
+
 bool has_kernel(const Kernels& kernels, Kind kind) {
   if (is_checksum(kind)) return kernels.verify != nullptr;
   switch (kind) {
@@ -259,6 +274,12 @@ bool has_kernel(const Kernels& kernels, Kind kind) {
     default:
       return decoder(kernels, kind) != nullptr;
   }
+}
+
+std::string missing_decoder(const Backend& devices, Kind kind, bool nvcomp) {
+  if (!nvcomp) return has_kernel(devices.kernels(), kind) ? "" : "has no kernel yet";
+  const std::string why_not = devices.nvcomp_why_not();
+  return why_not.empty() ? "" : "nvCOMP: " + why_not;
 }
 
 void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "device/backend.h"
 #include "engine/device_plan.h"
 #include "headrace/error.h"
 #include "kernels/kernels.h"
@@ -21,7 +22,7 @@ struct DeviceChunk {
 // The chunks of one batch on their way through the steps of a plan.
 class DeviceRun {
  public:
-  DeviceRun(Queue& queue, const Kernels& kernels, std::span<const DeviceChunk> chunks);
+  DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks);
 
   // Gives all steps to the queue. `faults` is device memory, zeros: one a step and chunk,
   // faults[step * chunks + chunk].
@@ -32,11 +33,10 @@ class DeviceRun {
  private:
   void verify(const DeviceStep& step, std::uint32_t* faults);
   void move(const DeviceStep& step, bool last, std::uint32_t* faults);
-  void decode(const DeviceStep& step, std::uint32_t* faults);
-  void bit_unshuffle(const DeviceStage& stage);
   void transpose(const DeviceStep& step);
 
   Queue& queue_;
+  const Backend& devices_;
   const Kernels& kernels_;
   std::span<const DeviceChunk> chunks_;
   std::vector<Frame> frames_;
@@ -45,6 +45,18 @@ class DeviceRun {
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
+// Why devices of the type lack a decoder, headrace's own or nvCOMP's; empty when they have it.
+std::string missing_decoder(const Backend& devices, DeviceStage::Kind kind, bool nvcomp);
+
+// Gives one stage to the queue: frames[i].source, of the size that the stage makes of
+// frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in
+// `frames` and in `host_sources`. Not for transposes, which need a shape.
+void run_stage(Queue& queue,
+               const Kernels& kernels,
+               const DeviceStage& stage,
+               std::span<Frame> frames,
+               std::span<const std::uint8_t*> host_sources,
+               std::uint32_t* faults);
 
 // `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
 // without decoding.

@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "device/backend.h"
+#include "device/cufile.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "headrace/error.h"
@@ -130,7 +131,8 @@ Json codecs() {
                       {"implementation", row.implementation},
                       {"device", row.device},
                       {"available", row.available},
-                      {"why_not", row.why_not}});
+                      {"why_not", row.why_not},
+                      {"used", row.used}});
   }
   return result;
 }
@@ -141,6 +143,16 @@ Json io_uring() {
   return {{"available", available}, {"why_not", why_not}};
 }
 
+// cuFile needs a GPU: without one it is not even looked for.
+Json gds() {
+  const std::string no_device = cuda_backend().why_not(0);
+  const CufileProbe probe = no_device.empty() ? cufile() : CufileProbe{false, no_device, {}};
+  return {{"available", probe.native},
+          {"why_not", probe.why_not},
+          {"driver", probe.driver},
+          {"used", "no: files are read through pinned memory of the host"}};
+}
+
 Json configuration() {
   const Config c = config();
   return {{"threads", thread_count()},
@@ -149,7 +161,8 @@ Json configuration() {
           {"coalesce_run", c.coalesce_run},
           {"implementations", c.implementations},
           {"device", c.device},
-          {"device_min_decode_nbytes", c.device_min_decode_nbytes},
+          {"device_min_decode_nbytes",
+           c.device_min_decode_nbytes ? Json(*c.device_min_decode_nbytes) : Json(nullptr)},
           {"device_slab_nbytes", c.device_slab_nbytes}};
 }
 
@@ -173,6 +186,7 @@ std::string doctor_json() {
       {"devices", devices()},
       {"codecs", codecs()},
       {"io_uring", io_uring()},
+      {"gds", gds()},
       {"limits",
        {{"open_files", limit(RLIMIT_NOFILE)},
         {"address_space", limit(RLIMIT_AS)},

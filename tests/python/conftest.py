@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 # pytest runs with --import-mode=importlib, which puts no folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import headrace as hr
+from helpers import DEVICES
+
 HANG_SECONDS = 120
 
 _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -45,3 +48,10 @@ def no_hang(request):
 def store(tmp_path):
     """The path of a store that does not exist yet."""
     return str(tmp_path / "store.zarr")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    """A type of device; small arrays are decoded there as well."""
+    with hr.config.set({"device_min_decode_nbytes": 0, "device_slab_nbytes": 4096}):
+        yield request.param

@@ -6,13 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import headrace as hr
 import numpy as np
+import pytest
 import zarr
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN / "generate"))
 
 from formula import smooth, values  # noqa: E402, F401
+
+HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in hr.doctor()["devices"])
+DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_CUDA, reason="no GPU"))]
 
 
 def native(x):
@@ -106,3 +111,10 @@ def read_in_process(where, queue):
     import headrace as hr
 
     queue.put(hr.open_array(where)[...].tobytes())
+
+
+def library(name, device):
+    """CuPy, JAX or PyTorch, skipped where it is not there or sees no GPU."""
+    if device != "cuda":
+        pytest.skip("arrays of GPUs")
+    return pytest.importorskip(name)

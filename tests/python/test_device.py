@@ -11,10 +11,8 @@ import threading
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import assert_same, chunk_files, smooth, values, write_zarr
+from helpers import HAS_CUDA, assert_same, chunk_files, library, smooth, values, write_zarr
 
-HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in hr.doctor()["devices"])
-DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_CUDA, reason="no GPU"))]
 CODECS = {
     "none": None,
     "zstd": hr.codecs.Zstd(level=1),
@@ -22,13 +20,6 @@ CODECS = {
     "gzip": hr.codecs.Gzip(),
     "shuffle": [hr.codecs.Shuffle(elementsize=4), hr.codecs.Crc32c()],
 }
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    # Small arrays are to be decoded there as well.
-    with hr.config.set({"device_min_decode_nbytes": 0, "device_slab_nbytes": 4096}):
-        yield request.param
 
 
 @pytest.fixture
@@ -385,7 +376,58 @@ def test_threads(pair, device):
     assert not bad
 
 
+def test_cupy(pair, device, tmp_path):
+    cupy = library("cupy", device)
+    array, data = pair
+    there = array.to(device)
+    assert_same(cupy.asnumpy(cupy.from_dlpack(there[3:9])), data[3:9])
+    assert_same(cupy.asnumpy(cupy.asarray(there[3:9])), data[3:9])  # __cuda_array_interface__
+    assert_same(cupy.asnumpy(cupy.from_dlpack(there)), data)
+    out = cupy.zeros((60, 40), "f4")
+    assert there.read(out=out[::2]).base is out
+    assert_same(cupy.asnumpy(out)[::2], data)
+    assert not cupy.asnumpy(out)[1::2].any()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        out.fill(3)
+        there.read(np.s_[::-1], out=out[30:], stream=stream)
+        assert_same(cupy.asnumpy(out[30:]), data[::-1])
+    with pytest.raises(ValueError, match="dtype"):
+        there.read(out=cupy.zeros((30, 40), "f8"))
+
+    target = hr.create_array(tmp_path / "x", shape=data.shape, dtype="f4", chunks=(8, 16))
+    target[...] = cupy.asarray(data)[:, ::-1]
+    assert_same(target[...], data[:, ::-1])
+
+    frames = hr.codecs.encode_batch("zstd", [cupy.asarray(data)], device="cpu")
+    moved = [cupy.frombuffer(frame, "u1") for frame in frames]
+    decoded = [cupy.zeros(data.shape, "f4")]
+    hr.codecs.decode_batch("zstd", moved, out=decoded, stream=cupy.cuda.get_current_stream())
+    assert_same(cupy.asnumpy(decoded[0]), data)
+
+
+def test_jax(pair, device, tmp_path):
+    jax = library("jax", device)
+    array, data = pair
+    there = array.to(device)
+    x = jax.dlpack.from_dlpack(there[3:9])
+    assert next(iter(x.devices())).platform == "gpu"
+    assert_same(np.asarray(x), data[3:9])
+    assert_same(np.asarray(jax.dlpack.from_dlpack(there)), data)
+    assert_same(np.asarray(x + 1), data[3:9] + 1)
+
+    target = hr.create_array(tmp_path / "x", shape=data.shape, dtype="f4", chunks=(8, 16))
+    target[...] = jax.device_put(data)
+    assert_same(target[...], data)
+    frames = hr.codecs.encode_batch("zstd", [jax.device_put(data)], device="cpu")
+    moved = [jax.device_put(np.frombuffer(frame, "u1")) for frame in frames]
+    (got,) = hr.codecs.decode_batch("zstd", moved, out_nbytes=[data.nbytes])
+    assert got.to_numpy().tobytes() == data.tobytes()
+
+
 def test_doctor_lists_devices():
     rows = {row["device"]: row for row in hr.doctor()["devices"]}
     assert rows["cpu"]["available"] and rows["simt"]["available"]
     assert rows["cuda:0"]["available"] or rows["cuda:0"]["why_not"]
+    gds = hr.doctor()["gds"]
+    assert gds["driver"] if gds["available"] else gds["why_not"]

@@ -296,6 +296,7 @@ TEST_P(FileStoreTest, KilledWriterLeavesWholeObjects) {
   put("k", version(0));
   for (int round = 0; round < 15; ++round) {
     pid_t child = ::fork();
+    ASSERT_GE(child, 0);
     if (child == 0) {
       for (unsigned i = 0;; ++i) {
         put("k", version(i));

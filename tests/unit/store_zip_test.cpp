@@ -407,6 +407,7 @@ TEST_F(ZipTest, KilledWriterLeavesTheOldArchive) {
   }
   for (int round = 0; round < 10; ++round) {
     pid_t child = ::fork();
+    ASSERT_GE(child, 0);
     if (child == 0) {
       for (;;) {
         Store store = open_store(path_, StoreMode::overwrite);
