@@ -5,6 +5,7 @@
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
+#include "cuda/nvtx.h"
 #include "cuda/queue.h"
 #include "device/user_memory.h"
 
@@ -43,6 +44,7 @@ class CudaBackend final : public Backend {
   const Kernels& kernels() const override { return gpu_kernels(); }
 
   std::unique_ptr<Queue> make_queue(int index) override {
+    show_spans_to_profiler();
     return std::make_unique<CudaQueue>(index);
   }
   std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
