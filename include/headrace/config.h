@@ -21,7 +21,8 @@ struct Config {
   // Reads to a device that touch chunks of fewer decoded bytes than this are decoded by the host's
   // threads and copied.
   std::size_t device_min_decode_nbytes = std::size_t{1} << 20;
-  // Decoded bytes on their way through a device at a time, twice: bounds pinned memory and scratch.
+  // Decoded bytes on their way through a device at a time, three times: bounds pinned memory and
+  // scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
 };
 

@@ -4,8 +4,6 @@
 #include <bit>
 #include <optional>
 
-#include "codec/sizes.h"
-
 namespace headrace {
 namespace {
 
@@ -197,7 +195,7 @@ void DeviceRun::decode(const DeviceStep& step, std::uint32_t* faults) {
       host_sources_[i] += kLz4Header;
     }
   }
-  decoder(kernels_, step.stage.kind)(queue_, {frames_, host_sources_, faults});
+  decoder(kernels_, step.stage.kind)(queue_, {frames_, host_sources_, faults, step.gives_planes});
 }
 
 // Blocks are shuffled each by itself, the last with what is left.
@@ -286,7 +284,11 @@ void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstByte
     if (!is_compressor(kind)) check(step.source_nbytes, encoded.size());
     return;  // what comes after is not known here, and of fixed sizes
   }
-  check_decoded_size(decoded_nbytes, encoded.size());
+  if (encoded.size() != decoded_nbytes) {
+    throw Error(ErrorCode::corrupt,
+                "codec bytes: expected " + std::to_string(decoded_nbytes) + " bytes, got " +
+                    std::to_string(encoded.size()));
+  }
 }
 
 Error fault_error(const DeviceStep& step, Fault fault) {
