@@ -1,17 +1,11 @@
 #include "cuda/queue.h"
 
-#include <cstring>
-
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
 
 namespace headrace {
 namespace {
-
-// The driver puts copies up to this size from pageable memory into the commands of a stream.
-constexpr std::size_t kInCommand = 64 << 10;
-constexpr std::size_t kMostStaged = std::size_t{16} << 20;
 
 unsigned processor_count(int device) {
   int count = 0;
@@ -41,12 +35,6 @@ class CudaMark final : public Mark {
   CudaMark& operator=(const CudaMark&) = delete;
 
   cudaEvent_t event() const { return event_; }
-  bool done() const {
-    const DeviceGuard guard(device_);
-    const cudaError_t status = cudaEventQuery(event_);
-    if (status != cudaErrorNotReady) HEADRACE_CUDA_CHECK(status);
-    return status == cudaSuccess;
-  }
   void wait() override {
     const DeviceGuard guard(device_);
     HEADRACE_CUDA_CHECK(cudaEventSynchronize(event_));
@@ -69,11 +57,6 @@ CudaQueue::CudaQueue(int device, cudaStream_t stream)
     : device_(device), stream_(stream), owned_(false), processors_(processor_count(device)) {}
 
 CudaQueue::~CudaQueue() {
-  try {
-    if (!staged_.empty()) synchronize();
-  } catch (const Error&) {
-    // The device failed, and uses nothing any more.
-  }
   if (owned_) give_stream(device_, stream_);
 }
 
@@ -85,23 +68,12 @@ void CudaQueue::free(void* memory) noexcept { free_device(device_, memory, strea
 // pinned memory it does not.
 void CudaQueue::upload(void* target, const void* source, std::size_t nbytes) {
   if (nbytes == 0) return;
-  if (nbytes > kInCommand && nbytes <= kMostStaged) return upload_staged(target, source, nbytes);
   const DeviceGuard guard(device_);
   cudaPointerAttributes attributes{};
   HEADRACE_CUDA_CHECK(cudaPointerGetAttributes(&attributes, source));
   HEADRACE_CUDA_CHECK(cudaMemcpyAsync(target, source, nbytes, cudaMemcpyHostToDevice, stream_));
   if (attributes.type != cudaMemoryTypeUnregistered)
     HEADRACE_CUDA_CHECK(cudaStreamSynchronize(stream_));
-}
-
-// The runtime would wait for what the stream was given before.
-void CudaQueue::upload_staged(void* target, const void* source, std::size_t nbytes) {
-  while (!staged_.empty() && static_cast<const CudaMark&>(*staged_.front().first).done())
-    staged_.pop_front();
-  const std::shared_ptr<std::byte> copy = allocate_pinned_host(device_, nbytes);
-  std::memcpy(copy.get(), source, nbytes);
-  upload_pinned(target, copy.get(), nbytes);
-  staged_.emplace_back(mark(), copy);
 }
 
 void CudaQueue::upload_pinned(void* target, const void* source, std::size_t nbytes) {
@@ -131,7 +103,6 @@ void CudaQueue::fill(void* target, std::uint8_t value, std::size_t nbytes) {
 void CudaQueue::synchronize() {
   const DeviceGuard guard(device_);
   HEADRACE_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  staged_.clear();
 }
 
 std::unique_ptr<Mark> CudaQueue::mark() { return std::make_unique<CudaMark>(*this); }

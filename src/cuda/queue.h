@@ -2,9 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <deque>
-#include <utility>
-
 #include "simt/queue.h"
 
 namespace headrace {
@@ -36,14 +33,10 @@ class CudaQueue final : public Queue {
   void wait_for(Queue& other) override;
 
  private:
-  void upload_staged(void* target, const void* source, std::size_t nbytes);
-
   int device_;
   cudaStream_t stream_;
   bool owned_;
   unsigned processors_;
-  // Pinned copies that uploads are made of, until those are done.
-  std::deque<std::pair<std::unique_ptr<Mark>, std::shared_ptr<std::byte>>> staged_;
 };
 
 }  // namespace headrace

@@ -6,6 +6,25 @@
 
 namespace headrace {
 
+std::shared_ptr<std::byte> PinnedBlocks::take(std::size_t nbytes) {
+  Leaving oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_.size() >= kMostLeaving) {
+      oldest = std::move(leaving_.front());
+      leaving_.pop_front();
+    }
+  }
+  if (oldest.copied) oldest.copied->wait();
+  oldest.block.reset();
+  return backend_.allocate_pinned(index_, nbytes);
+}
+
+void PinnedBlocks::give_back(std::shared_ptr<std::byte> block, std::unique_ptr<Mark> copied) {
+  const std::lock_guard lock(mutex_);
+  leaving_.push_back({std::move(block), std::move(copied)});
+}
+
 SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   const std::size_t taken = (nbytes + 15) / 16 * 16 + kSourcePadding;
   Block* full = nullptr;
@@ -44,14 +63,14 @@ void SlabMemory::finish() {
 }
 
 SlabMemory::Block& SlabMemory::add_block(std::size_t nbytes) {
-  blocks_.push_back(
-      {backend_.allocate_pinned(index_, nbytes), Scratch<std::uint8_t>(queue_, nbytes)});
+  blocks_.push_back({pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)});
   return blocks_.back();
 }
 
-void SlabMemory::copy(const Block& block) {
+void SlabMemory::copy(Block& block) {
   const Span span("copy", block.used);
   queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
+  if (!keeps_host_) pinned_.give_back(std::move(block.pinned), queue_.mark());
 }
 
 }  // namespace headrace
