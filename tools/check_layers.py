@@ -45,7 +45,7 @@ MAX_PUBLIC_HEADERS = 15
 STANDARD_HEADER = re.compile(r"[a-z_0-9]+(\.h)?")
 C_HEADERS = {"assert.h", "errno.h", "limits.h", "stddef.h", "stdint.h", "string.h"}
 
-CUDA_HEADER = re.compile(r"(^|/)(cuda|cufile|nvcomp|nvml|driver_types|cub/|thrust/)")
+CUDA_HEADER = re.compile(r"(^|/)(cuda|cufile|nvcomp|nvml|nvtx3/|driver_types|cub/|thrust/)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 

@@ -22,7 +22,8 @@ struct Config {
   // A device decodes batches of at least so many decoded bytes, the host's threads smaller ones;
   // not set: whichever takes less time by measured rates (codec_table() says from where on).
   std::optional<std::size_t> device_min_decode_nbytes;
-  // Decoded bytes on their way through a device at a time, twice: bounds pinned memory and scratch.
+  // Decoded bytes on their way through a device at a time, three times: bounds pinned memory and
+  // scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
 };
 

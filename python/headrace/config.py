@@ -5,8 +5,8 @@ request), ``coalesce_gap`` and ``coalesce_run`` (bytes; which neighbours in a sh
 together), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
 none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
 host's threads smaller ones; None, the default: whichever takes less time by measured rates) and
-``device_slab_nbytes`` (decoded bytes on their way through a device at a time, twice). A request
-takes the settings that hold when it starts.
+``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three times). A
+request takes the settings that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):

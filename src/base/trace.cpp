@@ -17,19 +17,23 @@
 namespace headrace {
 namespace trace_detail {
 
-std::atomic<bool> recording{false};
+std::atomic<unsigned> watched{0};
+
+}  // namespace trace_detail
+
+namespace {
+
+using trace_detail::watched;
+
+constexpr unsigned kRecording = 1, kHooks = 2;
+
+std::atomic<const RangeHooks*> range_hooks{nullptr};
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
-
-}  // namespace trace_detail
-
-namespace {
-
-using trace_detail::recording;
 
 struct Event {
   const char* name;
@@ -89,30 +93,42 @@ std::vector<std::pair<unsigned, std::vector<Event>>> collect() {
 
 }  // namespace
 
-namespace trace_detail {
-
-void end(const char* name, std::int64_t begin_ns, std::uint64_t nbytes) {
-  if (!recording.load(std::memory_order_relaxed)) return;
-  ThreadEvents& mine = events_of_this_thread();
-  const ForkLock lock(mine.mutex);
-  mine.events.push_back({name, begin_ns, now_ns() - begin_ns, nbytes});
+void set_range_hooks(const RangeHooks* hooks) {
+  range_hooks = hooks;
+  if (hooks) {
+    watched |= kHooks;
+  } else {
+    watched &= ~kHooks;
+  }
 }
 
-}  // namespace trace_detail
+void Span::begin() {
+  hooks_ = range_hooks;
+  if (hooks_) hooks_->push(name_);
+  begin_ns_ = now_ns();
+}
+
+void Span::end() {
+  if (hooks_) hooks_->pop();
+  if (!(watched.load(std::memory_order_relaxed) & kRecording)) return;
+  ThreadEvents& mine = events_of_this_thread();
+  const ForkLock lock(mine.mutex);
+  mine.events.push_back({name_, begin_ns_, now_ns() - begin_ns_, nbytes_});
+}
 
 Trace::Trace(std::string path) : path_(std::move(path)) {
-  if (recording.exchange(true))
+  if (watched.fetch_or(kRecording) & kRecording)
     throw Error(ErrorCode::invalid_argument, "[trace] " + path_ + ": a trace is being recorded");
   collect();  // what ended after the last trace had
 }
 
 Trace::~Trace() {
-  if (recording_) recording = false;
+  if (recording_) watched &= ~kRecording;
 }
 
 void Trace::finish() {
   if (!std::exchange(recording_, false)) return;
-  recording = false;
+  watched &= ~kRecording;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "w"),
                                                              std::fclose);
   if (!file) throw_io(path_, errno);

@@ -6,6 +6,7 @@
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
 #include "cuda/nvcomp.h"
+#include "cuda/nvtx.h"
 #include "cuda/queue.h"
 #include "device/user_memory.h"
 
@@ -46,6 +47,7 @@ class CudaBackend final : public Backend {
   std::string nvcomp_why_not() const override { return headrace::nvcomp_why_not(); }
 
   std::unique_ptr<Queue> make_queue(int index) override {
+    show_spans_to_profiler();
     return std::make_unique<CudaQueue>(index);
   }
   std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {

@@ -1,6 +1,8 @@
 #include "cuda/memory.h"
 
 #include <algorithm>
+#include <iterator>
+#include <list>
 #include <map>
 #include <vector>
 
@@ -24,11 +26,16 @@ constexpr std::size_t kAllocationUnit = 16;
 constexpr std::size_t kPinnedUnit = 64 << 10;
 constexpr std::size_t kPinnedKept = std::size_t{1} << 30;
 
+struct PinnedBlock {
+  std::byte* data;
+  std::size_t nbytes;
+};
+
 struct State {
   ForkMutex mutex;
   std::map<int, cudaMemPool_t> pools;
   std::map<int, std::vector<cudaStream_t>> streams;
-  std::multimap<std::size_t, std::byte*> pinned;  // free blocks by size
+  std::list<PinnedBlock> pinned;  // free ones, the last that was freed first
   std::size_t pinned_nbytes = 0;
 
   static State& get() {
@@ -58,24 +65,24 @@ cudaMemPool_t pool_of(int device) {
   return pool;
 }
 
-void free_pinned(int device, std::byte* block, std::size_t nbytes) noexcept {
+// What was not used for longest is let go: sizes that nobody asks for any more.
+void free_pinned(int device, const PinnedBlock& block) noexcept {
   State& state = State::get();
-  std::vector<std::byte*> dropped;
+  std::list<PinnedBlock> freed{block};
+  std::list<PinnedBlock> dropped;
   {
     ForkLock lock(state.mutex);
-    state.pinned.emplace(nbytes, block);
-    state.pinned_nbytes += nbytes;
+    state.pinned.splice(state.pinned.begin(), freed);
+    state.pinned_nbytes += block.nbytes;
     while (state.pinned_nbytes > kPinnedKept) {
-      const auto largest = std::prev(state.pinned.end());
-      dropped.push_back(largest->second);
-      state.pinned_nbytes -= largest->first;
-      state.pinned.erase(largest);
+      state.pinned_nbytes -= state.pinned.back().nbytes;
+      dropped.splice(dropped.begin(), state.pinned, std::prev(state.pinned.end()));
     }
   }
   if (dropped.empty()) return;
   try {
     const DeviceGuard guard(device);
-    for (std::byte* p : dropped) cudaFreeHost(p);
+    for (const PinnedBlock& p : dropped) cudaFreeHost(p.data);
   } catch (const Error&) {
     // The driver is gone, at the end of the process, and the memory with it.
   }
@@ -124,26 +131,26 @@ UserMemory& user_memory() {
 std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes) {
   const std::size_t size =
       (std::max<std::size_t>(nbytes, 1) + kPinnedUnit - 1) / kPinnedUnit * kPinnedUnit;
-  std::byte* block = nullptr;
-  std::size_t found = size;
+  PinnedBlock block{nullptr, size};
   State& state = State::get();
   {
     ForkLock lock(state.mutex);
-    const auto fit = state.pinned.lower_bound(size);
-    if (fit != state.pinned.end() && fit->first <= 2 * size) {
-      found = fit->first;
-      block = fit->second;
-      state.pinned_nbytes -= found;
+    const auto fit = std::ranges::find_if(state.pinned, [&](const PinnedBlock& p) {
+      return p.nbytes >= size && p.nbytes <= 2 * size;
+    });
+    if (fit != state.pinned.end()) {
+      block = *fit;
+      state.pinned_nbytes -= block.nbytes;
       state.pinned.erase(fit);
     }
   }
-  if (!block) {
+  if (!block.data) {
     const DeviceGuard guard(device);
     void* fresh = nullptr;
     HEADRACE_CUDA_CHECK(cudaHostAlloc(&fresh, size, cudaHostAllocPortable));
-    block = static_cast<std::byte*>(fresh);
+    block.data = static_cast<std::byte*>(fresh);
   }
-  return {block, [device, found](std::byte* p) { free_pinned(device, p, found); }};
+  return {block.data, [device, block](std::byte*) { free_pinned(device, block); }};
 }
 
 cudaStream_t take_stream(int device) {

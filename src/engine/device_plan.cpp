@@ -21,6 +21,17 @@ Shape strides_of(const Shape& shape, const std::vector<std::size_t>& order, std:
   return strides;
 }
 
+// Checksums in between leave the bytes as they are.
+void mark_planes(std::vector<DeviceStep>& steps) {
+  bool planes = false;
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    DeviceStep& step = steps[i];
+    if (is_checksum(step.stage.kind)) continue;
+    step.gives_planes = planes;
+    planes = step.stage.kind == Kind::unshuffle || step.stage.kind == Kind::bit_unshuffle;
+  }
+}
+
 }  // namespace
 
 DevicePlan make_device_plan(const CodecChain& chain) {
@@ -67,6 +78,7 @@ DevicePlan make_device_plan(const CodecChain& chain) {
         plan.steps.begin(),
         {std::move(*stage), std::string(codec.name()), step.nbytes, source_nbytes, before});
   }
+  mark_planes(plan.steps);
   // A block of lz4 is found by the size before it, which the host reads.
   bool behind = false;
   for (const DeviceStep& step : plan.steps) {

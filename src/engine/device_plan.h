@@ -17,6 +17,7 @@ struct DeviceStep {
   std::size_t source_nbytes = 0;        // before it, when that is fixed
   Shape shape{};                        // transpose: of the chunk
   bool nvcomp = false;                  // nvCOMP is to decode it
+  bool gives_planes = false;            // of bytes or bits, which the next step makes elements of
 };
 
 // How a device decodes the chunks of an array. Swaps and transposes that come last cost nothing:

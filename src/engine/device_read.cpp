@@ -1,9 +1,13 @@
 // A read to a device goes through it slab by slab, a slab being as many chunks as decode to a
-// bounded size. Threads fetch encoded bytes into pinned blocks, which are copied as they fill; then
-// one call a decoding step is given to the queue for all chunks, and one that places the elements.
-// Two queues take turns: while one slab is decoded, the next is fetched and copied. Nothing waits
-// for the device but the reuse of a slab's memory, two slabs later, and the end. Then faults that
-// the decoders found are turned into errors.
+// bounded size:
+//
+//   walk -> fetch, copy (threads) -> plan, decode, place (one thread) -> wait
+//
+// Threads fetch encoded bytes into pinned blocks, which are copied as they fill. Then one call a
+// decoding step is given to the slab's queue for all its chunks, and one that places the elements,
+// while the other threads fetch the next slab. Nothing waits for the device but the reuse of a
+// slab's memory, kSlabs later, and the end. Then faults that the decoders found are turned into
+// errors, and what no kernel takes is decoded by the host.
 
 #include "engine/device_read.h"
 
@@ -12,25 +16,22 @@
 
 #include "base/checked.h"
 #include "base/thread_pool.h"
+#include "base/trace.h"
 #include "device/device.h"
 #include "engine/decode_cost.h"
-#include "engine/device_chunks.h"
+#include "engine/device_fetch.h"
 #include "engine/device_slab.h"
 #include "engine/device_stages.h"
 #include "engine/placement.h"
-#include "engine/read_chunk.h"
 
 namespace headrace {
 namespace {
 
+constexpr std::size_t kSlabs = 3;
 constexpr std::size_t kSlabItems = 16384;
-// Measured on one H200, pinned host to device: 31 GB/s in pieces of 1 MiB, 45 of 4, 52 of 16.
-constexpr std::size_t kBlockNbytes = std::size_t{16} << 20;
+// Measured on one H200, pinned host to device: 49 GB/s in pieces of 1 MiB, 54 of 4, 55 of 16.
+constexpr std::size_t kBlockNbytes = std::size_t{8} << 20;
 constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
-constexpr std::size_t kReadPiece = std::size_t{4} << 20;
-// A chunk that is encoded this much larger than decoded is left to the host: pinned memory is dear.
-constexpr std::size_t kMaxExpansion = 2;
-constexpr std::size_t kExpansionSlack = std::size_t{1} << 20;
 
 template <typename Query>
 class DeviceReader {
@@ -41,13 +42,12 @@ class DeviceReader {
         plan_(context.layout.device_plan),
         backend_(backend),
         index_(index),
-        kernels_(backend.kernels()) {
-    queues_[0] = std::move(queue);
-    queues_[1] = backend.make_queue(index);
+        kernels_(backend.kernels()),
+        pinned_(backend, index) {
+    queues_.push_back(std::move(queue));
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
                                       reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
                                       layout_.itemsize());
-    queues_[1]->wait_for(*queues_[0]);
   }
 
   // After an error, work may still be on its way into the caller's memory.
@@ -65,136 +65,106 @@ class DeviceReader {
     on_host_ = on_host;
     ChunkWalk<Query> walk(context_);
     walk.each(std::move(query), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
-    run_slab();
+    if (!pending_.empty()) run_slab();
+    submit_fetched();
     while (!in_flight_.empty()) finish_oldest();
   }
 
  private:
   struct Slab {
-    Slab(Backend& backend, int index, Queue& q, std::size_t block_nbytes)
-        : queue(q), memory(backend, index, q, block_nbytes) {}
+    Slab(PinnedBlocks& pinned, Queue& q, std::size_t block_nbytes, bool keeps_host)
+        : queue(q), memory(pinned, q, block_nbytes, keeps_host) {}
 
     Queue& queue;
     std::vector<Chunk<Query>> chunks;
     std::vector<std::size_t> decoded;  // those that are decoded on the device
     SlabMemory memory;
     std::shared_ptr<std::byte> faults;  // pinned, once `done`: of each step and decoded chunk
-    std::unique_ptr<Mark> done;
+    std::unique_ptr<Mark> done;         // null until it is submitted
   };
 
   void add(Chunk<Query> chunk) {
     if (!chunk.missing) pending_nbytes_ += nbytes_of(chunk);
     pending_.push_back(std::move(chunk));
-    if (pending_nbytes_ >= context_.config.device_slab_nbytes || pending_.size() == kSlabItems)
-      run_slab();
+    if (pending_nbytes_ < context_.config.device_slab_nbytes && pending_.size() < kSlabItems)
+      return;
+    add_queues();
+    run_slab();
   }
 
   std::size_t nbytes_of(const Chunk<Query>& chunk) const {
-    if (!on_host_) return layout_.chain.decoded_nbytes();
-    Coordinates coordinates;
-    Query query;
-    chunk.level->cut.child(chunk.position, coordinates.at, query);
-    return query.size() * layout_.itemsize();
+    const bool packed = SlabFetch<Query>::is_for_host(layout_, on_host_, chunk.query);
+    return packed ? chunk.query.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
   }
 
+  // Fetches what is pending while the slab that was fetched before is submitted.
   void run_slab() {
-    if (pending_.empty()) return;
-    if (in_flight_.size() == 2) finish_oldest();
-    const std::size_t share = pending_nbytes_ / static_cast<std::size_t>(thread_count());
-    turn_ ^= 1;
-    in_flight_.push_back(std::make_unique<Slab>(
-        backend_, index_, *queues_[turn_], std::clamp(share, kMinBlockNbytes, kBlockNbytes)));
-    Slab& slab = *in_flight_.back();
-    slab.chunks = std::exchange(pending_, {});
+    while (in_flight_.size() >= kSlabs) finish_oldest();
+    Slab* const fetched = fetched_;
+    fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
+    fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
-    fetch(slab);
-    decode(slab);
+    SlabFetch<Query> fetch(context_, on_host_, fetched_->chunks, fetched_->memory);
+    parallel_for(1 + fetch.threads(), [&](std::size_t i) {
+      if (i > 0) {
+        fetch.work();
+      } else if (fetched) {
+        submit(*fetched);
+      }
+    });
+    fetched_->memory.finish();
+  }
+
+  void submit_fetched() {
+    if (fetched_) submit(*std::exchange(fetched_, nullptr));
+  }
+
+  // Decoders read headers from host memory.
+  Slab& add_slab(Queue& queue, std::size_t nbytes) {
+    const bool keeps_host = !on_host_ && !plan_.steps.empty();
+    in_flight_.push_back(std::make_unique<Slab>(
+        pinned_, queue, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes), keeps_host));
+    return *in_flight_.back();
+  }
+
+  // Before the first slab, if others follow.
+  void add_queues() {
+    while (queues_.size() < kSlabs) {
+      queues_.push_back(backend_.make_queue(index_));
+      queues_.back()->wait_for(*queues_[0]);
+    }
+  }
+
+  void submit(Slab& slab) {
+    std::vector<DeviceChunk> chunks;
+    {
+      const Span span("plan");
+      for (std::size_t i = 0; i < slab.chunks.size(); ++i) {
+        const Chunk<Query>& chunk = slab.chunks[i];
+        if (chunk.missing || chunk.packed) continue;
+        slab.decoded.push_back(i);
+        chunks.push_back({chunk.encoded(), chunk.device, direct_target(chunk.query)});
+      }
+    }
+    DeviceRun run(slab.queue, backend_, chunks);
+    decode(slab, run);
+    place(slab, chunks, run);
     slab.done = slab.queue.mark();
   }
 
-  // Threads take chunks in turn, each into blocks of its own.
-  void fetch(Slab& slab) {
-    const std::size_t n = slab.chunks.size();
-    const auto threads = static_cast<std::size_t>(on_host_ ? context_.threads : thread_count());
-    const DecodeContext decode_context{n < 2 * threads ? context_.threads : 1};
-    std::atomic<std::size_t> next{0};
-    parallel_for(std::min(threads, n), [&](std::size_t) {
-      SlabMemory::Filler filler(slab.memory);
-      try {
-        for (std::size_t i; (i = next.fetch_add(1)) < n;) {
-          context_.check();
-          fetch_chunk(slab.chunks[i], filler, decode_context);
-        }
-      } catch (...) {
-        next = n;
-        throw;
-      }
-      filler.flush();
-    });
-  }
-
-  void fetch_chunk(Chunk<Query>& chunk,
-                   SlabMemory::Filler& filler,
-                   const DecodeContext& decode_context) {
-    Coordinates coordinates;
-    chunk.level->cut.child(chunk.position, coordinates.at, chunk.query);
-    if (chunk.missing) return;
-    try {
-      const std::optional<StoredChunk> stored = find_stored(context_, *chunk.level, coordinates);
-      if (!stored) {
-        chunk.missing = true;
-        return;
-      }
-      const std::size_t decoded = layout_.chain.decoded_nbytes();
-      if (on_host_ || stored->nbytes > kMaxExpansion * decoded + kExpansionSlack) {
-        const std::size_t nbytes = chunk.query.size() * layout_.itemsize();
-        chunk.place(filler.reserve(nbytes), nbytes, /*packed=*/true);
-        const Query packed = chunk.query.packed(chunk.host, layout_.itemsize());
-        read_chunk(layout_, *stored->reader, stored->base, stored->nbytes, packed, decode_context);
-      } else {
-        const auto nbytes = static_cast<std::size_t>(stored->nbytes);
-        chunk.place(filler.reserve(nbytes), nbytes, /*packed=*/false);
-        read_bytes(*stored, {chunk.host, nbytes}, decode_context.threads);
-        check_encoded(plan_, decoded, {chunk.host, nbytes});
-      }
-    } catch (const Error& error) {
-      throw located(context_, *chunk.level, chunk.position, error);
-    }
-  }
-
-  // By several threads when there are few chunks.
-  static void read_bytes(const StoredChunk& stored, MutableBytes bytes, int threads) {
-    const std::size_t piece = threads > 1 ? kReadPiece : std::max<std::size_t>(bytes.size(), 1);
-    parallel_for((bytes.size() + piece - 1) / piece,
-                 [&](std::size_t i) {
-                   const std::size_t at = i * piece;
-                   stored.reader->read(stored.base + at,
-                                       bytes.subspan(at, std::min(piece, bytes.size() - at)));
-                 },
-                 threads);
-  }
-
-  void decode(Slab& slab) {
-    std::vector<DeviceChunk> chunks;
-    for (std::size_t i = 0; i < slab.chunks.size(); ++i) {
-      const Chunk<Query>& chunk = slab.chunks[i];
-      if (chunk.missing || chunk.packed) continue;
-      slab.decoded.push_back(i);
-      chunks.push_back({{chunk.host, chunk.nbytes}, chunk.device, direct_target(chunk.query)});
-    }
-    DeviceRun run(slab.queue, backend_, chunks);
-    const std::size_t nbytes = plan_.steps.size() * chunks.size() * sizeof(std::uint32_t);
-    if (nbytes > 0) {
-      const Scratch<std::uint32_t> faults(slab.queue, nbytes / sizeof(std::uint32_t));
-      slab.queue.fill(faults.data(), 0, nbytes);
-      run.run(plan_, faults.data());
-      slab.faults = backend_.allocate_pinned(index_, nbytes);
-      slab.queue.download(slab.faults.get(), faults.data(), nbytes);
-    }
-    place(slab, chunks, run);
+  void decode(Slab& slab, DeviceRun& run) {
+    const std::size_t n = plan_.steps.size() * slab.decoded.size();
+    if (n == 0) return;
+    const Span span("decode", slab.decoded.size() * layout_.chain.decoded_nbytes());
+    const Scratch<std::uint32_t> faults(slab.queue, n);
+    slab.queue.fill(faults.data(), 0, n * sizeof(std::uint32_t));
+    run.run(plan_, faults.data());
+    slab.faults = backend_.allocate_pinned(index_, n * sizeof(std::uint32_t));
+    slab.queue.download(slab.faults.get(), faults.data(), n * sizeof(std::uint32_t));
   }
 
   void place(Slab& slab, const std::vector<DeviceChunk>& chunks, const DeviceRun& run) {
+    const Span span("place");
     PlacementList native(layout_.itemsize(), 0);
     PlacementList stored(layout_.itemsize(), plan_.swap_nbytes);
     for (const Chunk<Query>& chunk : slab.chunks) {
@@ -220,20 +190,57 @@ class DeviceReader {
   }
 
   void finish_oldest() {
+    if (in_flight_.front().get() == fetched_) submit_fetched();
     const std::unique_ptr<Slab> slab = std::move(in_flight_.front());
     in_flight_.pop_front();
-    slab->done->wait();
-    const auto* faults = reinterpret_cast<const Fault*>(slab->faults.get());
-    const std::size_t n = slab->decoded.size();
-    for (std::size_t step = 0; faults && step < plan_.steps.size(); ++step) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const Fault fault = faults[step * n + i];
-        if (fault == Fault::none) continue;
-        const Chunk<Query>& chunk = slab->chunks[slab->decoded[i]];
-        throw located(
-            context_, *chunk.level, chunk.position, fault_error(plan_.steps[step], fault));
-      }
+    {
+      const Span span("wait");
+      slab->done->wait();
     }
+    std::vector<std::size_t> refused;
+    for (std::size_t i = 0; i < slab->decoded.size(); ++i) {
+      const std::optional<Error> error = fault_of(*slab, i);
+      if (!error) continue;
+      const std::size_t chunk = slab->decoded[i];
+      const bool forced = !layout_.on_device.empty();
+      if (error->code() != ErrorCode::unsupported || forced)
+        throw located(context_, *slab->chunks[chunk].level, slab->chunks[chunk].position, *error);
+      refused.push_back(chunk);
+    }
+    if (!refused.empty()) decode_refused(*slab, refused);
+  }
+
+  // Of the i-th decoded chunk: what the first step that failed found.
+  std::optional<Error> fault_of(const Slab& slab, std::size_t i) const {
+    const auto* faults = reinterpret_cast<const Fault*>(slab.faults.get());
+    for (std::size_t step = 0; step < plan_.steps.size(); ++step) {
+      const Fault fault = faults[step * slab.decoded.size() + i];
+      if (fault != Fault::none) return fault_error(plan_.steps[step], fault);
+    }
+    return std::nullopt;
+  }
+
+  // Chunks that the kernels do not take and the host may.
+  void decode_refused(Slab& slab, const std::vector<std::size_t>& refused) {
+    Slab& again = add_slab(slab.queue, refused.size() * layout_.chain.decoded_nbytes());
+    for (const std::size_t chunk : refused) again.chunks.push_back(std::move(slab.chunks[chunk]));
+    const DecodeContext decode_context{
+        again.chunks.size() < 2 * static_cast<std::size_t>(context_.threads) ? context_.threads
+                                                                             : 1};
+    parallel_for(
+        again.chunks.size(),
+        [&](std::size_t i) {
+          context_.check();
+          Chunk<Query>& chunk = again.chunks[i];
+          try {
+            decode_packed(layout_, chunk, chunk.encoded(), again.memory, decode_context);
+          } catch (const Error& error) {
+            throw located(context_, *chunk.level, chunk.position, error);
+          }
+        },
+        context_.threads);
+    again.memory.finish();
+    submit(again);
   }
 
   RequestContext& context_;
@@ -242,13 +249,15 @@ class DeviceReader {
   Backend& backend_;
   const int index_;
   const Kernels& kernels_;
-  std::unique_ptr<Queue> queues_[2];
+  std::vector<std::unique_ptr<Queue>> queues_;
+  PinnedBlocks pinned_;
   Scratch<std::uint8_t> fill_;
   bool on_host_ = false;
-  unsigned turn_ = 0;
+  std::size_t turn_ = 0;
   std::vector<Chunk<Query>> pending_;
   std::size_t pending_nbytes_ = 0;
   std::deque<std::unique_ptr<Slab>> in_flight_;
+  Slab* fetched_ = nullptr;  // the last of them, when it is not submitted
 };
 
 // What decoding the chunks takes that a selection touches; of points, at most so much. How far
@@ -277,8 +286,6 @@ bool decodes_on_host(const RequestContext& context,
                      const Backend& devices,
                      const ResolvedSelection& selection) {
   const ArrayLayout& layout = context.layout;
-  if (layout.chain.is_identity())
-    return true;  // nothing to decode, and only what is wanted is read
   const std::string missing = layout.device_plan.missing(devices);
   const bool forced = !layout.on_device.empty();
   if (forced && !missing.empty()) {
@@ -289,17 +296,21 @@ bool decodes_on_host(const RequestContext& context,
   if (forced || !missing.empty()) return !forced;
   std::vector<DeviceStage::Kind> kinds;
   for (const DeviceStep& step : layout.device_plan.steps) kinds.push_back(step.stage.kind);
+  // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
+  if (kinds.empty() && !context.config.device_min_decode_nbytes) return false;
   return !device_decodes(kinds,
                          decode_work(layout, selection),
                          context.threads,
                          context.config.device_min_decode_nbytes);
 }
 
-void read_on(RequestContext& context,
-             const ResolvedSelection& selection,
-             const TensorView& out,
-             Backend& backend,
-             std::unique_ptr<Queue> queue) {
+}  // namespace
+
+void read_on_queue(RequestContext& context,
+                   const ResolvedSelection& selection,
+                   const TensorView& out,
+                   Backend& backend,
+                   std::unique_ptr<Queue> queue) {
   check_on_device(context.layout, out.device.type);
   const bool on_host = decodes_on_host(context, backend, selection);
   const int index = out.device.index;
@@ -310,8 +321,6 @@ void read_on(RequestContext& context,
     DeviceReader<Box>(context, backend, std::move(queue), index).read(Box(selection, out), on_host);
   }
 }
-
-}  // namespace
 
 void read_selection_to_device(const ArrayState& state,
                               std::shared_ptr<const ArrayLayout> layout,
@@ -324,7 +333,7 @@ void read_selection_to_device(const ArrayState& state,
   Backend& devices = backend(out.device.type);
   auto queue = devices.make_queue(out.device.index);
   queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
-  read_on(context, selection, out, devices, std::move(queue));
+  read_on_queue(context, selection, out, devices, std::move(queue));
 }
 
 Tensor read_new_on_device(const ArrayState& state,
@@ -343,7 +352,7 @@ Tensor read_new_on_device(const ArrayState& state,
   if (nbytes == 0) {
     queue->synchronize();
   } else {
-    read_on(context, selection, result.view(), devices, std::move(queue));
+    read_on_queue(context, selection, result.view(), devices, std::move(queue));
   }
   return result;
 }

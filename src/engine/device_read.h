@@ -2,7 +2,8 @@
 
 #include <atomic>
 
-#include "engine/array_state.h"
+#include "device/backend.h"
+#include "engine/request_context.h"
 #include "format/selection.h"
 
 namespace headrace {
@@ -23,5 +24,13 @@ Tensor read_new_on_device(const ArrayState& state,
                           const ResolvedSelection& selection,
                           const ReadOptions& options,
                           const std::atomic<bool>* cancel = nullptr);
+
+// What both do, with a backend and the first of the queues that it uses. When it returns, the work
+// is done.
+void read_on_queue(RequestContext& context,
+                   const ResolvedSelection& selection,
+                   const TensorView& out,
+                   Backend& backend,
+                   std::unique_ptr<Queue> queue);
 
 }  // namespace headrace

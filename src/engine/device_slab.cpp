@@ -1,33 +1,76 @@
 #include "engine/device_slab.h"
 
+#include <utility>
+
+#include "base/trace.h"
+
 namespace headrace {
 
-SlabMemory::Piece SlabMemory::add_block(std::size_t nbytes) {
-  Block block{backend_.allocate_pinned(index_, nbytes), Scratch<std::uint8_t>(queue_, nbytes)};
-  const Piece piece{block.pinned.get(), block.device.data()};
+std::shared_ptr<std::byte> PinnedBlocks::take(std::size_t nbytes) {
+  Leaving oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_.size() >= kMostLeaving) {
+      oldest = std::move(leaving_.front());
+      leaving_.pop_front();
+    }
+  }
+  if (oldest.copied) oldest.copied->wait();
+  oldest.block.reset();
+  return backend_.allocate_pinned(index_, nbytes);
+}
+
+void PinnedBlocks::give_back(std::shared_ptr<std::byte> block, std::unique_ptr<Mark> copied) {
   const std::lock_guard lock(mutex_);
-  blocks_.push_back(std::move(block));
-  return piece;
+  leaving_.push_back({std::move(block), std::move(copied)});
 }
 
-SlabMemory::Piece SlabMemory::Filler::reserve(std::size_t nbytes) {
+SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   const std::size_t taken = (nbytes + 15) / 16 * 16 + kSourcePadding;
-  if (taken > size_ - used_) {
-    flush();
-    size_ = std::max(memory_.block_nbytes_, taken);
-    used_ = copied_ = 0;
-    block_ = memory_.add_block(size_);
+  Block* full = nullptr;
+  Piece piece;
+  {
+    const std::lock_guard lock(mutex_);
+    Block* block = current_;
+    if (taken > block_nbytes_) {
+      block = &add_block(taken);
+      block->full = true;
+    } else if (!block || taken > block_nbytes_ - block->used) {
+      if (block) {
+        block->full = true;
+        if (block->unfilled == 0) full = block;
+      }
+      block = current_ = &add_block(block_nbytes_);
+    }
+    piece = {block->pinned.get() + block->used, block->device.data() + block->used, block};
+    block->used += taken;
+    ++block->unfilled;
   }
-  const Piece piece{block_.host + used_, block_.device + used_};
-  used_ += taken;
+  if (full) copy(*full);
   return piece;
 }
 
-void SlabMemory::Filler::flush() {
-  if (used_ > copied_) {
-    memory_.queue_.upload_pinned(block_.device + copied_, block_.host + copied_, used_ - copied_);
+void SlabMemory::filled(const Piece& piece) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (--piece.block->unfilled > 0 || !piece.block->full) return;
   }
-  copied_ = used_;
+  copy(*piece.block);
+}
+
+void SlabMemory::finish() {
+  if (current_) copy(*std::exchange(current_, nullptr));
+}
+
+SlabMemory::Block& SlabMemory::add_block(std::size_t nbytes) {
+  blocks_.push_back({pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)});
+  return blocks_.back();
+}
+
+void SlabMemory::copy(Block& block) {
+  const Span span("copy", block.used);
+  queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
+  if (!keeps_host_) pinned_.give_back(std::move(block.pinned), queue_.mark());
 }
 
 }  // namespace headrace

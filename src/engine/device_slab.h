@@ -2,60 +2,82 @@
 
 // What of a read is on its way to the device at one time.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "device/backend.h"
 
 namespace headrace {
 
-// Pinned memory and as much memory of the device, filled by several threads at once and copied
-// block by block as each is full.
+// Pinned memory of the slabs of one read. Measured on one H200 with uncompressed chunks: blocks
+// that are taken again at once bring 51 GB/s to the device, those that wait for the slab's end 33.
+class PinnedBlocks {
+ public:
+  PinnedBlocks(Backend& backend, int index) : backend_(backend), index_(index) {}
+
+  // When many blocks are being copied, waits for the first of them.
+  std::shared_ptr<std::byte> take(std::size_t nbytes);
+  // It is taken again after `copied`, while it is in the processor's cache.
+  void give_back(std::shared_ptr<std::byte> block, std::unique_ptr<Mark> copied);
+
+ private:
+  struct Leaving {
+    std::shared_ptr<std::byte> block;
+    std::unique_ptr<Mark> copied;
+  };
+  static constexpr std::size_t kMostLeaving = 8;
+
+  Backend& backend_;
+  const int index_;
+  std::mutex mutex_;
+  std::deque<Leaving> leaving_;  // under mutex_
+};
+
+// Pinned memory in blocks and as much memory of the device. Several threads fill it; each block is
+// copied as soon as it is full and what was put into it is there.
 class SlabMemory {
  public:
-  SlabMemory(Backend& backend, int index, Queue& queue, std::size_t block_nbytes)
-      : backend_(backend), index_(index), queue_(queue), block_nbytes_(block_nbytes) {}
-
-  struct Piece {
-    std::byte* host = nullptr;
-    std::uint8_t* device = nullptr;
-  };
-
-  // One thread's way to fill it.
-  class Filler {
-   public:
-    explicit Filler(SlabMemory& memory) : memory_(memory) {}
-    // Aligned to 16, readable 16 bytes past its end rounded up to 16, for as long as the slab
-    // lives.
-    Piece reserve(std::size_t nbytes);
-    // Copies what was reserved and filled since the last time.
-    void flush();
-
-   private:
-    SlabMemory& memory_;
-    Piece block_;
-    std::size_t size_ = 0;
-    std::size_t used_ = 0;
-    std::size_t copied_ = 0;
-  };
+  // `keeps_host`: pinned memory stays until the slab's end, else until it is copied.
+  SlabMemory(PinnedBlocks& pinned, Queue& queue, std::size_t block_nbytes, bool keeps_host)
+      : pinned_(pinned), queue_(queue), block_nbytes_(block_nbytes), keeps_host_(keeps_host) {}
 
  private:
   struct Block {
     std::shared_ptr<std::byte> pinned;
     Scratch<std::uint8_t> device;
+    std::size_t used = 0;
+    std::size_t unfilled = 0;  // pieces that are reserved and not filled
+    bool full = false;
   };
-  Piece add_block(std::size_t nbytes);
 
-  Backend& backend_;
-  const int index_;
+ public:
+  struct Piece {
+    std::byte* host = nullptr;
+    std::uint8_t* device = nullptr;
+    Block* block = nullptr;
+  };
+  // Aligned to 16, readable 16 bytes past its end rounded up to 16.
+  Piece reserve(std::size_t nbytes);
+  // The piece holds what is to be copied.
+  void filled(const Piece& piece);
+  // Nothing more comes, and all is filled.
+  void finish();
+
+ private:
+  Block& add_block(std::size_t nbytes);
+  void copy(Block& block);
+
+  PinnedBlocks& pinned_;
   Queue& queue_;
   const std::size_t block_nbytes_;
+  const bool keeps_host_;
   std::mutex mutex_;
-  std::vector<Block> blocks_;  // under mutex_
+  std::list<Block> blocks_;   // under mutex_
+  Block* current_ = nullptr;  // under mutex_
 };
 
 }  // namespace headrace

@@ -4,8 +4,6 @@
 #include <bit>
 #include <optional>
 
-#include "codec/sizes.h"
-
 namespace headrace {
 namespace {
 
@@ -193,7 +191,7 @@ void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
     transpose(step);
   } else {
     const Kernels& kernels = step.nvcomp ? devices_.nvcomp_kernels() : kernels_;
-    run_stage(queue_, kernels, step.stage, frames_, host_sources_, faults);
+    run_stage(queue_, kernels, step.stage, frames_, host_sources_, faults, step.gives_planes);
   }
   current_ = std::move(next);
   host_sources_.clear();
@@ -232,10 +230,11 @@ void run_stage(Queue& queue,
                const DeviceStage& stage,
                std::span<Frame> frames,
                std::span<const std::uint8_t*> host_sources,
-               std::uint32_t* faults) {
+               std::uint32_t* faults,
+               bool gives_planes) {
   const Kind kind = stage.kind;
   if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4Header);
-  const DecodeBatch batch{frames, host_sources, faults};
+  const DecodeBatch batch{frames, host_sources, faults, gives_planes};
   if (is_checksum(kind)) return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
   switch (kind) {
     case Kind::unshuffle:
@@ -307,7 +306,11 @@ void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstByte
     if (!is_compressor(kind)) check(step.source_nbytes, encoded.size());
     return;  // what comes after is not known here, and of fixed sizes
   }
-  check_decoded_size(decoded_nbytes, encoded.size());
+  if (encoded.size() != decoded_nbytes) {
+    throw Error(ErrorCode::corrupt,
+                "codec bytes: expected " + std::to_string(decoded_nbytes) + " bytes, got " +
+                    std::to_string(encoded.size()));
+  }
 }
 
 Error fault_error(const DeviceStep& step, Fault fault) {

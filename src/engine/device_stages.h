@@ -50,13 +50,15 @@ std::string missing_decoder(const Backend& devices, DeviceStage::Kind kind, bool
 
 // Gives one stage to the queue: frames[i].source, of the size that the stage makes of
 // frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in
-// `frames` and in `host_sources`. Not for transposes, which need a shape.
+// `frames` and in `host_sources`. `gives_planes`: DecodeBatch::planes. Not for transposes, which
+// need a shape.
 void run_stage(Queue& queue,
                const Kernels& kernels,
                const DeviceStage& stage,
                std::span<Frame> frames,
                std::span<const std::uint8_t*> host_sources,
-               std::uint32_t* faults);
+               std::uint32_t* faults,
+               bool gives_planes = false);
 
 // `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
 // without decoding.

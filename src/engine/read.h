@@ -17,13 +17,4 @@ void read_selection(const ArrayState& state,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel = nullptr);
 
-// The index of a shard that lies at [base, base + nbytes) of an object, from the cache when the
-// object is still the same.
-std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
-                                                   const ShardLevel& level,
-                                                   const std::string& key,
-                                                   const ObjectReader& reader,
-                                                   std::uint64_t base,
-                                                   std::uint64_t nbytes);
-
 }  // namespace headrace

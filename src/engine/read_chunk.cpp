@@ -16,7 +16,10 @@ void decode_chunk(const CodecChain& chain,
                   ChunkSink& sink,
                   const DecodeContext& context) {
   const std::size_t nbytes = chain.decoded_nbytes();
-  if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
+  if (chain.is_identity()) {
+    check_plain_size(chain, encoded.size());
+    sink.scatter(encoded.data());
+  } else if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
     chain.decode(encoded, {whole, nbytes}, context);
   } else if (sink.ordered() && chain.has_pieces()) {
     chain.decode_pieces(encoded, sink, context);
@@ -30,36 +33,27 @@ void decode_chunk(const CodecChain& chain,
 template <typename Query>
 void read_chunk(const ArrayLayout& layout,
                 const ObjectReader& reader,
-                std::uint64_t base,
-                std::uint64_t nbytes,
+                const ByteRange& range,
                 const Query& query,
                 const DecodeContext& context) {
   auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
   if (layout.chain.is_identity()) {
-    check_plain_size(layout, nbytes);
-    read_plain(reader, base, layout.chain.decoded_nbytes(), sink);
+    check_plain_size(layout.chain, range.nbytes);
+    read_plain(reader, range.offset, layout.chain.decoded_nbytes(), sink);
     return;
   }
   if (const ConstBytes mapped = reader.mapped(); !mapped.empty()) {
-    decode_chunk(layout.chain, mapped.subspan(base, nbytes), sink, context);
+    decode_chunk(layout.chain, mapped.subspan(range.offset, range.nbytes), sink, context);
     return;
   }
-  Scratch encoded(checked_encoded_nbytes(nbytes));
-  reader.read(base, encoded.bytes());
+  Scratch encoded(checked_encoded_nbytes(range.nbytes));
+  reader.read(range.offset, encoded.bytes());
   decode_chunk(layout.chain, encoded.bytes(), sink, context);
 }
 
-template void read_chunk(const ArrayLayout&,
-                         const ObjectReader&,
-                         std::uint64_t,
-                         std::uint64_t,
-                         const Box&,
-                         const DecodeContext&);
-template void read_chunk(const ArrayLayout&,
-                         const ObjectReader&,
-                         std::uint64_t,
-                         std::uint64_t,
-                         const Points&,
-                         const DecodeContext&);
+template void read_chunk(
+    const ArrayLayout&, const ObjectReader&, const ByteRange&, const Box&, const DecodeContext&);
+template void read_chunk(
+    const ArrayLayout&, const ObjectReader&, const ByteRange&, const Points&, const DecodeContext&);
 
 }  // namespace headrace

@@ -5,6 +5,7 @@
 #include "codec/codec.h"
 #include "engine/array_state.h"
 #include "engine/sink.h"
+#include "store/coalesce.h"
 
 namespace headrace {
 
@@ -16,12 +17,11 @@ void decode_chunk(const CodecChain& chain,
                   ChunkSink& sink,
                   const DecodeContext& context);
 
-// A chunk whose encoded bytes are [base, base + nbytes) of an object.
+// A chunk whose encoded bytes are `range` of an object.
 template <typename Query>
 void read_chunk(const ArrayLayout& layout,
                 const ObjectReader& reader,
-                std::uint64_t base,
-                std::uint64_t nbytes,
+                const ByteRange& range,
                 const Query& query,
                 const DecodeContext& context);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codec/scratch.h"
+#include "headrace/error.h"
 
 namespace headrace {
 namespace {
@@ -61,11 +62,11 @@ void read_sparse(const ObjectReader& reader, std::uint64_t base, ChunkSink& sink
 
 }  // namespace
 
-void check_plain_size(const ArrayLayout& layout, std::uint64_t nbytes) {
-  if (nbytes != layout.chain.decoded_nbytes()) {
+void check_plain_size(const CodecChain& chain, std::uint64_t nbytes) {
+  if (nbytes != chain.decoded_nbytes()) {
     throw Error(ErrorCode::corrupt,
-                "codec bytes: expected " + std::to_string(layout.chain.decoded_nbytes()) +
-                    " bytes, got " + std::to_string(nbytes));
+                "codec bytes: expected " + std::to_string(chain.decoded_nbytes()) + " bytes, got " +
+                    std::to_string(nbytes));
   }
 }
 

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-#include "engine/array_state.h"
+#include "codec/chain.h"
 #include "engine/sink.h"
+#include "store/store.h"
 
 namespace headrace {
 
@@ -17,6 +18,6 @@ void read_plain(const ObjectReader& reader,
                 ChunkSink& sink);
 
 // `corrupt` unless `nbytes` is the size of a chunk.
-void check_plain_size(const ArrayLayout& layout, std::uint64_t nbytes);
+void check_plain_size(const CodecChain& chain, std::uint64_t nbytes);
 
 }  // namespace headrace

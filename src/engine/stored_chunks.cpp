@@ -5,7 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
-#include "engine/read.h"
+#include "engine/chunk_level.h"
 #include "engine/request_context.h"
 #include "format/chunk_grid.h"
 
@@ -40,7 +40,7 @@ std::int64_t count_stored_chunks(const ArrayState& state) {
       const auto reader = context.driver.open(key);
       if (!reader) return;  // removed since it was listed
       const ShardLevel& level = layout->shards.front();
-      const auto index = load_shard_index(context, level, key, *reader, 0, reader->size());
+      const auto index = load_shard_index(context, level, key, *reader, {0, reader->size()});
       for (std::int64_t inner = 0; inner < level.inner_count; ++inner) n += index->has(inner);
     } catch (const Error& error) {
       throw error.with_context(context.place("read", key));

@@ -3,7 +3,7 @@
 
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
-#include "engine/read.h"
+#include "engine/chunk_level.h"
 #include "engine/read_plain.h"
 #include "engine/request_context.h"
 #include "engine/stored_chunks.h"
@@ -47,7 +47,7 @@ class Verifier {
   void decode(const ObjectReader& reader, std::uint64_t base, std::uint64_t nbytes) {
     const CodecChain& chain = context_.layout.chain;
     if (chain.is_identity()) {
-      check_plain_size(context_.layout, nbytes);
+      check_plain_size(chain, nbytes);
       return;
     }
     Scratch encoded(nbytes);
@@ -63,7 +63,7 @@ class Verifier {
                             std::uint64_t nbytes,
                             std::size_t depth) {
     const ShardLevel& level = context_.layout.shards[depth];
-    const auto index = load_shard_index(context_, level, key, reader, base, nbytes);
+    const auto index = load_shard_index(context_, level, key, reader, {base, nbytes});
     std::int64_t n = 0;
     for (std::int64_t i = 0; i < level.inner_count; ++i) {
       if (!index->has(i)) continue;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
+#include "base/trace.h"
 #include "store/key_list.h"
 #include "store/url.h"
 
@@ -95,6 +96,7 @@ class MemoryReader : public ObjectReader {
 
   std::uint64_t size() const override { return value_->size(); }
   void read(std::uint64_t offset, MutableBytes dst) const override {
+    const Span span("fetch", dst.size());
     check_object_range(key_, value_->size(), offset, dst.size());
     if (!dst.empty()) std::memcpy(dst.data(), value_->data() + offset, dst.size());
   }

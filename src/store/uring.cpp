@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
+#include "base/trace.h"
 
 namespace headrace {
 
@@ -143,6 +144,7 @@ class UringStore : public FileStore {
 
  private:
   void get_batch(std::span<GetRequest> requests) {
+    Span span("fetch");
     std::vector<Slot> slots(requests.size());
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Slot& slot = slots[i];
@@ -156,6 +158,7 @@ class UringStore : public FileStore {
     size_all(slots);
     while (read_all(ring, slots)) {
     }
+    for (const Slot& slot : slots) span.add(slot.size);
     if (options().direct) {
       for (Slot& slot : slots) {
         if (slot.request->found) direct_settle(*slot.request->into, slot.place, slot.size);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/trace.h"
 #include "headrace/error.h"
 #include "store/file.h"
 #include "store/key_list.h"
@@ -123,6 +124,7 @@ class StoredReader : public ObjectReader {
   }
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
     const std::uint64_t total = total_size(dsts);
+    const Span span("fetch", total);
     check_object_range(place_, size_, offset, total);
     if (read_at_scattered(file_->fd.get(), start_ + offset, dsts, file_->path) != total) {
       throw Error(ErrorCode::io, place_ + ": the archive became shorter while it was read");

@@ -42,6 +42,29 @@ def test_a_read_and_a_write(array, tmp_path):
     assert sum(e["args"]["bytes"] for e in events if e["name"] == "decode") == array.nbytes
 
 
+@pytest.mark.parametrize("shards", [None, (32, 100)])
+def test_a_read_to_a_device(tmp_path, shards):
+    data = np.arange(6400, dtype="f4").reshape(64, 100)
+    a = hr.create_array(
+        tmp_path / "b.zarr",
+        shape=data.shape,
+        dtype="f4",
+        chunks=(8, 50),
+        shards=shards,
+        compressors=hr.codecs.Zstd(),
+    )
+    a[...] = data
+    path = tmp_path / "trace.json"
+    with hr.config.set({"device_min_decode_nbytes": 0}), hr.trace(path):
+        hr.open_array(tmp_path / "b.zarr", device="simt")[...]
+    nbytes = {}
+    for event in events_of(path):
+        nbytes[event["name"]] = nbytes.get(event["name"], 0) + event["args"]["bytes"]
+    assert {"plan", "fetch", "copy", "decode", "place", "wait"} <= nbytes.keys()
+    assert data.nbytes <= nbytes["decode"] < data.nbytes + 1000  # the indices of shards too
+    assert nbytes["copy"] > 0.8 * nbytes["fetch"]
+
+
 def test_threads_have_rows_of_their_own(array, tmp_path):
     path = tmp_path / "trace.json"
     with hr.trace(path):

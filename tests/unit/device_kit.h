@@ -1,0 +1,102 @@
+#pragma once
+
+// Arrays to be read to devices, and what came of it.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "device/backend.h"
+#include "headrace/array.h"
+#include "headrace/config.h"
+#include "store/store.h"
+
+namespace headrace::test {
+
+// The one that runs kernels on the CPU, and the GPU where there is one.
+inline std::vector<Device> devices() {
+  std::vector<Device> found{Device::simt()};
+  if (cuda_backend().device_count() > 0) found.push_back(Device::cuda());
+  return found;
+}
+
+inline std::vector<std::byte> bytes_of(const Tensor& tensor) {
+  std::vector<std::byte> copy(tensor.nbytes());
+  if (tensor.device().is_cpu()) {
+    if (!copy.empty()) std::memcpy(copy.data(), tensor.data(), copy.size());
+    return copy;
+  }
+  const auto queue = backend(tensor.device().type).make_queue(tensor.device().index);
+  queue->download(copy.data(), tensor.data(), copy.size());
+  queue->synchronize();
+  return copy;
+}
+
+// Small arrays decode on the device too, in several slabs; the configuration comes back at the end.
+class DeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Config small = before_;
+    small.device_min_decode_nbytes = 0;
+    small.device_slab_nbytes = 512;
+    set_config(small);
+  }
+  void TearDown() override { set_config(before_); }
+
+ private:
+  const Config before_ = config();
+};
+
+struct Layout {
+  const char* name;
+  Shape shape, chunks, shards;
+  std::vector<CodecSpec> codecs;
+  DType dtype = DType::float32;
+  int zarr_format = 3;
+};
+inline void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+
+inline Array create(const Store& store, const Layout& layout) {
+  CreateOptions options;
+  options.shape = layout.shape;
+  options.dtype = layout.dtype;
+  options.chunks = layout.chunks;
+  options.shards = layout.shards;
+  options.codecs = layout.codecs;
+  options.zarr_format = layout.zarr_format;
+  options.fill_value.emplace(layout.dtype.itemsize(), std::byte{7});
+  return create_array(store, "a", options);
+}
+
+// Most of the array; a part is left to the fill value, with chunks that are missing.
+inline Array filled(const Store& store, const Layout& layout) {
+  const Array a = create(store, layout);
+  std::vector<SelectionItem> items(layout.shape.size(), all);
+  if (!items.empty() && layout.shape[0] > 3) items[0] = slice(0, 2 * layout.shape[0] / 3);
+  const Selection part(std::move(items));
+  const Shape shape = a.result_shape(part);
+  Tensor data = Tensor::empty(shape, layout.dtype);
+  auto* bytes = static_cast<std::uint8_t*>(data.data());
+  std::mt19937 random(5);
+  for (std::size_t i = 0; i < data.nbytes(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(random() % 4 + i / 16 % 8);
+  a.write(part, data.view());
+  return a;
+}
+
+inline std::string error_of(const std::function<void()>& call, ErrorCode wanted) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), wanted) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+}  // namespace headrace::test
