@@ -19,10 +19,13 @@ struct Config {
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none
   // Reads to a device that touch chunks of fewer decoded bytes than this are decoded by the host's
-  // threads and copied.
+  // threads and copied; so are writes from one encoded.
   std::size_t device_min_decode_nbytes = std::size_t{1} << 20;
   // Decoded bytes on their way through a device at a time, twice: bounds pinned memory and scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
+  // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Smaller ones are decoded
+  // sooner by devices, and take more space.
+  std::size_t device_zstd_block_nbytes = std::size_t{128} << 10;
 };
 
 Config config();

@@ -3,9 +3,11 @@
 ``threads`` (0: the processors this process may use), ``memory_budget`` (scratch bytes of one
 request), ``coalesce_gap`` and ``coalesce_run`` (bytes; which neighbours in a shard are read
 together), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
-none), ``device_min_decode_nbytes`` (reads to a device that touch chunks of fewer decoded bytes are
-decoded by the host's threads) and ``device_slab_nbytes`` (decoded bytes on their way through a
-device at a time, twice). A request takes the settings that hold when it starts.
+none), ``device_min_decode_nbytes`` (reads to a device and writes from one that touch chunks of
+fewer decoded bytes are decoded and encoded by the host's threads), ``device_slab_nbytes`` (decoded
+bytes on their way through a device at a time, twice) and ``device_zstd_block_nbytes`` (1 KiB to 128
+KiB; blocks of the zstd frames that devices encode: smaller ones are decoded sooner by devices, and
+take more space). A request takes the settings that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
@@ -28,6 +30,7 @@ _SIZES = (
     "coalesce_run",
     "device_min_decode_nbytes",
     "device_slab_nbytes",
+    "device_zstd_block_nbytes",
 )
 
 

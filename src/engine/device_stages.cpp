@@ -15,10 +15,6 @@ constexpr std::size_t kLz4Header = 4;
 constexpr std::size_t kChecksumNbytes = 4;
 constexpr std::size_t kAlignment = 256;
 
-std::size_t aligned(std::size_t nbytes) {
-  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 Decode decoder(const Kernels& kernels, Kind kind) {
   switch (kind) {
     case Kind::zstd:
@@ -142,7 +138,7 @@ void DeviceRun::verify(const DeviceStep& step, std::uint32_t* faults) {
 // Into memory that the next step reads; the last step, where the caller wants it.
 void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
   const std::size_t nbytes = step.nbytes.value();
-  const std::size_t stride = aligned(nbytes);
+  const std::size_t stride = aligned_nbytes(nbytes);
   const auto wanted = [&](std::size_t i) { return last ? chunks_[i].target : nullptr; };
   std::size_t staged = 0;
   for (std::size_t i = 0; i < frames_.size(); ++i) staged += wanted(i) == nullptr;
@@ -160,7 +156,7 @@ void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
       kernels_.unshuffle(queue_, {frames_, step.stage.itemsize});
       break;
     case Kind::bit_unshuffle:
-      bit_unshuffle(step.stage);
+      kernels_.bit_unshuffle(queue_, {filter_blocks(step.stage, frames_), step.stage.itemsize});
       break;
     case Kind::swap:
       kernels_.swap_bytes(queue_, {frames_, step.stage.itemsize});
@@ -200,23 +196,6 @@ void DeviceRun::decode(const DeviceStep& step, std::uint32_t* faults) {
   decoder(kernels_, step.stage.kind)(queue_, {frames_, host_sources_, faults});
 }
 
-// Blocks are shuffled each by itself, the last with what is left.
-void DeviceRun::bit_unshuffle(const DeviceStage& stage) {
-  std::vector<Frame> blocks;
-  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
-  for (const Frame& frame : frames_) {
-    for (std::size_t at = 0; at < frame.source_nbytes; at += block_nbytes) {
-      Frame block = frame;
-      block.source += at;
-      block.target += at;
-      block.source_nbytes = std::min<std::size_t>(frame.source_nbytes - at, block_nbytes);
-      block.target_nbytes = block.source_nbytes;
-      blocks.push_back(block);
-    }
-  }
-  kernels_.bit_unshuffle(queue_, {blocks, stage.itemsize});
-}
-
 void DeviceRun::transpose(const DeviceStep& step) {
   PlaceBatch batch;
   batch.itemsize = step.stage.itemsize;
@@ -239,6 +218,26 @@ void DeviceRun::transpose(const DeviceStep& step) {
   }
   batch.placements = placements;
   kernels_.place(queue_, batch);
+}
+
+std::size_t aligned_nbytes(std::size_t nbytes) {
+  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks) {
+  std::vector<Frame> blocks;
+  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
+  for (const Frame& chunk : chunks) {
+    for (std::size_t at = 0; at < chunk.source_nbytes; at += block_nbytes) {
+      Frame block = chunk;
+      block.source += at;
+      block.target += at;
+      block.source_nbytes = std::min<std::size_t>(chunk.source_nbytes - at, block_nbytes);
+      block.target_nbytes = block.source_nbytes;
+      blocks.push_back(block);
+    }
+  }
+  return blocks;
 }
 
 bool has_kernel(const Kernels& kernels, Kind kind) {

@@ -33,7 +33,6 @@ class DeviceRun {
   void verify(const DeviceStep& step, std::uint32_t* faults);
   void move(const DeviceStep& step, bool last, std::uint32_t* faults);
   void decode(const DeviceStep& step, std::uint32_t* faults);
-  void bit_unshuffle(const DeviceStage& stage);
   void transpose(const DeviceStep& step);
 
   Queue& queue_;
@@ -45,6 +44,11 @@ class DeviceRun {
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
+
+// As much memory as `nbytes` of a source take.
+std::size_t aligned_nbytes(std::size_t nbytes);
+// The parts of chunks that a filter takes each by itself.
+std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks);
 
 // `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
 // without decoding.

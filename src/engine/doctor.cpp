@@ -150,7 +150,8 @@ Json configuration() {
           {"implementations", c.implementations},
           {"device", c.device},
           {"device_min_decode_nbytes", c.device_min_decode_nbytes},
-          {"device_slab_nbytes", c.device_slab_nbytes}};
+          {"device_slab_nbytes", c.device_slab_nbytes},
+          {"device_zstd_block_nbytes", c.device_zstd_block_nbytes}};
 }
 
 }  // namespace
