@@ -23,8 +23,8 @@ struct Config {
   std::size_t device_min_decode_nbytes = std::size_t{1} << 20;
   // Decoded bytes on their way through a device at a time, twice: bounds pinned memory and scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
-  // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Smaller ones are decoded
-  // sooner by devices, and take more space.
+  // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Devices decode a few chunks of
+  // smaller ones sooner: bench/results/device-encode.json.
   std::size_t device_zstd_block_nbytes = std::size_t{128} << 10;
 };
 

@@ -6,8 +6,8 @@ together), ``implementations`` (codec name to implementation name), ``device`` (
 none), ``device_min_decode_nbytes`` (reads to a device and writes from one that touch chunks of
 fewer decoded bytes are decoded and encoded by the host's threads), ``device_slab_nbytes`` (decoded
 bytes on their way through a device at a time, twice) and ``device_zstd_block_nbytes`` (1 KiB to 128
-KiB; blocks of the zstd frames that devices encode: smaller ones are decoded sooner by devices, and
-take more space). A request takes the settings that hold when it starts.
+KiB; blocks of the zstd frames that devices encode: of smaller ones, devices decode a few chunks
+sooner). A request takes the settings that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):

@@ -60,8 +60,8 @@ struct EncodeBatch {
 
 using Encode = void (*)(Queue&, const EncodeBatch&);
 
-// Frames with the size of their content, of blocks that are decoded side by side: smaller ones,
-// sooner, and compress less.
+// Frames with the size of their content, of blocks that are decoded side by side: a few chunks of
+// smaller ones are decoded sooner.
 struct ZstdFormat {
   std::uint32_t block_nbytes = 128 * 1024;  // at most; from 1 KiB
   bool checksum = false;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr u32 kSegment = 65536;  // the farthest offset is one less
 constexpr u32 kBody = kSegment + kSegment / 255 + 16;
-constexpr u32 kHashBits = 12;
+constexpr u32 kHashBits = 13;
 constexpr u32 kMinMatch = 4;
 constexpr u32 kLastLiterals = 5;     // of a block
 constexpr u32 kLastMatchStart = 12;  // before the end of a block
@@ -127,6 +127,7 @@ struct FindMatches {
       } else {
         written += put_sequence(body + written, source + anchor, literals, match);
       }
+      finder.insert(source, match, starts);
       at = anchor = match.at + match.nbytes;
     }
     segment.body_nbytes = written;

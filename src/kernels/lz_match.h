@@ -1,7 +1,7 @@
 #pragma once
 
 // Matches for the LZ encoders, greedy: a warp looks at 32 positions at a time, takes the first that
-// a match begins at, and goes on behind it. One segment of the input at a time; matches do not
+// a match begins at, and goes on behind it. A segment of at most 64 KiB at a time; matches do not
 // leave it.
 
 #include "kernels/access.h"
@@ -30,8 +30,8 @@ class MatchFinder {
     const u32 position = at + lane;
     const bool valid = position < starts;
     const u64 key = valid ? load_key(source + position) : 0;
-    u32& entry = table_[hash(key)];
-    u32 candidate = valid ? entry : 0;
+    const u32 slot = hash(key);
+    u32 candidate = valid ? table_[slot] : 0;
     if (candidate && load_key(source + (candidate - 1)) != key) candidate = 0;
     // What the table does not know yet: a run that begins in these 32.
     const u64 before = simt::shuffle_up(key, 1);
@@ -41,8 +41,7 @@ class MatchFinder {
       candidate = position - repeat + 1;
     const u32 votes = simt::ballot(candidate != 0);
     const u32 chosen = simt::trailing_zeros(votes);
-    if (valid && lane <= chosen) simt::atomic_max(&entry, position + 1);
-    simt::sync_warp();
+    put(slot, position, valid && lane <= chosen);
     if (votes == 0) return {};
     const u32 match_at = at + chosen, from = simt::shuffle(candidate, chosen) - 1;
     const u32 more = common(
@@ -53,13 +52,21 @@ class MatchFinder {
   // Makes the first 32 positions behind a match's first known too.
   SIMT_DEVICE void insert(const u8* source, const LzMatch& match, u32 starts) {
     const u32 position = match.at + 1 + simt::lane_index();
-    if (position < match.at + match.nbytes && position < starts)
-      simt::atomic_max(&table_[hash(load_key(source + position))], position + 1);
-    simt::sync_warp();
+    const bool wanted = position < match.at + match.nbytes && position < starts;
+    put(wanted ? hash(load_key(source + position)) : 0, position, wanted);
   }
 
  private:
   static constexpr u32 kCompared = 4;
+
+  // Of lanes that want the same slot, which are few, the last one gets it.
+  SIMT_DEVICE void put(u32 slot, u32 position, bool wanted) {
+    for (bool waiting = wanted; simt::any(waiting);) {
+      if (waiting) table_[slot] = static_cast<u16>(position + 1);
+      simt::sync_warp();
+      waiting = wanted && table_[slot] < position + 1;
+    }
+  }
 
   SIMT_DEVICE static u64 load_key(const u8* p) {
     if constexpr (kMinMatch == 4) {
@@ -92,7 +99,8 @@ class MatchFinder {
     }
   }
 
-  u32 table_[1 << kHashBits];  // position plus 1, by hash of kMinMatch bytes
+  // Position plus 1, by hash of kMinMatch bytes. The last of 64 KiB begins no match.
+  u16 table_[1 << kHashBits];
 };
 
 }  // namespace headrace::SIMT_SPACE

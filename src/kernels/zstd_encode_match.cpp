@@ -6,7 +6,7 @@ namespace {
 
 // An offset costs two bytes of its own: shorter matches gain nothing over coded literals.
 constexpr u32 kShortestMatch = 6;
-constexpr u32 kHashBits = 12;
+constexpr u32 kHashBits = 13;
 
 struct FindSequences {
   static constexpr unsigned kThreads = simt::kWarp;
