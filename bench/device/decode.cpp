@@ -1,5 +1,5 @@
-// Decoders on the device, from encoded bytes in device memory to decoded ones, for each codec and
-// batch shape:
+// Decoders on the device, from encoded bytes in device memory to decoded ones, and encoders the
+// other way, for each codec and batch shape:
 //   headrace_device_bench FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]
 // A row is run when its name, "zstd-3,packed,64x4096" say, holds one of the patterns.
 //
@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "encode.h"
 #include "kernels/kernels.h"
 
 namespace headrace {
@@ -105,6 +106,12 @@ Codec snappy() {
               return n;
             });
           }};
+}
+
+// Frames by the encoder on the device.
+Codec zstd_own(const char* name, const char* encoder) {
+  const auto found = std::ranges::find(encoders(), encoder, &Encoder::name);
+  return {name, &Kernels::zstd, [&e = *found](const Bytes& in) { return encode_one(e, in); }};
 }
 
 struct Row {
@@ -256,6 +263,39 @@ nlohmann::json run(const Row& row,
           {"wrong_chunks", wrong}};
 }
 
+constexpr std::pair<std::size_t, std::size_t> kEncodeShapes[] = {
+    {1, 4096}, {64, 1024}, {64, 4096}, {512, 4096}, {4096, 64}};
+
+nlohmann::json run_encoders(const Field& field,
+                            Queue& queue,
+                            const std::function<bool(const std::string&)>& wanted) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Encoder& encoder : encoders())
+    for (const char* data : {"packed", "shuffled", "full"})
+      for (const auto& [count, kib] : kEncodeShapes) {
+        const Row row{encoder.name, data, count, kib << 10};
+        if (!wanted(row.name())) continue;
+        std::vector<Bytes> chunks(std::min(field.distinct(row.nbytes), row.count));
+        parallel_for(chunks.size(),
+                     [&](std::size_t i) { chunks[i] = field.chunk(row.data, i, row.nbytes); });
+        nlohmann::json found = run_encoder(encoder, chunks, row.count, queue);
+        std::printf("%-28s %10.1f us %8.2f GB/s ratio %.2f (library %.2f) %s\n",
+                    row.name().c_str(),
+                    found["microseconds"].get<double>(),
+                    found["gigabytes_per_second"].get<double>(),
+                    found["ratio"].get<double>(),
+                    found["library_ratio"].get<double>(),
+                    found["wrong_chunks"].get<std::size_t>() ? "WRONG" : "ok");
+        std::fflush(stdout);
+        found.update({{"codec", row.codec},
+                      {"data", row.data},
+                      {"chunks", row.count},
+                      {"chunk_nbytes", row.nbytes}});
+        rows.push_back(std::move(found));
+      }
+  return rows;
+}
+
 std::vector<Row> all_rows() {
   const std::pair<std::size_t, std::size_t> shapes[] = {{1, 4096},
                                                         {1, 16384},
@@ -270,6 +310,10 @@ std::vector<Row> all_rows() {
                                                        {"zstd-3", "shuffled"},
                                                        {"zstd-3", "full"},
                                                        {"zstd-1", "packed"},
+                                                       {"zstd-own", "packed"},
+                                                       {"zstd-own", "shuffled"},
+                                                       {"zstd-own-32k", "packed"},
+                                                       {"zstd-own-32k", "shuffled"},
                                                        {"lz4", "packed"},
                                                        {"lz4", "shuffled"},
                                                        {"lz4", "full"},
@@ -286,7 +330,15 @@ std::vector<Row> all_rows() {
 
 int main_program(int argc, char** argv) {
   std::map<std::string, Codec> codecs;
-  for (Codec codec : {zstd(3), zstd(1), lz4(), blosc("lz4"), blosc("zstd"), zlib(), snappy()})
+  for (Codec codec : {zstd(3),
+                      zstd(1),
+                      lz4(),
+                      blosc("lz4"),
+                      blosc("zstd"),
+                      zlib(),
+                      snappy(),
+                      zstd_own("zstd-own", "encode-zstd"),
+                      zstd_own("zstd-own-32k", "encode-zstd-32k")})
     codecs.emplace(codec.name, codec);
   if (argc < 2)
     throw std::runtime_error("usage: decode FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]");
@@ -307,14 +359,21 @@ int main_program(int argc, char** argv) {
   check(cudaGetDeviceProperties(&properties, 0));
   nlohmann::json rows = nlohmann::json::array();
   std::size_t wrong = 0;
+  const auto wanted = [&](const std::string& name) {
+    return patterns.empty() ||
+           std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
+             return name.find(p) != std::string::npos;
+           });
+  };
+  const auto write_json = [&] {
+    if (json_path.empty()) return;
+    const nlohmann::json report{{"device", properties.name}, {"rows", rows}};
+    std::ofstream(json_path) << report.dump(1) << '\n';
+  };
   for (const Row& row : all_rows()) {
     const std::string name = row.name();
-    const bool wanted = patterns.empty() ||
-                        std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
-                          return name.find(p) != std::string::npos;
-                        });
     const Codec& codec = codecs.at(row.codec);
-    if (!wanted || !(gpu_kernels().*codec.decode)) continue;
+    if (!wanted(name) || !(gpu_kernels().*codec.decode)) continue;
     try {
       rows.push_back(run(row, codec, field, *queue, dump_folder));
       wrong += rows.back()["wrong_chunks"].get<std::size_t>();
@@ -327,11 +386,13 @@ int main_program(int argc, char** argv) {
                       {"error", error.what()}});
       ++wrong;
     }
-    if (!json_path.empty())
-      std::ofstream(json_path) << nlohmann::json{{"device", properties.name}, {"rows", rows}}.dump(
-                                      1)
-                               << '\n';
+    write_json();
   }
+  for (nlohmann::json& row : run_encoders(field, *queue, wanted)) {
+    wrong += row["wrong_chunks"].get<std::size_t>();
+    rows.push_back(std::move(row));
+  }
+  write_json();
   return wrong ? 1 : 0;
 }
 

@@ -97,6 +97,11 @@ class Array {
 
   // `data` broadcasts to the selection's shape. Chunks that are not covered are read and merged.
   // Chunks that end up all fill value are removed unless the handle was told to keep them.
+  // Data in device memory are encoded there to zstd up to level 3, lz4, and blosc with these inside
+  // (zstd up to clevel 2), behind shuffles; the result is about as small as that of zstd's level 1
+  // and of LZ4's default. Other codecs, higher levels and chunks that are not covered are left to
+  // the host. `implementations` forces either ("headrace-cuda", "libzstd"): `unsupported` when the
+  // device cannot.
   void write(const Selection& selection,
              const TensorView& data,
              const WriteOptions& options = {}) const;

@@ -20,11 +20,15 @@ struct Config {
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none
   // A device decodes batches of at least so many decoded bytes, the host's threads smaller ones;
-  // not set: whichever takes less time by measured rates (codec_table() says from where on).
+  // not set: whichever takes less time by measured rates (codec_table() says from where on). Writes
+  // from a device of fewer bytes, 1 MiB when not set, are encoded by the host's threads.
   std::optional<std::size_t> device_min_decode_nbytes;
   // Decoded bytes on their way through a device at a time, three times: bounds pinned memory and
   // scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
+  // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Devices decode a few chunks of
+  // smaller ones sooner: bench/results/device-encode.json.
+  std::size_t device_zstd_block_nbytes = std::size_t{128} << 10;
 };
 
 Config config();

@@ -4,9 +4,12 @@
 request), ``coalesce_gap`` and ``coalesce_run`` (bytes; which neighbours in a shard are read
 together), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
 none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
-host's threads smaller ones; None, the default: whichever takes less time by measured rates) and
-``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three times). A
-request takes the settings that hold when it starts.
+host's threads smaller ones; None, the default: whichever takes less time by measured rates; writes
+from a device of fewer bytes, 1 MiB by default, are encoded by the host's threads),
+``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three times) and
+``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices encode:
+smaller ones are decoded sooner by devices, and take more space). A request takes the settings that
+hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
@@ -29,6 +32,7 @@ _SIZES = (
     "coalesce_run",
     "device_min_decode_nbytes",
     "device_slab_nbytes",
+    "device_zstd_block_nbytes",
 )
 _MAY_BE_NONE = ("device_min_decode_nbytes",)
 

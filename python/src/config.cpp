@@ -24,6 +24,7 @@ nb::dict get_config() {
   if (current.device_min_decode_nbytes)
     result["device_min_decode_nbytes"] = *current.device_min_decode_nbytes;
   result["device_slab_nbytes"] = current.device_slab_nbytes;
+  result["device_zstd_block_nbytes"] = current.device_zstd_block_nbytes;
   return result;
 }
 
@@ -39,6 +40,8 @@ void install_config(nb::handle values) {
   nb::object limit = values["device_min_decode_nbytes"];
   if (!limit.is_none()) next.device_min_decode_nbytes = nb::cast<std::size_t>(limit);
   next.device_slab_nbytes = nb::cast<std::size_t>(nb::object(values["device_slab_nbytes"]));
+  next.device_zstd_block_nbytes =
+      nb::cast<std::size_t>(nb::object(values["device_zstd_block_nbytes"]));
   set_config(next);
 }
 

@@ -108,10 +108,14 @@ Parameters
 selection
     What ``array[selection]`` takes; None is the whole array.
 value
-    Anything NumPy makes an array of, or a DLPack object in host memory; it is broadcast to the
-    shape of the selection and converted to the dtype of the array.
+    Anything NumPy makes an array of, or a DLPack object in host or device memory; it is broadcast
+    to the shape of the selection. Host memory is converted to the dtype of the array. Device memory
+    is encoded there to zstd up to level 3, lz4, and blosc with these inside (zstd up to clevel 2),
+    about as small as zstd's level 1 and LZ4's default make it; other codecs and levels, and chunks
+    that are covered in part, are encoded on the host.
 implementations
-    Which implementation encodes a codec, for this call.
+    Which implementation encodes a codec, for this call; "headrace-cuda" or "libzstd" decides where
+    device memory is encoded.
 
 Raises
 ------

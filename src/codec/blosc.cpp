@@ -41,9 +41,7 @@ class Blosc : public Codec {
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + BLOSC_MAX_OVERHEAD; }
   bool has_pieces() const override { return true; }
-  std::optional<DeviceStage> device_stage() const override {
-    return DeviceStage{DeviceStage::Kind::blosc};
-  }
+  std::optional<DeviceStage> device_stage() const override;
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override;
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override;
@@ -59,6 +57,20 @@ class Blosc : public Codec {
 
 int threads_for(std::size_t nbytes, const DecodeContext& context) {
   return nbytes >= kMinParallelNbytes ? std::max(context.threads, 1) : 1;
+}
+
+std::optional<DeviceStage> Blosc::device_stage() const {
+  DeviceStage stage{DeviceStage::Kind::blosc};
+  stage.itemsize = static_cast<std::uint32_t>(parameters_.typesize);
+  const bool zstd = parameters_.cname == "zstd";
+  // c-blosc's clevel 2 is zstd's level 3: see Zstd::device_stage().
+  if (zstd || parameters_.cname == "lz4")
+    stage.encoding = {.thorough = zstd && parameters_.clevel > 2,
+                      .zstd_inside = zstd,
+                      .clevel = parameters_.clevel,
+                      .shuffle = parameters_.shuffle,
+                      .blocksize = parameters_.blocksize};
+  return stage;
 }
 
 void Blosc::decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const {

@@ -2,11 +2,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "codec/elements.h"
 
 namespace headrace {
+
+// What a compressor says beyond how its bytes are decoded, for kernels that encode.
+struct DeviceEncoding {
+  // The level asks for smaller chunks than kernels make: the host encodes unless it is told not to.
+  bool thorough = false;
+  bool checksum = false;  // of zstd
+  // Of blosc; the type's size is the stage's `itemsize`.
+  bool zstd_inside = false;  // else lz4
+  int clevel = 0;
+  int shuffle = 0;  // 0: none, 1: bytes, 2: bits
+  std::size_t blocksize = 0;
+};
 
 // What decoding a codec means on a device: which kernel, with which parameters. The engine runs
 // them (engine/device_stages.h); a kernel that a device lacks sends the chunk to the host.
@@ -34,11 +47,12 @@ struct DeviceStage {
 
   Kind kind{};
   std::uint32_t itemsize = 1;
-  std::size_t block_elements = 0;    // bit_unshuffle: each so many elements by themselves
-  std::vector<std::size_t> order{};  // transpose: as in metadata
-  bool at_start = false;             // a checksum: before what it is of
-  ElementType encoded{}, decoded{};  // of numbers
-  double scale = 1, offset = 0;      // fixed_scale_offset
+  std::size_t block_elements = 0;            // bit_unshuffle: each so many elements by themselves
+  std::vector<std::size_t> order{};          // transpose: as in metadata
+  bool at_start = false;                     // a checksum: before what it is of
+  ElementType encoded{}, decoded{};          // of numbers
+  double scale = 1, offset = 0;              // fixed_scale_offset
+  std::optional<DeviceEncoding> encoding{};  // of compressors that kernels encode
 };
 
 // True for what gives bytes whose number the encoded ones do not tell.

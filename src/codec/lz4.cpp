@@ -46,7 +46,9 @@ class Lz4 final : public Codec {
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 255 + 16 + 4; }
   bool has_pieces() const override { return true; }
   std::optional<DeviceStage> device_stage() const override {
-    return DeviceStage{DeviceStage::Kind::lz4};
+    DeviceStage stage{DeviceStage::Kind::lz4};
+    stage.encoding.emplace();
+    return stage;
   }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {

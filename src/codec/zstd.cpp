@@ -44,7 +44,10 @@ class Zstd final : public Codec {
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 128 + 1024; }
   bool has_pieces() const override { return true; }
   std::optional<DeviceStage> device_stage() const override {
-    return DeviceStage{DeviceStage::Kind::zstd};
+    // Kernels make chunks as small as level 1 does; levels up to the default ask for speed.
+    DeviceStage stage{DeviceStage::Kind::zstd};
+    stage.encoding = {.thorough = level_ > ZSTD_CLEVEL_DEFAULT, .checksum = checksum_};
+    return stage;
   }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {

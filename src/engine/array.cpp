@@ -9,6 +9,7 @@
 #include "engine/array_state.h"
 #include "engine/config.h"
 #include "engine/device_read.h"
+#include "engine/device_write.h"
 #include "engine/read.h"
 #include "engine/request.h"
 #include "engine/request_context.h"
@@ -85,18 +86,19 @@ Tensor read_tensor(const ArrayState& state,
   return result;
 }
 
-// Data of a device come by way of the host, which encodes them.
 void write_prepared(const ArrayState& state,
                     const Prepared& write,
                     const TensorView& data,
                     const WriteOptions& options,
                     const CancelFlag* cancel = nullptr) {
-  if (!data.device.is_cpu()) {
+  // Points never cover a chunk, so the host merges them.
+  if (!data.device.is_cpu() && write.selection.pointwise) {
     const Tensor host = copy(data, Device::cpu(), options.stream);
     return write_prepared(state, write, host.view(), options, cancel);
   }
   const TensorView broadcast = broadcast_to(data, write.selection.result_shape);
-  write_selection(state, write.layout, write.selection, broadcast, options, cancel);
+  const auto put = data.device.is_cpu() ? write_selection : write_selection_from_device;
+  put(state, write.layout, write.selection, broadcast, options, cancel);
 }
 
 Prepared prepare_write(const ArrayState& state,

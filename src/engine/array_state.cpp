@@ -72,6 +72,7 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
     layout.device_plan.why_not =
         "codec " + spec.name + ": implementation " + on_host->second + " is asked for";
   }
+  layout.encode_plan = make_encode_plan(layout.chain, layout.device_plan);
   return layout;
 }
 
@@ -80,7 +81,7 @@ void check_on_device(const ArrayLayout& layout, Device::Type type) {
     if (device_of_implementation(name) == type) continue;
     throw Error(ErrorCode::invalid_argument,
                 "implementation " + name + " of codec " + codec +
-                    " decodes on devices of that type only, the array is read to another");
+                    " is for devices of that type only, the array is on another");
   }
 }
 

@@ -10,6 +10,7 @@
 #include "codec/chain.h"
 #include "codec/shard_index.h"
 #include "engine/device_plan.h"
+#include "engine/encode_plan.h"
 #include "engine/index_cache.h"
 #include "format/metadata.h"
 #include "headrace/array.h"
@@ -38,6 +39,7 @@ struct ArrayLayout {
   CodecChain chain;             // of that unit
   std::vector<std::byte> fill;  // one element
   DevicePlan device_plan;       // of the chain
+  EncodePlan encode_plan;
   // Codecs of the chain that were asked to be decoded on a type of device: "headrace-cuda", ...
   Implementations on_device;
 
@@ -45,7 +47,8 @@ struct ArrayLayout {
   std::size_t itemsize() const { return metadata->dtype.itemsize(); }
 };
 
-// invalid_argument when a read to this type of device goes against the layout's on_device.
+// invalid_argument when a read to this type of device, or a write from it, goes against the
+// layout's on_device.
 void check_on_device(const ArrayLayout& layout, Device::Type type);
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,

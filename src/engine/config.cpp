@@ -69,6 +69,10 @@ void check_config(const Config& config, const char* where) {
   if (config.memory_budget == 0) throw_invalid(place + " memory_budget", "at least one byte", "0");
   if (config.device_slab_nbytes == 0)
     throw_invalid(place + " device_slab_nbytes", "at least one byte", "0");
+  if (config.device_zstd_block_nbytes < 1024 || config.device_zstd_block_nbytes > 128 * 1024)
+    throw_invalid(place + " device_zstd_block_nbytes",
+                  "1024 to 131072",
+                  std::to_string(config.device_zstd_block_nbytes));
   if (config.coalesce_run == 0) throw_invalid(place + " coalesce_run", "at least one byte", "0");
   static_cast<void>(Device::parse(config.device));
   check_implementations(config.implementations, where);

@@ -13,10 +13,6 @@ constexpr std::size_t kLz4Header = 4;
 constexpr std::size_t kChecksumNbytes = 4;
 constexpr std::size_t kAlignment = 256;
 
-std::size_t aligned(std::size_t nbytes) {
-  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 Decode decoder(const Kernels& kernels, Kind kind) {
   switch (kind) {
     case Kind::zstd:
@@ -98,26 +94,6 @@ const char* words_of(Fault fault) {
   }
 }
 
-// Blocks are shuffled each by itself, the last with what is left.
-void bit_unshuffle(Queue& queue,
-                   const Kernels& kernels,
-                   const DeviceStage& stage,
-                   std::span<const Frame> frames) {
-  std::vector<Frame> blocks;
-  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
-  for (const Frame& frame : frames) {
-    for (std::size_t at = 0; at < frame.source_nbytes; at += block_nbytes) {
-      Frame block = frame;
-      block.source += at;
-      block.target += at;
-      block.source_nbytes = std::min<std::size_t>(frame.source_nbytes - at, block_nbytes);
-      block.target_nbytes = block.source_nbytes;
-      blocks.push_back(block);
-    }
-  }
-  kernels.bit_unshuffle(queue, {blocks, stage.itemsize});
-}
-
 void skip_header(std::span<Frame> frames,
                  std::span<const std::uint8_t*> host_sources,
                  std::size_t nbytes) {
@@ -174,7 +150,7 @@ void DeviceRun::verify(const DeviceStep& step, std::uint32_t* faults) {
 // Into memory that the next step reads; the last step, where the caller wants it.
 void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
   const std::size_t nbytes = step.nbytes.value();
-  const std::size_t stride = aligned(nbytes);
+  const std::size_t stride = aligned_nbytes(nbytes);
   const auto wanted = [&](std::size_t i) { return last ? chunks_[i].target : nullptr; };
   std::size_t staged = 0;
   for (std::size_t i = 0; i < frames_.size(); ++i) staged += wanted(i) == nullptr;
@@ -240,7 +216,7 @@ void run_stage(Queue& queue,
     case Kind::unshuffle:
       return kernels.unshuffle(queue, {frames, stage.itemsize});
     case Kind::bit_unshuffle:
-      return bit_unshuffle(queue, kernels, stage, frames);
+      return kernels.bit_unshuffle(queue, {filter_blocks(stage, frames), stage.itemsize});
     case Kind::swap:
       return kernels.swap_bytes(queue, {frames, stage.itemsize});
     case Kind::delta:
@@ -253,6 +229,26 @@ void run_stage(Queue& queue,
     default:
       decoder(kernels, kind)(queue, batch);
   }
+}
+
+std::size_t aligned_nbytes(std::size_t nbytes) {
+  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks) {
+  std::vector<Frame> blocks;
+  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
+  for (const Frame& chunk : chunks) {
+    for (std::size_t at = 0; at < chunk.source_nbytes; at += block_nbytes) {
+      Frame block = chunk;
+      block.source += at;
+      block.target += at;
+      block.source_nbytes = std::min<std::size_t>(chunk.source_nbytes - at, block_nbytes);
+      block.target_nbytes = block.source_nbytes;
+      blocks.push_back(block);
+    }
+  }
+  return blocks;
 }
 
 bool has_kernel(const Kernels& kernels, Kind kind) {

@@ -60,6 +60,11 @@ void run_stage(Queue& queue,
                std::uint32_t* faults,
                bool gives_planes = false);
 
+// As much memory as `nbytes` of a source take.
+std::size_t aligned_nbytes(std::size_t nbytes);
+// The parts of chunks that a filter takes each by itself, the last of each with what is left.
+std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks);
+
 // `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
 // without decoding.
 void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded);

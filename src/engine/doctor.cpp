@@ -163,7 +163,8 @@ Json configuration() {
           {"device", c.device},
           {"device_min_decode_nbytes",
            c.device_min_decode_nbytes ? Json(*c.device_min_decode_nbytes) : Json(nullptr)},
-          {"device_slab_nbytes", c.device_slab_nbytes}};
+          {"device_slab_nbytes", c.device_slab_nbytes},
+          {"device_zstd_block_nbytes", c.device_zstd_block_nbytes}};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/placement.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headrace {
 namespace {
@@ -126,6 +127,16 @@ void PlacementList::add_lines(std::vector<Line> lines,
   placements_.push_back(placement);
   batch_.axes = std::max(batch_.axes, static_cast<unsigned>(joined.size()));
   lines_.push_back(std::move(joined));
+}
+
+void PlacementList::run_back(Queue& queue, const Kernels& kernels) {
+  for (Placement& placement : placements_) {
+    std::uint8_t* const source = const_cast<std::uint8_t*>(placement.source);
+    placement.source = std::exchange(placement.target, source);
+  }
+  for (std::vector<Line>& lines : lines_)
+    for (Line& line : lines) std::swap(line.from, line.to);
+  run(queue, kernels);
 }
 
 void PlacementList::run(Queue& queue, const Kernels& kernels) {

@@ -29,6 +29,8 @@ class PlacementList {
   bool empty() const { return placements_.empty(); }
   // Gives the work to the queue.
   void run(Queue& queue, const Kernels& kernels);
+  // The other way: sources, which must be writable, get the elements from the caller's memory.
+  void run_back(Queue& queue, const Kernels& kernels);
 
  private:
   // An axis on both sides. `list`: indices into lists_, for element i instead of i.

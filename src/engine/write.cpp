@@ -19,14 +19,6 @@ namespace {
 // A shard's memory up to this is asked for at once and touched as it fills; beyond, it grows.
 constexpr std::size_t kMaxRoom = std::size_t{256} << 20;
 
-// True when every index below `valid` is written, whatever was stored.
-bool covers(const Box& box, const Shape& valid) {
-  for (std::size_t d = 0; d < valid.size(); ++d) {
-    const Axis& axis = box.axes[d];
-    if (axis.list || axis.first != 0 || axis.step != 1 || axis.count != valid[d]) return false;
-  }
-  return true;
-}
 bool covers(const Points&, const Shape&) { return false; }
 
 bool all_fill(ConstBytes chunk, const std::vector<std::byte>& fill) {
@@ -55,7 +47,7 @@ class Writer {
           cut.child(i, coordinates.at, child);
           const std::string key = context_.chunk_key(coordinates.at);
           try {
-            write_object(key, child, valid_extent(coordinates, m.shape, m.chunk_shape));
+            write_one(key, child, valid_extent(coordinates, m.shape, m.chunk_shape));
           } catch (const Error& error) {
             throw error.with_context(context_.place("write", key));
           }
@@ -63,29 +55,7 @@ class Writer {
         objects_at_once());
   }
 
- private:
-  // A shard is put together in memory: where one fills the budget, two are on their way at a time,
-  // so that one is encoded while the other is stored.
-  int objects_at_once() const {
-    if (layout_.shards.empty()) return context_.threads;
-    const std::size_t shard = checked_nbytes(layout_.stored_shape(), layout_.itemsize(), "shard");
-    const std::size_t fit = context_.config.memory_budget / std::max<std::size_t>(shard, 1);
-    return static_cast<int>(std::min<std::size_t>(std::max<std::size_t>(fit, 2),
-                                                  static_cast<std::size_t>(context_.threads)));
-  }
-
-  // The part of a chunk that lies within the array (or the shard's part of it).
-  static Shape valid_extent(const Coordinates& coordinates,
-                            const Shape& extent,
-                            const Shape& chunk) {
-    Shape valid(chunk.size());
-    for (std::size_t d = 0; d < chunk.size(); ++d) {
-      valid[d] = std::min(chunk[d], extent[d] - coordinates.at[d] * chunk[d]);
-    }
-    return valid;
-  }
-
-  void write_object(const std::string& key, const Query& query, const Shape& valid) {
+  void write_one(const std::string& key, const Query& query, const Shape& valid) {
     const bool whole = covers(query, valid);
     const auto lock = lock_key(store_url_, key);
     Scratch old;
@@ -101,6 +71,17 @@ class Writer {
     } else {
       context_.driver.erase(key);
     }
+  }
+
+ private:
+  // A shard is put together in memory: where one fills the budget, two are on their way at a time,
+  // so that one is encoded while the other is stored.
+  int objects_at_once() const {
+    if (layout_.shards.empty()) return context_.threads;
+    const std::size_t shard = checked_nbytes(layout_.stored_shape(), layout_.itemsize(), "shard");
+    const std::size_t fit = context_.config.memory_budget / std::max<std::size_t>(shard, 1);
+    return static_cast<int>(std::min<std::size_t>(std::max<std::size_t>(fit, 2),
+                                                  static_cast<std::size_t>(context_.threads)));
   }
 
   // The encoded bytes of a chunk with the query's part replaced, in `encoded` or in the caller's
@@ -227,6 +208,29 @@ TensorView broadcast_to(const TensorView& view, const Shape& shape) {
     }
   }
   return result;
+}
+
+bool covers(const Box& box, const Shape& valid) {
+  for (std::size_t d = 0; d < valid.size(); ++d) {
+    const Axis& axis = box.axes[d];
+    if (axis.list || axis.first != 0 || axis.step != 1 || axis.count != valid[d]) return false;
+  }
+  return true;
+}
+
+Shape valid_extent(const Coordinates& coordinates, const Shape& extent, const Shape& chunk) {
+  Shape valid(chunk.size());
+  for (std::size_t d = 0; d < chunk.size(); ++d) {
+    valid[d] = std::min(chunk[d], extent[d] - coordinates.at[d] * chunk[d]);
+  }
+  return valid;
+}
+
+void write_object(RequestContext& context,
+                  const std::string& key,
+                  const Box& box,
+                  const Shape& valid) {
+  Writer<Box>(context).write_one(key, box, valid);
 }
 
 void write_selection(const ArrayState& state,

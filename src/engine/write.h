@@ -3,6 +3,8 @@
 #include <atomic>
 
 #include "engine/array_state.h"
+#include "engine/query.h"
+#include "engine/request_context.h"
 #include "format/selection.h"
 
 namespace headrace {
@@ -15,6 +17,16 @@ void write_selection(const ArrayState& state,
                      const TensorView& data,
                      const WriteOptions& options,
                      const std::atomic<bool>* cancel = nullptr);
+
+// What of it is in one stored object: `box`, relative to that. `valid` is valid_extent() of it.
+void write_object(RequestContext& context,
+                  const std::string& key,
+                  const Box& box,
+                  const Shape& valid);
+// The part of a chunk that lies within the array, or within the part of a shard that does.
+Shape valid_extent(const Coordinates& coordinates, const Shape& extent, const Shape& chunk);
+// True when every index below `valid` is written, whatever was stored.
+bool covers(const Box& box, const Shape& valid);
 
 // `view` seen in `shape` by NumPy's broadcasting rules; invalid_argument when it does not fit.
 TensorView broadcast_to(const TensorView& view, const Shape& shape);

@@ -1,21 +1,59 @@
 #include "kernels/blosc_chunk.h"
 
+#include <algorithm>
+
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr u32 kFormatVersion = 2, kInnerVersion = 1;
-// Flags of the header.
-constexpr u32 kShuffle = 0x01, kMemcpyed = 0x02, kBitShuffle = 0x04, kNotSplit = 0x10;
-constexpr u32 kExtended = 0x08;  // blosc2
+constexpr u32 kExtended = 0x08;  // the flag of blosc2
 // Blocks are split up to this size of type, and down to this many elements a block.
 constexpr u32 kMaxSplits = 16, kMinSplitElements = 128;
+constexpr u32 kMinCompressed = 128;  // smaller chunks are copies
+
+bool splits(const BloscFormat& format, u32 blocksize) {
+  return format.inner != BloscFormat::Inner::zstd && format.typesize <= kMaxSplits &&
+         blocksize / format.typesize >= kMinSplitElements;
+}
+
+u32 choose_blocksize(u32 nbytes, const BloscFormat& format) {
+  constexpr u32 kKiB = 1024;
+  // By clevel, of 32 KiB; of twice as much for zstd.
+  constexpr u32 kQuarters[10] = {1, 2, 4, 8, 16, 16, 32, 32, 32, 32};
+  constexpr u32 kMaxPlane = 256 * kKiB, kMinSplit = 64 * kKiB, kMaxSplit = 1024 * kKiB;
+  const bool is_zstd = format.inner == BloscFormat::Inner::zstd;
+  if (nbytes < format.typesize) return 1;
+  u32 size = nbytes;
+  if (format.blocksize) {
+    size = std::max(format.blocksize, kMinCompressed);
+  } else if (nbytes >= 32 * kKiB) {
+    size = kQuarters[format.clevel] * 8 * kKiB * (is_zstd ? 2 : 1);
+    if (is_zstd && format.clevel == 9) size *= 2;
+  }
+  if (format.clevel > 0 && splits(format, size))
+    size = std::clamp(std::min(size, kMaxPlane) * format.typesize, kMinSplit, kMaxSplit);
+  size = std::min(size, nbytes);
+  return size > format.typesize ? size / format.typesize * format.typesize : size;
+}
 
 }  // namespace
+
+BloscHeader lay_out_blosc(u32 nbytes, const BloscFormat& format) {
+  BloscHeader header;
+  header.nbytes = nbytes;
+  header.blocksize = choose_blocksize(nbytes, format);
+  header.n_blocks = nbytes ? (nbytes - 1) / header.blocksize + 1 : 0;
+  header.typesize = format.typesize;
+  header.inner = format.inner == BloscFormat::Inner::zstd ? BloscInner::zstd : BloscInner::lz4;
+  header.filter = static_cast<BloscFilter>(format.filter);
+  header.splits = splits(format, header.blocksize);
+  header.is_copy = format.clevel == 0 || nbytes < kMinCompressed;
+  return header;
+}
 
 Fault read_blosc_header(const u8* bytes, const Frame& frame, BloscHeader& header) {
   if (frame.source_nbytes < kBloscHeader) return Fault::truncated;
   const u32 flags = bytes[2];
-  if (bytes[0] != kFormatVersion || (flags & kExtended)) return Fault::unsupported;
+  if (bytes[0] != kBloscVersion || (flags & kExtended)) return Fault::unsupported;
   header.typesize = bytes[3];
   header.nbytes = load_le_32(bytes + 4);
   header.blocksize = load_le_32(bytes + 8);
@@ -26,20 +64,20 @@ Fault read_blosc_header(const u8* bytes, const Frame& frame, BloscHeader& header
   if (header.nbytes == 0) return Fault::none;
   if (header.typesize == 0 || header.blocksize == 0 || header.blocksize > header.nbytes)
     return Fault::malformed;
-  header.is_copy = flags & kMemcpyed;
+  header.is_copy = flags & kBloscMemcpyed;
   if (header.is_copy)
     return frame.source_nbytes == u64{kBloscHeader} + header.nbytes ? Fault::none
                                                                     : Fault::malformed;
   header.n_blocks = (header.nbytes - 1) / header.blocksize + 1;
   if (header.n_blocks > (frame.source_nbytes - kBloscHeader) / 4) return Fault::truncated;
-  if (flags >> 5 >= kBloscInners || bytes[1] != kInnerVersion) return Fault::unsupported;
+  if (flags >> 5 >= kBloscInners || bytes[1] != kBloscInnerVersion) return Fault::unsupported;
   header.inner = static_cast<BloscInner>(flags >> 5);
-  header.splits = !(flags & kNotSplit) && header.typesize <= kMaxSplits &&
+  header.splits = !(flags & kBloscNotSplit) && header.typesize <= kMaxSplits &&
                   header.blocksize / header.typesize >= kMinSplitElements;
   if (header.splits && header.blocksize % header.typesize != 0) return Fault::malformed;
-  if ((flags & kShuffle) && header.typesize > 1)
+  if ((flags & kBloscShuffle) && header.typesize > 1)
     header.filter = BloscFilter::shuffle;
-  else if (flags & kBitShuffle)
+  else if (flags & kBloscBitShuffle)
     header.filter = BloscFilter::bit_shuffle;
   return Fault::none;
 }

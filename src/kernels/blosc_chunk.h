@@ -14,6 +14,10 @@ inline constexpr std::size_t kBloscInners = 5;
 enum class BloscFilter : u8 { none, shuffle, bit_shuffle };
 
 inline constexpr u32 kBloscHeader = 16;
+inline constexpr u32 kBloscVersion = 2, kBloscInnerVersion = 1;
+// Flags of the header.
+inline constexpr u32 kBloscShuffle = 0x01, kBloscMemcpyed = 0x02, kBloscBitShuffle = 0x04,
+                     kBloscNotSplit = 0x10;
 
 struct BloscHeader {
   u32 nbytes = 0;
@@ -42,6 +46,22 @@ struct BloscHeader {
 
 // `bytes`: the first kBloscHeader of frame.source.
 Fault read_blosc_header(const u8* bytes, const Frame& frame, BloscHeader& header);
+
+// How c-blosc lays out a chunk of so many bytes, at most 2^31 - 17.
+BloscHeader lay_out_blosc(u32 nbytes, const BloscFormat& format);
+// The first kBloscHeader bytes of a chunk that is `encoded_nbytes` long.
+SIMT_HOST_DEVICE void put_blosc_header(const BloscHeader& header, u32 encoded_nbytes, u8* bytes) {
+  bytes[0] = kBloscVersion;
+  bytes[1] = kBloscInnerVersion;
+  bytes[2] =
+      static_cast<u8>(static_cast<u32>(header.inner) << 5 | (header.splits ? 0 : kBloscNotSplit) |
+                      (header.is_copy ? kBloscMemcpyed : 0) |
+                      (header.filter == BloscFilter::shuffle ? kBloscShuffle : 0) |
+                      (header.filter == BloscFilter::bit_shuffle ? kBloscBitShuffle : 0));
+  bytes[3] = static_cast<u8>(header.typesize);
+  const u32 sizes[3] = {header.nbytes, header.blocksize, encoded_nbytes};
+  for (u32 i = 0; i < 12; ++i) bytes[4 + i] = static_cast<u8>(sizes[i / 4] >> i % 4 * 8);
+}
 
 struct BloscStream {
   u32 offset, nbytes;  // within the chunk

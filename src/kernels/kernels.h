@@ -60,8 +60,26 @@ struct EncodeBatch {
 
 using Encode = void (*)(Queue&, const EncodeBatch&);
 
+// Frames with the size of their content, of blocks that are decoded side by side: a few chunks of
+// smaller ones are decoded sooner.
+struct ZstdFormat {
+  std::uint32_t block_nbytes = 128 * 1024;  // at most; from 1 KiB
+  bool checksum = false;
+};
+
 // Of 4 bytes; src/codec/hashes.h computes the same on the host.
 enum class Checksum : std::uint8_t { crc32c, crc32, adler32, fletcher32 };
+
+// The container of blosc 1, laid out as c-blosc lays it out.
+struct BloscFormat {
+  enum class Inner : std::uint8_t { lz4, zstd };
+  enum class Filter : std::uint8_t { none, shuffle, bit_shuffle };
+  Inner inner = Inner::lz4;
+  Filter filter = Filter::shuffle;
+  std::uint32_t typesize = 1;   // up to 255
+  std::uint32_t clevel = 5;     // larger blocks from 0, nothing compressed, to 9; no other effect
+  std::uint32_t blocksize = 0;  // 0: by clevel and typesize
+};
 
 // Filters give as many bytes as they take. `itemsize`: bytes of an element.
 struct FilterBatch {
@@ -133,7 +151,12 @@ struct Kernels {
   Decode gzip = nullptr;     // RFC 1952, several members too
   Decode blosc = nullptr;    // blosc 1 container with any of these inside
 
-  Encode lz4_encode = nullptr;  // one block; at most n + n / 255 + 16 bytes
+  // At most n + n / 255 + 16 bytes: one block, no framing.
+  Encode lz4_encode = nullptr;
+  // At most 18 bytes, and 3 a block begun, more than go in. As small as libzstd's level 1.
+  void (*zstd_encode)(Queue&, const EncodeBatch&, const ZstdFormat&) = nullptr;
+  // At most 16 bytes more than go in.
+  void (*blosc_encode)(Queue&, const EncodeBatch&, const BloscFormat&) = nullptr;
 
   // Compares the checksum in the first or last 4 bytes of each source, little-endian, with that of
   // the other bytes. A target gets those; without one (null) they are only checked.

@@ -13,6 +13,7 @@
 #include "headrace/error.h"
 #include "kernels/access.h"
 #include "kernels/fault.h"
+#include "kernels/lz_match.h"
 #include "kernels/work.h"
 
 namespace headrace::SIMT_SPACE {
@@ -20,7 +21,7 @@ namespace {
 
 constexpr u32 kSegment = 65536;  // the farthest offset is one less
 constexpr u32 kBody = kSegment + kSegment / 255 + 16;
-constexpr u32 kHashBits = 12;
+constexpr u32 kHashBits = 13;
 constexpr u32 kMinMatch = 4;
 constexpr u32 kLastLiterals = 5;     // of a block
 constexpr u32 kLastMatchStart = 12;  // before the end of a block
@@ -91,22 +92,19 @@ SIMT_DEVICE void copy_bytes(u8* to, const u8* from, u64 nbytes, u32 thread, u32 
 
 struct FindMatches {
   static constexpr unsigned kThreads = simt::kWarp;
-  struct Shared {
-    u32 table[1 << kHashBits];  // position in the segment plus 1, by hash of 4 bytes
-  };
+  using Shared = MatchFinder<kMinMatch, kHashBits>;
   Work<Chunk> chunks;
   Segment* segments;
   u8* bodies;
 
-  SIMT_DEVICE void operator()(Shared& shared) const {
+  SIMT_DEVICE void operator()(Shared& finder) const {
     const u64 index = simt::block_index();
     const Chunk& chunk = chunks.find(index);
     const unsigned lane = simt::lane_index();
     const u64 begin = chunk.begin_of(index);
     const u32 nbytes = chunk.nbytes_from(begin);
     const u8* const source = chunk.source + begin;
-    for (u32 i = lane; i < 1 << kHashBits; i += simt::kWarp) shared.table[i] = 0;
-    simt::sync_warp();
+    finder.clear();
 
     // Matches start before and end at most here.
     const u64 left = chunk.nbytes - begin;
@@ -116,7 +114,7 @@ struct FindMatches {
     u8* const body = bodies + index * kBody;
     u32 written = 0, anchor = 0;
     for (u32 at = 0; at < starts;) {
-      const Match match = find(shared, source, at, starts, end);
+      const LzMatch match = finder.find(source, at, starts, end);
       if (match.nbytes == 0) {
         at += simt::kWarp;
         continue;
@@ -129,6 +127,7 @@ struct FindMatches {
       } else {
         written += put_sequence(body + written, source + anchor, literals, match);
       }
+      finder.insert(source, match, starts);
       at = anchor = match.at + match.nbytes;
     }
     segment.body_nbytes = written;
@@ -137,59 +136,16 @@ struct FindMatches {
   }
 
  private:
-  struct Match {
-    u32 at, nbytes, offset;
-  };
-
   SIMT_DEVICE static u32 bounded(u64 left, u32 margin, u32 nbytes, u32 own_margin) {
     if (left <= margin || nbytes <= own_margin) return 0;
     return left - margin < nbytes - own_margin ? static_cast<u32>(left - margin)
                                                : nbytes - own_margin;
   }
 
-  // The first of 32 positions that has a match, and its match.
-  SIMT_DEVICE static Match find(Shared& shared, const u8* source, u32 at, u32 starts, u32 end) {
-    const unsigned lane = simt::lane_index();
-    const u32 position = at + lane;
-    const bool valid = position < starts;
-    const u32 word = valid ? load_word(source + position) : 0;
-    u32& entry = shared.table[word * 2654435761u >> (32 - kHashBits)];
-    u32 candidate = valid ? entry : 0;
-    if (candidate && load_word(source + (candidate - 1)) != word) candidate = 0;
-    // What the table does not know yet: a run that begins in these 32.
-    const u32 before = simt::shuffle_up(word, 1);
-    if (valid && candidate == 0 && lane > 0 && before == word) candidate = position;
-    const u32 votes = simt::ballot(candidate != 0);
-    const u32 chosen = simt::trailing_zeros(votes);
-    if (valid && lane <= chosen) simt::atomic_max(&entry, position + 1);
-    simt::sync_warp();
-    if (votes == 0) return {};
-    const u32 match_at = at + chosen, from = simt::shuffle(candidate, chosen) - 1;
-    const u32 more = common(
-        source + match_at + kMinMatch, source + from + kMinMatch, end - match_at - kMinMatch);
-    return {match_at, kMinMatch + more, match_at - from};
-  }
-
-  // How many bytes are the same, at most `most`.
-  SIMT_DEVICE static u32 common(const u8* a, const u8* b, u32 most) {
-    for (u32 begin = 0;; begin += 4 * simt::kWarp) {
-      const u32 at = begin + 4 * simt::lane_index();
-      u32 same = 0;
-      if (at + 4 <= most)
-        same = simt::trailing_zeros(load_word(a + at) ^ load_word(b + at)) / 8;
-      else
-        while (at + same < most && a[at + same] == b[at + same]) ++same;
-      const u32 votes = simt::ballot(same < 4);
-      if (votes == 0) continue;
-      const u32 lane = simt::trailing_zeros(votes);
-      return begin + 4 * lane + simt::shuffle(same, lane);
-    }
-  }
-
   SIMT_DEVICE static u32 put_sequence(u8* out,
                                       const u8* literals_from,
                                       u32 literals,
-                                      const Match& match) {
+                                      const LzMatch& match) {
     const unsigned lane = simt::lane_index();
     const u32 extra = static_cast<u32>(extra_nbytes(literals));
     if (lane == 0) out[0] = make_token(literals, match.nbytes);

@@ -1,3 +1,4 @@
+#include "kernels/blosc_encode.h"
 #include "kernels/checksum.h"
 #include "kernels/deflate.h"
 #include "kernels/filters.h"
@@ -7,6 +8,7 @@
 #include "kernels/place.h"
 #include "kernels/shuffle.h"
 #include "kernels/zstd.h"
+#include "kernels/zstd_encode.h"
 #include "simt/simt.h"
 
 namespace headrace {
@@ -27,6 +29,8 @@ const Kernels& host_kernels() {
       .gzip = gzip_decode,
       .blosc = blosc_decode,
       .lz4_encode = lz4_encode,
+      .zstd_encode = zstd_encode,
+      .blosc_encode = blosc_encode,
       .verify = verify,
       .unshuffle = unshuffle,
       .shuffle = shuffle,

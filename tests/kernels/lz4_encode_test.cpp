@@ -3,38 +3,16 @@
 #include <lz4.h>
 
 #include "headrace/error.h"
-#include "kernels/decode_kit.h"
-#include "kernels/filter_kit.h"
+#include "kernels/encode_kit.h"
 
 namespace headrace::test {
 namespace {
-
-struct Encoded {
-  std::vector<Bytes> blocks;
-  std::vector<Fault> faults;
-};
 
 Encoded encode(const Place& place,
                const std::vector<Bytes>& chunks,
                const std::vector<std::size_t>& capacities,
                std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto queue = place.make_queue(seed);
-  Scratch<std::uint32_t> faults(*queue, chunks.size());
-  Scratch<std::uint64_t> sizes(*queue, chunks.size());
-  queue->fill(faults.data(), 0, chunks.size() * sizeof(std::uint32_t));
-  Encoded result;
-  result.blocks =
-      run_frames(*queue, random, chunks, capacities, [&](Queue& q, std::span<const Frame> frames) {
-        place.kernels->lz4_encode(q, {frames, sizes.data(), faults.data()});
-      });
-  result.faults.resize(chunks.size());
-  std::vector<std::uint64_t> nbytes(chunks.size());
-  queue->download(result.faults.data(), faults.data(), chunks.size() * sizeof(std::uint32_t));
-  queue->download(nbytes.data(), sizes.data(), chunks.size() * sizeof(std::uint64_t));
-  queue->synchronize();
-  for (std::size_t i = 0; i < chunks.size(); ++i) result.blocks[i].resize(nbytes[i]);
-  return result;
+  return test::encode(place, chunks, capacities, seed, place.kernels->lz4_encode);
 }
 
 std::vector<std::size_t> bounds(const std::vector<Bytes>& chunks) {
@@ -54,22 +32,6 @@ void expect_decodes_to(const Bytes& block, const Bytes& chunk, const std::string
   ASSERT_EQ(n, static_cast<int>(chunk.size())) << what;
   decoded.resize(chunk.size());
   EXPECT_TRUE(decoded == chunk) << what;
-}
-
-Bytes repeats(std::size_t nbytes, std::mt19937_64& random) {
-  Bytes bytes;
-  while (bytes.size() < nbytes) {
-    const std::size_t n = 1 + random() % 300;
-    if (bytes.empty() || random() % 4 == 0) {
-      const Bytes noise = random_bytes(random, n % 40);
-      bytes.insert(bytes.end(), noise.begin(), noise.end());
-    } else {
-      const std::size_t distance = 1 + random() % std::min<std::size_t>(bytes.size(), 3000);
-      for (std::size_t i = 0; i < n; ++i) bytes.push_back(bytes[bytes.size() - distance]);
-    }
-  }
-  bytes.resize(nbytes);
-  return bytes;
 }
 
 TEST(KernelLz4Encode, LiblzDecodesIt) {
@@ -94,7 +56,7 @@ TEST(KernelLz4Encode, LiblzDecodesIt) {
       for (std::size_t i = 0; i < chunks.size(); ++i) {
         EXPECT_EQ(got.faults[i], Fault::none);
         expect_decodes_to(
-            got.blocks[i],
+            got.chunks[i],
             chunks[i],
             place.name + " chunk " + std::to_string(i) + " of " + std::to_string(chunks[i].size()));
       }
@@ -117,11 +79,11 @@ TEST(KernelLz4Encode, CompressesAsWellAsLiblz4) {
                                          static_cast<int>(chunk.size()),
                                          static_cast<int>(reference.size()));
       const Encoded got = encode(place, {chunk}, {reference.size()}, 1);
-      RecordProperty("nbytes", static_cast<int>(got.blocks[0].size()));
+      RecordProperty("nbytes", static_cast<int>(got.chunks[0].size()));
       RecordProperty("liblz4", n);
-      EXPECT_LT(static_cast<double>(got.blocks[0].size()), 1.1 * n)
+      EXPECT_LT(static_cast<double>(got.chunks[0].size()), 1.1 * n)
           << place.name << (shuffled ? " shuffled" : "") << ", liblz4: " << n;
-      expect_decodes_to(got.blocks[0], chunk, place.name);
+      expect_decodes_to(got.chunks[0], chunk, place.name);
     }
 }
 
@@ -130,7 +92,7 @@ TEST(KernelLz4Encode, TheSameBytesEachTime) {
     const std::vector<Bytes> chunks{packed_field(100000, 1)};
     const Encoded first = encode(place, chunks, bounds(chunks), 1);
     for (std::uint64_t seed = 2; seed < 5; ++seed)
-      EXPECT_TRUE(encode(place, chunks, bounds(chunks), seed).blocks == first.blocks) << place.name;
+      EXPECT_TRUE(encode(place, chunks, bounds(chunks), seed).chunks == first.chunks) << place.name;
   }
 }
 
@@ -142,9 +104,9 @@ TEST(KernelLz4Encode, TargetsThatAreTooSmall) {
     const std::vector<Fault> expected{
         Fault::wrong_size, Fault::wrong_size, Fault::none, Fault::none};
     EXPECT_EQ(got.faults, expected) << place.name;
-    EXPECT_TRUE(got.blocks[0].empty());
-    expect_decodes_to(got.blocks[2], zeros, place.name);
-    expect_decodes_to(got.blocks[3], noise, place.name);
+    EXPECT_TRUE(got.chunks[0].empty());
+    expect_decodes_to(got.chunks[2], zeros, place.name);
+    expect_decodes_to(got.chunks[3], noise, place.name);
   }
 }
 

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <atomic>
+
+#include "engine/array_state.h"
+#include "format/selection.h"
+
+namespace headrace {
+
+// As write_selection, for `data` in the memory of a device and a selection that is not pointwise.
+// Work that the stream of `options` (without one, the device's default stream) was given before may
+// still make `data`.
+void write_selection_from_device(const ArrayState& state,
+                                 std::shared_ptr<const ArrayLayout> layout,
+                                 const ResolvedSelection& selection,
+                                 const TensorView& data,
+                                 const WriteOptions& options,
+                                 const std::atomic<bool>* cancel = nullptr);
+
+}  // namespace headrace

@@ -1,0 +1,361 @@
+// Writes from devices, compared with writes from the host: every layout and codec, strided and
+// broadcast data, partial chunks, shards, chunks of fill value, slabs smaller than the array, and
+// who encodes.
+
+#include <gtest/gtest.h>
+
+#define ZSTD_STATIC_LINKING_ONLY  // ZSTD_getFrameHeader
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include "conformance/inject.h"
+#include "conformance/random_selection.h"
+#include "device/backend.h"
+#include "headrace/array.h"
+#include "headrace/config.h"
+#include "store/store.h"
+
+namespace headrace {
+namespace {
+
+std::vector<Device> devices() {
+  std::vector<Device> found{Device::simt()};
+  if (cuda_backend().device_count() > 0) found.push_back(Device::cuda());
+  return found;
+}
+
+const char* implementation_on(Device device) {
+  return device.type == Device::Type::simt ? "headrace-simt" : "headrace-cuda";
+}
+
+// Small arrays are encoded on the device too, in several slabs; the configuration comes back at the
+// end.
+class DeviceWrite : public testing::Test {
+ protected:
+  void SetUp() override {
+    Config small = before_;
+    small.device_min_decode_nbytes = 0;
+    small.device_slab_nbytes = 512;
+    set_config(small);
+  }
+  void TearDown() override { set_config(before_); }
+
+ private:
+  const Config before_ = config();
+};
+
+struct Layout {
+  const char* name;
+  Shape shape, chunks, shards;
+  std::vector<CodecSpec> codecs;
+  DType dtype = DType::float32;
+  int zarr_format = 3;
+};
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+
+std::vector<Layout> layouts() {
+  const CodecSpec little = codec::bytes();
+  const CodecSpec big = codec::bytes("big");
+  const CodecSpec shuffle{"numcodecs.shuffle", R"({"elementsize": 4})"};
+  const CodecSpec bits{"numcodecs.imagecodecs_bitshuffle", R"({"itemsize": 4, "blocksize": 8})"};
+  const auto nested =
+      codec::sharding({2, 2}, {little, codec::zstd(1)}, {little, codec::crc32c()}, "start");
+  return {
+      {"zstd", {13, 17}, {4, 5}, {}, {little, codec::zstd(3, true)}},
+      {"zstd_checksums",
+       {13, 17},
+       {4, 5},
+       {},
+       {little, codec::zstd(1), codec::crc32c(), {"numcodecs.adler32", "{}"}}},
+      {"zstd_of_shuffled_big", {13, 17}, {4, 5}, {}, {big, shuffle, codec::zstd(1)}},
+      {"lz4", {13, 17}, {4, 5}, {}, {little, codec::lz4()}},
+      {"lz4_of_bits", {13, 17}, {5, 9}, {}, {little, bits, codec::lz4(), codec::crc32c()}},
+      {"blosc", {130, 170}, {64, 128}, {}, {little, codec::blosc("lz4", 5, "shuffle", 0, 4096)}},
+      {"blosc_zstd", {13, 17}, {4, 5}, {}, {little, codec::blosc("zstd", 1, "bitshuffle")}},
+      {"transposed", {9, 7, 5}, {4, 3, 2}, {}, {codec::transpose({2, 0, 1}), big, codec::zstd()}},
+      {"complex", {13, 17}, {4, 5}, {}, {big, codec::lz4()}, DType::complex128},
+      {"bytes", {300}, {130}, {}, {little, codec::zstd(0)}, DType::uint8},
+      {"twice_compressed", {13, 17}, {4, 5}, {}, {little, codec::zstd(1), codec::gzip(1)}},
+      {"shards", {13, 17}, {2, 3}, {6, 9}, {little, codec::zstd(1)}},
+      {"shards_shuffle_crc",
+       {13, 17},
+       {2, 3},
+       {6, 9},
+       {little, shuffle, codec::lz4(), codec::crc32c()}},
+      {"v2", {13, 17}, {4, 5}, {}, {little, codec::zstd(1)}, DType::float32, 2},
+      {"one_chunk", {5}, {9}, {}, {little, shuffle, codec::zstd(1)}},
+      {"scalar", {}, {}, {}, {big, codec::zstd(1)}},
+      {"empty", {0, 4}, {2, 2}, {}, {little, codec::zstd(1)}},
+      // The host encodes these.
+      {"plain", {13, 17}, {4, 5}, {}, {big}},
+      {"shards_plain", {13, 17}, {2, 3}, {6, 9}, {little}},
+      {"nested_shards", {21, 17}, {4, 4}, {12, 8}, {nested}},
+      {"gzip", {13, 17}, {13, 6}, {}, {little, codec::gzip(5)}},
+      {"zstd_19", {13, 17}, {4, 5}, {}, {little, codec::zstd(19)}},
+      {"delta",
+       {13, 17},
+       {4, 5},
+       {},
+       {{"numcodecs.delta", R"({"dtype": "<f4"})"}, little, codec::zstd(1)}},
+      {"rounded",
+       {13, 17},
+       {4, 5},
+       {},
+       {{"bitround", R"({"keepbits": 9})"}, little, codec::zstd(1)}},
+      {"crc_inside", {13, 17}, {4, 5}, {}, {little, codec::crc32c(), codec::zstd(1)}},
+  };
+}
+
+Layout layout_named(const std::string& name) {
+  for (Layout& layout : layouts()) {
+    if (name == layout.name) return layout;
+  }
+  throw std::logic_error("no layout " + name);
+}
+
+Array create(const Store& store, const Layout& layout, bool write_empty_chunks = false) {
+  CreateOptions options;
+  options.shape = layout.shape;
+  options.dtype = layout.dtype;
+  options.chunks = layout.chunks;
+  options.shards = layout.shards;
+  options.codecs = layout.codecs;
+  options.zarr_format = layout.zarr_format;
+  options.fill_value.emplace(layout.dtype.itemsize(), std::byte{7});
+  options.write_empty_chunks = write_empty_chunks;
+  return create_array(store, "a", options);
+}
+
+// The same bytes in the memory of the host and of a device, strides of any order and sign with gaps
+// between elements, or of 0.
+class Data {
+ public:
+  Data(Device device, const Shape& shape, DType dtype, std::mt19937& random) {
+    const auto itemsize = static_cast<std::int64_t>(dtype.itemsize());
+    std::vector<std::size_t> order(shape.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), random);
+    Shape strides(shape.size());
+    std::int64_t extent = itemsize, first = 0;
+    for (const std::size_t d : order) {
+      if (random() % 6 == 0) continue;
+      strides[d] = extent * static_cast<std::int64_t>(1 + random() % 2);
+      extent = strides[d] * std::max<std::int64_t>(shape[d], 1);
+      if (random() % 2 == 0) continue;
+      first += strides[d] * std::max<std::int64_t>(shape[d] - 1, 0);
+      strides[d] = -strides[d];
+    }
+    bytes_.resize(static_cast<std::size_t>(extent));
+    // Whole elements of the fill value often.
+    for (std::size_t i = 0; i < bytes_.size(); ++i)
+      bytes_[i] = static_cast<std::byte>(random() % 8 ? 7 : random() % 4);
+    queue_ = backend(device.type).make_queue(device.index);
+    memory_ = backend(device.type).allocate(*queue_, bytes_.size());
+    queue_->upload(memory_.get(), bytes_.data(), bytes_.size());
+    queue_->synchronize();
+    there = {static_cast<std::byte*>(memory_.get()) + first, shape, strides, dtype, device};
+    here = {bytes_.data() + first, shape, strides, dtype, Device::cpu()};
+  }
+
+  TensorView there, here;
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::unique_ptr<Queue> queue_;
+  std::shared_ptr<void> memory_;
+};
+
+std::vector<std::byte> host_bytes(const Array& a) {
+  const Tensor tensor = a.read();
+  const auto* data = static_cast<const std::byte*>(tensor.data());
+  return {data, data + tensor.nbytes()};
+}
+
+std::vector<std::string> keys(const Store& store) {
+  std::vector<std::string> found = store.driver().list("");
+  std::ranges::sort(found);
+  return found;
+}
+
+class DeviceWriteLayouts : public DeviceWrite, public testing::WithParamInterface<Layout> {};
+
+TEST_P(DeviceWriteLayouts, StoresWhatAWriteFromTheHostStores) {
+  for (const Device device : devices()) {
+    std::mt19937 random(1);
+    for (const bool write_empty_chunks : {false, true}) {
+      const Store from_device = memory_store(), from_host = memory_store();
+      const Array a = create(from_device, GetParam(), write_empty_chunks);
+      const Array b = create(from_host, GetParam(), write_empty_chunks);
+      for (int i = 0; i < 12; ++i) {
+        const Selection selection =
+            i % 4 == 0 ? Selection{} : test::random_selection(GetParam().shape, random);
+        const Data data(device, a.result_shape(selection), GetParam().dtype, random);
+        a.write(selection, data.there);
+        b.write(selection, data.here);
+        ASSERT_EQ(host_bytes(a), host_bytes(b)) << device.to_string() << " " << i;
+        ASSERT_EQ(keys(from_device), keys(from_host)) << device.to_string() << " " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts,
+                         DeviceWriteLayouts,
+                         testing::ValuesIn(layouts()),
+                         [](const auto& layout) { return std::string(layout.param.name); });
+
+TEST_F(DeviceWrite, LeavesOutChunksOfFillValue) {
+  for (const char* name : {"zstd", "lz4", "blosc_zstd", "shards"}) {
+    for (const Device device : devices()) {
+      const Store store = memory_store();
+      const Array a = create(store, layout_named(name));
+      std::mt19937 random(1);
+      a.write({}, Data(device, a.shape(), a.dtype(), random).there);
+      EXPECT_GT(a.nchunks_initialized(), 0) << name;
+      const std::vector<std::byte> fill(4, std::byte{7});
+      const auto queue = backend(device.type).make_queue(device.index);
+      const auto element = backend(device.type).allocate(*queue, 4);
+      queue->upload(element.get(), fill.data(), 4);
+      queue->synchronize();
+      a.write({}, {element.get(), {}, {}, a.dtype(), device});
+      EXPECT_EQ(a.nchunks_initialized(), 0) << name;
+      EXPECT_TRUE(store.driver().list("a/c/").empty()) << name;
+    }
+  }
+}
+
+TEST_F(DeviceWrite, TakesPointsAndAppends) {
+  for (const Device device : devices()) {
+    std::mt19937 random(1);
+    const Array a = create(memory_store(), layout_named("zstd"));
+    const Array b = create(memory_store(), layout_named("zstd"));
+    const Selection points =
+        Selection::coordinate({IndexArray{{12, 0, 5, 0}, {4}}, IndexArray{{16, 0, 3, 0}, {4}}});
+    const Data some(device, {4}, a.dtype(), random), more(device, {5, 17}, a.dtype(), random);
+    a.write(points, some.there);
+    b.write(points, some.here);
+    a.append(more.there);
+    b.append(more.here);
+    EXPECT_EQ(host_bytes(a), host_bytes(b)) << device.to_string();
+  }
+}
+
+std::vector<std::byte> stored(const Store& store, const std::string& key) {
+  Buffer bytes;
+  EXPECT_TRUE(store.driver().get(key, bytes)) << key;
+  return {bytes.data(), bytes.data() + bytes.size()};
+}
+
+// An array of one chunk of zstd, written from a device.
+std::vector<std::byte> written(Device device, const CodecSpec& zstd, const std::string& by) {
+  const Store store = memory_store();
+  const Array a =
+      create(store, {"chosen", {50000}, {50000}, {}, {codec::bytes(), zstd}, DType::int32});
+  std::vector<std::int32_t> values(50000);
+  std::iota(values.begin(), values.end(), 0);
+  const auto queue = backend(device.type).make_queue(device.index);
+  const auto memory = backend(device.type).allocate(*queue, 200000);
+  queue->upload(memory.get(), values.data(), 200000);
+  queue->synchronize();
+  WriteOptions options;
+  if (!by.empty()) options.implementations["zstd"] = by;
+  a.write({}, {memory.get(), {50000}, {}, DType::int32, device}, options);
+  return stored(store, "a/c/0");
+}
+
+// libzstd says a window of the content's size; kernels, one of their blocks.
+bool device_made(const std::vector<std::byte>& frame) {
+  ZSTD_frameHeader header;
+  EXPECT_EQ(ZSTD_getFrameHeader(&header, frame.data(), frame.size()), 0u);
+  EXPECT_EQ(header.frameContentSize, 200000u);
+  return header.windowSize == 128 * 1024;
+}
+
+TEST_F(DeviceWrite, EncodesWhereTheLevelAndTheCallerSay) {
+  for (const Device device : devices()) {
+    const char* own = implementation_on(device);
+    EXPECT_TRUE(device_made(written(device, codec::zstd(0), "")));
+    EXPECT_TRUE(device_made(written(device, codec::zstd(3), "")));
+    EXPECT_FALSE(device_made(written(device, codec::zstd(4), "")));
+    EXPECT_TRUE(device_made(written(device, codec::zstd(4), own)));
+    EXPECT_FALSE(device_made(written(device, codec::zstd(1), "libzstd")));
+    Config large = config();
+    large.device_min_decode_nbytes = 200001;
+    set_config(large);
+    EXPECT_FALSE(device_made(written(device, codec::zstd(1), "")));
+    EXPECT_TRUE(device_made(written(device, codec::zstd(1), own)));
+    large.device_min_decode_nbytes = 0;
+    set_config(large);
+  }
+}
+
+TEST_F(DeviceWrite, MakesBlocksAsSmallAsItIsTold) {
+  for (const Device device : devices()) {
+    const auto large = written(device, codec::zstd(1), "");
+    Config small = config();
+    small.device_zstd_block_nbytes = 16 * 1024;
+    set_config(small);
+    const auto frame = written(device, codec::zstd(1), "");
+    small.device_zstd_block_nbytes = 128 * 1024;
+    set_config(small);
+    EXPECT_NE(frame, large);
+    // Magic, descriptor, window, content's size; then the size of the first block.
+    ASSERT_GT(frame.size(), 13u);
+    std::uint32_t block = 0;
+    std::memcpy(&block, frame.data() + 10, 3);
+    EXPECT_LT(block >> 3, 16 * 1024u);
+    EXPECT_EQ(block & 1, 0u);
+  }
+  Config wrong = config();
+  wrong.device_zstd_block_nbytes = 1000;
+  EXPECT_THROW(set_config(wrong), Error);
+}
+
+std::string error_of(const std::function<void()>& call, ErrorCode wanted) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), wanted) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST_F(DeviceWrite, RefusesAnImplementationThatCannotEncode) {
+  std::mt19937 random(1);
+  for (const Device device : devices()) {
+    const Array a = create(memory_store(), layout_named("gzip"));
+    const Data data(device, a.shape(), a.dtype(), random);
+    WriteOptions options;
+    options.implementations["gzip"] = implementation_on(device);
+    const std::string message =
+        error_of([&] { a.write({}, data.there, options); }, ErrorCode::unsupported);
+    EXPECT_NE(message.find("cannot encode the chunks: codec gzip"), std::string::npos) << message;
+  }
+}
+
+TEST_F(DeviceWrite, NamesTheChunkThatCannotBeStored) {
+  for (const char* name : {"zstd", "shards", "plain"}) {
+    for (const Device device : devices()) {
+      auto faults = std::make_shared<test::Faults>();
+      const Store store(test::make_faulty_store(memory_store().shared_driver(), faults));
+      const Array a = create(store, layout_named(name));
+      std::mt19937 random(1);
+      const Data data(device, a.shape(), a.dtype(), random);
+      faults->fail_write(3, EIO);
+      const std::string message = error_of([&] { a.write({}, data.there); }, ErrorCode::io);
+      EXPECT_EQ(message.rfind("[write] a chunk c/", 0), 0u) << message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace
