@@ -1,7 +1,8 @@
 """The device benchmarks' results as Markdown tables.
 
-table.py DECODE.json NVCOMP.json [--readme FILE], table.py --read READ.json [--readme FILE]:
---readme replaces the table between the file's markers.
+table.py DECODE.json [NEWER.json ...] NVCOMP.json [--readme FILE]: rows of newer files replace those
+of older ones, of the same device. table.py --read READ.json [--readme FILE]. --readme replaces the
+table between the file's markers.
 """
 
 import argparse
@@ -21,21 +22,25 @@ def shape_name(shape: tuple[int, int]) -> str:
     return f"{chunks} x {kib} KiB" if kib < 1024 else f"{chunks} x {kib >> 10} MiB"
 
 
-def table(ours: dict, peer: dict) -> str:
-    shapes = list(dict.fromkeys(map(shape_of, ours["rows"])))
-    speeds = {(r["codec"], r["data"], shape_of(r)): r["gigabytes_per_second"] for r in ours["rows"]}
+def table(*results: dict) -> str:
+    *ours, peer = results
+    if len({result["device"] for result in ours}) != 1:
+        raise ValueError("the results are of different devices")
+    rows = [row for result in ours for row in result["rows"]]
+    shapes = list(dict.fromkeys(map(shape_of, rows)))
+    speeds = {(r["codec"], r["data"], shape_of(r)): r["gigabytes_per_second"] for r in rows}
     peers = {
         (r["codec"], r["data"], shape_of(r)): r["gigabytes_per_second"]
         for r in peer["rows"]
         if "error" not in r
     }
     lines = [
-        f"GB/s decoded, one {ours['device']}; below it nvCOMP {peer['nvcomp']} where it was run",
+        f"GB/s decoded, one {ours[0]['device']}; below it nvCOMP {peer['nvcomp']} where it was run",
         "",
         "| codec, data | " + " | ".join(map(shape_name, shapes)) + " |",
         "|---" * (len(shapes) + 1) + "|",
     ]
-    for codec, data in dict.fromkeys((r["codec"], r["data"]) for r in ours["rows"]):
+    for codec, data in dict.fromkeys((r["codec"], r["data"]) for r in rows):
         for name, found in ((f"{codec} {data}", speeds), ("nvCOMP", peers)):
             cells = [found.get((codec, data, shape)) for shape in shapes]
             if any(cells):

@@ -181,9 +181,12 @@ struct LzFill {
     for (u32 k = 0; k < 4; ++k)
       if (wanted(k) && entries[k] == Tile::kValue) entries[k] |= *from[k];
     Entry* const to = tile.entries + (p - low);
-    if (wanted(0) && wanted(3)) return store_four(to, entries);
-    for (u32 k = 0; k < 4; ++k)
-      if (wanted(k)) to[k] = static_cast<Entry>(entries[k]);
+    if constexpr (whole) {
+      store_four(to, entries);
+    } else {
+      for (u32 k = 0; k < 4; ++k)
+        if (wanted(k)) to[k] = static_cast<Entry>(entries[k]);
+    }
   }
 
   SIMT_DEVICE static void store_four(u16* to, const u32* entries) {
