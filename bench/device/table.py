@@ -51,23 +51,27 @@ def table(*results: dict) -> str:
 
 def read_table(result: dict) -> str:
     peers = [key for key in result["rows"][0] if key not in ("name", "ratio", "limit")]
+    columns = list(peers)
+    about = f"{result['nbytes'] / 1e9:.1f} GB of float32 in memory, 16 cores"
+    limited = all("limit" in row for row in result["rows"])
+    if limited:
+        columns += ["limit", "headrace / limit"]
+        about += ". Limit: reading the files or copying their bytes to the device, the slower one."
     lines = [
-        f"GB/s decoded into the memory of one {result['device']} (cores used), "
-        f"{result['nbytes'] / 1e9:.1f} GB of float32 in memory, 16 cores. Limit: reading the files "
-        "or copying their bytes to the device, whichever is slower.",
+        f"GB/s decoded into the memory of one {result['device']} (cores used), {about}",
         "",
-        "| chunks, codec | " + " | ".join(peers) + " | limit | headrace / limit |",
-        "|---" + "|---:" * (len(peers) + 2) + "|",
+        "| chunks, codec | " + " | ".join(columns) + " |",
+        "|---" + "|---:" * len(columns) + "|",
     ]
     for row in result["rows"]:
-        cells = [row[peer] for peer in peers]
-        text = " | ".join(
-            f"{c['gb_s']:.1f} ({c['cores']:.0f})" if "gb_s" in c else "-" for c in cells
-        )
-        limit = min(row["limit"]["read_gb_s"], row["limit"]["copy_gb_s"]) * row["ratio"]
-        share = row["headrace"]["gb_s"] / limit
-        name = row["name"].replace("-", ", ")
-        lines.append(f"| {name} | {text} | {limit:.0f} | {share:.0%} |")
+        cells = [
+            f"{row[peer]['gb_s']:.1f} ({row[peer]['cores']:.0f})" if "gb_s" in row[peer] else "-"
+            for peer in peers
+        ]
+        if limited:
+            limit = min(row["limit"].values()) * row["ratio"]
+            cells += [f"{limit:.0f}", f"{row['headrace']['gb_s'] / limit:.0%}"]
+        lines.append(f"| {row['name'].replace('-', ', ')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
