@@ -12,7 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Places,
                          [](const auto& test) { return places()[test.param].name; });
 
 TEST_P(HostileDeflate, ChecksEveryMember) {
-  const Bytes parts[] = {text(1000), field(20'000), noise(300)};
+  const Bytes parts[] = {sentences(1000), field(20'000), noise(300)};
   std::vector<Bytes> encoded, members;
   std::vector<std::size_t> nbytes;
   for (const Bytes& part : parts) members.push_back(compress(part, {.window_bits = 31}));
@@ -30,7 +30,7 @@ TEST_P(HostileDeflate, ChecksEveryMember) {
 }
 
 TEST_P(HostileDeflate, RefusesWhatFollowsTheEnd) {
-  const Bytes original = text(1000);
+  const Bytes original = sentences(1000);
   const Bytes garbage = {1, 2, 3}, zero = {0};
   const Bytes raw = compress(original, {.window_bits = -15}), zlib = compress(original, {}),
               gzip = compress(original, {.window_bits = 31});
@@ -47,7 +47,7 @@ TEST_P(HostileDeflate, RefusesWhatFollowsTheEnd) {
 }
 
 TEST_P(HostileDeflate, RefusesAPresetDictionary) {
-  Bytes original = text(1000);
+  Bytes original = sentences(1000);
   z_stream stream{};
   ASSERT_EQ(deflateInit(&stream, 6), Z_OK);
   ASSERT_EQ(deflateSetDictionary(&stream, original.data(), 500), Z_OK);
@@ -86,13 +86,13 @@ TEST_P(HostileDeflate, SharesZlibsVerdictOnChangedBytes) {
     Bytes original;
     int level, strategy;
   } streams[] = {
-      {Form::zlib, text(900), 6, Z_DEFAULT_STRATEGY},
-      {Form::gzip, text(300), 6, Z_FIXED},
-      {Form::raw, text(700), 6, Z_DEFAULT_STRATEGY},
+      {Form::zlib, sentences(900), 6, Z_DEFAULT_STRATEGY},
+      {Form::gzip, sentences(300), 6, Z_FIXED},
+      {Form::raw, sentences(700), 6, Z_DEFAULT_STRATEGY},
       {Form::raw, skewed(500), 6, Z_HUFFMAN_ONLY},
       {Form::raw, constant(100'000), 6, Z_DEFAULT_STRATEGY},
-      {Form::raw, text(300), 6, Z_FIXED},
-      {Form::raw, text(90), 0, Z_DEFAULT_STRATEGY},
+      {Form::raw, sentences(300), 6, Z_FIXED},
+      {Form::raw, sentences(90), 0, Z_DEFAULT_STRATEGY},
   };
   for (const auto& [form, original, level, strategy] : streams) {
     const Bytes good = compress(
@@ -105,7 +105,7 @@ TEST_P(HostileDeflate, SharesZlibsVerdictOnChangedBytes) {
 TEST_P(HostileDeflate, RefusesEveryTruncation) {
   for (Form form : {Form::raw, Form::zlib, Form::gzip}) {
     for (int level : {0, 6}) {
-      const Bytes original = text(600);
+      const Bytes original = sentences(600);
       const Bytes good = compress(original, {.level = level, .window_bits = window_bits(form)});
       std::vector<Bytes> cut;
       for (std::size_t n = 0; n < good.size(); ++n)

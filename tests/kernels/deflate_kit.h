@@ -80,18 +80,7 @@ inline Bytes noise(std::size_t nbytes) {
   for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
   return bytes;
 }
-inline Bytes text(std::size_t nbytes) {
-  static const std::string kWords[] = {
-      "wind ", "pressure ", "of ", "the ", "sea ", "level ", "at ", "noon, ", "in ", "hPa\n"};
-  std::mt19937_64 random(nbytes);
-  Bytes bytes;
-  while (bytes.size() < nbytes) {
-    const std::string& word = kWords[random() % 10];
-    bytes.insert(bytes.end(), word.begin(), word.end());
-  }
-  bytes.resize(nbytes);
-  return bytes;
-}
+inline Bytes sentences(std::size_t nbytes) { return text(nbytes, nbytes); }
 inline Bytes field(std::size_t nbytes) { return packed_field(nbytes, nbytes); }
 inline Bytes shuffled(std::size_t nbytes) {
   const Bytes plain = field(nbytes);
@@ -116,7 +105,7 @@ inline Bytes coin(std::size_t nbytes) {
 }
 
 inline const std::vector<std::function<Bytes(std::size_t)>> kKinds = {
-    constant, noise, text, field, shuffled, skewed, coin};
+    constant, noise, sentences, field, shuffled, skewed, coin};
 
 enum class Form { raw, zlib, gzip };
 inline Decode decoder(const Place& place, Form form) {

@@ -115,7 +115,7 @@ TEST_P(DeflateKernel, DecodesFlushes) {
   std::vector<Bytes> encoded, originals;
   for (int flush : {Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, Z_FULL_FLUSH, Z_BLOCK}) {
     for (std::size_t every : {1u, 100u, 4000u}) {
-      originals.push_back(text(every * 25 + 7));
+      originals.push_back(sentences(every * 25 + 7));
       encoded.push_back(compress(originals.back(), {.flush = flush, .flush_every = every}));
     }
   }
@@ -140,7 +140,7 @@ TEST_P(DeflateKernel, DecodesTheFarthestMatches) {
 }
 
 Bytes gzip_member(const Bytes& data, bool extra, bool name, bool comment, bool crc) {
-  Bytes field = noise(300), title = text(40), remark = text(400);
+  Bytes field = noise(300), title = sentences(40), remark = sentences(400);
   title.push_back(0);
   remark.push_back(0);
   gz_header header{};
@@ -159,7 +159,7 @@ Bytes gzip_member(const Bytes& data, bool extra, bool name, bool comment, bool c
 TEST_P(DeflateKernel, DecodesEveryGzipHeader) {
   std::vector<Bytes> encoded, originals;
   for (unsigned flags = 0; flags < 16; ++flags) {
-    originals.push_back(text(100 + flags));
+    originals.push_back(sentences(100 + flags));
     encoded.push_back(gzip_member(originals.back(), flags & 1, flags & 2, flags & 4, flags & 8));
   }
   expect_decodes(place(), place().kernels->gzip, encoded, originals);
@@ -168,7 +168,7 @@ TEST_P(DeflateKernel, DecodesEveryGzipHeader) {
 TEST_P(DeflateKernel, DecodesSeveralGzipMembers) {
   std::vector<Bytes> members, parts;
   for (std::size_t nbytes : {0u, 50'000u, 1u, 0u, 20'000u, 77u}) {
-    parts.push_back(text(nbytes));
+    parts.push_back(sentences(nbytes));
     members.push_back(gzip_member(parts.back(), nbytes & 1, true, false, nbytes & 1));
   }
   const Bytes all = joined(members);
@@ -176,7 +176,7 @@ TEST_P(DeflateKernel, DecodesSeveralGzipMembers) {
   const Bytes padded = joined({all, Bytes(5000, 0)});
   expect_decodes(place(), place().kernels->gzip, {padded}, {joined(parts)});
   // A match must not reach into the member before.
-  Bytes raw = compress(text(500), {.window_bits = -15});
+  Bytes raw = compress(sentences(500), {.window_bits = -15});
   EXPECT_EQ(decode(place(), place().kernels->gzip, {joined({all, raw})}, {joined(parts).size()})
                 .faults[0],
             Fault::malformed);

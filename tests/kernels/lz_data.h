@@ -29,27 +29,6 @@ inline Bytes byte_planes(const Bytes& elements, std::size_t itemsize) {
   return planes;
 }
 
-inline Bytes text(std::size_t n, std::uint64_t seed) {
-  static constexpr const char* kWords[] = {"chunk ",
-                                           "of ",
-                                           "the ",
-                                           "array ",
-                                           "wind, ",
-                                           "and ",
-                                           "snow ",
-                                           "January",
-                                           "\n",
-                                           "precipitation "};
-  std::mt19937_64 random(seed);
-  Bytes bytes;
-  while (bytes.size() < n) {
-    const std::string word = kWords[random() % std::size(kWords)];
-    bytes.insert(bytes.end(), word.begin(), word.end());
-  }
-  bytes.resize(n);
-  return bytes;
-}
-
 // Repeats of every distance and length, short ones most often.
 inline Bytes echoes(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -70,28 +70,6 @@ inline Bytes random_bytes(std::size_t nbytes, std::uint64_t seed, unsigned value
   return bytes;
 }
 
-inline Bytes text(std::size_t nbytes, std::uint64_t seed) {
-  static const char* const kWords[] = {"the ",
-                                       "river ",
-                                       "runs ",
-                                       "past ",
-                                       "a ",
-                                       "mill, ",
-                                       "wheel ",
-                                       "and ",
-                                       "on ",
-                                       "again. ",
-                                       "to ",
-                                       "water "};
-  std::mt19937_64 random(seed);
-  Bytes bytes;
-  while (bytes.size() < nbytes)
-    for (const char* c = kWords[random() % std::size(kWords)]; *c; ++c)
-      bytes.push_back(static_cast<std::uint8_t>(random() % 50 ? *c : 'a' + random() % 26));
-  bytes.resize(nbytes);
-  return bytes;
-}
-
 inline Bytes shuffled(const Bytes& bytes) {
   Bytes result(bytes.size());
   const std::size_t n = bytes.size() / 4;
