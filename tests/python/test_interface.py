@@ -287,7 +287,8 @@ def test_control_c_stops_a_read(store):
     data = np.add.outer(np.arange(4096) % 97, np.arange(16384) * 31 % 101).astype("f4")
     write_zarr(store, data, chunks=(512, 512), compressors=zc.ZstdCodec(level=19))
     code = """
-import sys, headrace as hr
+import signal, sys, headrace as hr
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
 a = hr.open_array(sys.argv[1])
 print("ready", flush=True)
 try:
