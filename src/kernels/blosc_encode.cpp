@@ -9,10 +9,10 @@
 
 #include "headrace/error.h"
 #include "kernels/blosc_chunk.h"
+#include "kernels/encode_jobs.h"
 #include "kernels/fault.h"
 #include "kernels/lz4_encode.h"
 #include "kernels/shuffle.h"
-#include "kernels/work.h"
 #include "kernels/zstd_encode.h"
 
 namespace headrace::SIMT_SPACE {
@@ -23,14 +23,9 @@ constexpr u32 kMaxTypesize = 255;
 // Scratch is twice as much, and that of the inner codec.
 constexpr u64 kSlab = u64{256} << 20;
 
-struct ChunkJob {
-  const u8* source;
-  u8* target;
-  u64 capacity;
-  u64* encoded_nbytes;
-  u32 chunk;
+// Its items are streams.
+struct ChunkJob : EncodeJob {
   BloscHeader header;
-  u64 first;  // stream
 };
 
 struct StreamJob {
@@ -173,14 +168,7 @@ class SlabEncoder {
   void add_chunk(const Frame& frame, const BloscHeader& header) {
     const std::size_t before = streams_.size();
     for (u32 block = 0; block < header.n_blocks; ++block) add_block(frame, header, block);
-    jobs_.add({frame.source,
-               frame.target,
-               frame.target_nbytes,
-               batch_.encoded_nbytes + frame.chunk,
-               frame.chunk,
-               header,
-               0},
-              streams_.size() - before);
+    jobs_.add({job_of(batch_, frame), header}, streams_.size() - before);
   }
 
   void add_block(const Frame& frame, const BloscHeader& header, u32 block) {
@@ -244,11 +232,11 @@ void check(const EncodeBatch& batch, const BloscFormat& format) {
 
 void blosc_encode(Queue& queue, const EncodeBatch& batch, const BloscFormat& format) {
   check(batch, format);
-  for (std::size_t begin = 0, end = 0; begin < batch.frames.size(); begin = end) {
-    for (u64 nbytes = 0; end < batch.frames.size() && (end == begin || nbytes < kSlab); ++end)
-      nbytes += batch.frames[end].source_nbytes;
-    SlabEncoder(queue, batch, format, batch.frames.subspan(begin, end - begin)).run();
-  }
+  each_slab(
+      batch.frames,
+      kSlab,
+      [](const Frame& frame) { return frame.source_nbytes; },
+      [&](std::span<const Frame> slab) { SlabEncoder(queue, batch, format, slab).run(); });
 }
 
 }  // namespace headrace::SIMT_SPACE

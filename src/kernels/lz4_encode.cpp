@@ -12,9 +12,9 @@
 
 #include "headrace/error.h"
 #include "kernels/access.h"
+#include "kernels/encode_jobs.h"
 #include "kernels/fault.h"
 #include "kernels/lz_match.h"
-#include "kernels/work.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
@@ -28,15 +28,8 @@ constexpr u32 kLastMatchStart = 12;  // before the end of a block
 constexpr u64 kMaxInput = 0x7e000000;
 constexpr u64 kSlab = u64{512} << 20;
 
-struct Chunk {
-  const u8* source;
-  u64 nbytes;
-  u8* target;
-  u64 capacity;
-  u64* encoded_nbytes;
-  u32 chunk;
-  u64 first;  // segment; behind a chunk's segments comes an empty one for its end
-
+// Its items are segments; behind a chunk's segments comes an empty one for its end.
+struct Chunk : EncodeJob {
   SIMT_DEVICE u64 begin_of(u64 segment) const {
     const u64 begin = (segment - first) * kSegment;
     return begin < nbytes ? begin : nbytes;
@@ -238,14 +231,7 @@ struct Assemble {
 void encode_slab(Queue& queue, const EncodeBatch& batch, std::span<const Frame> frames) {
   WorkList<Chunk> list;
   for (const Frame& frame : frames)
-    list.add({frame.source,
-              frame.source_nbytes,
-              frame.target,
-              frame.target_nbytes,
-              batch.encoded_nbytes + frame.chunk,
-              frame.chunk,
-              0},
-             (frame.source_nbytes + kSegment - 1) / kSegment + 1);
+    list.add({job_of(batch, frame)}, (frame.source_nbytes + kSegment - 1) / kSegment + 1);
   const auto entries = list.upload(queue);
   const auto chunks = work_of(entries);
   const u64 count = list.items();
@@ -267,11 +253,11 @@ void lz4_encode(Queue& queue, const EncodeBatch& batch) {
       throw Error(ErrorCode::unsupported,
                   "lz4: a block of " + std::to_string(frame.source_nbytes) + " bytes, at most " +
                       std::to_string(kMaxInput));
-  for (std::size_t begin = 0, end = 0; begin < batch.frames.size(); begin = end) {
-    for (u64 nbytes = 0; end < batch.frames.size() && (end == begin || nbytes < kSlab); ++end)
-      nbytes += batch.frames[end].source_nbytes;
-    encode_slab(queue, batch, batch.frames.subspan(begin, end - begin));
-  }
+  each_slab(
+      batch.frames,
+      kSlab,
+      [](const Frame& frame) { return frame.source_nbytes; },
+      [&](std::span<const Frame> slab) { encode_slab(queue, batch, slab); });
 }
 
 }  // namespace headrace::SIMT_SPACE

@@ -143,13 +143,7 @@ void encode_slab(Queue& queue,
                  std::span<const Frame> frames) {
   WorkList<FrameJob> list;
   for (const Frame& frame : frames)
-    list.add({frame.source,
-              frame.source_nbytes,
-              frame.target,
-              frame.target_nbytes,
-              batch.encoded_nbytes + frame.chunk,
-              frame.chunk,
-              0},
+    list.add(job_of(batch, frame),
              frame.source_nbytes ? (frame.source_nbytes - 1) / format.block_nbytes + 1 : 1);
   const auto entries = list.upload(queue);
   const FrameJobs jobs = work_of(entries);
@@ -208,12 +202,11 @@ void zstd_encode(Queue& queue, const EncodeBatch& batch, const ZstdFormat& forma
                 "zstd: a frame of " + std::to_string(largest) + " bytes, fewer than 4 GiB");
   ZstdFormat used = format;  // scratch is by blocks, however small the frames are
   used.block_nbytes = static_cast<u32>(std::min<u64>(format.block_nbytes, largest));
-  for (std::size_t begin = 0, end = 0; begin < batch.frames.size(); begin = end) {
-    for (u64 nbytes = 0; end < batch.frames.size() && (end == begin || nbytes < zstd::kEncodeSlab);
-         ++end)
-      nbytes += std::max<u64>(batch.frames[end].source_nbytes, used.block_nbytes);
-    zstd::encode_slab(queue, batch, used, batch.frames.subspan(begin, end - begin));
-  }
+  each_slab(
+      batch.frames,
+      zstd::kEncodeSlab,
+      [&](const Frame& frame) { return std::max<u64>(frame.source_nbytes, used.block_nbytes); },
+      [&](std::span<const Frame> slab) { zstd::encode_slab(queue, batch, used, slab); });
 }
 
 }  // namespace headrace::SIMT_SPACE

@@ -2,7 +2,7 @@
 
 // What the stages of the zstd encoder hand to each other: see zstd_encode.cpp.
 
-#include "kernels/work.h"
+#include "kernels/encode_jobs.h"
 #include "kernels/zstd_codes.h"
 #include "kernels/zstd_encode.h"
 
@@ -16,15 +16,7 @@ inline constexpr u32 kCodeSymbols = 64;
 inline constexpr u32 kEncodedSlack = 512;
 
 // A frame to be, of blocks of the same size but the last. An empty one has an empty block.
-struct FrameJob {
-  const u8* source;
-  u64 nbytes;
-  u8* target;
-  u64 capacity;
-  u64* encoded_nbytes;
-  u32 chunk;
-  u64 first;  // block
-};
+using FrameJob = EncodeJob;  // whose items are blocks
 
 struct BlockInput {
   const u8* source;
