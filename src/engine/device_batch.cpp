@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/thread_pool.h"
 #include "engine/device_stages.h"
+#include "engine/drain.h"
 #include "headrace/config.h"
 
 namespace headrace {
@@ -167,24 +168,6 @@ std::vector<Frame> frames_of(Queue& queue,
   }
   return frames;
 }
-
-// Work is never left behind in memory that the caller may free.
-class Drain {
- public:
-  explicit Drain(Queue& queue) : queue_(queue) {}
-  ~Drain() {
-    try {
-      queue_.synchronize();
-    } catch (const Error&) {
-      // The call ends with its first error, or this one was thrown already.
-    }
-  }
-  Drain(const Drain&) = delete;
-  Drain& operator=(const Drain&) = delete;
-
- private:
-  Queue& queue_;
-};
 
 }  // namespace
 

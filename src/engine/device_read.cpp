@@ -22,6 +22,7 @@
 #include "engine/device_fetch.h"
 #include "engine/device_slab.h"
 #include "engine/device_stages.h"
+#include "engine/drain.h"
 #include "engine/placement.h"
 
 namespace headrace {
@@ -52,13 +53,7 @@ class DeviceReader {
 
   // After an error, work may still be on its way into the caller's memory.
   ~DeviceReader() {
-    for (auto& queue : queues_) {
-      try {
-        queue->synchronize();
-      } catch (const Error&) {
-        // The request ends with its first error, or this one was thrown by finish() already.
-      }
-    }
+    for (auto& queue : queues_) const Drain drain(*queue);
   }
 
   void read(Query query, bool on_host) {

@@ -16,6 +16,7 @@
 #include "device/backend.h"
 #include "engine/device_encode.h"
 #include "engine/device_stages.h"
+#include "engine/drain.h"
 #include "engine/key_lock.h"
 #include "engine/placement.h"
 #include "engine/request_context.h"
@@ -86,13 +87,7 @@ class DeviceWriter {
 
   // After an error, kernels may still be reading the caller's memory.
   ~DeviceWriter() {
-    for (auto& queue : queues_) {
-      try {
-        queue->synchronize();
-      } catch (const Error&) {
-        // The request ends with its first error, or this one was thrown by finish_oldest() already.
-      }
-    }
+    for (auto& queue : queues_) const Drain drain(*queue);
   }
 
   void write(const Box& box) {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "headrace/error.h"
+#include "simt/queue.h"
+
+namespace headrace {
+
+// Waits for a queue when it goes: work is never left behind in memory that the caller may free.
+class Drain {
+ public:
+  explicit Drain(Queue& queue) : queue_(queue) {}
+  ~Drain() {
+    try {
+      queue_.synchronize();
+    } catch (const Error&) {
+      // The call ends with its first error, or this one was thrown already.
+    }
+  }
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+
+ private:
+  Queue& queue_;
+};
+
+}  // namespace headrace
