@@ -12,17 +12,15 @@
 #include "device/backend.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
+#include "unit/device_kit.h"
 
 namespace headrace {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-std::vector<Device> devices() {
-  std::vector<Device> found{Device::simt()};
-  if (cuda_backend().device_count() > 0) found.push_back(Device::cuda());
-  return found;
-}
+using test::bytes_of;
+using test::devices;
 
 TensorView view_of(void* data, std::size_t nbytes, Device device = Device::cpu()) {
   return {data, {static_cast<std::int64_t>(nbytes)}, {}, DType::uint8, device};
@@ -64,12 +62,6 @@ class DeviceBuffers {
   std::vector<std::shared_ptr<void>> memory_;
   std::size_t skip_ = 0;
 };
-
-Bytes bytes_of(const Tensor& tensor) {
-  Tensor host = copy(tensor.view(), Device::cpu());
-  const auto* data = static_cast<const std::byte*>(host.data());
-  return {data, data + host.nbytes()};
-}
 
 struct Case {
   const char* codec;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Arrays to be read to devices, and what came of it.
+// Arrays to be read to devices or written from them, and what came of it.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,8 @@ inline std::vector<std::byte> bytes_of(const Tensor& tensor) {
   return copy;
 }
 
-// Small arrays decode on the device too, in several slabs; the configuration comes back at the end.
+// Small arrays decode and encode on the device too, in several slabs; the configuration comes back
+// at the end.
 class DeviceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -60,7 +61,7 @@ struct Layout {
 };
 inline void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
-inline Array create(const Store& store, const Layout& layout) {
+inline Array create(const Store& store, const Layout& layout, bool write_empty_chunks = false) {
   CreateOptions options;
   options.shape = layout.shape;
   options.dtype = layout.dtype;
@@ -69,6 +70,7 @@ inline Array create(const Store& store, const Layout& layout) {
   options.codecs = layout.codecs;
   options.zarr_format = layout.zarr_format;
   options.fill_value.emplace(layout.dtype.itemsize(), std::byte{7});
+  options.write_empty_chunks = write_empty_chunks;
   return create_array(store, "a", options);
 }
 

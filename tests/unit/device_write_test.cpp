@@ -20,45 +20,21 @@
 #include "headrace/array.h"
 #include "headrace/config.h"
 #include "store/store.h"
+#include "unit/device_kit.h"
 
 namespace headrace {
 namespace {
 
-std::vector<Device> devices() {
-  std::vector<Device> found{Device::simt()};
-  if (cuda_backend().device_count() > 0) found.push_back(Device::cuda());
-  return found;
-}
+using test::create;
+using test::devices;
+using test::error_of;
+using test::Layout;
 
 const char* implementation_on(Device device) {
   return device.type == Device::Type::simt ? "headrace-simt" : "headrace-cuda";
 }
 
-// Small arrays are encoded on the device too, in several slabs; the configuration comes back at the
-// end.
-class DeviceWrite : public testing::Test {
- protected:
-  void SetUp() override {
-    Config small = before_;
-    small.device_min_decode_nbytes = 0;
-    small.device_slab_nbytes = 512;
-    set_config(small);
-  }
-  void TearDown() override { set_config(before_); }
-
- private:
-  const Config before_ = config();
-};
-
-struct Layout {
-  const char* name;
-  Shape shape, chunks, shards;
-  std::vector<CodecSpec> codecs;
-  DType dtype = DType::float32;
-  int zarr_format = 3;
-};
-
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+using DeviceWrite = test::DeviceTest;
 
 std::vector<Layout> layouts() {
   const CodecSpec little = codec::bytes();
@@ -118,19 +94,6 @@ Layout layout_named(const std::string& name) {
     if (name == layout.name) return layout;
   }
   throw std::logic_error("no layout " + name);
-}
-
-Array create(const Store& store, const Layout& layout, bool write_empty_chunks = false) {
-  CreateOptions options;
-  options.shape = layout.shape;
-  options.dtype = layout.dtype;
-  options.chunks = layout.chunks;
-  options.shards = layout.shards;
-  options.codecs = layout.codecs;
-  options.zarr_format = layout.zarr_format;
-  options.fill_value.emplace(layout.dtype.itemsize(), std::byte{7});
-  options.write_empty_chunks = write_empty_chunks;
-  return create_array(store, "a", options);
 }
 
 // The same bytes in the memory of the host and of a device, strides of any order and sign with gaps
@@ -316,17 +279,6 @@ TEST_F(DeviceWrite, MakesBlocksAsSmallAsItIsTold) {
   Config wrong = config();
   wrong.device_zstd_block_nbytes = 1000;
   EXPECT_THROW(set_config(wrong), Error);
-}
-
-std::string error_of(const std::function<void()>& call, ErrorCode wanted) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), wanted) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST_F(DeviceWrite, RefusesAnImplementationThatCannotEncode) {
