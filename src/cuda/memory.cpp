@@ -4,7 +4,6 @@
 #include <iterator>
 #include <list>
 #include <map>
-#include <vector>
 
 #include "base/fork_mutex.h"
 #include "cuda/check.h"
@@ -34,7 +33,6 @@ struct PinnedBlock {
 struct State {
   ForkMutex mutex;
   std::map<int, cudaMemPool_t> pools;
-  std::map<int, std::vector<cudaStream_t>> streams;
   std::list<PinnedBlock> pinned;  // free ones, the last that was freed first
   std::size_t pinned_nbytes = 0;
 
@@ -151,29 +149,6 @@ std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes) 
     block.data = static_cast<std::byte*>(fresh);
   }
   return {block.data, [device, block](std::byte*) { free_pinned(device, block); }};
-}
-
-cudaStream_t take_stream(int device) {
-  State& state = State::get();
-  {
-    ForkLock lock(state.mutex);
-    auto& idle = state.streams[device];
-    if (!idle.empty()) {
-      const cudaStream_t stream = idle.back();
-      idle.pop_back();
-      return stream;
-    }
-  }
-  const DeviceGuard guard(device);
-  cudaStream_t stream = nullptr;
-  HEADRACE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return stream;
-}
-
-void give_stream(int device, cudaStream_t stream) noexcept {
-  State& state = State::get();
-  ForkLock lock(state.mutex);
-  state.streams[device].push_back(stream);
 }
 
 }  // namespace headrace

@@ -20,8 +20,4 @@ UserMemory& user_memory();
 
 std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes);
 
-// A non-blocking stream of the device; those given back are used again and never destroyed.
-cudaStream_t take_stream(int device);
-void give_stream(int device, cudaStream_t stream) noexcept;
-
 }  // namespace headrace

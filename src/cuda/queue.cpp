@@ -1,6 +1,7 @@
 #include "cuda/queue.h"
 
 #include <cstring>
+#include <utility>
 
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
@@ -65,12 +66,12 @@ class CudaMark final : public Mark {
 
 CudaQueue::CudaQueue(int device)
     : device_(device),
-      stream_(take_stream(device)),
-      owned_(true),
+      own_(take_stream(device)),
+      stream_(own_->stream()),
       processors_(processor_count(device)) {}
 
 CudaQueue::CudaQueue(int device, cudaStream_t stream)
-    : device_(device), stream_(stream), owned_(false), processors_(processor_count(device)) {}
+    : device_(device), stream_(stream), processors_(processor_count(device)) {}
 
 CudaQueue::~CudaQueue() {
   for (Staged& staged : staged_) {
@@ -80,12 +81,16 @@ CudaQueue::~CudaQueue() {
       // Nothing reads the block any more.
     }
   }
-  if (owned_) give_stream(device_, stream_);
+  if (own_) give_stream(device_, std::move(own_));
 }
 
-void* CudaQueue::allocate(std::size_t nbytes) { return allocate_device(device_, nbytes, stream_); }
+void* CudaQueue::allocate(std::size_t nbytes) {
+  return own_ ? own_->allocate(nbytes) : allocate_device(device_, nbytes, stream_);
+}
 
-void CudaQueue::free(void* memory) noexcept { free_device(device_, memory, stream_); }
+void CudaQueue::free(void* memory) noexcept {
+  own_ ? own_->free(memory) : free_device(device_, memory, stream_);
+}
 
 // From pageable memory the runtime copies through its own pinned buffer before it returns; from
 // pinned memory it does not.

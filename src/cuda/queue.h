@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 
+#include "cuda/own_stream.h"
 #include "simt/queue.h"
 
 namespace headrace {
@@ -47,8 +48,8 @@ class CudaQueue final : public Queue {
   void drop_copied();
 
   int device_;
+  std::unique_ptr<OwnStream> own_;  // null on a stream of the caller's
   cudaStream_t stream_;
-  bool owned_;
   unsigned processors_;
   std::deque<Staged> staged_;
 };

@@ -13,6 +13,12 @@ void UserMemory::set(int index, const Allocator& allocator) {
   allocators_[index].swap(next);
 }
 
+bool UserMemory::has_allocator(int index) const {
+  ForkLock lock(mutex_);
+  const auto found = allocators_.find(index);
+  return found != allocators_.end() && found->second;
+}
+
 void* UserMemory::allocate(int index, std::size_t nbytes, Stream stream) {
   std::shared_ptr<const Allocator> allocator;
   {

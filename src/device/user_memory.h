@@ -15,6 +15,7 @@ class UserMemory {
  public:
   // Without functions: none.
   void set(int index, const Allocator& allocator);
+  bool has_allocator(int index) const;
   // Null when device `index` has no allocator of the user's. Throws `out_of_memory`.
   void* allocate(int index, std::size_t nbytes, Stream stream);
   // The stream that memory was allocated for; nothing for memory of others.
