@@ -79,17 +79,21 @@ class TileEntries {
     simt::sync_block();
   }
 
-  // Four entries, `at` a multiple of 4: values, or positions before the tile.
+  // Four entries, `at` a multiple of 4: values, or positions before the tile. They are left for
+  // those that follow these.
   SIMT_DEVICE FourEntries resolve(u32 at) const {
-    FourEntries four(*reinterpret_cast<const simt::Pair*>(s.entries + at));
+    auto* const place = reinterpret_cast<simt::Pair*>(s.entries + at);
+    FourEntries four(*place);
+    bool hops = false;
     SIMT_UNROLL
     for (u32 k = 0; k < 4; ++k) {
       u32& entry = four.entry[k];
       if (is_value(entry) || entry < kWindow) continue;
+      hops = true;
       do entry = s.entries[entry - kWindow];
       while (!is_value(entry) && entry >= kWindow);
-      s.entries[at + k] = static_cast<u16>(entry);  // spares those that follow this one
     }
+    if (hops) simt::store_relaxed(place, four.packed());
     return four;
   }
 

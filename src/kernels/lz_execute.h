@@ -227,30 +227,28 @@ struct LzOrder {
     }
   }
 
-  // The word at p, as far as it lies in [begin, end).
+  // The word at p, as far as it lies in [begin, end). Values are left for those who come later.
   SIMT_DEVICE static void write(
-      Tile& tile, const LzView& view, u32 p, u16* entries, u32 begin, u32 end) {
+      const Tile& tile, const LzView& view, u32 p, u16* entries, u32 begin, u32 end) {
     if (p >= begin && p + 4 <= end) {
-      const simt::Pair pair = *reinterpret_cast<const simt::Pair*>(entries);
-      const u32 a = value(tile, pair.x & 0xffff, entries),
-                b = value(tile, pair.x >> 16, entries + 1),
-                c = value(tile, pair.y & 0xffff, entries + 2),
-                d = value(tile, pair.y >> 16, entries + 3);
+      auto* const place = reinterpret_cast<simt::Pair*>(entries);
+      const simt::Pair pair = *place;
+      const u32 a = value(tile, pair.x & 0xffff), b = value(tile, pair.x >> 16),
+                c = value(tile, pair.y & 0xffff), d = value(tile, pair.y >> 16);
+      constexpr u32 kValues = Tile::kValue | Tile::kValue << 16;
+      if ((pair.x & pair.y & kValues) != kValues)
+        simt::store_relaxed(place, simt::Pair{a | b << 16, c | d << 16});
       *reinterpret_cast<u32*>(view.base + p) = simt::permute_bytes(
           simt::permute_bytes(a, b, 0x40), simt::permute_bytes(c, d, 0x40), 0x5410);
       return;
     }
     for (u32 k = 0; k < 4; ++k)
       if (p + k >= begin && p + k < end)
-        view.base[p + k] = static_cast<u8>(value(tile, entries[k], entries + k));
+        view.base[p + k] = static_cast<u8>(value(tile, entries[k]));
   }
 
-  // Follows an entry to its value, and leaves it at `place` for those who come later.
-  SIMT_DEVICE static u32 value(const Tile& tile, u32 entry, u16* place) {
-    if (entry & Tile::kValue) return entry;
-    do entry = tile.entries[entry];
-    while (!(entry & Tile::kValue));
-    *place = static_cast<u16>(entry);
+  SIMT_DEVICE static u32 value(const Tile& tile, u32 entry) {
+    while (!(entry & Tile::kValue)) entry = tile.entries[entry];
     return entry;
   }
 };
@@ -276,7 +274,7 @@ struct LzJumpTiles {
   }
 };
 
-// Every tile, resolved inside itself.
+// Every tile, resolved inside itself. Values are left for those who come later.
 template <class Dialect>
 struct LzExpand {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
@@ -313,7 +311,7 @@ struct LzExpand {
         if (entry & Shared::kValue || entry < low) continue;
         do entry = tile.entries[entry - low];
         while (!(entry & Shared::kValue) && entry >= low);
-        place = entry;
+        simt::store_relaxed(&place, entry);
       }
       *reinterpret_cast<simt::Quad*>(out + p) = {entries[0], entries[1], entries[2], entries[3]};
     }

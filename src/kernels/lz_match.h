@@ -62,10 +62,12 @@ class MatchFinder {
   // Of lanes that want the same slot, which are few, the last one gets it.
   SIMT_DEVICE void put(u32 slot, u32 position, bool wanted) {
     for (bool waiting = wanted; simt::any(waiting);) {
+      simt::sync_warp();
       if (waiting) table_[slot] = static_cast<u16>(position + 1);
       simt::sync_warp();
       waiting = wanted && table_[slot] < position + 1;
     }
+    simt::sync_warp();
   }
 
   SIMT_DEVICE static u64 load_key(const u8* p) {

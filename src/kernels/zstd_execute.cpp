@@ -78,7 +78,7 @@ struct ExecuteInOrder {
       if (!(quad.z & kValue)) quad.z = tile.entries[quad.z];
       if (!(quad.w & kValue)) quad.w = tile.entries[quad.w];
     } while (!(quad.x & quad.y & quad.z & quad.w & kValue));
-    *reinterpret_cast<simt::Quad*>(place) = quad;
+    simt::store_relaxed(reinterpret_cast<simt::Quad*>(place), quad);
     return quad;
   }
 };
@@ -139,7 +139,7 @@ struct ExpandTiles {
     for (u32 i = simt::thread_index(); i < nbytes; i += kThreads) {
       u32 entry = tile.entries[i];
       while (!(entry & kValue) && entry >= first) entry = tile.entries[entry - first];
-      tile.entries[i] = entry;
+      simt::store_relaxed(&tile.entries[i], entry);
       to[i] = entry;
     }
   }

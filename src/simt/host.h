@@ -164,6 +164,11 @@ SIMT_DEVICE u32 atomic_compare_exchange(u32* p, u32 expected, u32 value) {
 }
 
 template <class T>
+SIMT_DEVICE void store_relaxed(T* p, T value) {
+  *p = value;  // the threads of a block are fibers of one thread
+}
+
+template <class T>
 SIMT_DEVICE T load_constant(const T* p) {
   return *p;
 }
