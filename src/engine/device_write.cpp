@@ -29,7 +29,6 @@ namespace {
 constexpr std::size_t kSlabItems = 16384;
 constexpr std::size_t kMaxRoom = std::size_t{256} << 20;  // that a shard asks for at once
 constexpr std::size_t kPinnedAlignment = 64;
-constexpr std::size_t kMinEncodeNbytes = std::size_t{1} << 20;  // less is encoded by the host
 
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
@@ -261,7 +260,7 @@ class DeviceWriter {
   void download_encoded(Slab& slab) {
     if (slab.encoded.empty()) return;
     const auto* sizes = reinterpret_cast<const std::uint64_t*>(slab.sizes.get());
-    const std::size_t prefix = plan_.prefix_nbytes();
+    const std::size_t prefix = prefix_nbytes(plan_.compressor.stage);
     std::size_t next = 0;
     for (const std::size_t i : slab.encoded) {
       if (sizes[next++] == 0)
@@ -366,9 +365,9 @@ bool encodes_on_host(const RequestContext& context, const Kernels& kernels, std:
                 "[write] " + context.state.path() + ": " + layout.on_device.begin()->second +
                     " cannot encode the chunks: " + missing);
   }
-  return !missing.empty() || layout.encode_plan.thorough ||
-         elements * layout.itemsize() <
-             context.config.device_min_decode_nbytes.value_or(kMinEncodeNbytes);
+  return !missing.empty() || !device_encodes(layout.encode_plan.thorough,
+                                             elements * layout.itemsize(),
+                                             context.config.device_min_decode_nbytes);
 }
 
 }  // namespace
