@@ -11,8 +11,8 @@ namespace headrace {
 
 // Gives one stage to the queue: frames[i].source, padded as kernels want it, to frames[i].target,
 // without the prefix_nbytes(stage) that belong before it. nbytes[frames[i].chunk], device memory,
-// becomes the size of what a compressor gives, 0 where it failed; shuffles give as much as they take
-// and leave it.
+// becomes the size of what a compressor gives, 0 where it failed; shuffles give as much as they
+// take and leave it.
 void encode_stage(Queue& queue,
                   const Kernels& kernels,
                   const DeviceStage& stage,

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "device/backend.h"
+#include "engine/device_codecs.h"
 #include "engine/device_encode.h"
 #include "engine/device_stages.h"
 #include "engine/drain.h"
@@ -355,6 +356,15 @@ class DeviceWriter {
   std::deque<std::unique_ptr<Slab>> in_flight_;
 };
 
+void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
+  for (const auto& [codec, name] : layout.on_device) {
+    if (name != kNvcomp) continue;
+    throw Error(ErrorCode::unsupported,
+                "[write] " + state.path() + ": implementation nvcomp only decodes " + codec +
+                    "; headrace-cuda encodes it, and the host's implementations do");
+  }
+}
+
 // Whether the host encodes.
 bool encodes_on_host(const RequestContext& context, const Kernels& kernels, std::size_t elements) {
   const ArrayLayout& layout = context.layout;
@@ -381,6 +391,7 @@ void write_selection_from_device(const ArrayState& state,
   state.check_writable();
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
+  refuse_nvcomp(state, context.layout);
   check_on_device(context.layout, data.device.type);
   Backend& devices = backend(data.device.type);
   const bool on_host = encodes_on_host(context, devices.kernels(), selection.size());
