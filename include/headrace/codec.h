@@ -51,8 +51,10 @@ struct CodecInfo {
   std::string implementation;  // "libzstd"
   std::string device;          // "cpu", "cuda"
   bool available = true;
-  std::string why_not;  // when it is not available
-  std::string used;     // for what, when nobody asks for it by name
+  std::string why_not;         // when it is not available
+  std::string used;            // for what, when nobody asks for it by name: to decode
+  bool encodes = true;         // as well
+  std::string used_to_encode;  // as `used`; empty when it only decodes
 };
 std::vector<CodecInfo> codec_table();
 

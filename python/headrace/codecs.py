@@ -381,8 +381,9 @@ def table() -> list[dict[str, Any]]:
     -------
     list of dict
         ``codec``, ``implementation``, ``device``, ``available``, ``why_not`` and ``used``: for what
-        the row is used when nobody asks for it. Whether the host or a GPU decodes a batch is chosen
-        by measured rates, for as many threads as are configured.
+        the row is used to decode when nobody asks for it. Whether the host or a GPU decodes a batch
+        is chosen by measured rates, for as many threads as are configured. ``encodes``: whether it
+        encodes too, and ``used_to_encode``, for what; empty when it only decodes.
 
     Examples
     --------

@@ -206,6 +206,33 @@ def test_the_table_says_what_is_used():
     assert used["gzip", "headrace-cuda"] == "when asked for"
 
 
+def test_the_table_says_who_encodes():
+    def encoders():
+        table = {(r["codec"], r["implementation"]): r for r in hr.codecs.table()}
+        assert all(r["encodes"] == bool(r["used_to_encode"]) for r in table.values())
+        return {key: r["used_to_encode"] for key, r in table.items() if r["encodes"]}
+
+    used = encoders()
+    on_devices = {codec for codec, name in used if name == "headrace-cuda"}
+    assert on_devices == {"bytes", "transpose", "zstd", "lz4", "blosc", "shuffle", "bitshuffle"}
+    assert on_devices == {codec for codec, name in used if name == "headrace-simt"}
+    assert not any(name == "nvcomp" for _, name in used)
+    assert used["zstd", "headrace-cuda"] == "for memory of the device from 1.0 MiB, at fast levels"
+    assert used["zstd", "libzstd"] == "for memory of the host, and what devices leave"
+    assert used["bytes", "headrace-simt"] == "while elements are placed"
+    assert used["gzip", "isa-l"] == "always"
+    assert used["gzip", "libdeflate"] == "when asked for"
+    asked = {"zstd": "headrace-cuda", "blosc": "c-blosc"}
+    with hr.config.set({"device_min_decode_nbytes": 3 << 20, "implementations": asked}):
+        used = encoders()
+    assert used["zstd", "headrace-cuda"] == "always, as configured"
+    assert used["zstd", "headrace-simt"] == "when asked for"
+    assert used["zstd", "libzstd"] == "for memory of the host, and what devices leave"
+    assert used["lz4", "headrace-cuda"] == "for memory of the device from 3.0 MiB, at fast levels"
+    assert used["blosc", "c-blosc"] == "always, as configured"
+    assert used["blosc", "headrace"] == "when asked for"
+
+
 def test_a_limit_moves_decoding_to_the_device(store, tmp_path):
     data = smooth("f4", (30, 40))
     write_zarr(store, data, chunks=(8, 16))
