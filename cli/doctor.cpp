@@ -20,7 +20,10 @@ std::string availability(const Json& row) {
 }
 
 std::string usage(const Json& row) {
-  return row.at("available").get<bool>() ? ": " + row.at("used").get<std::string>() : "";
+  if (!row.at("available").get<bool>()) return "";
+  const auto encodes = row.at("used_to_encode").get<std::string>();
+  return ": decodes " + row.at("used").get<std::string>() +
+         (encodes.empty() ? "" : "; encodes " + encodes);
 }
 
 std::string report_text(const Json& report) {

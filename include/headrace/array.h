@@ -101,7 +101,7 @@ class Array {
   // (zstd up to clevel 2), behind shuffles; the result is about as small as that of zstd's level 1
   // and of LZ4's default. Other codecs, higher levels and chunks that are not covered are left to
   // the host. `implementations` forces either ("headrace-cuda", "libzstd"): `unsupported` when the
-  // device cannot.
+  // device cannot, and for "nvcomp", which only decodes.
   void write(const Selection& selection,
              const TensorView& data,
              const WriteOptions& options = {}) const;

@@ -51,13 +51,15 @@ struct CodecInfo {
   std::string implementation;  // "libzstd"
   std::string device;          // "cpu", "cuda"
   bool available = true;
-  std::string why_not;  // when it is not available
-  std::string used;     // for what, when nobody asks for it by name
+  std::string why_not;         // when it is not available
+  std::string used;            // for what, when nobody asks for it by name: to decode
+  bool encodes = true;         // as well
+  std::string used_to_encode;  // as `used`; empty when it only decodes
 };
 std::vector<CodecInfo> codec_table();
 
 struct BatchOptions {
-  Device device{};               // where to decode; cpu: by the host's threads
+  Device device{};               // where to decode or encode; cpu: by the host's threads
   Stream stream{};               // what it was given before may still write the buffers
   std::string implementation{};  // empty: as configured, else the one that takes the least time
   std::string configuration{};   // JSON text, as in CodecSpec
@@ -83,12 +85,16 @@ std::vector<Tensor> decode_batch(std::string_view codec,
                                  std::span<const std::size_t> nbytes,
                                  const BatchOptions& options = {});
 
-// Encodes each input, by the host's threads.
+// Encodes each input, by the host's threads: `options.device` does not count.
 std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
                                                  std::span<const std::span<const std::byte>> inputs,
                                                  const BatchOptions& options = {});
 
 // The same for memory of the host and of one device, into new memory of uint8 on `options.device`.
+// That device encodes inputs that all lie there, to zstd up to level 3, lz4, blosc with lz4, blosc
+// with zstd up to clevel 2, shuffle and bitshuffle, when they have device_min_decode_nbytes (where
+// not configured, 1 MiB) together; everything else, the host. An implementation that is asked for
+// does it wherever they lie; `unsupported` when it cannot, as nvCOMP, which only decodes here.
 std::vector<Tensor> encode_batch(std::string_view codec,
                                  std::span<const TensorView> inputs,
                                  const BatchOptions& options = {});

@@ -381,8 +381,9 @@ def table() -> list[dict[str, Any]]:
     -------
     list of dict
         ``codec``, ``implementation``, ``device``, ``available``, ``why_not`` and ``used``: for what
-        the row is used when nobody asks for it. Whether the host or a GPU decodes a batch is chosen
-        by measured rates, for as many threads as are configured.
+        the row is used to decode when nobody asks for it. Whether the host or a GPU decodes a batch
+        is chosen by measured rates, for as many threads as are configured. ``encodes``: whether it
+        encodes too, and ``used_to_encode``, for what; empty when it only decodes.
 
     Examples
     --------
@@ -468,10 +469,36 @@ def encode_batch(
     stream: Any = None,
     implementation: str | None = None,
 ) -> list[Any]:
-    """Encode contiguous buffers, each by itself; buffers and parameters as of `decode_batch`.
+    """Encode contiguous buffers, each by itself; buffers as of `decode_batch`.
 
-    The host's threads encode. `device` says where the results lie: a list of ``bytes`` for the CPU,
-    of ``uint8`` `DeviceArray` for a device.
+    A device encodes buffers that all lie there to zstd up to level 3, lz4, blosc with lz4, blosc
+    with zstd up to clevel 2, shuffle and bitshuffle, when they have ``device_min_decode_nbytes``
+    (where not configured, 1 MiB) together: to standard frames, about as small as zstd's level 1 and
+    LZ4's default make them. The host's threads encode everything else.
+
+    Parameters
+    ----------
+    codec, inputs, stream
+        As of `decode_batch`.
+    device
+        Where to encode, and where the results lie. None: where the buffers lie that are not on the
+        host, else the configured device. ``"cpu"`` encodes by the host's threads wherever the
+        buffers lie.
+    implementation
+        A row of `table` that encodes; it does so wherever the buffers lie, at any level. None: as
+        configured for the device, else as said above.
+
+    Returns
+    -------
+    list
+        ``bytes`` for the CPU, ``uint8`` `DeviceArray` for a device.
+
+    Raises
+    ------
+    NotImplementedError
+        The implementation that is asked for cannot encode this; ``"nvcomp"`` only decodes here.
+    ValueError
+        The implementation that is asked for is for another device.
 
     Examples
     --------

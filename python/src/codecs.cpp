@@ -205,6 +205,8 @@ nb::list table() {
     row["available"] = info.available;
     row["why_not"] = info.why_not;
     row["used"] = info.used;
+    row["encodes"] = info.encodes;
+    row["used_to_encode"] = info.used_to_encode;
     rows.append(row);
   }
   return rows;

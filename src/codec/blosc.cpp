@@ -65,7 +65,8 @@ std::optional<DeviceStage> Blosc::device_stage() const {
   const bool zstd = parameters_.cname == "zstd";
   // c-blosc's clevel 2 is zstd's level 3: see Zstd::device_stage().
   if (zstd || parameters_.cname == "lz4")
-    stage.encoding = {.thorough = zstd && parameters_.clevel > 2,
+    stage.encoding = {.max_nbytes = BLOSC_MAX_BUFFERSIZE,
+                      .thorough = zstd && parameters_.clevel > 2,
                       .zstd_inside = zstd,
                       .clevel = parameters_.clevel,
                       .shuffle = parameters_.shuffle,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace headrace {
 
 // What a compressor says beyond how its bytes are decoded, for kernels that encode.
 struct DeviceEncoding {
+  std::size_t max_nbytes = std::numeric_limits<std::uint32_t>::max();  // of one chunk
   // The level asks for smaller chunks than kernels make: the host encodes unless it is told not to.
   bool thorough = false;
   bool checksum = false;  // of zstd
@@ -54,6 +56,9 @@ struct DeviceStage {
   double scale = 1, offset = 0;              // fixed_scale_offset
   std::optional<DeviceEncoding> encoding{};  // of compressors that kernels encode
 };
+
+// What stands before the block of lz4 and kernels neither take nor give.
+inline constexpr std::size_t kLz4SizeNbytes = 4;
 
 // True for what gives bytes whose number the encoded ones do not tell.
 constexpr bool is_compressor(DeviceStage::Kind kind) { return kind <= DeviceStage::Kind::blosc; }

@@ -17,15 +17,13 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kSizeNbytes = 4;
-
 // The block and the size said before it.
 ConstBytes split_frame(ConstBytes src, std::size_t& said) {
-  if (src.size() < kSizeNbytes) {
+  if (src.size() < kLz4SizeNbytes) {
     throw_corrupt("a size of 4 bytes does not fit into " + std::to_string(src.size()));
   }
   said = load_le<std::uint32_t>(src.data());
-  const ConstBytes block = src.subspan(kSizeNbytes);
+  const ConstBytes block = src.subspan(kLz4SizeNbytes);
   if (said > LZ4_MAX_INPUT_SIZE) throw_corrupt("the size " + std::to_string(said) + " is absurd");
   return block;
 }
@@ -47,7 +45,7 @@ class Lz4 final : public Codec {
   bool has_pieces() const override { return true; }
   std::optional<DeviceStage> device_stage() const override {
     DeviceStage stage{DeviceStage::Kind::lz4};
-    stage.encoding.emplace();
+    stage.encoding = {.max_nbytes = LZ4_MAX_INPUT_SIZE};
     return stage;
   }
 
@@ -89,15 +87,15 @@ class Lz4 final : public Codec {
                       std::to_string(LZ4_MAX_INPUT_SIZE));
     }
     const int bound = LZ4_compressBound(static_cast<int>(src.size()));
-    dst.resize(kSizeNbytes + static_cast<std::size_t>(bound));
+    dst.resize(kLz4SizeNbytes + static_cast<std::size_t>(bound));
     store_le(dst.data(), static_cast<std::uint32_t>(src.size()));
     const int n = LZ4_compress_fast(as_chars(src),
-                                    as_chars(dst.bytes()) + kSizeNbytes,
+                                    as_chars(dst.bytes()) + kLz4SizeNbytes,
                                     static_cast<int>(src.size()),
                                     bound,
                                     acceleration_);
     if (n <= 0) throw Error(ErrorCode::out_of_memory, "encode: liblz4 needs more than its bound");
-    dst.resize_keep(kSizeNbytes + static_cast<std::size_t>(n));
+    dst.resize_keep(kLz4SizeNbytes + static_cast<std::size_t>(n));
   }
 
  private:

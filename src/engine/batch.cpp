@@ -1,5 +1,6 @@
-// Batches of buffers that one codec encoded: decoded by the host's threads or by a device,
-// whichever is asked for or takes less time, wherever the buffers lie.
+// Batches of buffers for one codec: decoded or encoded by the host's threads or by a device,
+// wherever the buffers lie. Whoever is asked for does it, else to decode the one that takes less
+// time, and to encode a device what lies there.
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "engine/decode_cost.h"
 #include "engine/device_batch.h"
 #include "engine/device_codecs.h"
+#include "engine/encode_plan.h"
 #include "headrace/codec.h"
 #include "headrace/error.h"
 
@@ -43,13 +45,16 @@ PreparedCodec prepare(std::string_view codec, const BatchOptions& options, const
   return prepared;
 }
 
+// The configuration's choice of a device counts where a device is to encode.
 PreparedCodec prepare_to_encode(std::string_view codec, const BatchOptions& options) {
-  if (device_of_implementation(options.implementation)) {
+  PreparedCodec prepared = prepare(codec, options, "[encode_batch]");
+  std::string& wanted = prepared.implementation;
+  if (options.device.is_cpu() && options.implementation.empty() && device_of_implementation(wanted))
+    wanted.clear();
+  if (wanted == kNvcomp)
     throw Error(ErrorCode::unsupported,
-                "encode_batch: implementation " + options.implementation + " only decodes " +
-                    std::string(codec));
-  }
-  return prepare(codec, options, "[encode_batch]");
+                "encode_batch: implementation nvcomp only decodes " + std::string(codec));
+  return prepared;
 }
 
 template <typename Function>
@@ -89,10 +94,12 @@ void decode_by_host(const Codec& codec,
   });
 }
 
-std::vector<Buffer> encode_by_host(const Codec& codec, std::span<const MutableBytes> inputs) {
+std::vector<Buffer> encode_by_host(const Codec& codec,
+                                   std::size_t first,
+                                   std::span<const MutableBytes> inputs) {
   std::vector<Buffer> encoded(inputs.size());
   parallel_for(inputs.size(), [&](std::size_t i) {
-    at_input(i, codec, [&] { codec.encode(inputs[i], encoded[i]); });
+    at_input(first + i, codec, [&] { codec.encode(inputs[i], encoded[i]); });
   });
   return encoded;
 }
@@ -146,28 +153,60 @@ bool device_is_faster(DeviceStage::Kind kind,
   return device_decodes({&kind, 1}, work, thread_count(), config().device_min_decode_nbytes);
 }
 
+// Whether an implementation for devices is asked for, which must be for options.device.
+bool forces_device(const std::string& implementation,
+                   const BatchOptions& options,
+                   const char* call) {
+  const auto forced = device_of_implementation(implementation);
+  if (forced && *forced != options.device.type) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(call) + ": implementation " + implementation +
+                    " is for devices of that type, not on " + options.device.to_string());
+  }
+  return forced.has_value();
+}
+
+[[noreturn]] void refuse(const PreparedCodec& prepared, const char* call, const std::string& why) {
+  throw Error(ErrorCode::unsupported,
+              std::string(call) + ": codec " + std::string(prepared.codec->name()) + " on " +
+                  prepared.implementation + ": " + why);
+}
+
 // Whether options.device decodes. Throws when it is asked to and cannot.
 bool decodes_on_device(const PreparedCodec& prepared,
                        const BatchOptions& options,
                        std::span<const BatchBuffer> inputs,
                        std::span<const BatchBuffer> outputs) {
   const std::string& wanted = prepared.implementation;
-  const auto forced = device_of_implementation(wanted);
-  if (forced && *forced != options.device.type) {
-    throw Error(ErrorCode::invalid_argument,
-                "decode_batch: implementation " + wanted +
-                    " decodes on devices of that type only, not on " + options.device.to_string());
-  }
+  const bool forced = forces_device(wanted, options, "decode_batch");
   if (options.device.is_cpu() || (!forced && !wanted.empty())) return false;
   const Codec& codec = *prepared.codec;
   const std::string missing =
-      DeviceBatch::why_not(codec, backend(options.device.type), wanted == kNvcomp, outputs);
-  if (!forced)
-    return missing.empty() && device_is_faster(codec.device_stage()->kind, inputs, outputs);
-  if (missing.empty()) return true;
-  throw Error(
-      ErrorCode::unsupported,
-      "decode_batch: codec " + std::string(codec.name()) + " on " + wanted + ": " + missing);
+      DeviceBatch::why_not_decoded(codec, backend(options.device.type), wanted == kNvcomp, outputs);
+  if (forced && !missing.empty()) refuse(prepared, "decode_batch", missing);
+  if (forced) return true;
+  return missing.empty() && device_is_faster(codec.device_stage()->kind, inputs, outputs);
+}
+
+// The same of encoding.
+bool encodes_on_device(const PreparedCodec& prepared,
+                       const BatchOptions& options,
+                       std::span<const BatchBuffer> inputs) {
+  const std::string& wanted = prepared.implementation;
+  const bool forced = forces_device(wanted, options, "encode_batch");
+  if (options.device.is_cpu() || (!forced && !wanted.empty())) return false;
+  const Codec& codec = *prepared.codec;
+  const std::string missing =
+      DeviceBatch::why_not_encoded(codec, backend(options.device.type), inputs);
+  if (forced && !missing.empty()) refuse(prepared, "encode_batch", missing);
+  if (forced) return true;
+  const auto on_device =
+      static_cast<std::size_t>(std::ranges::count(inputs, true, &BatchBuffer::on_device));
+  const auto encoding = codec.device_stage().value_or(DeviceStage{}).encoding;
+  return missing.empty() && on_device == inputs.size() &&
+         device_encodes(encoding && encoding->thorough,
+                        total_nbytes(inputs),
+                        config().device_min_decode_nbytes);
 }
 
 // `batch` is null when all memory is the host's.
@@ -180,16 +219,16 @@ void decode(const PreparedCodec& prepared,
   if (decodes_on_device(prepared, options, inputs, outputs))
     return batch->decode(codec, prepared.implementation == kNvcomp, inputs, outputs);
   if (!batch) return decode_by_host(codec, 0, bytes_of(inputs), bytes_of(outputs));
-  const auto staged_nbytes = [](const BatchBuffer& input, const BatchBuffer& output) {
-    return (input.on_device ? input.nbytes : 0) + (output.on_device ? output.nbytes : 0);
+  const auto staged_nbytes = [&](std::size_t i) {
+    return (inputs[i].on_device ? inputs[i].nbytes : 0) +
+           (outputs[i].on_device ? outputs[i].nbytes : 0);
   };
-  using Buffers = DeviceBatch::Buffers;
-  batch->each_slice(
-      inputs, outputs, staged_nbytes, [&](std::size_t first, Buffers in, Buffers out) {
-        const auto decoded = batch->stage(out);
-        decode_by_host(codec, first, batch->download(in), decoded);
-        batch->upload(decoded, out);
-      });
+  batch->each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+    const auto out = outputs.subspan(first, n);
+    const auto decoded = batch->stage(out);
+    decode_by_host(codec, first, batch->download(inputs.subspan(first, n)), decoded);
+    batch->upload(decoded, out);
+  });
 }
 
 Tensor new_bytes(const Device& device, DeviceBatch* batch, std::size_t nbytes) {
@@ -199,6 +238,27 @@ Tensor new_bytes(const Device& device, DeviceBatch* batch, std::size_t nbytes) {
 
 BatchBuffer buffer_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data()), tensor.nbytes(), !tensor.device().is_cpu()};
+}
+
+// Appends the results of inputs from number `first` on.
+void encode_slice_by_host(const Codec& codec,
+                          const Device& to,
+                          DeviceBatch* batch,  // null when all memory is the host's
+                          std::size_t first,
+                          std::span<const BatchBuffer> inputs,
+                          std::vector<Tensor>& results) {
+  const std::vector<Buffer> encoded =
+      encode_by_host(codec, first, batch ? batch->download(inputs) : bytes_of(inputs));
+  std::vector<BatchBuffer> targets;
+  for (const Buffer& bytes : encoded) {
+    results.push_back(new_bytes(to, batch, bytes.size()));
+    targets.push_back(buffer_of(results.back()));
+  }
+  const auto staged = batch ? batch->stage(targets) : bytes_of(targets);
+  parallel_for(encoded.size(), [&](std::size_t i) {
+    if (!encoded[i].empty()) std::memcpy(staged[i].data(), encoded[i].data(), encoded[i].size());
+  });
+  if (batch) batch->upload(staged, targets);
 }
 
 // Inputs are only read.
@@ -263,13 +323,14 @@ std::vector<Tensor> decode_batch(std::string_view codec,
 std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
                                                  std::span<const std::span<const std::byte>> inputs,
                                                  const BatchOptions& options) {
+  BatchOptions on_host = options;
+  on_host.device = Device::cpu();
   std::vector<std::vector<std::byte>> results;
-  if (inputs.empty()) return results;
-  const PreparedCodec prepared = prepare_to_encode(codec, options);
-  Device host;
-  const auto plain = buffers_of(views_of(inputs), "encode_batch: input", host);
-  for (const Buffer& encoded : encode_by_host(*prepared.codec, bytes_of(plain)))
-    results.emplace_back(encoded.data(), encoded.data() + encoded.size());
+  for (const Tensor& encoded :
+       encode_batch(codec, std::span<const TensorView>(views_of(inputs)), on_host)) {
+    const auto* data = static_cast<const std::byte*>(encoded.data());
+    results.emplace_back(data, data + encoded.nbytes());
+  }
   return results;
 }
 
@@ -282,20 +343,20 @@ std::vector<Tensor> encode_batch(std::string_view codec,
   Device device = options.device;
   const auto sources = buffers_of(inputs, "encode_batch: input", device);
   const auto batch = batch_on(device, options.stream);
-  // Encoders of devices will be asked here, before the host's.
-  const std::vector<Buffer> encoded =
-      encode_by_host(*prepared.codec, batch ? batch->download(sources) : bytes_of(sources));
-
-  std::vector<BatchBuffer> targets;
-  for (const Buffer& bytes : encoded) {
-    results.push_back(new_bytes(options.device, batch.get(), bytes.size()));
-    targets.push_back(buffer_of(results.back()));
-  }
-  const auto staged = batch ? batch->stage(targets) : bytes_of(targets);
-  parallel_for(encoded.size(), [&](std::size_t i) {
-    if (!encoded[i].empty()) std::memcpy(staged[i].data(), encoded[i].data(), encoded[i].size());
-  });
-  if (batch) batch->upload(staged, targets);
+  if (encodes_on_device(prepared, options, sources)) return batch->encode(*prepared.codec, sources);
+  const auto encode_slice = [&](std::size_t first, std::size_t n) {
+    encode_slice_by_host(*prepared.codec,
+                         options.device,
+                         batch.get(),
+                         first,
+                         std::span(sources).subspan(first, n),
+                         results);
+  };
+  if (batch)
+    batch->each_slice(
+        sources.size(), [&](std::size_t i) { return sources[i].nbytes; }, encode_slice);
+  else
+    encode_slice(0, sources.size());
   return results;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/decode_cost.h"
 #include "engine/device_codecs.h"
 #include "engine/device_stages.h"
+#include "engine/encode_plan.h"
 #include "headrace/codec.h"
 
 namespace headrace {
@@ -32,17 +33,23 @@ class Usage {
  public:
   std::string of_host(const CodecEntry& entry) const {
     if (auto text = asked_for(entry.codec, entry.implementation)) return *text;
-    const auto entries = codec_entries();
-    const auto first = std::ranges::find(entries, entry.codec, &CodecEntry::codec);
-    if (first->implementation != entry.implementation) return kOnDemand;
-    const bool shared = std::ranges::find(device_codecs(), entry.codec, &DeviceCodec::codec) !=
-                        device_codecs().end();
-    return shared ? "on the CPU, and for less than a device's row says" : "always";
+    if (!is_first(entry)) return kOnDemand;
+    return on_devices(entry.codec) ? "on the CPU, and for less than a device's row says" : "always";
+  }
+
+  // Memory of the host is encoded there, whichever device is asked for.
+  std::string of_host_encoder(const CodecEntry& entry) const {
+    const auto asked = asked_.find(entry.codec);
+    const bool host_is_asked = asked != asked_.end() && !device_of_implementation(asked->second);
+    if (host_is_asked) return *asked_for(entry.codec, entry.implementation);
+    if (!is_first(entry)) return kOnDemand;
+    const DeviceCodec* shared = on_devices(entry.codec);
+    return shared && shared->encodes ? "for memory of the host, and what devices leave" : "always";
   }
 
   std::string of_device(std::string_view codec, Kind kind, std::string_view implementation) const {
     if (auto text = asked_for(codec, implementation)) return *text;
-    if (kind == Kind::swap || kind == Kind::transpose) return "while elements are placed";
+    if (is_placing(kind)) return kWhilePlacing;
     if (const auto limit = config_.device_min_decode_nbytes)
       return "from " + nbytes_text(*limit) + ", as configured";
     const auto alone = least_on_device(kind, 1, threads_);
@@ -52,12 +59,36 @@ class Usage {
            std::to_string(threads_);
   }
 
+  // For memory of the device.
+  std::string of_device_encoder(std::string_view codec,
+                                Kind kind,
+                                std::string_view implementation) const {
+    if (auto text = asked_for(codec, implementation)) return *text;
+    if (is_placing(kind)) return kWhilePlacing;
+    const std::size_t least = config_.device_min_decode_nbytes.value_or(kMinEncodeNbytes);
+    return "for memory of the device from " + nbytes_text(least) + ", at fast levels";
+  }
+
   std::string of_nvcomp(std::string_view codec) const {
     return asked_for(codec, kNvcomp).value_or(kOnDemand);
   }
 
  private:
   static constexpr const char* kOnDemand = "when asked for";
+  static constexpr const char* kWhilePlacing = "while elements are placed";
+
+  static bool is_placing(Kind kind) { return kind == Kind::swap || kind == Kind::transpose; }
+  static bool is_first(const CodecEntry& entry) {
+    const auto entries = codec_entries();
+    const auto first = std::ranges::find(entries, entry.codec, &CodecEntry::codec);
+    return first->implementation == entry.implementation;
+  }
+  // Null when no device decodes it.
+  static const DeviceCodec* on_devices(std::string_view codec) {
+    const auto codecs = device_codecs();
+    const auto found = std::ranges::find(codecs, codec, &DeviceCodec::codec);
+    return found == codecs.end() ? nullptr : &*found;
+  }
 
   // What the configuration says of it.
   std::optional<std::string> asked_for(std::string_view codec,
@@ -83,20 +114,25 @@ std::vector<CodecInfo> codec_table() {
                      std::string(entry.device),
                      true,
                      {},
-                     usage.of_host(entry)});
+                     usage.of_host(entry),
+                     true,
+                     usage.of_host_encoder(entry)});
   }
   for (const Device device : {Device::cuda(), Device::simt()}) {
     Backend& devices = backend(device.type);
     const std::string no_device = devices.why_not(0);
-    for (const auto& [codec, kind] : device_codecs()) {
+    const std::string_view own = device_implementation(device.type);
+    for (const auto& [codec, kind, encodes] : device_codecs()) {
       std::string why_not = no_device;
       if (why_not.empty() && !has_kernel(devices.kernels(), kind)) why_not = "it has no kernel yet";
       table.push_back({std::string(codec),
-                       std::string(device_implementation(device.type)),
+                       std::string(own),
                        device.type == Device::Type::cuda ? "cuda" : "simt",
                        why_not.empty(),
                        why_not,
-                       usage.of_device(codec, kind, device_implementation(device.type))});
+                       usage.of_device(codec, kind, own),
+                       encodes,
+                       encodes ? usage.of_device_encoder(codec, kind, own) : std::string()});
     }
   }
   const Backend& cuda = backend(Device::Type::cuda);
@@ -107,7 +143,9 @@ std::vector<CodecInfo> codec_table() {
                      "cuda",
                      no_nvcomp.empty(),
                      no_nvcomp,
-                     usage.of_nvcomp(codec)});
+                     usage.of_nvcomp(codec),
+                     false,
+                     {}});
   return table;
 }
 

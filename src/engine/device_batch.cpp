@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/thread_pool.h"
+#include "engine/device_encode.h"
 #include "engine/device_stages.h"
 #include "engine/drain.h"
 #include "headrace/config.h"
@@ -16,85 +17,6 @@ namespace headrace {
 namespace {
 
 using Kind = DeviceStage::Kind;
-
-constexpr std::size_t kAlignment = 16;
-
-std::size_t padded(std::size_t nbytes) {
-  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-// Copies of runs of bytes within the device, all by one call.
-class ByteCopies {
- public:
-  void add(const std::uint8_t* source, std::uint8_t* target, std::size_t nbytes) {
-    Placement placement;
-    placement.source = source;
-    placement.target = target;
-    placement.count[0] = static_cast<std::int64_t>(nbytes);
-    placement.from[0].stride = placement.to[0].stride = 1;
-    placements_.push_back(placement);
-  }
-  void run(Queue& queue, const Kernels& kernels) const {
-    if (placements_.empty()) return;
-    PlaceBatch batch;
-    batch.placements = placements_;
-    batch.axes = 1;
-    kernels.place(queue, batch);
-  }
-
- private:
-  std::vector<Placement> placements_;
-};
-
-// The encoded bytes in one block of device memory, padded as kernels want them.
-struct Sources {
-  Scratch<std::uint8_t> memory;
-  std::shared_ptr<std::byte> pinned;         // what came from the host
-  std::vector<const std::uint8_t*> frames;   // on the device
-  std::vector<const std::uint8_t*> on_host;  // of all inputs; empty when one lies on the device
-};
-
-Sources copy_sources(Queue& queue,
-                     Backend& backend,
-                     int index,
-                     std::span<const BatchBuffer> inputs) {
-  // Those of the host come first, to be one copy.
-  std::vector<std::size_t> offsets(inputs.size());
-  std::size_t nbytes = 0, from_host = 0;
-  for (const bool on_device : {false, true}) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].on_device != on_device) continue;
-      offsets[i] = nbytes;
-      nbytes += padded(inputs[i].nbytes);
-    }
-    if (!on_device) from_host = nbytes;
-  }
-  Sources sources;
-  sources.memory = Scratch<std::uint8_t>(queue, nbytes);
-  for (std::size_t offset : offsets) sources.frames.push_back(sources.memory.data() + offset);
-  if (from_host > 0) {
-    sources.pinned = backend.allocate_pinned(index, from_host);
-    parallel_for(inputs.size(), [&](std::size_t i) {
-      const BatchBuffer& input = inputs[i];
-      if (!input.on_device && input.nbytes > 0)
-        std::memcpy(sources.pinned.get() + offsets[i], input.data, input.nbytes);
-    });
-    queue.upload_pinned(sources.memory.data(), sources.pinned.get(), from_host);
-  }
-  ByteCopies copies;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].on_device) continue;
-    copies.add(reinterpret_cast<const std::uint8_t*>(inputs[i].data),
-               sources.memory.data() + offsets[i],
-               inputs[i].nbytes);
-  }
-  copies.run(queue, backend.kernels());
-  if (from_host == nbytes) {
-    for (const BatchBuffer& input : inputs)
-      sources.on_host.push_back(reinterpret_cast<const std::uint8_t*>(input.data));
-  }
-  return sources;
-}
 
 [[noreturn]] void refuse(std::size_t i, const Error& error) {
   throw error.with_context("input " + std::to_string(i));
@@ -143,14 +65,15 @@ std::vector<std::optional<std::uint32_t>> first_words(Queue& queue,
   return values;
 }
 
-// What kernels are given; `staged` becomes memory for outputs that lie on the host.
-std::vector<Frame> frames_of(Queue& queue,
-                             const Sources& sources,
-                             std::span<const BatchBuffer> inputs,
-                             std::span<const BatchBuffer> outputs,
-                             Scratch<std::uint8_t>& staged) {
+// What kernels are given to decode; `staged` becomes memory for outputs that lie on the host.
+std::vector<Frame> frames_to_decode(Queue& queue,
+                                    const Sources& sources,
+                                    std::span<const BatchBuffer> inputs,
+                                    std::span<const BatchBuffer> outputs,
+                                    Scratch<std::uint8_t>& staged) {
   std::size_t nbytes = 0;
-  for (const BatchBuffer& output : outputs) nbytes += output.on_device ? 0 : padded(output.nbytes);
+  for (const BatchBuffer& output : outputs)
+    nbytes += output.on_device ? 0 : aligned_nbytes(output.nbytes);
   staged = Scratch<std::uint8_t>(queue, nbytes);
   std::uint8_t* next = staged.data();
   std::vector<Frame> frames(inputs.size());
@@ -163,9 +86,29 @@ std::vector<Frame> frames_of(Queue& queue,
     if (outputs[i].on_device) {
       frame.target = reinterpret_cast<std::uint8_t*>(outputs[i].data);
     } else {
-      frame.target = std::exchange(next, next + padded(outputs[i].nbytes));
+      frame.target = std::exchange(next, next + aligned_nbytes(outputs[i].nbytes));
     }
   }
+  return frames;
+}
+
+// The same to encode, into `encoded`, new memory.
+std::vector<Frame> frames_to_encode(Queue& queue,
+                                    const Codec& codec,
+                                    const Sources& sources,
+                                    std::span<const BatchBuffer> inputs,
+                                    Scratch<std::uint8_t>& encoded) {
+  std::vector<Frame> frames(inputs.size());
+  std::size_t nbytes = 0;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const std::size_t most = codec.max_encoded_nbytes(inputs[i].nbytes);
+    frames[i] = {sources.frames[i], inputs[i].nbytes, nullptr, most, static_cast<std::uint32_t>(i)};
+    nbytes += aligned_nbytes(most);
+  }
+  encoded = Scratch<std::uint8_t>(queue, nbytes);
+  std::uint8_t* next = encoded.data();
+  for (Frame& frame : frames)
+    frame.target = std::exchange(next, next + aligned_nbytes(frame.target_nbytes));
   return frames;
 }
 
@@ -178,10 +121,10 @@ DeviceBatch::DeviceBatch(Device device, Stream stream)
 
 DeviceBatch::~DeviceBatch() { const Drain drain(*queue_); }
 
-std::string DeviceBatch::why_not(const Codec& codec,
-                                 const Backend& devices,
-                                 bool nvcomp,
-                                 std::span<const BatchBuffer> outputs) {
+std::string DeviceBatch::why_not_decoded(const Codec& codec,
+                                         const Backend& devices,
+                                         bool nvcomp,
+                                         Buffers outputs) {
   const auto stage = codec.device_stage();
   if (!stage || stage->kind == Kind::transpose) return "has no decoder for devices";
   if (stage->kind != Kind::none) {
@@ -195,29 +138,46 @@ std::string DeviceBatch::why_not(const Codec& codec,
   return {};
 }
 
-void DeviceBatch::decode(const Codec& codec,
-                         bool nvcomp,
-                         std::span<const BatchBuffer> inputs,
-                         std::span<const BatchBuffer> outputs) {
+std::string DeviceBatch::why_not_encoded(const Codec& codec,
+                                         const Backend& devices,
+                                         Buffers inputs) {
+  if (!devices.kernels().zstd_encode) return "has no kernel";  // all kernels, or none
+  std::size_t most = 0;
+  for (const BatchBuffer& input : inputs) most = std::max(most, input.nbytes);
+  return missing_encoder(codec.device_stage(), most);
+}
+
+void DeviceBatch::decode(const Codec& codec, bool nvcomp, Buffers inputs, Buffers outputs) {
   const Kernels& kernels = nvcomp ? backend_.nvcomp_kernels() : backend_.kernels();
-  const auto staged_nbytes = [](const BatchBuffer& input, const BatchBuffer& output) {
-    return input.nbytes + (output.on_device ? 0 : output.nbytes);
+  const auto staged_nbytes = [&](std::size_t i) {
+    const std::size_t to_host = outputs[i].on_device ? 0 : aligned_nbytes(outputs[i].nbytes);
+    return aligned_nbytes(inputs[i].nbytes) + to_host;
   };
-  each_slice(inputs, outputs, staged_nbytes, [&](std::size_t first, Buffers in, Buffers out) {
-    decode_slice(codec, kernels, first, in, out);
+  each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+    decode_slice(codec, kernels, first, inputs.subspan(first, n), outputs.subspan(first, n));
   });
 }
 
-void DeviceBatch::each_slice(
-    Buffers inputs,
-    Buffers outputs,
-    FunctionRef<std::size_t(const BatchBuffer& input, const BatchBuffer& output)> staged_nbytes,
-    FunctionRef<void(std::size_t first, Buffers inputs, Buffers outputs)> body) {
+std::vector<Tensor> DeviceBatch::encode(const Codec& codec, Buffers inputs) {
+  std::vector<Tensor> results;
+  const auto staged_nbytes = [&](std::size_t i) {
+    const std::size_t nbytes = inputs[i].nbytes;
+    return aligned_nbytes(nbytes) + aligned_nbytes(codec.max_encoded_nbytes(nbytes));
+  };
+  each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+    encode_slice(codec, first, inputs.subspan(first, n), results);
+  });
+  return results;
+}
+
+void DeviceBatch::each_slice(std::size_t count,
+                             FunctionRef<std::size_t(std::size_t i)> staged_nbytes,
+                             FunctionRef<void(std::size_t first, std::size_t n)> body) {
   const std::size_t limit = config().device_slab_nbytes;
-  for (std::size_t first = 0, last = 0; first < inputs.size(); first = last) {
-    for (std::size_t nbytes = 0; last < inputs.size() && (last == first || nbytes < limit); ++last)
-      nbytes += staged_nbytes(inputs[last], outputs[last]);
-    body(first, inputs.subspan(first, last - first), outputs.subspan(first, last - first));
+  for (std::size_t first = 0, last = 0; first < count; first = last) {
+    for (std::size_t nbytes = 0; last < count && (last == first || nbytes < limit); ++last)
+      nbytes += staged_nbytes(last);
+    body(first, last - first);
     pinned_.clear();
   }
 }
@@ -225,8 +185,8 @@ void DeviceBatch::each_slice(
 void DeviceBatch::decode_slice(const Codec& codec,
                                const Kernels& kernels,
                                std::size_t first,
-                               std::span<const BatchBuffer> inputs,
-                               std::span<const BatchBuffer> outputs) {
+                               Buffers inputs,
+                               Buffers outputs) {
   check_sizes(codec, first, inputs, outputs);
   const DeviceStage stage = *codec.device_stage();
   const auto step = [&](std::size_t i) {
@@ -245,7 +205,7 @@ void DeviceBatch::decode_slice(const Codec& codec,
     }
   }
   Scratch<std::uint8_t> staged;  // of the outputs on the host
-  std::vector<Frame> frames = frames_of(*queue_, sources, inputs, outputs, staged);
+  std::vector<Frame> frames = frames_to_decode(*queue_, sources, inputs, outputs, staged);
   const Scratch<std::uint32_t> faults(*queue_, n);
   queue_->fill(faults.data(), 0, n * sizeof(std::uint32_t));
   if (stage.kind == Kind::none) {
@@ -267,9 +227,67 @@ void DeviceBatch::decode_slice(const Codec& codec,
   }
 }
 
-std::vector<MutableBytes> DeviceBatch::stage(std::span<const BatchBuffer> buffers) {
+void DeviceBatch::encode_slice(const Codec& codec,
+                               std::size_t first,
+                               Buffers inputs,
+                               std::vector<Tensor>& results) {
+  const DeviceStage stage = *codec.device_stage();
+  const Sources sources = copy_sources(*queue_, backend_, device_.index, inputs);
+  const Drain drain(*queue_);
+  Scratch<std::uint8_t> encoded;
+  const std::vector<Frame> frames = frames_to_encode(*queue_, codec, sources, inputs, encoded);
+  const Scratch<std::uint64_t> counted(*queue_, inputs.size());
+  encode_stage(*queue_,
+               backend_.kernels(),
+               stage,
+               frames,
+               static_cast<std::uint32_t>(config().device_zstd_block_nbytes),
+               counted.data());
+  const std::vector<std::size_t> sizes = encoded_sizes(codec, first, inputs, counted.data());
+
+  const std::size_t prefix = prefix_nbytes(stage);
+  std::vector<std::uint32_t> decoded_sizes;
+  for (const BatchBuffer& input : inputs)
+    decoded_sizes.push_back(static_cast<std::uint32_t>(input.nbytes));
+  const auto prefixes =
+      Scratch<std::uint32_t>::of(*queue_, decoded_sizes.data(), decoded_sizes.size());
+  ByteCopies copies;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    results.push_back(allocate(prefix + sizes[i]));
+    auto* const result = static_cast<std::uint8_t*>(results.back().data());
+    if (prefix > 0)
+      copies.add(reinterpret_cast<const std::uint8_t*>(prefixes.data() + i), result, prefix);
+    copies.add(frames[i].target, result + prefix, sizes[i]);
+  }
+  copies.run(*queue_, backend_.kernels());
+  queue_->synchronize();
+}
+
+// Of what a stage gave, without its prefix. Waits for it.
+std::vector<std::size_t> DeviceBatch::encoded_sizes(const Codec& codec,
+                                                    std::size_t first,
+                                                    Buffers inputs,
+                                                    const std::uint64_t* counted) {
+  const std::size_t nbytes = inputs.size() * sizeof(*counted);
+  const std::shared_ptr<std::byte> found = backend_.allocate_pinned(device_.index, nbytes);
+  queue_->download(found.get(), counted, nbytes);
+  queue_->synchronize();
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto known = codec.encoded_nbytes(inputs[i].nbytes);
+    sizes.push_back(known.value_or(reinterpret_cast<const std::uint64_t*>(found.get())[i]));
+    if (!known && sizes.back() == 0)
+      refuse(first + i,
+             Error(ErrorCode::device,
+                   "codec " + std::string(codec.name()) + ": the device's encoder failed"));
+  }
+  return sizes;
+}
+
+std::vector<MutableBytes> DeviceBatch::stage(Buffers buffers) {
   std::size_t nbytes = 0;
-  for (const BatchBuffer& buffer : buffers) nbytes += buffer.on_device ? padded(buffer.nbytes) : 0;
+  for (const BatchBuffer& buffer : buffers)
+    nbytes += buffer.on_device ? aligned_nbytes(buffer.nbytes) : 0;
   std::byte* next = nullptr;
   if (nbytes > 0) {
     pinned_.push_back(backend_.allocate_pinned(device_.index, nbytes));
@@ -278,13 +296,13 @@ std::vector<MutableBytes> DeviceBatch::stage(std::span<const BatchBuffer> buffer
   std::vector<MutableBytes> staged;
   for (const BatchBuffer& buffer : buffers) {
     std::byte* at =
-        buffer.on_device ? std::exchange(next, next + padded(buffer.nbytes)) : buffer.data;
+        buffer.on_device ? std::exchange(next, next + aligned_nbytes(buffer.nbytes)) : buffer.data;
     staged.emplace_back(at, buffer.nbytes);
   }
   return staged;
 }
 
-std::vector<MutableBytes> DeviceBatch::download(std::span<const BatchBuffer> buffers) {
+std::vector<MutableBytes> DeviceBatch::download(Buffers buffers) {
   std::vector<MutableBytes> staged = stage(buffers);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].on_device)
@@ -294,8 +312,7 @@ std::vector<MutableBytes> DeviceBatch::download(std::span<const BatchBuffer> buf
   return staged;
 }
 
-void DeviceBatch::upload(std::span<const MutableBytes> staged,
-                         std::span<const BatchBuffer> buffers) {
+void DeviceBatch::upload(std::span<const MutableBytes> staged, Buffers buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].on_device)
       queue_->upload_pinned(buffers[i].data, staged[i].data(), buffers[i].nbytes);

@@ -9,11 +9,12 @@
 
 namespace headrace {
 
-// A codec that devices decode, with its kernel. An array's own chain may still ask for more than
-// the kernel does; then the host decodes it.
+// A codec that devices decode, with its kernel, and whether they encode it. An array's own chain
+// may still ask for more than the kernels do; then the host does it.
 struct DeviceCodec {
   std::string_view codec;
   DeviceStage::Kind kind;
+  bool encodes = false;
 };
 std::span<const DeviceCodec> device_codecs();
 

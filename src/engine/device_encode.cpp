@@ -18,6 +18,25 @@ BloscFormat blosc_format(const DeviceStage& stage) {
           static_cast<std::uint32_t>(encoding.blocksize)};
 }
 
+void compress(Queue& queue,
+              const Kernels& kernels,
+              const DeviceStage& stage,
+              std::span<const Frame> frames,
+              std::uint32_t zstd_block_nbytes,
+              std::uint64_t* nbytes) {
+  const Scratch<std::uint32_t> faults(queue, frames.size());
+  queue.fill(faults.data(), 0, faults.size() * sizeof(std::uint32_t));
+  const EncodeBatch batch{frames, nbytes, faults.data()};
+  switch (stage.kind) {
+    case Kind::lz4:
+      return kernels.lz4_encode(queue, batch);
+    case Kind::blosc:
+      return kernels.blosc_encode(queue, batch, blosc_format(stage));
+    default:
+      return kernels.zstd_encode(queue, batch, {zstd_block_nbytes, stage.encoding->checksum});
+  }
+}
+
 }  // namespace
 
 DeviceEncoder::DeviceEncoder(Queue& queue,
@@ -35,8 +54,14 @@ DeviceEncoder::DeviceEncoder(Queue& queue,
 void DeviceEncoder::run(const EncodePlan& plan,
                         std::uint32_t zstd_block_nbytes,
                         std::uint64_t* nbytes) {
-  for (const DeviceStep& step : plan.filters) filter(step);
-  compress(plan, zstd_block_nbytes, nbytes);
+  const auto stage_into_new = [&](const DeviceStage& stage, std::size_t target_nbytes) {
+    Scratch<std::uint8_t> next = place_targets(target_nbytes);
+    encode_stage(queue_, kernels_, stage, frames_, zstd_block_nbytes, nbytes);
+    for (Frame& frame : frames_) frame.source = frame.target;
+    current_ = std::move(next);
+  };
+  for (const DeviceStep& step : plan.filters) stage_into_new(step.stage, step.nbytes.value());
+  stage_into_new(plan.compressor.stage, plan.max_nbytes);
 }
 
 // New memory that the next step writes to.
@@ -50,36 +75,20 @@ Scratch<std::uint8_t> DeviceEncoder::place_targets(std::size_t nbytes) {
   return next;
 }
 
-void DeviceEncoder::filter(const DeviceStep& step) {
-  const DeviceStage& stage = step.stage;
-  Scratch<std::uint8_t> next = place_targets(frames_.empty() ? 0 : frames_[0].source_nbytes);
-  if (stage.kind == Kind::unshuffle)
-    kernels_.shuffle(queue_, {frames_, stage.itemsize});
-  else
-    kernels_.bit_shuffle(queue_, {filter_blocks(stage, frames_), stage.itemsize});
-  for (Frame& frame : frames_) frame.source = frame.target;
-  current_ = std::move(next);
-}
-
-void DeviceEncoder::compress(const EncodePlan& plan,
-                             std::uint32_t zstd_block_nbytes,
-                             std::uint64_t* nbytes) {
-  Scratch<std::uint8_t> next = place_targets(plan.max_nbytes);
-  const Scratch<std::uint32_t> faults(queue_, frames_.size());
-  queue_.fill(faults.data(), 0, faults.size() * sizeof(std::uint32_t));
-  const EncodeBatch batch{frames_, nbytes, faults.data()};
-  const DeviceStage& stage = plan.compressor.stage;
+void encode_stage(Queue& queue,
+                  const Kernels& kernels,
+                  const DeviceStage& stage,
+                  std::span<const Frame> frames,
+                  std::uint32_t zstd_block_nbytes,
+                  std::uint64_t* nbytes) {
   switch (stage.kind) {
-    case Kind::lz4:
-      kernels_.lz4_encode(queue_, batch);
-      break;
-    case Kind::blosc:
-      kernels_.blosc_encode(queue_, batch, blosc_format(stage));
-      break;
+    case Kind::unshuffle:
+      return kernels.shuffle(queue, {frames, stage.itemsize});
+    case Kind::bit_unshuffle:
+      return kernels.bit_shuffle(queue, {filter_blocks(stage, frames), stage.itemsize});
     default:
-      kernels_.zstd_encode(queue_, batch, {zstd_block_nbytes, stage.encoding->checksum});
+      compress(queue, kernels, stage, frames, zstd_block_nbytes, nbytes);
   }
-  current_ = std::move(next);
 }
 
 }  // namespace headrace

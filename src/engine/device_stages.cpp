@@ -9,7 +9,6 @@ namespace {
 
 using Kind = DeviceStage::Kind;
 
-constexpr std::size_t kLz4Header = 4;
 constexpr std::size_t kChecksumNbytes = 4;
 constexpr std::size_t kAlignment = 256;
 
@@ -209,7 +208,7 @@ void run_stage(Queue& queue,
                std::uint32_t* faults,
                bool gives_planes) {
   const Kind kind = stage.kind;
-  if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4Header);
+  if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4SizeNbytes);
   const DecodeBatch batch{frames, host_sources, faults, gives_planes};
   if (is_checksum(kind)) return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
   switch (kind) {
@@ -295,7 +294,7 @@ void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstByte
       continue;
     }
     if (kind == Kind::lz4) {
-      if (encoded.size() < kLz4Header)
+      if (encoded.size() < kLz4SizeNbytes)
         refuse("a size of 4 bytes does not fit into " + std::to_string(encoded.size()));
       check(*step.nbytes, load_le<std::uint32_t>(encoded.data()));
     }

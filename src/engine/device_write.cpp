@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "device/backend.h"
+#include "engine/device_codecs.h"
 #include "engine/device_encode.h"
 #include "engine/device_stages.h"
 #include "engine/drain.h"
@@ -29,7 +30,6 @@ namespace {
 constexpr std::size_t kSlabItems = 16384;
 constexpr std::size_t kMaxRoom = std::size_t{256} << 20;  // that a shard asks for at once
 constexpr std::size_t kPinnedAlignment = 64;
-constexpr std::size_t kMinEncodeNbytes = std::size_t{1} << 20;  // less is encoded by the host
 
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
@@ -261,7 +261,7 @@ class DeviceWriter {
   void download_encoded(Slab& slab) {
     if (slab.encoded.empty()) return;
     const auto* sizes = reinterpret_cast<const std::uint64_t*>(slab.sizes.get());
-    const std::size_t prefix = plan_.prefix_nbytes();
+    const std::size_t prefix = prefix_nbytes(plan_.compressor.stage);
     std::size_t next = 0;
     for (const std::size_t i : slab.encoded) {
       if (sizes[next++] == 0)
@@ -356,6 +356,15 @@ class DeviceWriter {
   std::deque<std::unique_ptr<Slab>> in_flight_;
 };
 
+void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
+  for (const auto& [codec, name] : layout.on_device) {
+    if (name != kNvcomp) continue;
+    throw Error(ErrorCode::unsupported,
+                "[write] " + state.path() + ": implementation nvcomp only decodes " + codec +
+                    "; headrace-cuda encodes it, and the host's implementations do");
+  }
+}
+
 // Whether the host encodes.
 bool encodes_on_host(const RequestContext& context, const Kernels& kernels, std::size_t elements) {
   const ArrayLayout& layout = context.layout;
@@ -366,9 +375,9 @@ bool encodes_on_host(const RequestContext& context, const Kernels& kernels, std:
                 "[write] " + context.state.path() + ": " + layout.on_device.begin()->second +
                     " cannot encode the chunks: " + missing);
   }
-  return !missing.empty() || layout.encode_plan.thorough ||
-         elements * layout.itemsize() <
-             context.config.device_min_decode_nbytes.value_or(kMinEncodeNbytes);
+  return !missing.empty() || !device_encodes(layout.encode_plan.thorough,
+                                             elements * layout.itemsize(),
+                                             context.config.device_min_decode_nbytes);
 }
 
 }  // namespace
@@ -382,6 +391,7 @@ void write_selection_from_device(const ArrayState& state,
   state.check_writable();
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
+  refuse_nvcomp(state, context.layout);
   check_on_device(context.layout, data.device.type);
   Backend& devices = backend(data.device.type);
   const bool on_host = encodes_on_host(context, devices.kernels(), selection.size());

@@ -132,7 +132,9 @@ Json codecs() {
                       {"device", row.device},
                       {"available", row.available},
                       {"why_not", row.why_not},
-                      {"used", row.used}});
+                      {"used", row.used},
+                      {"encodes", row.encodes},
+                      {"used_to_encode", row.used_to_encode}});
   }
   return result;
 }

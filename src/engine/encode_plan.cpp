@@ -10,21 +10,35 @@ namespace {
 
 using Kind = DeviceStage::Kind;
 
-constexpr std::size_t kLz4Header = 4;  // the decoded size
+bool is_shuffle(Kind kind) { return kind == Kind::unshuffle || kind == Kind::bit_unshuffle; }
 
-// What kernels do, or the kernel that puts the elements together.
-bool is_encoded(Kind kind) {
-  return kind == Kind::swap || kind == Kind::transpose || kind == Kind::unshuffle ||
-         kind == Kind::bit_unshuffle;
-}
+// Done by the kernel that puts the elements together, when it comes first.
+bool is_placing(Kind kind) { return kind == Kind::swap || kind == Kind::transpose; }
 
 }  // namespace
+
+bool device_encodes(bool thorough,
+                    std::size_t nbytes,
+                    std::optional<std::size_t> device_min_decode_nbytes) {
+  return !thorough && nbytes >= device_min_decode_nbytes.value_or(kMinEncodeNbytes);
+}
+
+std::string missing_encoder(const std::optional<DeviceStage>& stage, std::size_t nbytes) {
+  if (!stage || !(stage->encoding || is_shuffle(stage->kind)))
+    return "has no encoder for devices as it is set";
+  const std::size_t most = stage->encoding.value_or(DeviceEncoding{}).max_nbytes;
+  return nbytes > most ? std::to_string(nbytes) + " bytes, at most " + std::to_string(most) : "";
+}
+
+std::size_t prefix_nbytes(const DeviceStage& stage) {
+  return stage.kind == Kind::lz4 ? kLz4SizeNbytes : 0;
+}
 
 EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
   EncodePlan encode;
   encode.why_not = plan.why_not;
   if (!encode.why_not.empty()) return encode;
-  const auto refuse = [&](std::string_view codec, const char* why) {
+  const auto refuse = [&](std::string_view codec, const std::string& why) {
     encode.why_not = "codec " + std::string(codec) + ": " + why;
     return encode;
   };
@@ -35,14 +49,13 @@ EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
       continue;
     }
     const DeviceStage stage = step.codec->device_stage().value();
-    if (is_compressor(stage.kind)) {
-      if (!stage.encoding) return refuse(step.codec->name(), "has no encoder as it is set");
-      compressor = step.codec;
-      encode.max_nbytes = compressor->max_encoded_nbytes(step.nbytes.value());
-      encode.thorough = stage.encoding->thorough;
-    } else if (!is_encoded(stage.kind)) {
-      return refuse(step.codec->name(), "has no encoder");
-    }
+    if (is_placing(stage.kind)) continue;
+    const std::string missing = missing_encoder(stage, step.nbytes.value_or(0));
+    if (!missing.empty()) return refuse(step.codec->name(), missing);
+    if (!is_compressor(stage.kind)) continue;
+    compressor = step.codec;
+    encode.max_nbytes = compressor->max_encoded_nbytes(step.nbytes.value());
+    encode.thorough = stage.encoding->thorough;
   }
   if (!compressor) {
     encode.why_not = "there is no compressor";
@@ -50,16 +63,11 @@ EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
   }
   // Of swaps and transposes, those that are left come behind a filter.
   for (auto step = plan.steps.rbegin(); !is_compressor(step->stage.kind); ++step) {
-    if (step->stage.kind == Kind::swap || step->stage.kind == Kind::transpose)
-      return refuse(step->codec, "has no encoder behind a filter");
+    if (is_placing(step->stage.kind)) return refuse(step->codec, "has no encoder behind a filter");
     encode.filters.push_back(*step);
   }
   encode.compressor = plan.steps[plan.steps.size() - 1 - encode.filters.size()];
   return encode;
-}
-
-std::size_t EncodePlan::prefix_nbytes() const {
-  return compressor.stage.kind == Kind::lz4 ? kLz4Header : 0;
 }
 
 std::string EncodePlan::missing(const Kernels& kernels) const {
@@ -69,7 +77,7 @@ std::string EncodePlan::missing(const Kernels& kernels) const {
 }
 
 ConstBytes finish_encoding(const EncodePlan& plan, MutableBytes encoded, Buffer& scratch) {
-  if (plan.compressor.stage.kind == Kind::lz4)
+  if (prefix_nbytes(plan.compressor.stage) > 0)
     store_le(encoded.data(), static_cast<std::uint32_t>(plan.compressor.nbytes.value()));
   ConstBytes bytes = encoded;
   Buffer next;

@@ -91,6 +91,7 @@ class Parser {
         nbytes_(nbytes),
         target_nbytes_(target_nbytes),
         source_(source),
+        max_blocks_(before.blocks + kSpareBlocks + target_nbytes / kMinMeanBlock),
         tally_(before) {}
 
   // With a fault, what was found so far is void.
@@ -107,6 +108,9 @@ class Parser {
   static constexpr u32 kMagic = 0xfd2fb528, kSkippableMagic = 0x184d2a50;
   static constexpr u32 kMaxWindowLog = 31;  // libzstd's
   static constexpr u32 kEmptyChecksum = 0x51d8e999;
+  // Plans are by blocks, about 128 bytes each: this holds them to half a byte a decoded byte,
+  // however small the blocks of hostile sources are. Beyond, the host decodes.
+  static constexpr u32 kSpareBlocks = 1024, kMinMeanBlock = 256;
 
   SIMT_HOST_DEVICE u32 left() const { return nbytes_ - at_; }
   SIMT_HOST_DEVICE u64 little(u32 at, u32 nbytes) const { return read_little(data_ + at, nbytes); }
@@ -121,6 +125,7 @@ class Parser {
 
   const u8* data_;
   u32 nbytes_, target_nbytes_, source_;
+  u64 max_blocks_;  // up to which the tally may count
   u32 at_ = 0;
   u64 least_nbytes_ = 0;  // that come out of the blocks so far
   // Of the frame: which bytes define the current tables; 0 for none.
@@ -284,8 +289,10 @@ inline Fault Parser::sequences_section(Block& block, u32 end) {
 inline Fault Parser::add(const Block& found) {
   least_nbytes_ += found.nbytes;
   if (least_nbytes_ > target_nbytes_) return Fault::wrong_size;
+  // Those of nothing but a Huffman table count: it must be a good one.
+  if (found.nbytes == 0 && found.literal_kind != Literals::huffman) return Fault::none;
+  if (tally_.blocks == max_blocks_) return Fault::unsupported;
   const bool pool_literals = found.literal_kind != Literals::stored;
-  if (found.nbytes == 0 && !pool_literals) return Fault::none;
   if (tally_.blocks < output_.capacity) {
     Block& block = output_.blocks[tally_.blocks] = found;
     block.records = tally_.records;

@@ -181,6 +181,43 @@ TEST(ZstdFaults, OfFrames) {
   });
 }
 
+// `count` blocks of one byte, and blocks of nothing in between.
+Bytes tiny_blocks(std::size_t count, const Bytes& nothing = {}) {
+  Bytes blocks;
+  for (std::size_t i = 0; i < count; ++i)
+    blocks = std::move(blocks) + block(BlockType::raw, {static_cast<std::uint8_t>(i)}) + nothing;
+  return frame(count, blocks + kEndBlock);
+}
+
+// What blocks cost before anything is decoded is bounded by what comes out of them.
+TEST(ZstdFaults, OfTinyBlocks) {
+  constexpr std::size_t kMost = 1024 + 4;  // for 1028 bytes
+  const Bytes no_sequences{0};
+  const Bytes huffman_table = block(BlockType::compressed, Bytes{2, 0x40, 0, 0} + no_sequences);
+  expect_faults({
+      {"one too many", tiny_blocks(kMost + 1), kMost + 1, Fault::unsupported},
+      {"tables of Huffman codes alone",
+       tiny_blocks(kMost / 2 + 1, huffman_table),
+       kMost / 2 + 1,
+       Fault::unsupported},
+      {"many too many", tiny_blocks(5000), 5000, Fault::unsupported},
+  });
+  const Bytes empty = block(BlockType::raw, {}) + rle_block(7, 0) +
+                      block(BlockType::compressed, repeated_literals(7, 0) + no_sequences);
+  const std::vector<Bytes> good{tiny_blocks(kMost), tiny_blocks(1000, empty)};
+  for (const Place& place : places())
+    for (const bool with_host_sources : {true, false}) {
+      const Decoded got =
+          decode(place, place.kernels->zstd, good, {kMost, 1000}, 1, with_host_sources);
+      for (std::size_t i = 0; i < good.size(); ++i) {
+        Bytes expected(got.chunks[i].size());
+        EXPECT_TRUE(reference_decode(good[i], expected));
+        EXPECT_EQ(got.faults[i], Fault::none);
+        EXPECT_TRUE(got.chunks[i] == expected);
+      }
+    }
+}
+
 // One block, behind a raw one of 100 bytes.
 Bad bad_block(const char* name, const Bytes& content, std::size_t nbytes) {
   return {name,

@@ -11,7 +11,16 @@ import threading
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import HAS_CUDA, assert_same, chunk_files, library, smooth, values, write_zarr
+from helpers import (
+    HAS_CUDA,
+    assert_same,
+    chunk_files,
+    library,
+    read_zarr,
+    smooth,
+    values,
+    write_zarr,
+)
 
 CODECS = {
     "none": None,
@@ -293,6 +302,22 @@ def test_what_the_host_alone_decodes_ends_on_the_device(store, device):
     assert_same(array[...].to_numpy(), data)
     with pytest.raises(NotImplementedError, match=r"gzip|zstd"):
         array.read(implementations={"zstd": f"headrace-{device}"})
+
+
+def test_frames_of_tiny_blocks_are_left_to_the_host(store, device):
+    n = 4000  # blocks of one byte, for each of which a kernel would keep a hundred
+    data = values("u1", (n,))
+    frame = bytearray.fromhex("28b52ffde0") + n.to_bytes(8, "little")
+    for i, byte in enumerate(data):
+        frame += (1 << 3 | (i + 1 == n)).to_bytes(3, "little") + bytes([byte])
+    array = hr.create_array(store, shape=(n,), dtype="u1", chunks=(n,), compressors="zstd")
+    array[...] = data
+    chunk_files(store)["c/0"].write_bytes(frame)
+    assert_same(read_zarr(store), data)
+    there = hr.open_array(store, device=device)
+    assert_same(there[...].to_numpy(), data)
+    with pytest.raises(NotImplementedError, match="codec zstd"):
+        there.read(implementations={"zstd": f"headrace-{device}"})
 
 
 @pytest.mark.parametrize(

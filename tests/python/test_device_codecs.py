@@ -6,6 +6,7 @@ A batch's new results lie where it is decoded: NumPy arrays for the CPU, `Device
 import json
 
 import headrace as hr
+import numcodecs
 import pytest
 from helpers import assert_same, library, smooth, values, write_zarr
 
@@ -78,10 +79,54 @@ def test_batches_take_streams_and_implementations(device):
         hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], implementation=name)
     with pytest.raises(ValueError, match="stream"):
         hr.codecs.decode_batch("zstd", frames, out_nbytes=[4000], stream=1)
-    with pytest.raises(NotImplementedError, match="only decodes"):
-        hr.codecs.encode_batch("zstd", [data], implementation=name)
     with pytest.raises(ValueError, match="not contiguous"):
         hr.codecs.decode_batch("zstd", [on_device(device, frames[0])[::2]], out_nbytes=[4000])
+
+
+LIBRARIES = {
+    "zstd": (numcodecs.Zstd(level=1, checksum=True), "libzstd"),
+    "lz4": (numcodecs.LZ4(), "headrace"),
+    "blosc-lz4": (numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE, typesize=4), "c-blosc"),
+    "blosc-zstd": (numcodecs.Blosc("zstd", 1, numcodecs.Blosc.BITSHUFFLE, typesize=8), "c-blosc"),
+    "blosc-plain": (numcodecs.Blosc("lz4", 9, numcodecs.Blosc.NOSHUFFLE), "c-blosc"),
+    "shuffle": (numcodecs.Shuffle(elementsize=4), "headrace"),
+}
+
+
+@pytest.mark.parametrize("codec", LIBRARIES)
+def test_libraries_decode_what_a_device_encodes(device, codec):
+    codec, host = LIBRARIES[codec]
+    plain = [smooth("f4", (n // 4,)).tobytes() for n in (*SIZES, 400000)] + [
+        b"",
+        b"abcd",
+        bytes(5000),
+    ]
+    moved = [on_device(device, data) for data in plain]
+    own = f"headrace-{device}"
+    with hr.config.set({"device_min_decode_nbytes": 0}):
+        encoded = hr.codecs.encode_batch(codec, moved)
+    forced = hr.codecs.encode_batch(codec, plain, device=device, implementation=own)
+    for frame, again, data in zip(encoded, forced, plain, strict=True):
+        assert isinstance(frame, hr.DeviceArray)
+        assert frame.to_numpy().tobytes() == again.to_numpy().tobytes()
+        if data:  # no codec of numcodecs gives nothing
+            assert bytes(codec.decode(frame.to_numpy())) == data
+    by_host = hr.codecs.encode_batch(codec, moved, device="cpu")
+    there = hr.codecs.encode_batch(codec, moved, implementation=host)
+    assert [frame.to_numpy().tobytes() for frame in there] == by_host
+
+
+def test_who_cannot_encode(device):
+    buffers = [on_device(device, bytes(4000))]
+    own, other = f"headrace-{device}", {"simt": "headrace-cuda", "cuda": "headrace-simt"}[device]
+    with pytest.raises(ValueError, match=f"{own} is for devices of that type, not on cpu"):
+        hr.codecs.encode_batch("zstd", buffers, device="cpu", implementation=own)
+    with pytest.raises(ValueError, match=f"{other} is for devices"):
+        hr.codecs.encode_batch("zstd", buffers, implementation=other)
+    with pytest.raises(NotImplementedError, match=f"codec gzip on {own}: has no encoder"):
+        hr.codecs.encode_batch("gzip", buffers, implementation=own)
+    with pytest.raises(NotImplementedError, match="nvcomp only decodes zstd"):
+        hr.codecs.encode_batch("zstd", buffers, implementation="nvcomp")
 
 
 def test_torch_takes_and_gives_batches(device):
@@ -159,6 +204,33 @@ def test_the_table_says_what_is_used():
     assert used["zstd", "headrace-cuda"] == "from 3.0 MiB, as configured"
     assert used["gzip", "isa-l"] == "always, as configured"
     assert used["gzip", "headrace-cuda"] == "when asked for"
+
+
+def test_the_table_says_who_encodes():
+    def encoders():
+        table = {(r["codec"], r["implementation"]): r for r in hr.codecs.table()}
+        assert all(r["encodes"] == bool(r["used_to_encode"]) for r in table.values())
+        return {key: r["used_to_encode"] for key, r in table.items() if r["encodes"]}
+
+    used = encoders()
+    on_devices = {codec for codec, name in used if name == "headrace-cuda"}
+    assert on_devices == {"bytes", "transpose", "zstd", "lz4", "blosc", "shuffle", "bitshuffle"}
+    assert on_devices == {codec for codec, name in used if name == "headrace-simt"}
+    assert not any(name == "nvcomp" for _, name in used)
+    assert used["zstd", "headrace-cuda"] == "for memory of the device from 1.0 MiB, at fast levels"
+    assert used["zstd", "libzstd"] == "for memory of the host, and what devices leave"
+    assert used["bytes", "headrace-simt"] == "while elements are placed"
+    assert used["gzip", "isa-l"] == "always"
+    assert used["gzip", "libdeflate"] == "when asked for"
+    asked = {"zstd": "headrace-cuda", "blosc": "c-blosc"}
+    with hr.config.set({"device_min_decode_nbytes": 3 << 20, "implementations": asked}):
+        used = encoders()
+    assert used["zstd", "headrace-cuda"] == "always, as configured"
+    assert used["zstd", "headrace-simt"] == "when asked for"
+    assert used["zstd", "libzstd"] == "for memory of the host, and what devices leave"
+    assert used["lz4", "headrace-cuda"] == "for memory of the device from 3.0 MiB, at fast levels"
+    assert used["blosc", "c-blosc"] == "always, as configured"
+    assert used["blosc", "headrace"] == "when asked for"
 
 
 def test_a_limit_moves_decoding_to_the_device(store, tmp_path):

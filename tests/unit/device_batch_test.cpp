@@ -1,6 +1,6 @@
-// Batches of buffers decoded by a device: what lies on the host and on the device in every mix, at
-// any alignment, against what the host's codecs give. The device is the one that runs kernels on
-// the CPU, and the GPU where there is one.
+// Batches of buffers decoded and encoded by a device: what lies on the host and on the device in
+// every mix, at any alignment, against what the host's codecs give. The device is the one that runs
+// kernels on the CPU, and the GPU where there is one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ using Bytes = std::vector<std::byte>;
 using test::bytes_of;
 using test::devices;
 
-TensorView view_of(void* data, std::size_t nbytes, Device device = Device::cpu()) {
-  return {data, {static_cast<std::int64_t>(nbytes)}, {}, DType::uint8, device};
+TensorView view_of(const void* data, std::size_t nbytes, Device device = Device::cpu()) {
+  return {const_cast<void*>(data), {static_cast<std::int64_t>(nbytes)}, {}, DType::uint8, device};
 }
 
 // Buffers in the memory of a device, at odd places, with a byte between them that must stay.
@@ -273,29 +273,173 @@ TEST_F(DeviceBatchChoice, RefusesBuffersThatItCannotTake) {
               testing::HasSubstr("2 inputs for 1 outputs"));
 }
 
-TEST_F(DeviceBatchChoice, EncodesFromAndToTheDevice) {
+const Case kEncoded[] = {
+    {"zstd", R"({"level": 3, "checksum": true})"},
+    {"lz4", ""},
+    {"blosc",
+     R"({"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0})"},
+    {"blosc",
+     R"({"cname": "zstd", "clevel": 2, "shuffle": "bitshuffle", "typesize": 8, "blocksize": 0})"},
+    {"blosc",
+     R"({"cname": "lz4", "clevel": 9, "shuffle": "noshuffle", "typesize": 1, "blocksize": 512})"},
+    {"shuffle", R"({"elementsize": 4})"},
+    {"bitshuffle", R"({"itemsize": 2, "blocksize": 64})"},
+};
+
+class DeviceBatchEncodes : public DeviceBatch {
+ protected:
+  static const char* own(Device device) {
+    return device.type == Device::Type::simt ? "headrace-simt" : "headrace-cuda";
+  }
+  static BatchOptions options(Device device, std::string implementation = "") {
+    return {.device = device,
+            .implementation = std::move(implementation),
+            .configuration = GetParam().configuration};
+  }
+  // Encoded by headrace's host codecs.
+  static std::vector<Bytes> by_host(const std::vector<Bytes>& plain) {
+    const std::vector<std::span<const std::byte>> inputs(plain.begin(), plain.end());
+    return encode_batch(GetParam().codec, inputs, options(Device::cpu()));
+  }
+  static std::vector<Bytes> bytes_on(Device device, const std::vector<Tensor>& results) {
+    std::vector<Bytes> bytes;
+    for (const Tensor& result : results) {
+      EXPECT_EQ(result.device(), device);
+      bytes.push_back(bytes_of(result));
+    }
+    return bytes;
+  }
+  static void expect_decoded(const std::vector<Bytes>& encoded, const std::vector<Bytes>& plain) {
+    ASSERT_EQ(encoded.size(), plain.size());
+    const std::vector<std::span<const std::byte>> inputs(encoded.begin(), encoded.end());
+    std::vector<Bytes> decoded;
+    for (const Bytes& bytes : plain) decoded.emplace_back(bytes.size());
+    const std::vector<std::span<std::byte>> outputs(decoded.begin(), decoded.end());
+    decode_batch(GetParam().codec, inputs, outputs, options(Device::cpu()));
+    EXPECT_EQ(decoded, plain);
+  }
+};
+
+std::vector<TensorView> moved(DeviceBuffers& memory, const std::vector<Bytes>& plain) {
+  std::vector<TensorView> inputs;
+  for (const Bytes& bytes : plain) inputs.push_back(memory.add(bytes));
+  return inputs;
+}
+
+TEST_P(DeviceBatchEncodes, WhatLiesThereAndWhatItIsToldTo) {
   std::vector<Bytes> plain;
-  for (std::size_t n : {0u, 1u, 5000u}) plain.push_back(kit::smooth_floats(n, 3));
+  for (std::size_t n : {300u, 0u, 70000u, 1u, 13u, 4u, 200001u, 5000u})
+    plain.push_back(kit::smooth_floats(n, static_cast<unsigned>(n)));
+  plain.push_back(kit::noise(3001));
   for (const Device device : devices()) {
     DeviceBuffers memory(device);
-    std::vector<TensorView> inputs;
-    std::vector<std::size_t> sizes;
-    for (const Bytes& bytes : plain) {
-      inputs.push_back(memory.add(bytes));
-      sizes.push_back(bytes.size());
-    }
-    for (const Device to : {device, Device::cpu()}) {
-      const auto encoded = encode_batch("zstd", inputs, {.device = to});
-      std::vector<TensorView> frames;
-      for (const Tensor& frame : encoded) {
-        EXPECT_EQ(frame.device(), to);
-        frames.push_back(frame.view());
-      }
-      const auto decoded = decode_batch("zstd", frames, sizes);
-      for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(bytes_of(decoded[i]), plain[i]);
-    }
+    const std::vector<TensorView> inputs = moved(memory, plain);
+    const auto encode = [&](std::span<const TensorView> from, const char* implementation) {
+      return bytes_on(device,
+                      encode_batch(GetParam().codec, from, options(device, implementation)));
+    };
+    const std::vector<Bytes> encoded = encode(inputs, "");
+    expect_decoded(encoded, plain);
+    EXPECT_EQ(encode(inputs, own(device)), encoded);
+    std::vector<TensorView> mixed = inputs;
+    for (std::size_t i = 0; i < plain.size(); i += 2)
+      mixed[i] = view_of(plain[i].data(), plain[i].size());
+    EXPECT_EQ(encode(mixed, own(device)), encoded);
+    EXPECT_EQ(encode(mixed, ""), by_host(plain));
   }
-  EXPECT_THAT(message_of([&] { encode_batch("zstd", std::span<const TensorView>(), {}); }), "");
+}
+
+TEST_P(DeviceBatchEncodes, ManySmallBuffers) {
+  std::vector<Bytes> plain;
+  for (unsigned i = 0; i < 500; ++i) plain.push_back(kit::smooth_floats(i % 41, i));
+  for (const Device device : devices()) {
+    DeviceBuffers memory(device);
+    const auto results = encode_batch(GetParam().codec, moved(memory, plain), options(device));
+    expect_decoded(bytes_on(device, results), plain);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs,
+                         DeviceBatchEncodes,
+                         testing::ValuesIn(kEncoded),
+                         [](const auto& tested) {
+                           return std::string(tested.param.codec) + std::to_string(tested.index);
+                         });
+
+// The bytes that come of encoding by `implementation` from where `on_device` says.
+Bytes encoded(const char* configuration,
+              Device device,
+              bool on_device,
+              const std::string& implementation = "") {
+  Bytes plain = kit::smooth_floats(4000, 3);
+  DeviceBuffers memory(device.is_cpu() ? Device::simt() : device);
+  const TensorView input = on_device ? memory.add(plain) : view_of(plain.data(), plain.size());
+  const BatchOptions options{
+      .device = device, .implementation = implementation, .configuration = configuration};
+  return bytes_of(encode_batch("zstd", std::span(&input, 1), options)[0]);
+}
+
+TEST_F(DeviceBatchChoice, OfWhoEncodes) {
+  constexpr const char *kFast = R"({"level": 3})", *kThorough = R"({"level": 4})";
+  const Device simt = Device::simt(), cpu = Device::cpu();
+  const Bytes host = encoded(kFast, cpu, false), kernels = encoded(kFast, simt, true);
+  ASSERT_NE(host, kernels);
+  EXPECT_EQ(encoded(kFast, simt, false), host);
+  EXPECT_EQ(encoded(kFast, cpu, true), host);
+  EXPECT_EQ(encoded(kFast, simt, true, "libzstd"), host);
+  EXPECT_EQ(encoded(kFast, simt, false, "headrace-simt"), kernels);
+  EXPECT_EQ(encoded(kThorough, simt, true), encoded(kThorough, cpu, false));
+  EXPECT_EQ(encoded(kThorough, simt, true, "headrace-simt"), kernels);
+  Config changed = config();
+  changed.device_min_decode_nbytes = 4001;
+  set_config(changed);
+  EXPECT_EQ(encoded(kFast, simt, true), host);
+  changed.device_min_decode_nbytes = std::nullopt;  // 1 MiB
+  set_config(changed);
+  EXPECT_EQ(encoded(kFast, simt, true), host);
+  changed.implementations = {{"zstd", "headrace-simt"}};
+  set_config(changed);
+  EXPECT_EQ(encoded(kFast, simt, false), kernels);
+  EXPECT_EQ(encoded(kFast, cpu, true), host);
+  EXPECT_EQ(encoded(kFast, simt, true, "libzstd"), host);
+}
+
+TEST_F(DeviceBatchChoice, SaysWhyItCannotEncode) {
+  std::byte bytes[16] = {};
+  const auto message = [&](const char* codec,
+                           Device device,
+                           const char* implementation,
+                           std::size_t nbytes = sizeof bytes) {
+    const TensorView input = view_of(bytes, nbytes, Device::simt());
+    return message_of([&] {
+      encode_batch(
+          codec, std::span(&input, 1), {.device = device, .implementation = implementation});
+    });
+  };
+  const Device simt = Device::simt();
+  EXPECT_EQ(message("zstd", Device::cpu(), "headrace-simt"),
+            "invalid_argument encode_batch: implementation headrace-simt is for devices of that "
+            "type, not on cpu");
+  EXPECT_THAT(message("zstd", simt, "headrace-cuda"), testing::HasSubstr("not on simt"));
+  EXPECT_EQ(message("zstd", simt, "nvcomp"),
+            "unsupported encode_batch: implementation nvcomp only decodes zstd");
+  for (const char* codec : {"gzip", "crc32c", "bytes"}) {
+    EXPECT_EQ(message(codec, simt, "headrace-simt"),
+              std::string("unsupported encode_batch: codec ") + codec +
+                  " on headrace-simt: has no encoder for devices as it is set");
+  }
+  EXPECT_THAT(message("zstd", simt, "headrace-simt", std::size_t{1} << 32),
+              testing::HasSubstr("4294967296 bytes, at most 4294967295"));
+  EXPECT_THAT(message("lz4", simt, "headrace-simt", 0x7e000001),
+              testing::HasSubstr("2113929217 bytes, at most 2113929216"));
+  EXPECT_THAT(message("blosc", simt, "headrace-simt", 0x7ffffff0),
+              testing::HasSubstr("2147483632 bytes, at most 2147483631"));
+  Config changed = config();
+  changed.implementations = {{"zstd", "nvcomp"}};
+  set_config(changed);
+  EXPECT_THAT(message("zstd", simt, ""), testing::HasSubstr("nvcomp only decodes zstd"));
+  EXPECT_EQ(message("zstd", Device::cpu(), ""), "");
+  EXPECT_EQ(message("zstd", simt, "libzstd"), "");
 }
 
 }  // namespace

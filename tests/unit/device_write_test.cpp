@@ -294,6 +294,25 @@ TEST_F(DeviceWrite, RefusesAnImplementationThatCannotEncode) {
   }
 }
 
+TEST_F(DeviceWrite, RefusesNvcompWhichOnlyDecodes) {
+  std::mt19937 random(1);
+  for (const Device device : devices()) {
+    const Store store = memory_store();
+    const Array a = create(store, layout_named("zstd"));
+    const Data data(device, a.shape(), a.dtype(), random);
+    const Array handle = a.with_implementations({{"zstd", "nvcomp"}});
+    const std::string message =
+        error_of([&] { handle.write({}, data.there); }, ErrorCode::unsupported);
+    EXPECT_NE(message.find("[write] a: implementation nvcomp only decodes zstd"), std::string::npos)
+        << message;
+    EXPECT_EQ(a.nchunks_initialized(), 0);
+    WriteOptions options;
+    options.implementations["zstd"] = "libzstd";
+    handle.write({}, data.there, options);
+    EXPECT_GT(a.nchunks_initialized(), 0);
+  }
+}
+
 TEST_F(DeviceWrite, NamesTheChunkThatCannotBeStored) {
   for (const char* name : {"zstd", "shards", "plain"}) {
     for (const Device device : devices()) {

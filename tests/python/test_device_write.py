@@ -1,0 +1,84 @@
+"""What writes from device memory store, as zarr-python and numcodecs read it."""
+
+import json
+from pathlib import Path
+
+import headrace as hr
+import numcodecs
+import numpy as np
+import pytest
+from helpers import assert_same, chunk_files, read_zarr, values
+
+SHAPE, CHUNKS, SHARDS = (30, 41), (8, 16), (16, 32)
+DTYPES = ["b1", "i1", "u2", "<i4", ">i4", "f2", "f4", ">f8", "c16", "M8[ns]"]
+SHUFFLES = ["noshuffle", "shuffle", "bitshuffle"]
+CODECS = {
+    "zstd": hr.codecs.Zstd(level=1),
+    "zstd-checksum": hr.codecs.Zstd(level=3, checksum=True),
+    "lz4": hr.codecs.LZ4(),
+    **{f"blosc-lz4-{shuffle}": hr.codecs.Blosc("lz4", 5, shuffle) for shuffle in SHUFFLES},
+    **{f"blosc-zstd-{shuffle}": hr.codecs.Blosc("zstd", 2, shuffle) for shuffle in SHUFFLES},
+}
+PAIRS = [(codec, DTYPES[(3 * i + k) % 10]) for i, codec in enumerate(CODECS) for k in range(3)]
+LAYOUTS = {"v2": {"zarr_format": 2}, "v3": {}, "shards": {"shards": SHARDS}}
+
+
+def write_from(device, store, dtype, codec, **options):
+    """Writes an array from memory of the device, whose encoder of `codec` is forced, then a part of
+    it over borders of chunks. Returns what the array holds; its first chunk is left out."""
+    data, fill = values(dtype, SHAPE), np.zeros((), dtype)[()]
+    data[: CHUNKS[0], : CHUNKS[1]] = fill
+    copy = store + ".copy"
+    hr.create_array(copy, shape=SHAPE, dtype=dtype)[...] = data
+    source = hr.open_array(copy, device=device)[...]
+    assert isinstance(source, hr.DeviceArray)
+
+    array = hr.create_array(
+        store, shape=SHAPE, dtype=dtype, chunks=CHUNKS, fill_value=fill, **options
+    )
+    forced = {codec.name.removeprefix("numcodecs."): f"headrace-{device}"}
+    array.write(..., source, implementations=forced)
+    array.write(np.s_[9:27, 5:33], source[11:29, 36:8:-1], implementations=forced)
+    data[9:27, 5:33] = data[11:29, 36:8:-1].copy()
+    return data
+
+
+@pytest.mark.parametrize(("codec", "dtype"), PAIRS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_zarr_python_reads_what_devices_write(store, device, layout, codec, dtype):
+    codec = CODECS[codec]
+    data = write_from(device, store, dtype, codec, compressors=codec, **LAYOUTS[layout])
+    assert_same(read_zarr(store), data)
+    assert_same(hr.open_array(store)[...], data)
+    assert len(chunk_files(store)) == (4 if layout == "shards" else 11)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [">i4", "f8"])
+def test_behind_shuffles_and_transposes(store, device, layout, codec, dtype):
+    codec, shuffle = CODECS[codec], hr.codecs.Shuffle(elementsize=np.dtype(dtype).itemsize)
+    chain = {"filters": [shuffle], "compressors": codec, "order": "F"}
+    if layout != "v2":
+        chain = {
+            "filters": [hr.codecs.Transpose((1, 0))],
+            "compressors": [shuffle, codec, hr.codecs.Crc32c()],
+        }
+    data = write_from(device, store, dtype, codec, **chain, **LAYOUTS[layout])
+    assert_same(read_zarr(store), data)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_numcodecs_decodes_the_chunks(store, device, codec):
+    codec = CODECS[codec]
+    data = write_from(device, store, "<i4", codec, compressors=codec, zarr_format=2)
+    compressor = numcodecs.get_codec(json.loads(Path(store, ".zarray").read_text())["compressor"])
+    files = chunk_files(store)
+    for key, path in files.items():
+        i, j = (int(at) * n for at, n in zip(key.split("."), CHUNKS, strict=True))
+        wanted = data[i : i + CHUNKS[0], j : j + CHUNKS[1]]
+        chunk = np.frombuffer(compressor.decode(path.read_bytes()), "<i4").reshape(CHUNKS)
+        assert_same(chunk[: wanted.shape[0], : wanted.shape[1]], wanted)
+        chunk = chunk.copy()
+        chunk[: wanted.shape[0], : wanted.shape[1]] = 0
+        assert not chunk.any(), "beyond the array lies the fill value"
