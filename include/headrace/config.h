@@ -29,6 +29,10 @@ struct Config {
   // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Devices decode a few chunks of
   // smaller ones sooner: bench/results/device-encode.json.
   std::size_t device_zstd_block_nbytes = std::size_t{128} << 10;
+  // GPUDirect Storage: files with chunks that are not compressed go to the device past the host's
+  // memory, and past its page cache. "off"; "auto": where it is native; "on": reads to a device
+  // that cannot go that way are `unsupported`, and say why.
+  std::string gds = "off";
 };
 
 Config config();
@@ -38,7 +42,7 @@ void set_config(const Config& config);
 
 std::string version();
 // What this build and machine offer, as a JSON object: version, processors, devices, codecs,
-// io_uring, limits.
+// io_uring, gds, limits.
 std::string doctor_json();
 
 }  // namespace headrace

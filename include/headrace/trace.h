@@ -4,8 +4,8 @@
 
 namespace headrace {
 
-// Records what the threads of the library do (plan, fetch, copy, decode, place, wait, encode,
-// store) until finish(), and writes it in Chrome's trace format, which chrome://tracing and
+// Records what the threads of the library do (plan, fetch, gds, copy, decode, place, wait,
+// encode, store) until finish(), and writes it in Chrome's trace format, which chrome://tracing and
 // Perfetto open. One trace at a time: a second is `invalid_argument`. Costs nothing while there is
 // none.
 class Trace {

@@ -25,6 +25,7 @@ nb::dict get_config() {
     result["device_min_decode_nbytes"] = *current.device_min_decode_nbytes;
   result["device_slab_nbytes"] = current.device_slab_nbytes;
   result["device_zstd_block_nbytes"] = current.device_zstd_block_nbytes;
+  result["gds"] = current.gds;
   return result;
 }
 
@@ -42,6 +43,7 @@ void install_config(nb::handle values) {
   next.device_slab_nbytes = nb::cast<std::size_t>(nb::object(values["device_slab_nbytes"]));
   next.device_zstd_block_nbytes =
       nb::cast<std::size_t>(nb::object(values["device_zstd_block_nbytes"]));
+  next.gds = nb::cast<std::string>(nb::object(values["gds"]));
   set_config(next);
 }
 

@@ -65,6 +65,10 @@ class CudaBackend final : public Backend {
   std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) override {
     return allocate_pinned_host(index, nbytes);
   }
+  void with_device(int index, FunctionRef<void()> body) override {
+    const DeviceGuard guard(index);
+    body();
+  }
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/function_ref.h"
 #include "headrace/device.h"
 #include "headrace/tensor.h"
 #include "kernels/kernels.h"
@@ -43,6 +44,8 @@ class Backend {
   // Blocks that are freed are kept for the next. `index` is a device that is in use already.
   virtual std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) = 0;
   virtual void set_allocator(int index, const Allocator& allocator) = 0;
+  // Calls `body` with the device current to this thread, for libraries that ask the driver for it.
+  virtual void with_device(int index, FunctionRef<void()> body);
 };
 
 // Not for the CPU, which has no backend.

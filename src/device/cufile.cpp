@@ -1,9 +1,15 @@
 #include "device/cufile.h"
 
 #include <dlfcn.h>
+#include <sys/types.h>
 
-#include <cstddef>
+#include <cerrno>
 #include <cstdlib>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "headrace/error.h"
 
 namespace headrace {
 namespace {
@@ -23,68 +29,153 @@ struct DriverProperties {
   unsigned limits[5];
   char later[256];  // what newer versions add
 };
+struct FileDescription {
+  int type;
+  union {
+    int fd;
+    void* handle;
+  };
+  const void* file_system_calls;
+};
 enum Parameter : int { kAllowCompatibilityMode = 1, kForceCompatibilityMode = 2 };
 constexpr unsigned kControlAllowsCompatibility = 1u << 1;
 constexpr unsigned kControlPosix = 1u << 2;
 constexpr unsigned kFeatureP2p = 1u << 4;
-using SetBool = CufileError (*)(int parameter, bool value);
-using DriverCall = CufileError (*)();
-using GetProperties = CufileError (*)(DriverProperties*);
+constexpr int kFileDescriptor = 1;
 
 constexpr const char* kDefaultLibrary = "libcufile.so.0";
 
-CufileProbe refuse(const std::string& why_not) { return {false, why_not, {}}; }
+}  // namespace
 
-std::string failed(const char* call, const CufileError& error) {
-  return std::string(call) + " failed with error " + std::to_string(error.error);
+struct CufileCalls {
+  CufileError (*set_parameter)(int parameter, bool value) = nullptr;
+  CufileError (*open_driver)() = nullptr;
+  CufileError (*close_driver)() = nullptr;
+  CufileError (*get_properties)(DriverProperties*) = nullptr;
+  CufileError (*add_file)(void** handle, FileDescription*) = nullptr;
+  void (*remove_file)(void* handle) = nullptr;
+  ssize_t (*read)(void* handle, void* target, std::size_t, off_t offset, off_t in_target) = nullptr;
+};
+
+namespace {
+
+std::string failed(const char* call, int error) {
+  return std::string(call) + " failed with error " + std::to_string(error);
 }
 
-// Needs the properties of an open driver.
-CufileProbe judge(const DriverProperties& properties) {
+// False when the library lacks one.
+bool find_calls(void* library, CufileCalls& calls) {
+  const auto find = [&]<typename Call>(Call& call, const char* name) {
+    call = reinterpret_cast<Call>(dlsym(library, name));
+    return call != nullptr;
+  };
+  return find(calls.open_driver, "cuFileDriverOpen") &&
+         find(calls.close_driver, "cuFileDriverClose_v2") &&
+         find(calls.get_properties, "cuFileDriverGetProperties") &&
+         find(calls.add_file, "cuFileHandleRegister") &&
+         find(calls.remove_file, "cuFileHandleDeregister") && find(calls.read, "cuFileRead");
+}
+
+// From the properties of an open driver: what it has, or why that is not used.
+void judge(const DriverProperties& properties, Cufile& found) {
   const auto& fs = properties.nvidia_fs;
-  if ((fs.control_flags & (kControlAllowsCompatibility | kControlPosix)) != 0)
-    return refuse("the driver insists on its compatibility mode");
-  if (fs.major_version > 0) {
-    return {
-        true,
-        {},
-        "nvidia-fs " + std::to_string(fs.major_version) + '.' + std::to_string(fs.minor_version)};
+  if ((fs.control_flags & (kControlAllowsCompatibility | kControlPosix)) != 0) {
+    found.why_not = "the driver insists on its compatibility mode";
+  } else if (fs.major_version > 0) {
+    found.driver =
+        "nvidia-fs " + std::to_string(fs.major_version) + '.' + std::to_string(fs.minor_version);
+  } else if ((properties.feature_flags & kFeatureP2p) != 0) {
+    found.driver = "PCI P2PDMA";
+  } else {
+    found.why_not = "the kernel has neither nvidia-fs nor PCI P2PDMA for it";
   }
-  if ((properties.feature_flags & kFeatureP2p) != 0) return {true, {}, "PCI P2PDMA"};
-  return refuse("the kernel has neither nvidia-fs nor PCI P2PDMA for it");
 }
 
 }  // namespace
 
-CufileProbe probe_cufile(const std::string& library) {
+Cufile open_cufile(const std::string& library) {
+  const auto refuse = [&](const std::string& why_not) { return Cufile{library, why_not}; };
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return refuse(dlerror());
-  const auto set_bool = reinterpret_cast<SetBool>(dlsym(handle, "cuFileSetParameterBool"));
-  const auto open = reinterpret_cast<DriverCall>(dlsym(handle, "cuFileDriverOpen"));
-  const auto close = reinterpret_cast<DriverCall>(dlsym(handle, "cuFileDriverClose_v2"));
-  const auto get = reinterpret_cast<GetProperties>(dlsym(handle, "cuFileDriverGetProperties"));
-  if (!open || !close || !get) return refuse(library + " lacks functions of cuFile");
-  if (!set_bool) return refuse(library + " is older than 1.14: it cannot be told to be native");
+  auto calls = std::make_shared<CufileCalls>();
+  if (!find_calls(handle, *calls)) return refuse(library + " lacks functions of cuFile");
+  calls->set_parameter =
+      reinterpret_cast<decltype(calls->set_parameter)>(dlsym(handle, "cuFileSetParameterBool"));
+  if (!calls->set_parameter)
+    return refuse(library + " is older than 1.14: it cannot be told to be native");
   for (const int parameter : {kAllowCompatibilityMode, kForceCompatibilityMode}) {
-    const CufileError error = set_bool(parameter, false);
-    if (error.error != 0) return refuse(failed("cuFileSetParameterBool", error));
+    const CufileError status = calls->set_parameter(parameter, false);
+    if (status.error != 0) return refuse(failed("cuFileSetParameterBool", status.error));
   }
-  if (const CufileError error = open(); error.error != 0)
-    return refuse(failed("cuFileDriverOpen", error) + " with the compatibility mode refused");
+  if (const CufileError status = calls->open_driver(); status.error != 0)
+    return refuse(failed("cuFileDriverOpen", status.error) +
+                  " with the compatibility mode refused");
+  Cufile found{library};
   DriverProperties properties{};
-  const CufileError error = get(&properties);
-  const CufileProbe found =
-      error.error == 0 ? judge(properties) : refuse(failed("cuFileDriverGetProperties", error));
-  if (!found.native) close();
+  if (const CufileError status = calls->get_properties(&properties); status.error != 0) {
+    found.why_not = failed("cuFileDriverGetProperties", status.error);
+  } else {
+    judge(properties, found);
+  }
+  if (found.why_not.empty()) {
+    found.calls = std::move(calls);
+  } else {
+    calls->close_driver();
+  }
   return found;
 }
 
-const CufileProbe& cufile() {
-  static const CufileProbe probe = [] {
+// Never destroyed: threads may outlive statics.
+const Cufile& cufile(Device::Type type) {
+  if (type == Device::Type::simt) {
+    static const auto* none = new Cufile{{}, "cuFile is for CUDA devices"};
+    const char* named = std::getenv("HEADRACE_SIMT_CUFILE");
+    if (!named) return *none;
+    static const auto* of_tests = new Cufile(open_cufile(named));
+    return *of_tests;
+  }
+  static const auto* of_cuda = [] {
     const char* named = std::getenv("HEADRACE_CUFILE");
-    return probe_cufile(named ? named : kDefaultLibrary);
+    return new Cufile(open_cufile(named ? named : kDefaultLibrary));
   }();
-  return probe;
+  return *of_cuda;
+}
+
+CufileFile::CufileFile(const Cufile& cufile, int fd, std::string path)
+    : calls_(cufile.calls), path_(std::move(path)) {
+  FileDescription description{kFileDescriptor, {fd}, nullptr};
+  const CufileError status = calls_->add_file(&handle_, &description);
+  if (status.error != 0)
+    throw Error(ErrorCode::unsupported,
+                path_ + ": " + failed("cuFileHandleRegister", status.error));
+}
+
+CufileFile::~CufileFile() { calls_->remove_file(handle_); }
+
+void CufileFile::read(std::uint64_t offset, void* target, std::size_t nbytes) const {
+  std::size_t done = 0;
+  while (done < nbytes) {
+    const ssize_t n = calls_->read(handle_,
+                                   target,
+                                   nbytes - done,
+                                   static_cast<off_t>(offset + done),
+                                   static_cast<off_t>(done));
+    if (n == -1) {
+      const int os_error = errno;
+      if (os_error == EINTR) continue;
+      throw Error(ErrorCode::io,
+                  path_ + ": cuFileRead: " + std::generic_category().message(os_error),
+                  os_error);
+    }
+    if (n < 0)
+      throw Error(ErrorCode::io, path_ + ": " + failed("cuFileRead", static_cast<int>(-n)));
+    if (n == 0) {
+      throw Error(ErrorCode::io,
+                  path_ + ": became shorter while it was read: wanted " + std::to_string(nbytes) +
+                      " bytes, got " + std::to_string(done));
+    }
+    done += static_cast<std::size_t>(n);
+  }
 }
 
 }  // namespace headrace

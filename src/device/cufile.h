@@ -5,21 +5,54 @@
 // compatibility mode, slower than headrace's own pinned memory: that mode is refused.
 // https://docs.nvidia.com/gpudirect-storage/api-reference-guide/
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
+
+#include "headrace/tensor.h"
 
 namespace headrace {
 
-struct CufileProbe {
-  bool native = false;
-  std::string why_not;  // when it is not native
-  std::string driver;   // "nvidia-fs 2.26", "PCI P2PDMA"
+struct CufileCalls;  // the library's functions
+
+// What there is of cuFile.
+struct Cufile {
+  std::string library;
+  std::string why_not{};                       // empty when it is native
+  std::string driver{};                        // "nvidia-fs 2.26", "PCI P2PDMA"
+  std::shared_ptr<const CufileCalls> calls{};  // null unless it is native
+
+  bool native() const { return calls != nullptr; }
 };
 
 // Opens `library` and its driver with the compatibility mode refused, and asks the driver what it
 // has. The driver stays open where it is native. Makes a context of CUDA.
-CufileProbe probe_cufile(const std::string& library);
+Cufile open_cufile(const std::string& library);
 
-// The same for HEADRACE_CUFILE (a file) or the loader's libcufile.so.0, once a process.
-const CufileProbe& cufile();
+// The same once a process, for CUDA devices: HEADRACE_CUFILE (a file) or the loader's
+// libcufile.so.0. The memory of simt is filled only by a library made for tests, which
+// HEADRACE_SIMT_CUFILE names.
+const Cufile& cufile(Device::Type type);
+
+// A file that cuFile reads. Any number of threads may.
+class CufileFile {
+ public:
+  // `fd` was opened with O_DIRECT and stays open as long as this lives; `path` is for messages.
+  // `unsupported` where its file system is not native.
+  CufileFile(const Cufile& cufile, int fd, std::string path);
+  ~CufileFile();
+  CufileFile(const CufileFile&) = delete;
+  CufileFile& operator=(const CufileFile&) = delete;
+
+  // Fills device memory that no queue uses meanwhile; its device is current to the calling thread,
+  // which waits. `io` when that fails or the file ends before.
+  void read(std::uint64_t offset, void* target, std::size_t nbytes) const;
+
+ private:
+  const std::shared_ptr<const CufileCalls> calls_;
+  const std::string path_;
+  void* handle_ = nullptr;
+};
 
 }  // namespace headrace

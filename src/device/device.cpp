@@ -19,6 +19,8 @@ const Kernels& Backend::nvcomp_kernels() const {
 
 std::string Backend::nvcomp_why_not() const { return "there is none for this type of device"; }
 
+void Backend::with_device(int, FunctionRef<void()> body) { body(); }
+
 Device best_device() { return cuda_backend().why_not(0).empty() ? Device::cuda(0) : Device::cpu(); }
 
 void check_device(const Device& device) {

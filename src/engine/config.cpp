@@ -74,6 +74,8 @@ void check_config(const Config& config, const char* where) {
                   "1024 to 131072",
                   std::to_string(config.device_zstd_block_nbytes));
   if (config.coalesce_run == 0) throw_invalid(place + " coalesce_run", "at least one byte", "0");
+  if (config.gds != "auto" && config.gds != "on" && config.gds != "off")
+    throw_invalid(place + " gds", "\"auto\", \"on\" or \"off\"", config.gds);
   static_cast<void>(Device::parse(config.device));
   check_implementations(config.implementations, where);
 }

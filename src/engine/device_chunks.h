@@ -25,12 +25,13 @@ struct Chunk {
   bool missing = false;      // reads as the fill value
   ByteRange range{};         // of the object; of chunks outside of shards once they are fetched
 
-  // What was fetched: encoded bytes, or the wanted elements one after another.
+  // What was fetched: encoded bytes, or the wanted elements one after another. Null: only the
+  // device has them.
   std::byte* host = nullptr;
   const std::uint8_t* device = nullptr;
   bool packed = false;
 
-  ConstBytes encoded() const { return {host, static_cast<std::size_t>(range.nbytes)}; }
+  std::size_t encoded_nbytes() const { return static_cast<std::size_t>(range.nbytes); }
 };
 
 template <typename Query>

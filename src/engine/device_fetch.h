@@ -13,6 +13,7 @@
 #include "engine/device_slab.h"
 #include "engine/device_stages.h"
 #include "engine/fetch.h"
+#include "engine/gds.h"
 #include "engine/read_chunk.h"
 
 namespace headrace {
@@ -46,11 +47,12 @@ class SlabFetch {
  public:
   using Chunks = std::vector<Chunk<Query>>;
 
-  // `on_host`: the host decodes all chunks.
-  SlabFetch(RequestContext& context, bool on_host, Chunks& chunks, SlabMemory& memory)
+  // `on_host`: the host decodes all chunks. `gds`: null, or the way of what a device decodes.
+  SlabFetch(RequestContext& context, bool on_host, Gds* gds, Chunks& chunks, SlabMemory& memory)
       : context_(context),
         layout_(context.layout),
         on_host_(on_host),
+        gds_(gds),
         chunks_(chunks),
         memory_(memory) {
     threads_ = static_cast<std::size_t>(on_host ? context.threads : thread_count());
@@ -163,7 +165,7 @@ class SlabFetch {
 
   // Objects to ask the store for at once. What all threads ask for fits into half of the budget.
   std::size_t batch_size() const {
-    const std::size_t most = context_.driver.batch_size();
+    const std::size_t most = gds_ && gds_->forced() ? 1 : context_.driver.batch_size();
     const std::size_t nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
     if (most == 1 || nbytes > kMaxBatchedChunk) return 1;
     const std::size_t fit = context_.config.memory_budget / 2 / (threads_ * nbytes);
@@ -199,8 +201,8 @@ class SlabFetch {
           read_chunk(layout_, *stored->reader, chunk.range, packed, decode_context());
         });
       } else {
-        const SlabMemory::Piece piece = reserve(chunk.range);
-        read(*stored->reader, chunk.range, piece.host);
+        const auto file = gds_ ? gds_->open(*stored->reader) : nullptr;
+        const SlabMemory::Piece piece = bring(*stored->reader, file.get(), chunk.range);
         take(chunk, piece);
         memory_.filled(piece);
       }
@@ -242,17 +244,17 @@ class SlabFetch {
 
   // Chunks of a shard that lie near each other, by one read.
   void fetch_run(const Request& request) {
-    const ObjectReader& reader = *chunk_of(request, 0).level->reader;
+    const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
     SlabMemory::Piece piece;
     Buffer buffer;
     at(chunk_of(request, 0), [&] {
       if (on_host_) {
         buffer.resize(checked_encoded_nbytes(request.range.nbytes));
-        piece.host = buffer.data();
+        read(*reader, request.range, buffer.data());
       } else {
-        piece = reserve(request.range);
+        const auto file = gds_ ? gds_->open_shard(reader) : nullptr;
+        piece = bring(*reader, file.get(), request.range);
       }
-      read(reader, request.range, piece.host);
     });
     for (std::size_t i = 0; i < request.count; ++i) {
       Chunk<Query>& chunk = chunk_of(request, i);
@@ -262,36 +264,48 @@ class SlabFetch {
           const auto nbytes = static_cast<std::size_t>(chunk.range.nbytes);
           decode(chunk, ConstBytes(buffer).subspan(offset, nbytes));
         } else {
-          take(chunk, {piece.host + offset, piece.device + offset, piece.block});
+          take(chunk, piece, offset);
         }
       });
     }
     if (!on_host_) memory_.filled(piece);
   }
 
-  SlabMemory::Piece reserve(const ByteRange& range) {
-    return memory_.reserve(checked_encoded_nbytes(range.nbytes));
+  // Encoded bytes to memory of the device, by way of the host's or, from a file, straight.
+  SlabMemory::Piece bring(const ObjectReader& reader, const GdsFile* file, const ByteRange& range) {
+    const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
+    const SlabMemory::Piece piece =
+        file ? memory_.reserve_on_device(nbytes) : memory_.reserve(nbytes);
+    if (!file) {
+      read(reader, range, piece.host);
+    } else {
+      in_pieces(nbytes, [&](std::size_t at, std::size_t n) {
+        file->read(range.offset + at, piece.device + at, n);
+      });
+    }
+    return piece;
   }
 
-  // By several threads when there are few requests.
   void read(const ObjectReader& reader, const ByteRange& range, std::byte* to) {
-    const MutableBytes bytes(to, static_cast<std::size_t>(range.nbytes));
-    const std::size_t piece =
-        threads_each_ > 1 ? kReadPiece : std::max<std::size_t>(bytes.size(), 1);
-    parallel_for((bytes.size() + piece - 1) / piece,
-                 [&](std::size_t i) {
-                   const std::size_t at = i * piece;
-                   reader.read(range.offset + at,
-                               bytes.subspan(at, std::min(piece, bytes.size() - at)));
-                 },
+    in_pieces(static_cast<std::size_t>(range.nbytes), [&](std::size_t at, std::size_t n) {
+      reader.read(range.offset + at, {to + at, n});
+    });
+  }
+
+  // Calls body(at, n) by several threads when there are few requests.
+  void in_pieces(std::size_t nbytes, FunctionRef<void(std::size_t at, std::size_t n)> body) {
+    const std::size_t piece = threads_each_ > 1 ? kReadPiece : std::max<std::size_t>(nbytes, 1);
+    parallel_for((nbytes + piece - 1) / piece,
+                 [&](std::size_t i) { body(i * piece, std::min(piece, nbytes - i * piece)); },
                  threads_each_);
   }
 
-  // The piece begins with the chunk's encoded bytes.
-  void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece) {
-    chunk.host = piece.host;
-    chunk.device = piece.device;
-    check_encoded(layout_.device_plan, layout_.chain.decoded_nbytes(), chunk.encoded());
+  // The chunk's encoded bytes begin at `offset` of the piece.
+  void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece, std::size_t offset = 0) {
+    chunk.host = piece.host ? piece.host + offset : nullptr;
+    chunk.device = piece.device + offset;
+    check_encoded(
+        layout_.device_plan, layout_.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
   }
 
   void decode(Chunk<Query>& chunk, ConstBytes encoded) {
@@ -313,6 +327,7 @@ class SlabFetch {
   RequestContext& context_;
   const ArrayLayout& layout_;
   const bool on_host_;
+  Gds* const gds_;
   Chunks& chunks_;
   SlabMemory& memory_;
   std::size_t threads_;

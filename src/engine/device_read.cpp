@@ -3,11 +3,12 @@
 //
 //   walk -> fetch, copy (threads) -> plan, decode, place (one thread) -> wait
 //
-// Threads fetch encoded bytes into pinned blocks, which are copied as they fill. Then one call a
-// decoding step is given to the slab's queue for all its chunks, and one that places the elements,
-// while the other threads fetch the next slab. Nothing waits for the device but the reuse of a
-// slab's memory, kSlabs later, and the end. Then faults that the decoders found are turned into
-// errors, and what no kernel takes is decoded by the host.
+// Threads fetch encoded bytes into pinned blocks, which are copied as they fill, or from files
+// straight into the device's memory (engine/gds.h). Then one call a decoding step is given to the
+// slab's queue for all its chunks, and one that places the elements, while the other threads fetch
+// the next slab. Nothing waits for the device but the reuse of a slab's memory, kSlabs later, and
+// the end. Then faults that the decoders found are turned into errors, and what no kernel takes is
+// decoded by the host.
 
 #include "engine/device_read.h"
 
@@ -37,14 +38,17 @@ constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
 template <typename Query>
 class DeviceReader {
  public:
-  DeviceReader(RequestContext& context, Backend& backend, std::unique_ptr<Queue> queue, int index)
+  DeviceReader(RequestContext& context,
+               Backend& backend,
+               std::unique_ptr<Queue> queue,
+               Device device)
       : context_(context),
         layout_(context.layout),
         plan_(context.layout.device_plan),
         backend_(backend),
-        index_(index),
+        device_(device),
         kernels_(backend.kernels()),
-        pinned_(backend, index) {
+        pinned_(backend, device.index) {
     queues_.push_back(std::move(queue));
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
                                       reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
@@ -58,6 +62,7 @@ class DeviceReader {
 
   void read(Query query, bool on_host) {
     on_host_ = on_host;
+    gds_ = Gds::of(context_, backend_, device_, on_host);
     ChunkWalk<Query> walk(context_);
     walk.each(std::move(query), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
     if (!pending_.empty()) run_slab();
@@ -99,7 +104,7 @@ class DeviceReader {
     fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
     fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
-    SlabFetch<Query> fetch(context_, on_host_, fetched_->chunks, fetched_->memory);
+    SlabFetch<Query> fetch(context_, on_host_, gds_.get(), fetched_->chunks, fetched_->memory);
     parallel_for(1 + fetch.threads(), [&](std::size_t i) {
       if (i > 0) {
         fetch.work();
@@ -125,7 +130,7 @@ class DeviceReader {
   // Before the first slab, if others follow.
   void add_queues() {
     while (queues_.size() < kSlabs) {
-      queues_.push_back(backend_.make_queue(index_));
+      queues_.push_back(backend_.make_queue(device_.index));
       queues_.back()->wait_for(*queues_[0]);
     }
   }
@@ -138,7 +143,8 @@ class DeviceReader {
         const Chunk<Query>& chunk = slab.chunks[i];
         if (chunk.missing || chunk.packed) continue;
         slab.decoded.push_back(i);
-        chunks.push_back({chunk.encoded(), chunk.device, direct_target(chunk.query)});
+        chunks.push_back(
+            {chunk.encoded_nbytes(), chunk.host, chunk.device, direct_target(chunk.query)});
       }
     }
     DeviceRun run(slab.queue, backend_, chunks);
@@ -154,7 +160,7 @@ class DeviceReader {
     const Scratch<std::uint32_t> faults(slab.queue, n);
     slab.queue.fill(faults.data(), 0, n * sizeof(std::uint32_t));
     run.run(plan_, faults.data());
-    slab.faults = backend_.allocate_pinned(index_, n * sizeof(std::uint32_t));
+    slab.faults = backend_.allocate_pinned(device_.index, n * sizeof(std::uint32_t));
     slab.queue.download(slab.faults.get(), faults.data(), n * sizeof(std::uint32_t));
   }
 
@@ -228,7 +234,8 @@ class DeviceReader {
           context_.check();
           Chunk<Query>& chunk = again.chunks[i];
           try {
-            decode_packed(layout_, chunk, chunk.encoded(), again.memory, decode_context);
+            const ConstBytes encoded(chunk.host, chunk.encoded_nbytes());
+            decode_packed(layout_, chunk, encoded, again.memory, decode_context);
           } catch (const Error& error) {
             throw located(context_, *chunk.level, chunk.position, error);
           }
@@ -242,12 +249,13 @@ class DeviceReader {
   const ArrayLayout& layout_;
   const DevicePlan& plan_;
   Backend& backend_;
-  const int index_;
+  const Device device_;
   const Kernels& kernels_;
   std::vector<std::unique_ptr<Queue>> queues_;
   PinnedBlocks pinned_;
   Scratch<std::uint8_t> fill_;
   bool on_host_ = false;
+  std::unique_ptr<Gds> gds_;  // null: chunks come through the host
   std::size_t turn_ = 0;
   std::vector<Chunk<Query>> pending_;
   std::size_t pending_nbytes_ = 0;
@@ -291,6 +299,7 @@ bool decodes_on_host(const RequestContext& context,
   if (forced || !missing.empty()) return !forced;
   std::vector<DeviceStage::Kind> kinds;
   for (const DeviceStep& step : layout.device_plan.steps) kinds.push_back(step.stage.kind);
+  if (context.config.gds == "on") return false;  // or nothing could go past the host
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
   if (kinds.empty() && !context.config.device_min_decode_nbytes) return false;
   return !device_decodes(kinds,
@@ -308,12 +317,12 @@ void read_on_queue(RequestContext& context,
                    std::unique_ptr<Queue> queue) {
   check_on_device(context.layout, out.device.type);
   const bool on_host = decodes_on_host(context, backend, selection);
-  const int index = out.device.index;
   if (selection.pointwise) {
-    DeviceReader<Points>(context, backend, std::move(queue), index)
+    DeviceReader<Points>(context, backend, std::move(queue), out.device)
         .read(Points(selection, out), on_host);
   } else {
-    DeviceReader<Box>(context, backend, std::move(queue), index).read(Box(selection, out), on_host);
+    DeviceReader<Box>(context, backend, std::move(queue), out.device)
+        .read(Box(selection, out), on_host);
   }
 }
 

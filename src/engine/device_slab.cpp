@@ -25,8 +25,14 @@ void PinnedBlocks::give_back(std::shared_ptr<std::byte> block, std::unique_ptr<M
   leaving_.push_back({std::move(block), std::move(copied)});
 }
 
+namespace {
+
+std::size_t padded(std::size_t nbytes) { return (nbytes + 15) / 16 * 16 + kSourcePadding; }
+
+}  // namespace
+
 SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
-  const std::size_t taken = (nbytes + 15) / 16 * 16 + kSourcePadding;
+  const std::size_t taken = padded(nbytes);
   Block* full = nullptr;
   Piece piece;
   {
@@ -50,7 +56,22 @@ SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   return piece;
 }
 
+// Memory comes in the order of the queue: whoever had it before may use it until the mark.
+SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
+  Piece piece;
+  std::unique_ptr<Mark> free;
+  {
+    const std::lock_guard lock(mutex_);
+    unpinned_.emplace_back(queue_, padded(nbytes));
+    piece.device = unpinned_.back().data();
+    free = queue_.mark();
+  }
+  free->wait();
+  return piece;
+}
+
 void SlabMemory::filled(const Piece& piece) {
+  if (!piece.block) return;
   {
     const std::lock_guard lock(mutex_);
     if (--piece.block->unfilled > 0 || !piece.block->full) return;

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "device/backend.h"
 
@@ -62,7 +63,10 @@ class SlabMemory {
   };
   // Aligned to 16, readable 16 bytes past its end rounded up to 16.
   Piece reserve(std::size_t nbytes);
-  // The piece holds what is to be copied.
+  // Without host memory and block, to be written now by others than the queue: waits until that may
+  // be.
+  Piece reserve_on_device(std::size_t nbytes);
+  // The piece holds what is to be copied; without a block, nothing is.
   void filled(const Piece& piece);
   // Nothing more comes, and all is filled.
   void finish();
@@ -76,8 +80,9 @@ class SlabMemory {
   const std::size_t block_nbytes_;
   const bool keeps_host_;
   std::mutex mutex_;
-  std::list<Block> blocks_;   // under mutex_
-  Block* current_ = nullptr;  // under mutex_
+  std::list<Block> blocks_;                      // under mutex_
+  Block* current_ = nullptr;                     // under mutex_
+  std::vector<Scratch<std::uint8_t>> unpinned_;  // under mutex_
 };
 
 }  // namespace headrace

@@ -111,13 +111,15 @@ DeviceRun::DeviceRun(Queue& queue, const Backend& devices, std::span<const Devic
       kernels_(devices.kernels()),
       chunks_(chunks),
       frames_(chunks.size()) {
-  host_sources_.reserve(chunks.size());
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     frames_[i].source = chunks[i].source;
-    frames_[i].source_nbytes = chunks[i].encoded.size();
+    frames_[i].source_nbytes = chunks[i].nbytes;
     frames_[i].chunk = static_cast<std::uint32_t>(i);
-    host_sources_.push_back(reinterpret_cast<const std::uint8_t*>(chunks[i].encoded.data()));
   }
+  if (!std::ranges::all_of(chunks, [](const DeviceChunk& chunk) { return chunk.host; })) return;
+  host_sources_.reserve(chunks.size());
+  for (const DeviceChunk& chunk : chunks)
+    host_sources_.push_back(reinterpret_cast<const std::uint8_t*>(chunk.host));
 }
 
 void DeviceRun::run(const DevicePlan& plan, std::uint32_t* faults) {
@@ -276,7 +278,11 @@ std::string missing_decoder(const Backend& devices, Kind kind, bool nvcomp) {
   return why_not.empty() ? "" : "nvCOMP: " + why_not;
 }
 
-void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded) {
+void check_encoded(const DevicePlan& plan,
+                   std::size_t decoded_nbytes,
+                   std::size_t nbytes,
+                   const std::byte* host) {
+  std::size_t skipped_nbytes = 0;
   for (const DeviceStep& step : plan.steps) {
     const auto refuse = [&](const std::string& problem) {
       throw Error(ErrorCode::corrupt, "codec " + step.codec + ": " + problem);
@@ -287,24 +293,25 @@ void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstByte
     };
     const Kind kind = step.stage.kind;
     if (is_checksum(kind)) {
-      if (encoded.size() < kChecksumNbytes)
-        refuse("a checksum of 4 bytes does not fit into " + std::to_string(encoded.size()));
-      encoded = encoded.subspan(skipped(step.stage), encoded.size() - kChecksumNbytes);
-      if (step.nbytes) check(*step.nbytes, encoded.size());
+      if (nbytes < kChecksumNbytes)
+        refuse("a checksum of 4 bytes does not fit into " + std::to_string(nbytes));
+      skipped_nbytes += skipped(step.stage);
+      nbytes -= kChecksumNbytes;
+      if (step.nbytes) check(*step.nbytes, nbytes);
       continue;
     }
     if (kind == Kind::lz4) {
-      if (encoded.size() < kLz4SizeNbytes)
-        refuse("a size of 4 bytes does not fit into " + std::to_string(encoded.size()));
-      check(*step.nbytes, load_le<std::uint32_t>(encoded.data()));
+      if (nbytes < kLz4SizeNbytes)
+        refuse("a size of 4 bytes does not fit into " + std::to_string(nbytes));
+      check(*step.nbytes, load_le<std::uint32_t>(host + skipped_nbytes));
     }
-    if (!is_compressor(kind)) check(step.source_nbytes, encoded.size());
+    if (!is_compressor(kind)) check(step.source_nbytes, nbytes);
     return;  // what comes after is not known here, and of fixed sizes
   }
-  if (encoded.size() != decoded_nbytes) {
+  if (nbytes != decoded_nbytes) {
     throw Error(ErrorCode::corrupt,
                 "codec bytes: expected " + std::to_string(decoded_nbytes) + " bytes, got " +
-                    std::to_string(encoded.size()));
+                    std::to_string(nbytes));
   }
 }
 

@@ -14,7 +14,8 @@ namespace headrace {
 
 // A chunk before the first step and after the last.
 struct DeviceChunk {
-  ConstBytes encoded;                    // host memory
+  std::size_t nbytes = 0;                // encoded
+  const std::byte* host = nullptr;       // the encoded bytes; null when only the device has them
   const std::uint8_t* source = nullptr;  // the same on the device, padded as kernels want it
   std::uint8_t* target = nullptr;        // where the caller wants it; null when anywhere will do
 };
@@ -40,8 +41,8 @@ class DeviceRun {
   const Kernels& kernels_;
   std::span<const DeviceChunk> chunks_;
   std::vector<Frame> frames_;
-  std::vector<const std::uint8_t*> host_sources_;
-  Scratch<std::uint8_t> current_;  // what the last step gave
+  std::vector<const std::uint8_t*> host_sources_;  // of all chunks or none
+  Scratch<std::uint8_t> current_;                  // what the last step gave
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
@@ -65,9 +66,12 @@ std::size_t aligned_nbytes(std::size_t nbytes);
 // The parts of chunks that a filter takes each by itself, the last of each with what is left.
 std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks);
 
-// `corrupt` when these encoded bytes cannot be a chunk of the plan, as far as the host can tell
-// without decoding.
-void check_encoded(const DevicePlan& plan, std::size_t decoded_nbytes, ConstBytes encoded);
+// `corrupt` when `nbytes` encoded bytes cannot be a chunk of the plan, as far as the host can tell
+// without decoding. `host`: the bytes; not looked at where the plan has no compressor.
+void check_encoded(const DevicePlan& plan,
+                   std::size_t decoded_nbytes,
+                   std::size_t nbytes,
+                   const std::byte* host);
 
 // The error for a fault that a step found.
 Error fault_error(const DeviceStep& step, Fault fault);

@@ -145,14 +145,21 @@ Json io_uring() {
   return {{"available", available}, {"why_not", why_not}};
 }
 
-// cuFile needs a GPU: without one it is not even looked for.
+// cuFile needs a GPU: without one it is not even looked for. The library of tests comes first.
 Json gds() {
-  const std::string no_device = cuda_backend().why_not(0);
-  const CufileProbe probe = no_device.empty() ? cufile() : CufileProbe{false, no_device, {}};
-  return {{"available", probe.native},
-          {"why_not", probe.why_not},
-          {"driver", probe.driver},
-          {"used", "no: files are read through pinned memory of the host"}};
+  const bool of_tests = !cufile(Device::Type::simt).library.empty();
+  const std::string no_device = of_tests ? "" : cuda_backend().why_not(0);
+  const Cufile found = no_device.empty()
+                           ? cufile(of_tests ? Device::Type::simt : Device::Type::cuda)
+                           : Cufile{{}, no_device};
+  const char* used = "no: files are read through pinned memory of the host";
+  if (found.native() && config().gds != "off") used = "for files of chunks without a compressor";
+  return {{"available", found.native()},
+          {"why_not", found.why_not},
+          {"device", of_tests ? "simt" : "cuda"},
+          {"library", found.library},
+          {"driver", found.driver},
+          {"used", used}};
 }
 
 Json configuration() {
@@ -166,7 +173,8 @@ Json configuration() {
           {"device_min_decode_nbytes",
            c.device_min_decode_nbytes ? Json(*c.device_min_decode_nbytes) : Json(nullptr)},
           {"device_slab_nbytes", c.device_slab_nbytes},
-          {"device_zstd_block_nbytes", c.device_zstd_block_nbytes}};
+          {"device_zstd_block_nbytes", c.device_zstd_block_nbytes},
+          {"gds", c.gds}};
 }
 
 }  // namespace

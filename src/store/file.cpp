@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "base/checked.h"
 #include "base/trace.h"
@@ -67,6 +68,20 @@ class FileReader : public ObjectReader {
     check_object_range(path_, size_, offset, total);
     std::size_t n = read_at_scattered(fd_.get(), offset, dsts, path_);
     if (n != total) throw_short(path_, total, n);
+  }
+
+  // By way of the descriptor: the path may lead to another file by now.
+  ObjectFile open_direct() const override {
+    const std::string same = "/proc/self/fd/" + std::to_string(fd_.get());
+    FileDescriptor fd(open_retrying(same.c_str(), O_RDONLY | O_DIRECT));
+    if (!fd) {
+      const int os_error = errno;
+      throw Error(
+          ErrorCode::unsupported,
+          path_ + ": cannot be opened with O_DIRECT: " + std::generic_category().message(os_error),
+          os_error);
+    }
+    return {std::move(fd), path_};
   }
 
  protected:

@@ -28,6 +28,7 @@ class FileStore : public StoreDriver {
 
   std::string url() const override;
   bool read_only() const override { return options_.read_only; }
+  bool has_files() const override { return true; }
   bool get(std::string_view key, Buffer& into) override;
   std::unique_ptr<ObjectReader> open(std::string_view key) override;
   bool exists(std::string_view key) override;

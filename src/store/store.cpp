@@ -55,6 +55,10 @@ std::string_view check_prefix(std::string_view prefix) {
   return prefix;
 }
 
+ObjectFile ObjectReader::open_direct() const {
+  throw Error(ErrorCode::unsupported, "the object is no file of its own");
+}
+
 void ObjectReader::read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const {
   for (MutableBytes dst : dsts) {
     read(offset, dst);

@@ -22,8 +22,15 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "headrace/store.h"
+#include "store/posix.h"
 
 namespace headrace {
+
+// A local file that holds the bytes of an object and nothing else.
+struct ObjectFile {
+  FileDescriptor fd;
+  std::string path;  // for messages
+};
 
 class ObjectReader {
  public:
@@ -38,6 +45,9 @@ class ObjectReader {
   virtual void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const;
   // The object's bytes where they lie in memory already; empty when they do not.
   virtual ConstBytes mapped() const { return {}; }
+  // The same object, opened once more past the page cache. `unsupported` where it is no file of its
+  // own, or its file system has no O_DIRECT.
+  virtual ObjectFile open_direct() const;
 };
 
 struct GetRequest {
@@ -62,6 +72,8 @@ class StoreDriver {
   // True when a request costs microseconds: then small runs, read and decoded in turn, beat long
   // ones. False for stores across a network.
   virtual bool local() const { return true; }
+  // Whether objects are files that may be read by others: ObjectReader::open_direct.
+  virtual bool has_files() const { return false; }
   // How many small objects get_many() had best be asked for at once; 1 where it gains nothing.
   virtual std::size_t batch_size() const { return 1; }
 

@@ -90,6 +90,9 @@ TEST_F(ConfigTest, RefusesImplementationsThatTheTableLacks) {
   c = {};
   c.threads = -1;
   EXPECT_THROW(set_config(c), Error);
+  c = {};
+  c.gds = "yes";
+  EXPECT_THROW(set_config(c), Error);
 }
 
 TEST_F(ConfigTest, InstallsTheThreads) {

@@ -12,18 +12,18 @@
 namespace headrace {
 namespace {
 
-CufileProbe probe(const char* finds) {
+Cufile open(const char* finds) {
   ::setenv("FAKE_CUFILE", finds, 1);
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  return probe_cufile((folder / "libfake_cufile.so").string());
+  return open_cufile((folder / "libfake_cufile.so").string());
 }
 
 TEST(Cufile, IsUsedWhereTheDriverIsNative) {
-  const CufileProbe nvidia_fs = probe("nvidia-fs");
-  EXPECT_TRUE(nvidia_fs.native) << nvidia_fs.why_not;
+  const Cufile nvidia_fs = open("nvidia-fs");
+  EXPECT_TRUE(nvidia_fs.native()) << nvidia_fs.why_not;
   EXPECT_EQ(nvidia_fs.driver, "nvidia-fs 2.26");
-  const CufileProbe p2p = probe("p2p");
-  EXPECT_TRUE(p2p.native) << p2p.why_not;
+  const Cufile p2p = open("p2p");
+  EXPECT_TRUE(p2p.native()) << p2p.why_not;
   EXPECT_EQ(p2p.driver, "PCI P2PDMA");
 }
 
@@ -32,15 +32,15 @@ TEST(Cufile, IsNeverUsedInCompatibilityMode) {
        {std::pair{"nothing", "error 5001 with the compatibility mode refused"},
         std::pair{"insists", "insists on its compatibility mode"},
         std::pair{"", "neither nvidia-fs nor PCI P2PDMA"}}) {
-    const CufileProbe found = probe(finds);
-    EXPECT_FALSE(found.native) << finds;
+    const Cufile found = open(finds);
+    EXPECT_FALSE(found.native()) << finds;
     EXPECT_THAT(found.why_not, testing::HasSubstr(why)) << finds;
   }
 }
 
 TEST(Cufile, SaysWhatIsMissing) {
-  EXPECT_THAT(probe_cufile("/nowhere/libcufile.so.0").why_not, testing::HasSubstr("/nowhere"));
-  EXPECT_THAT(probe_cufile("libm.so.6").why_not, testing::HasSubstr("lacks functions"));
+  EXPECT_THAT(open_cufile("/nowhere/libcufile.so.0").why_not, testing::HasSubstr("/nowhere"));
+  EXPECT_THAT(open_cufile("libm.so.6").why_not, testing::HasSubstr("lacks functions"));
 }
 
 }  // namespace
