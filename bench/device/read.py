@@ -6,8 +6,9 @@ the median of three. Every result is compared with the data on the GPU.
 
 A slow peer is timed less often: no run starts once ENOUGH seconds are timed.
 
-Beside them the limit: encoded bytes can come no faster than all cores read the files into pinned
-memory, nor than pinned memory is copied to the device; decoded bytes, `ratio` times that.
+Beside them the limit: encoded bytes can come no faster than pinned memory is copied to the device;
+decoded bytes, `ratio` times that. `read_gb_s` is what Python's threads, one a core, read of the
+files into pinned memory: no limit, where the files are many.
 """
 
 import argparse

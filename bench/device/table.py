@@ -26,7 +26,7 @@ def table(*results: dict) -> str:
     *ours, peer = results
     if len({result["device"] for result in ours}) != 1:
         raise ValueError("the results are of different devices")
-    rows = [row for result in ours for row in result["rows"]]
+    rows = [row for result in ours for row in result["rows"] if "library_ratio" not in row]
     shapes = list(dict.fromkeys(map(shape_of, rows)))
     speeds = {(r["codec"], r["data"], shape_of(r)): r["gigabytes_per_second"] for r in rows}
     peers = {
@@ -56,7 +56,7 @@ def read_table(result: dict) -> str:
     limited = all("limit" in row for row in result["rows"])
     if limited:
         columns += ["limit", "headrace / limit"]
-        about += ". Limit: reading the files or copying their bytes to the device, the slower one."
+        about += ". Limit: copying the encoded bytes from pinned memory to the device."
     lines = [
         f"GB/s decoded into the memory of one {result['device']} (cores used), {about}",
         "",
@@ -69,7 +69,7 @@ def read_table(result: dict) -> str:
             for peer in peers
         ]
         if limited:
-            limit = min(row["limit"].values()) * row["ratio"]
+            limit = row["limit"]["copy_gb_s"] * row["ratio"]
             cells += [f"{limit:.0f}", f"{row['headrace']['gb_s'] / limit:.0%}"]
         lines.append(f"| {row['name'].replace('-', ', ')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
