@@ -1,0 +1,235 @@
+"""`save_state_dict`."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _core
+from .._create import _creation_store, create_array, create_group
+from .._open import _join, consolidate_metadata, open_group, resolve_store
+from ._layout import Layout
+from ._parts import Part, common_grid, is_distributed, local_part
+from ._ranks import Ranks
+from ._tree import CARRIERS, Encoder, dtype_name, leaves
+
+# The member of the root's attributes that makes a group a state dict. It is written last.
+ATTRIBUTE = "headrace_state_dict"
+VERSION = 1
+_WRITES_AT_A_TIME = 8
+
+
+def save_state_dict(
+    state_dict: Mapping[Any, Any],
+    store: Any,
+    path: str | None = None,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    compressors: Any = None,
+    filters: Any = "auto",
+    chunk_nbytes: int = 4 << 20,
+    shard_nbytes: int = 64 << 20,
+    overwrite: bool = False,
+    storage_options: dict[str, Any] | None = None,
+    process_group: Any = None,
+) -> None:
+    """Write a state dict as a Zarr group (v3), one array a tensor.
+
+    Nothing is pickled. What makes the group a state dict is written last: a save that failed, or
+    has not ended, cannot be mistaken for one.
+
+    Parameters
+    ----------
+    state_dict
+        Dicts, lists and tuples, nested at will, of tensors on any device and of numbers, strings,
+        bytes, `torch.dtype` and None: what ``state_dict()`` of modules and optimizers gives.
+        Tensors that are one memory are stored once. With a `DTensor` in it every process of
+        `process_group` calls this: each writes the part that it holds, and plain tensors are those
+        of the first process.
+    store, path
+        A path or URL (created when missing; one file when it ends in ``.zip``), a `Store` or a
+        `Group`, and a path within it.
+    metadata
+        JSON values to keep with it, see `load_metadata`.
+    compressors, filters
+        As in `headrace.create_array`, but None, the default, stores the bytes as they are: weights
+        hardly compress. ``filters=hr.codecs.Shuffle(), compressors=hr.codecs.Zstd(1)`` finds what
+        there is.
+    chunk_nbytes, shard_nbytes
+        Tensors are cut into chunks of about this many bytes, which are stored together in objects
+        of about that many: the units of partial reads, and of the store.
+    overwrite
+        Replace what is there; it is gone even when the save fails.
+    storage_options
+        Options of the store, see `headrace.open_store`.
+    process_group
+        Whose processes call this, when there is a `DTensor`; all by default.
+
+    Raises
+    ------
+    ValueError
+        Something is there already, or two names cannot be told apart.
+    TypeError
+        A value that has no place in a store: a sparse or quantized tensor, or any other object.
+
+    Examples
+    --------
+    >>> save_state_dict(model.state_dict(), "model.zarr", metadata={"step": 1000})
+    >>> save_state_dict({"model": model.state_dict(), "optimizer": opt.state_dict()}, "run.zarr")
+    """
+    together = any(is_distributed(leaf.value) for leaf in leaves(state_dict))
+    ranks = Ranks(together, process_group)
+    encoder = Encoder()
+    trees = ranks.each(lambda: (encoder.encode(state_dict), _describe(encoder.tensors)))
+    document = {"version": VERSION, "tree": trees[0][0], "metadata": dict(metadata or {})}
+    plans = ranks.each(lambda: _plan([described for _, described in trees]))[0]
+
+    layout = Layout(chunk_nbytes, shard_nbytes)
+    target = _Target(store, path, storage_options)
+    ranks.first(lambda: target.create(overwrite))
+    ranks.first(
+        lambda: [
+            target.create_array(plan, layout, compressors=compressors, filters=filters)
+            for plan in plans
+        ]
+    )
+    target.open(ranks)
+    regular = [plan for plan in plans if plan.regular]
+    ranks.each(lambda: target.write(regular, encoder.tensors, ranks.rank))
+    irregular = [plan for plan in plans if not plan.regular]
+    if irregular:
+        ranks.in_turn(lambda: target.write(irregular, encoder.tensors, ranks.rank))
+    ranks.first(lambda: target.finish(document))
+
+
+# By the path of its array: shape and type of a tensor, and the part that a process has of it.
+_Described = dict[str, tuple[tuple[int, ...], torch.dtype, Part]]
+
+
+def _describe(tensors: Mapping[str, torch.Tensor]) -> _Described:
+    return {
+        path: (tuple(tensor.shape), tensor.dtype, Part.of(tensor))
+        for path, tensor in tensors.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One array: its grid, and which process writes which part."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    parts: dict[int, Part]  # by rank; of equal parts only the first
+    cell: tuple[int, ...] | None  # what the parts are cells of
+
+    @property
+    def regular(self) -> bool:
+        """Whether processes may write at the same time: no two of them share a chunk."""
+        return self.cell is not None
+
+    @property
+    def carrier(self) -> torch.dtype:
+        return CARRIERS.get(self.dtype, self.dtype)
+
+
+def _plan(described: list[_Described]) -> list[_Plan]:
+    plans = []
+    for path, (shape, dtype, first) in described[0].items():
+        parts: dict[int, Part] = {}
+        for rank, tensors in enumerate(described):
+            if path not in tensors:
+                raise ValueError(f"{path}: rank {rank} lacks this tensor of the first process")
+            *kind, part = tensors[path]
+            if kind != [shape, dtype]:
+                raise ValueError(f"{path}: rank {rank} has {kind}, expected {[shape, dtype]}")
+            if not part.empty and part not in parts.values():
+                parts[rank] = part
+        plans.append(_Plan(path, shape, dtype, parts, common_grid([first, *parts.values()])))
+    return plans
+
+
+class _Target:
+    """The group that is being written."""
+
+    def __init__(self, store: Any, path: str | None, options: dict[str, Any] | None) -> None:
+        self._name = os.fspath(store) if isinstance(store, os.PathLike) else store
+        self._path, self._options = path, options
+        self._is_zip = isinstance(self._name, str) and self._name.lower().endswith(".zip")
+        self._handle: _core.Store | None = None
+        self._where = ""
+
+    def create(self, overwrite: bool) -> None:
+        handle, base = _creation_store(self._name, not self._path, overwrite, self._options)
+        self._handle, self._where = handle, _join(base, self._path)
+        if overwrite and _core.node_is_group(handle, self._where):
+            # From here on what is there is no state dict: its chunks go one by one.
+            open_group(handle, self._where, mode="r+").attrs.clear()
+        create_group(handle, self._where, overwrite=overwrite)
+
+    def create_array(self, plan: _Plan, layout: Layout, **codecs: Any) -> None:
+        itemsize = plan.dtype.itemsize
+        if plan.cell is None or plan.cell == plan.shape:
+            chunks, shards = layout.whole(plan.shape, itemsize)
+        else:
+            chunks, shards = layout.part(plan.cell, itemsize)
+        create_array(
+            self._handle,
+            _join(self._where, plan.path),
+            shape=plan.shape,
+            dtype=dtype_name(plan.carrier),
+            chunks=chunks,
+            shards=shards,
+            **codecs,
+        )
+
+    def open(self, ranks: Ranks) -> None:
+        """In the processes that did not create it."""
+        if ranks.size > 1 and self._is_zip:
+            raise ValueError(f"{self._name}: several processes cannot write one zip archive")
+        if self._handle is None:
+            self._handle, base = resolve_store(self._name, "r+", self._options)
+            self._where = _join(base, self._path)
+
+    def write(self, plans: list[_Plan], tensors: Mapping[str, torch.Tensor], rank: int) -> None:
+        """The parts that fall to this process."""
+        _finish_all(
+            lambda plan=plan: self._start(plan, tensors[plan.path], plan.parts[rank])
+            for plan in plans
+            if rank in plan.parts
+        )
+
+    def _start(self, plan: _Plan, tensor: torch.Tensor, part: Part) -> _core.Future:
+        array = _core.open_array(self._handle, _join(self._where, plan.path), "cpu")
+        data = local_part(tensor).resolve_conj().resolve_neg()
+        if data.device.type not in ("cpu", "cuda"):
+            data = data.cpu()
+        return array.write_async(part.selection, data.view(plan.carrier))
+
+    def finish(self, document: dict[str, Any]) -> None:
+        group = consolidate_metadata(self._handle, self._where)
+        group.attrs.put({ATTRIBUTE: document})
+        if self._is_zip:
+            self._handle.close()
+
+
+def _finish_all(starts: Iterable[Callable[[], _core.Future]]) -> None:
+    """Some at a time; after an error nothing is left under way."""
+    pending: deque[_core.Future] = deque()
+    try:
+        for start in starts:
+            if len(pending) == _WRITES_AT_A_TIME:
+                pending.popleft().result()
+            pending.append(start())
+        while pending:
+            pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+        for future in pending:
+            future.exception()
