@@ -8,7 +8,15 @@
 
 from __future__ import annotations
 
+from ._data import ArrayDataset, IterableArrayDataset, collate
 from ._load import load_metadata, load_state_dict
 from ._save import save_state_dict
 
-__all__ = ["load_metadata", "load_state_dict", "save_state_dict"]
+__all__ = [
+    "ArrayDataset",
+    "IterableArrayDataset",
+    "collate",
+    "load_metadata",
+    "load_state_dict",
+    "save_state_dict",
+]

@@ -13,7 +13,7 @@ import torch
 
 from .. import _core
 from ._parts import Part, is_distributed
-from ._tree import CARRIERS, Leaf
+from ._tree import CARRIERS, Leaf, dtype_named
 
 # Tensors that are converted lie in memory twice: this many bytes of them at a time.
 _STAGED_NBYTES = 256 << 20
@@ -120,7 +120,7 @@ def _read_new(wanted: Sequence[tuple[Source, torch.device]]) -> list[torch.Tenso
     ]
     results = _core.read_many(requests)
     return [
-        _adopt(result, source.dtype).to(device) if out is None else out
+        as_tensor(result).view(source.dtype).to(device) if out is None else out
         for result, out, (source, device) in zip(results, outs, wanted, strict=True)
     ]
 
@@ -132,10 +132,16 @@ def _request(source: Source, device: torch.device, out: torch.Tensor | None) -> 
     return array, source.selection, out
 
 
-def _adopt(memory: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor:
-    """The memory as a tensor, which keeps it."""
-    # NumPy has no types of machine learning, and torch takes none of ml_dtypes.
-    bits = memory.view(f"u{dtype.itemsize}") if memory.dtype.kind not in "c" else memory
+def as_tensor(memory: np.ndarray[Any, Any] | _core.DeviceArray) -> torch.Tensor:
+    """What a read gave, without a copy; it keeps the memory."""
+    if isinstance(memory, _core.DeviceArray):
+        return torch.from_dlpack(memory)
+    try:
+        dtype = dtype_named(memory.dtype.name)
+    except KeyError:
+        raise TypeError(f"torch has no data type {memory.dtype}") from None
+    # torch takes no arrays of ml_dtypes.
+    bits = memory.view(f"u{dtype.itemsize}") if dtype.itemsize < 8 else memory
     return torch.from_numpy(bits).view(dtype)
 
 
