@@ -1,10 +1,12 @@
 """headrace.jax on eight CPU devices."""
 
 import os
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
 import pytest
+from helpers import python
 
 # JAX starts its devices when it is first used in a process.
 os.environ["XLA_FLAGS"] = (
@@ -131,3 +133,8 @@ def test_write(store, mesh, spec):
     np.testing.assert_array_equal(array[:], x)
     with pytest.raises(ValueError, match="shape"):
         write(array, x[1:])
+
+
+def test_example_runs():
+    example = Path(__file__).parents[2] / "examples" / "jax_mesh.py"
+    assert python(example.read_text()).endswith("(8, 25)\n")

@@ -10,7 +10,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
-from helpers import edit_json
+from helpers import edit_json, python
 
 torch = pytest.importorskip("torch")
 
@@ -18,6 +18,7 @@ from headrace.torch import load_metadata, load_state_dict, save_state_dict  # no
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "state_dict.py"
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 FLOATS8 = [
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
@@ -459,3 +460,7 @@ def test_document_is_json_without_pickles(saved):
     state = document["attributes"]["headrace_state_dict"]
     assert state["version"] == 1
     assert ["2.weight", {"array": "2.weight"}] in state["tree"]["module"][0]
+
+
+def test_example_runs():
+    assert "2.weight (10, 256) bfloat16" in python(EXAMPLE.read_text())
