@@ -117,6 +117,15 @@ def test_dtype_without_a_dlpack_type_is_a_buffer_error(store, dtype):
         hr.open_array(store).__dlpack__()
 
 
+@pytest.mark.parametrize("name", ["int2", "int4", "uint4", "float4_e2m1fn", "float6_e2m3fn"])
+def test_types_below_a_byte_are_buffer_errors(store, name):
+    # DLPack packs them; here, as in ml_dtypes, each takes a byte.
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    array = hr.create_array(store, shape=(4,), dtype=name)
+    with pytest.raises(BufferError, match=name):
+        array.__dlpack__(max_version=(1, 2))
+
+
 def test_foreign_byte_order_is_native_or_a_buffer_error(store):
     data = smooth(">f4", (6, 5))
     write_zarr(store, data, zarr_format=2, compressors=None)

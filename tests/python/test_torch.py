@@ -275,22 +275,39 @@ def test_into_a_state_dict(store):
 class Counting(torch.nn.Linear):
     """A module with state of its own."""
 
-    def __init__(self, count):
+    def __init__(self, count, form):
         super().__init__(2, 2)
-        self.count = count
+        self.count, self.form = count, form
 
     def get_extra_state(self):
-        return {"count": self.count}
+        return self.form(self.count)
 
     def set_extra_state(self, state):
-        self.count = state["count"]
+        self.count = state["count"] if isinstance(state, dict) else int(state)
 
 
-def test_extra_state_of_modules(store):
-    save_state_dict(Counting(7).state_dict(), store)
-    target = Counting(0)
-    target.load_state_dict(load_state_dict(store))
-    assert target.count == 7
+@pytest.mark.parametrize("form", [int, torch.tensor, lambda count: {"count": count}])
+def test_extra_state_of_modules(store, form):
+    save_state_dict(torch.nn.Sequential(Counting(7, form)).state_dict(), store)
+    given = torch.nn.Sequential(Counting(0, form))
+    given.load_state_dict(load_state_dict(store))
+    assert given[0].count == 7
+    filled = torch.nn.Sequential(Counting(0, form))
+    load_state_dict(store, into=filled)
+    assert filled[0].count == 7
+
+
+def test_conversion_goes_batch_by_batch(store, monkeypatch):
+    from headrace.torch import _read
+
+    monkeypatch.setattr(_read, "_STAGED_NBYTES", 100)
+    state = {str(i): torch.randn(10 + i) for i in range(6)}
+    save_state_dict(state, store)
+    wanted = {name: tensor.half() for name, tensor in state.items()}
+    assert_same_state(load_state_dict(store, dtype=torch.float16), wanted)
+    target = {name: torch.zeros_like(tensor) for name, tensor in wanted.items()}
+    load_state_dict(store, into=target)
+    assert_same_state(target, wanted)
 
 
 def test_strict_report_is_torchs(saved):

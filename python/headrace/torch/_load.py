@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
-from torch.nn.modules.module import _IncompatibleKeys
+from torch.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys
 
 from .. import _core
 from .._open import open_group
@@ -145,27 +145,29 @@ class _Saved:
         array = self.group[stored.path]
         if not isinstance(array, _core.Array):
             raise CorruptError(f"{array!r}: expected an array")
-        dtype = dtype_named(array.dtype.name)
+        try:
+            dtype = dtype_named(array.dtype.name)
+        except KeyError:
+            raise CorruptError(f"{array!r}: torch has no data type {array.dtype}") from None
         if stored.dtype is not None and CARRIERS.get(stored.dtype) != dtype:
             raise CorruptError(f"{array!r}: does not carry {stored.dtype}")
         return Source(array, stored.dtype or dtype, array.shape)
 
 
 def _load_new(saved: _Saved, chosen: Callable[[str], bool], placed: Placement) -> Any:
-    wanted = {
-        (leaf.value, placed.device(leaf.name)): None
+    stored = {
+        leaf.name: leaf.value
         for leaf in saved.leaves
         if isinstance(leaf.value, StoredTensor) and chosen(leaf.name)
     }
-    sources = [(saved.source(stored), device) for stored, device in wanted]
-    tensors = dict(zip(wanted, new_tensors(sources, placed.dtype), strict=True))
+    sources = {tensor: saved.source(tensor) for tensor in stored.values()}
+    wanted = {name: (sources[tensor], placed.device(name)) for name, tensor in stored.items()}
+    tensors = new_tensors(wanted.values(), placed.dtype)
 
     def finished(name: str, value: Any) -> Any:
         if not chosen(name):
             return _LEFT_OUT
-        if isinstance(value, StoredTensor):
-            return tensors[value, placed.device(name)]
-        return value
+        return tensors[wanted[name]] if name in wanted else value
 
     return _rebuild(saved.value, finished)
 
@@ -212,29 +214,33 @@ def _load_into(
     if errors:
         kind = type(into).__name__ if is_module else "state dict"
         raise RuntimeError("\n\t".join([f"Error(s) in loading state_dict for {kind}:", *errors]))
-
-    in_place = []
-    made: dict[tuple[StoredTensor, torch.device], list[Leaf]] = {}
-    replaced = []
+    tensors = [(leaf, sources[value]) for leaf, value in pairs if isinstance(value, StoredTensor)]
+    absent = {
+        leaf.name: (source, placed.device_for_meta(leaf))
+        for leaf, source in tensors
+        if leaf.value.device.type == "meta"
+    }
+    fill(
+        [
+            (source.part(part), local_part(leaf.value.detach()))
+            for leaf, source in tensors
+            if leaf.name not in absent and not (part := Part.of(leaf.value)).empty
+        ]
+    )
+    new = new_tensors(absent.values(), placed.dtype)
     for leaf, value in pairs:
-        if not isinstance(value, StoredTensor):
+        if leaf.name in absent:
+            leaf.replace(new[absent[leaf.name]])
+        elif not isinstance(value, StoredTensor):
             leaf.replace(value)
-            replaced.append(leaf)
-        elif leaf.value.device.type != "meta":
-            part = Part.of(leaf.value)
-            if not part.empty:
-                in_place.append((sources[value].part(part), local_part(leaf.value.detach())))
-        else:
-            made.setdefault((value, placed.device_for_meta(leaf)), []).append(leaf)
-    fill(in_place)
-    new = new_tensors([(sources[value], device) for value, device in made], placed.dtype)
-    for same, tensor in zip(made.values(), new, strict=True):
-        for leaf in same:
-            leaf.replace(tensor)
-            replaced.append(leaf)
-    if is_module and replaced:
-        changes = {leaf.key: state[leaf.key] for leaf in replaced}
-        into.load_state_dict(changes, strict=False, assign=True)
+    if is_module:
+        # What a module only gave out, or is to hold as a new parameter.
+        changed = {
+            name: value
+            for name, value in state.items()
+            if name in absent or name.endswith(_EXTRA_STATE_KEY_SUFFIX)
+        }
+        into.load_state_dict(changed, strict=False, assign=True)
     return keys
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,31 +61,25 @@ class Placement:
 
 
 def new_tensors(
-    wanted: Sequence[tuple[Source, torch.device]], dtype: Callable[[torch.dtype], torch.dtype]
-) -> list[torch.Tensor]:
-    """A tensor for each source on its device."""
-    results: dict[int, torch.Tensor] = {}
-    as_stored = []
-    converted = []
-    for i, (source, device) in enumerate(wanted):
-        (as_stored if dtype(source.dtype) == source.dtype else converted).append(
-            (i, source, device)
-        )
-    for group in [as_stored, *_batches(converted, lambda item: item[1].nbytes)]:
-        tensors = _read_new([(source, device) for _, source, device in group])
-        for (i, source, _), tensor in zip(group, tensors, strict=True):
-            results[i] = tensor.to(dtype(source.dtype))
-    return [results[i] for i in range(len(wanted))]
+    wanted: Iterable[tuple[Source, torch.device]], dtype: Callable[[torch.dtype], torch.dtype]
+) -> dict[tuple[Source, torch.device], torch.Tensor]:
+    """A tensor for each distinct source and device."""
+    distinct = dict.fromkeys(wanted)
+    as_stored = [pair for pair in distinct if dtype(pair[0].dtype) == pair[0].dtype]
+    converted = [pair for pair in distinct if dtype(pair[0].dtype) != pair[0].dtype]
+    result = {}
+    for group in [as_stored, *_batches(converted)]:
+        for pair, tensor in zip(group, _read_new(group), strict=True):
+            result[pair] = tensor.to(dtype(pair[0].dtype))
+    return result
 
 
 def fill(pairs: Sequence[tuple[Source, torch.Tensor]]) -> None:
     """Read each source into its tensor, which may be of another dtype."""
-    direct = [(source, out) for source, out in pairs if _takes(out, source.dtype)]
-    _core.read_many(
-        [_request(source, out.device, out) for source, out in direct],
-    )
-    staged = [(source, out) for source, out in pairs if not _takes(out, source.dtype)]
-    for group in _batches(staged, lambda item: item[0].nbytes):
+    direct = [pair for pair in pairs if _takes(pair[1], pair[0].dtype)]
+    _core.read_many([_request(source, out.device, out) for source, out in direct])
+    staged = [pair for pair in pairs if not _takes(pair[1], pair[0].dtype)]
+    for group in _batches(staged):
         tensors = _read_new([(source, out.device) for source, out in group])
         for (_, out), tensor in zip(group, tensors, strict=True):
             out.copy_(tensor)
@@ -98,13 +92,9 @@ def _takes(out: torch.Tensor, dtype: torch.dtype) -> bool:
     )
     return (
         out.dtype == dtype
-        and _is_known(out.device)
+        and out.device.type in ("cpu", "cuda")
         and not (overlaps or out.is_conj() or out.is_neg())
     )
-
-
-def _is_known(device: torch.device) -> bool:
-    return device.type in ("cpu", "cuda")
 
 
 def _read_new(wanted: Sequence[tuple[Source, torch.device]]) -> list[torch.Tensor]:
@@ -145,14 +135,15 @@ def as_tensor(memory: np.ndarray[Any, Any] | _core.DeviceArray) -> torch.Tensor:
     return torch.from_numpy(bits).view(dtype)
 
 
-def _batches(items: Sequence[Any], nbytes: Callable[[Any], int]) -> Iterator[list[Any]]:
-    batch: list[Any] = []
+def _batches(pairs: Sequence[tuple[Source, Any]]) -> Iterator[list[tuple[Source, Any]]]:
+    """What is to be converted, a bounded number of bytes at a time."""
+    batch: list[tuple[Source, Any]] = []
     total = 0
-    for item in items:
-        if batch and total + nbytes(item) > _STAGED_NBYTES:
+    for pair in pairs:
+        if batch and total + pair[0].nbytes > _STAGED_NBYTES:
             yield batch
             batch, total = [], 0
-        batch.append(item)
-        total += nbytes(item)
+        batch.append(pair)
+        total += pair[0].nbytes
     if batch:
         yield batch
