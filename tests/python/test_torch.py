@@ -10,7 +10,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
-from helpers import edit_json, python
+from helpers import HAS_CUDA, edit_json, python
 
 torch = pytest.importorskip("torch")
 
@@ -29,7 +29,7 @@ OTHERS = ["bool", "complex32", "complex64", "complex128", "float4_e2m1fn_x2"]
 
 def bits(tensor):
     """The bytes of a tensor, NaN payloads and the sign of zero included."""
-    flat = tensor.detach().cpu().resolve_conj().resolve_neg().flatten()
+    flat = tensor.detach().resolve_conj().cpu().resolve_neg().flatten()
     content = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     return tensor.dtype, tuple(tensor.shape), content
 
@@ -221,7 +221,8 @@ def test_names_that_are_no_node_names(store):
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
-        ({1: 0, "1": 0}, ValueError, "read alike"),
+        ({1: {}, "1": 0}, ValueError, "read alike"),
+        ({"a/b": 0, "a": {"b": 1}}, ValueError, "two values are called 'a/b'"),
         ({(1, 2): 0}, TypeError, "key of type tuple"),
         ({"x": {3}}, TypeError, "x: expected a tensor.*got set"),
         ({"x": [np.float32(1)]}, TypeError, "x/0: expected a tensor.*got float32"),
@@ -370,6 +371,24 @@ def test_device_by_name(saved):
     assert state["0.weight"].device.type == "cpu" and state["2.weight"].device.type == "meta"
 
 
+@pytest.mark.skipif(not (HAS_CUDA and torch.cuda.is_available()), reason="no GPU")
+@pytest.mark.parametrize("codecs", [{}, {"compressors": hr.codecs.Zstd(1)}])
+def test_from_and_to_a_gpu(store, codecs):
+    state = {name: random_tensor(name, (300, 40)).cuda() for name in (*FLOATS, *FLOATS8, *INTEGERS)}
+    state |= {"turned": state["float32"].T, "scalar": torch.tensor(3.0).cuda()}
+    save_state_dict(state, store, chunk_nbytes=4096, shard_nbytes=16384, **codecs)
+    assert_same_state(load_state_dict(store), state)
+    loaded = load_state_dict(store, device="cuda")
+    assert {tensor.device for tensor in loaded.values()} == {torch.device("cuda", 0)}
+    assert_same_state(loaded, state)
+    target = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+    with torch.cuda.stream(torch.cuda.Stream()):
+        load_state_dict(store, into=target)
+    assert_same_state(target, state)
+    halves = load_state_dict(store, names=["float32"], device="cuda", dtype=torch.bfloat16)
+    assert bits(halves["float32"]) == bits(state["float32"].bfloat16())
+
+
 def test_zip_is_one_file(tmp_path):
     path = tmp_path / "model.zip"
     save_state_dict(network().state_dict(), path)
@@ -384,6 +403,18 @@ def test_memory_store_and_groups():
     group = hr.create_group(store).create_group("runs")
     save_state_dict({"x": torch.ones(2)}, group, "first")
     assert_same_state(load_state_dict(store, "runs/first"), {"x": torch.ones(2)})
+
+
+def test_metadata_that_is_no_json(store):
+    with pytest.raises(TypeError, match="not a JSON value"):
+        save_state_dict({"x": torch.ones(2)}, store, metadata={"x": {1, 2}})
+    assert not os.path.exists(store)
+
+
+def test_empty_tensors_are_not_tied(store):
+    state = {"a": torch.empty(0), "b": torch.empty(0, 2, dtype=torch.int8), "c": torch.empty(3, 0)}
+    save_state_dict(state, store)
+    assert_same_state(load_state_dict(store), state)
 
 
 def test_overwrite(saved):
@@ -411,6 +442,11 @@ def test_failed_save_leaves_no_state_dict(store, monkeypatch, existing):
         save_state_dict(network().state_dict(), store, overwrite=True)
     with pytest.raises(ValueError, match="no state dict"):
         load_state_dict(store)
+    archive = store + ".zip"
+    with pytest.raises(OSError, match="disk full"):
+        save_state_dict(network().state_dict(), archive)
+    with pytest.raises((ValueError, FileNotFoundError)):
+        load_state_dict(archive)
 
 
 def test_group_of_arrays_is_no_state_dict(store):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .. import _core
+from .. import _core, _json
 from .._create import _creation_store, create_array, create_group
 from .._open import _join, consolidate_metadata, open_group, resolve_store
 from ._layout import Layout
@@ -84,21 +84,19 @@ def save_state_dict(
     """
     together = any(is_distributed(leaf.value) for leaf in leaves(state_dict))
     ranks = Ranks(together, process_group)
+    target = _Target(store, path, storage_options)
+    if target.is_zip and together:
+        raise ValueError(f"{store}: several processes cannot write one zip archive")
     encoder = Encoder()
-    trees = ranks.each(lambda: (encoder.encode(state_dict), _describe(encoder.tensors)))
-    document = {"version": VERSION, "tree": trees[0][0], "metadata": dict(metadata or {})}
-    plans = ranks.each(lambda: _plan([described for _, described in trees]))[0]
+    described = ranks.each(lambda: _describe(state_dict, encoder))
+    plans = _plan([tensors for _, tensors in described])
+    document = {"version": VERSION, "tree": described[0][0], "metadata": dict(metadata or {})}
+    _json.dumps(document)  # what is no JSON is refused before anything is written
 
     layout = Layout(chunk_nbytes, shard_nbytes)
-    target = _Target(store, path, storage_options)
-    ranks.first(lambda: target.create(overwrite))
-    ranks.first(
-        lambda: [
-            target.create_array(plan, layout, compressors=compressors, filters=filters)
-            for plan in plans
-        ]
-    )
-    target.open(ranks)
+    codecs = {"compressors": compressors, "filters": filters}
+    ranks.first(lambda: target.create(plans, layout, codecs, overwrite))
+    ranks.each(target.open)
     regular = [plan for plan in plans if plan.regular]
     ranks.each(lambda: target.write(regular, encoder.tensors, ranks.rank))
     irregular = [plan for plan in plans if not plan.regular]
@@ -111,10 +109,16 @@ def save_state_dict(
 _Described = dict[str, tuple[tuple[int, ...], torch.dtype, Part]]
 
 
-def _describe(tensors: Mapping[str, torch.Tensor]) -> _Described:
-    return {
+def _describe(state_dict: Mapping[Any, Any], encoder: Encoder) -> tuple[Any, _Described]:
+    """Its tree, and what is to be stored of the tensors that the encoder gathers."""
+    names = Counter(leaf.name for leaf in leaves(state_dict))
+    alike = [name for name, count in names.items() if count > 1]
+    if alike:
+        raise ValueError(f"two values are called {', '.join(map(repr, alike))}")
+    tree = encoder.encode(state_dict)
+    return tree, {
         path: (tuple(tensor.shape), tensor.dtype, Part.of(tensor))
-        for path, tensor in tensors.items()
+        for path, tensor in encoder.tensors.items()
     }
 
 
@@ -136,6 +140,12 @@ class _Plan:
     @property
     def carrier(self) -> torch.dtype:
         return CARRIERS.get(self.dtype, self.dtype)
+
+    def chunks(self, layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Shapes of chunks and shards."""
+        if self.cell is None or self.cell == self.shape:
+            return layout.whole(self.shape, self.dtype.itemsize)
+        return layout.part(self.cell, self.dtype.itemsize)
 
 
 def _plan(described: list[_Described]) -> list[_Plan]:
@@ -160,38 +170,36 @@ class _Target:
     def __init__(self, store: Any, path: str | None, options: dict[str, Any] | None) -> None:
         self._name = os.fspath(store) if isinstance(store, os.PathLike) else store
         self._path, self._options = path, options
-        self._is_zip = isinstance(self._name, str) and self._name.lower().endswith(".zip")
+        self.is_zip = isinstance(self._name, str) and self._name.lower().endswith(".zip")
         self._handle: _core.Store | None = None
         self._where = ""
+        self._arrays: dict[str, _core.Array] = {}
 
-    def create(self, overwrite: bool) -> None:
+    def create(
+        self, plans: list[_Plan], layout: Layout, codecs: dict[str, Any], overwrite: bool
+    ) -> None:
+        """The group and its arrays, empty."""
         handle, base = _creation_store(self._name, not self._path, overwrite, self._options)
         self._handle, self._where = handle, _join(base, self._path)
         if overwrite and _core.node_is_group(handle, self._where):
             # From here on what is there is no state dict: its chunks go one by one.
             open_group(handle, self._where, mode="r+").attrs.clear()
         create_group(handle, self._where, overwrite=overwrite)
+        for plan in plans:
+            chunks, shards = plan.chunks(layout)
+            self._arrays[plan.path] = create_array(
+                handle,
+                _join(self._where, plan.path),
+                shape=plan.shape,
+                dtype=dtype_name(plan.carrier),
+                chunks=chunks,
+                shards=shards,
+                device="cpu",
+                **codecs,
+            )
 
-    def create_array(self, plan: _Plan, layout: Layout, **codecs: Any) -> None:
-        itemsize = plan.dtype.itemsize
-        if plan.cell is None or plan.cell == plan.shape:
-            chunks, shards = layout.whole(plan.shape, itemsize)
-        else:
-            chunks, shards = layout.part(plan.cell, itemsize)
-        create_array(
-            self._handle,
-            _join(self._where, plan.path),
-            shape=plan.shape,
-            dtype=dtype_name(plan.carrier),
-            chunks=chunks,
-            shards=shards,
-            **codecs,
-        )
-
-    def open(self, ranks: Ranks) -> None:
+    def open(self) -> None:
         """In the processes that did not create it."""
-        if ranks.size > 1 and self._is_zip:
-            raise ValueError(f"{self._name}: several processes cannot write one zip archive")
         if self._handle is None:
             self._handle, base = resolve_store(self._name, "r+", self._options)
             self._where = _join(base, self._path)
@@ -205,7 +213,9 @@ class _Target:
         )
 
     def _start(self, plan: _Plan, tensor: torch.Tensor, part: Part) -> _core.Future:
-        array = _core.open_array(self._handle, _join(self._where, plan.path), "cpu")
+        array = self._arrays.get(plan.path)
+        if array is None:
+            array = _core.open_array(self._handle, _join(self._where, plan.path), "cpu")
         data = local_part(tensor).resolve_conj().resolve_neg()
         if data.device.type not in ("cpu", "cuda"):
             data = data.cpu()
@@ -214,7 +224,7 @@ class _Target:
     def finish(self, document: dict[str, Any]) -> None:
         group = consolidate_metadata(self._handle, self._where)
         group.attrs.put({ATTRIBUTE: document})
-        if self._is_zip:
+        if self.is_zip:
             self._handle.close()
 
 

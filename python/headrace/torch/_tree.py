@@ -92,17 +92,18 @@ def _node_name(key: Any) -> str:
 
 def identity(tensor: torch.Tensor) -> Any:
     """Equal for two tensors that are one memory seen alike."""
-    tensor = local_part(tensor)
-    if tensor.numel() == 0 or tensor.device.type == "meta":
-        return id(tensor)
+    local = local_part(tensor)
+    if local.numel() == 0:
+        return object()  # without memory
     return (
-        tensor.data_ptr(),
-        tensor.device,
-        tensor.dtype,
+        local.data_ptr(),
+        local.device,
+        local.dtype,
+        local.stride(),
+        local.is_conj(),
+        local.is_neg(),
         tensor.shape,
-        tensor.stride(),
-        tensor.is_conj(),
-        tensor.is_neg(),
+        tensor.placements if is_distributed(tensor) else None,
     )
 
 
