@@ -11,8 +11,8 @@ import numpy as np
 
 
 def example() -> hr.Array:
-    array = hr.create_array(hr.memory_store(), shape=(365, 181, 360), dtype="float32")
-    day, lat = np.ogrid[0:365, -90:91]
+    array = hr.create_array(hr.memory_store(), shape=(365, 19, 36), dtype="float32")
+    day, lat = np.ogrid[0:365, -90:91:10]
     array[:] = (15 + 10 * np.cos(day / 58) * np.cos(np.deg2rad(lat)))[..., None]
     return array
 

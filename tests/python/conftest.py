@@ -28,6 +28,8 @@ def pytest_configure(config):
         "ignore:(?s).*not in the Zarr version 3 specification",
         "ignore:(?s).*Combining a .sharding_indexed. codec",
         "ignore:(?s).*Consolidated metadata is currently not part",
+        # JAX, of a process that forks once JAX is there.
+        "ignore:os.fork.* was called:RuntimeWarning",
     ):
         config.addinivalue_line("filterwarnings", message)
     config.stash[_stderr] = os.dup(sys.__stderr__.fileno())
