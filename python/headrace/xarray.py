@@ -16,12 +16,10 @@ import asyncio
 import importlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import xarray as xr
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
@@ -31,13 +29,11 @@ from xarray.core import indexing
 
 from . import _core
 from ._array_library import library_for
+from ._cf import DEVICE_KINDS, Decoding
 from ._open import open_group
 from .group import Group
 
 __all__ = ["DeviceAccessor", "HeadraceBackendEntrypoint", "HeadraceStore"]
-
-# Types whose elements arrays on a device have; dates and strings stay on the host.
-_DEVICE_KINDS = "biufc"
 
 
 class HeadraceArray(BackendArray):
@@ -87,72 +83,6 @@ class DeviceArray(HeadraceArray):
     def _finish(self, elements: Any) -> Any:
         library = importlib.import_module(self._library)
         return self._decoding.apply(library.from_dlpack(elements), library)
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """What the CF conventions do to the elements of a numeric variable.
-
-    Source: https://cfconventions.org/cf-conventions/cf-conventions.html#packed-data; which type the
-    result has is xarray's choice.
-    """
-
-    dtype: np.dtype[Any]
-    signedness: np.dtype[Any] | None = None
-    missing: tuple[Any, ...] = ()
-    scale_factor: float | None = None
-    add_offset: float | None = None
-
-    @classmethod
-    def of(cls, decoded: xr.Variable, stored: np.dtype[Any]) -> Decoding:
-        """What made `decoded`, a variable of xarray, from elements of the type `stored`."""
-        encoding = decoded.encoding
-        signedness = _signedness(stored, encoding.get("_Unsigned"))
-        missing = [m for m in np.ravel(encoding.get("missing_value", [])) if m == m]
-        for fill in np.ravel(encoding.get("_FillValue", [])):
-            if fill == fill:
-                same_bits = np.asarray(fill, stored) if signedness else fill
-                missing.append(same_bits.view(signedness)[()] if signedness else fill)
-        return cls(
-            decoded.dtype,
-            signedness,
-            tuple(missing),
-            _number(encoding.get("scale_factor")),
-            _number(encoding.get("add_offset")),
-        )
-
-    @property
-    def on_devices(self) -> bool:
-        """Whether arrays on devices have the type of the result."""
-        return self.dtype.kind in ("fc" if self.missing else _DEVICE_KINDS)
-
-    def apply(self, x: Any, library: ModuleType) -> Any:
-        """The decoded elements of `x`, an array of `library`, where `x` is."""
-        if self.signedness is not None:
-            x = x.astype(self.signedness)
-        x = x.astype(self.dtype)
-        for value in self.missing:
-            # Equal as numbers: what the type cannot hold, no element is.
-            with np.errstate(over="ignore"):
-                held = self.dtype.type(value)
-            if held == value:
-                nan = library.asarray(np.nan, dtype=self.dtype)
-                x = library.where(x == held.item(), nan, x)
-        if self.scale_factor is not None:
-            x = x * self.scale_factor
-        if self.add_offset is not None:
-            x = x + self.add_offset
-        return x
-
-
-def _signedness(stored: np.dtype[Any], unsigned: str | None) -> np.dtype[Any] | None:
-    wanted = {("i", "true"): "u", ("u", "false"): "i"}.get((stored.kind, unsigned or ""))
-    return np.dtype(f"{wanted}{stored.itemsize}") if wanted else None
-
-
-def _number(value: Any) -> float | None:
-    number: float | None = None if value is None else np.asarray(value).item()
-    return number
 
 
 class HeadraceStore(AbstractDataStore):
@@ -309,7 +239,7 @@ def _put_on_device(
     """Let the numeric data variables of `ds` be read to `device`."""
     for name, data_array in ds.data_vars.items():
         variable = data_array.variable
-        if variable.dtype.kind not in _DEVICE_KINDS:
+        if variable.dtype.kind not in DEVICE_KINDS:
             continue
         try:
             array = store.array(str(name)).to(device)

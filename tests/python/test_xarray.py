@@ -67,7 +67,7 @@ def weather():
 
 
 def texts():
-    words = ["north", "", "süd", "a longer one"]
+    words = ["north", "", "s\u00fcd", "a longer one"]
     return xr.Dataset(
         {
             "fixed": ("station", np.array(words)),
