@@ -31,6 +31,7 @@ struct OpenOptions {
   Device device{};
   std::optional<int> zarr_format{};  // none: v3 is looked for first, then v2
   bool read_only = false;            // writes through the handle fail with permission_denied
+  bool use_consolidated = true;      // false: a group looks at each member's own metadata
   Implementations implementations{};
 };
 

@@ -250,10 +250,13 @@ def open_group(
     implementations: dict[str, str] | None = None,
     storage_options: dict[str, Any] | None = None,
     attributes: dict[str, Any] | None = None,
+    use_consolidated: bool | None = None,
 ) -> Group:
     """Open a group, or create it; see `open` for the parameters.
 
     ``device`` and ``implementations`` are those of the arrays that are opened through it.
+    Consolidated metadata are used when there are any; with ``use_consolidated=False`` each member's
+    own are read, and with True it is a `ValueError` when there are none.
 
     Examples
     --------
@@ -268,11 +271,14 @@ def open_group(
         handle, base = resolve_store(store, _store_mode(mode), storage_options)
         where = _join(base, path)
         if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
-            return Group(
-                _core.open_group(handle, where, zarr_format, mode == "r"),
-                device,
-                implementations,
+            found = _core.open_group(
+                handle, where, zarr_format, mode == "r", use_consolidated is not False
             )
+            if use_consolidated and not found.consolidated:
+                raise ValueError(
+                    f"use_consolidated: /{where} in {handle.url} has no consolidated metadata"
+                )
+            return Group(found, device, implementations, use_consolidated is not False)
         store, path, storage_options = handle, where, None
     group = create_group(
         store,

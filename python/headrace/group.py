@@ -25,17 +25,19 @@ class Group:
     >>> print(group.tree())
     """
 
-    __slots__ = ("_device", "_handle", "_implementations")
+    __slots__ = ("_device", "_handle", "_implementations", "_use_consolidated")
 
     def __init__(
         self,
         handle: _core.GroupHandle,
         device: str | None = None,
         implementations: dict[str, str] | None = None,
+        use_consolidated: bool = True,
     ) -> None:
         self._handle = handle
         self._device = device
         self._implementations = implementations
+        self._use_consolidated = use_consolidated
 
     def __getitem__(self, name: str) -> _core.Array | Group:
         is_group = self._handle.is_group(name.strip("/"))
@@ -45,7 +47,12 @@ class Group:
 
     def _member(self, name: str, is_group: bool) -> _core.Array | Group:
         if is_group:
-            return Group(self._handle.group(name), self._device, self._implementations)
+            return Group(
+                self._handle.group(name),
+                self._device,
+                self._implementations,
+                self._use_consolidated,
+            )
         return self._handle.array(name, self._device, self.read_only, self._implementations)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -209,6 +216,7 @@ class Group:
             self.read_only,
             self._device,
             self._implementations,
+            self._use_consolidated,
         )
 
 
@@ -219,5 +227,7 @@ def _reopen(
     read_only: bool,
     device: str | None,
     implementations: dict[str, str] | None,
+    use_consolidated: bool,
 ) -> Group:
-    return Group(_core.open_group(store, path, zarr_format, read_only), device, implementations)
+    handle = _core.open_group(store, path, zarr_format, read_only, use_consolidated)
+    return Group(handle, device, implementations, use_consolidated)

@@ -39,8 +39,10 @@ PyArray open_array_node(PyStore& store,
 PyGroup open_group_node(PyStore& store,
                         const std::string& path,
                         nb::handle zarr_format,
-                        bool read_only) {
-  const OpenOptions options = open_options(nb::str("cpu"), zarr_format, read_only, nb::none());
+                        bool read_only,
+                        bool use_consolidated) {
+  OpenOptions options = open_options(nb::str("cpu"), zarr_format, read_only, nb::none());
+  options.use_consolidated = use_consolidated;
   nb::gil_scoped_release release;
   return {open_group(store.store, path, options), store.origin};
 }
@@ -131,8 +133,9 @@ void bind_group(nb::module_& m) {
         nb::arg("path"),
         nb::arg("zarr_format") = nb::none(),
         nb::arg("read_only") = false,
+        nb::arg("use_consolidated") = true,
         nb::sig("def open_group(store: Store, path: str, zarr_format: int | None = None, "
-                "read_only: bool = False) -> GroupHandle"));
+                "read_only: bool = False, use_consolidated: bool = True) -> GroupHandle"));
   m.def(
       "node_is_group",
       [](PyStore& store, const std::string& path, std::optional<int> zarr_format) {

@@ -13,7 +13,7 @@ namespace headrace {
 // through it start from them.
 class GroupState {
  public:
-  // nodes: null when the group's metadata were not consolidated.
+  // nodes: null when consolidated metadata are missing or not wanted.
   GroupState(Store s,
              std::string p,
              GroupMetadata metadata,

@@ -51,8 +51,10 @@ Group make_group(const Store& store,
   check_implementations(options.implementations, "[open_group]");
   GroupMetadata metadata = group_metadata_of(store, path, node);
   std::shared_ptr<const NodeMap> nodes;
-  if (auto found = consolidated_nodes(store, path, metadata)) {
-    nodes = std::make_shared<const NodeMap>(std::move(*found));
+  if (options.use_consolidated) {
+    if (auto found = consolidated_nodes(store, path, metadata)) {
+      nodes = std::make_shared<const NodeMap>(std::move(*found));
+    }
   }
   metadata.consolidated.reset();  // `nodes` has them
   return Group(

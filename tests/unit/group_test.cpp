@@ -188,6 +188,19 @@ TEST(Group, AttributesAreStoredAndKeepTheRest) {
   }
 }
 
+TEST(Consolidated, IsPassedOverWhenNotWanted) {
+  for (const Store& store : {v3_store(), v2_store()}) {
+    consolidate_metadata(store);
+    store.driver().erase("a/x/zarr.json");
+    store.driver().erase("a/x/.zarray");
+    const Group root = open_group(store, "", {.use_consolidated = false});
+    EXPECT_FALSE(root.consolidated());
+    EXPECT_FALSE(root.group("a").consolidated());
+    EXPECT_FALSE(root.contains("a/x"));
+    EXPECT_TRUE(open_group(store).contains("a/x"));
+  }
+}
+
 TEST(Consolidated, ReadsWithoutTheMembersDocuments) {
   for (const Store& store : {v3_store(), v2_store()}) {
     consolidate_metadata(store);

@@ -1,0 +1,160 @@
+"""Dask arrays from Zarr arrays and back, by threads, processes and a cluster."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import headrace as hr
+import numpy as np
+import pytest
+from helpers import assert_same, read_zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+import headrace.dask  # noqa: E402
+
+SHAPE, CHUNKS, SHARDS = (20, 12), (2, 3), (4, 6)
+DATA = np.arange(240, dtype="float32").reshape(SHAPE)
+
+
+@pytest.fixture(params=["threads", "processes"])
+def scheduler(request):
+    with dask.config.set(scheduler=request.param, num_workers=2):
+        yield request.param
+
+
+@pytest.fixture
+def sharded(store):
+    array = hr.create_array(store, "x", shape=SHAPE, dtype="f4", chunks=CHUNKS, shards=SHARDS)
+    array[:] = DATA
+    return store
+
+
+def test_round_trip_by_threads_and_processes(sharded, tmp_path, scheduler):
+    x = hr.dask.from_zarr(sharded, "x")
+    path = str(tmp_path / "out.zarr")
+    done = hr.dask.to_zarr(x + 1, path, "y", chunks=CHUNKS, shards=SHARDS)
+    assert (done.path, done.shards) == ("y", SHARDS)
+    assert_same(read_zarr(path, "y"), DATA + 1)
+
+
+def test_blocks_are_whole_shards(sharded):
+    for limit in ("1B", "100B", "300B", "1MiB"):
+        with dask.config.set({"array.chunk-size": limit}):
+            x = hr.dask.from_zarr(sharded, "x")
+        for sizes, unit in zip(x.chunks, SHARDS, strict=True):
+            assert all(size % unit == 0 for size in sizes[:-1])
+        assert_same(x.compute(scheduler="sync"), DATA)
+    assert x.numblocks == (1, 1)
+
+
+def test_blocks_may_be_chosen(sharded):
+    x = hr.dask.from_zarr(sharded, "x", chunks=(7, -1))
+    assert x.chunks == ((7, 7, 6), (12,))
+    assert_same(x[::-3, [1, 5]].compute(scheduler="sync"), DATA[::-3, [1, 5]])
+
+
+def test_equal_arrays_have_equal_names(sharded):
+    array = hr.open_array(sharded, "x")
+    assert hr.dask.from_zarr(array).name == hr.dask.from_zarr(array).name
+    assert hr.dask.from_zarr(sharded, "x").name == hr.dask.from_zarr(sharded, "x").name
+    names = {hr.dask.from_zarr(sharded, "x", chunks=n).name for n in (2, 4)}
+    assert len(names) == 2
+    stores = [hr.memory_store(), hr.memory_store()]
+    for number, store in enumerate(stores):
+        hr.create_array(store, shape=(3,), dtype="i4")[:] = number
+    blocks = [hr.dask.from_zarr(store) for store in stores]
+    assert [b.sum().compute(scheduler="sync") for b in blocks] == [0, 3]
+    assert blocks[0].name != blocks[1].name
+
+
+def test_arrays_without_elements_or_dimensions(store):
+    for name, shape in (("none", (0, 3)), ("one", ())):
+        data = da.zeros(shape, dtype="i2")
+        hr.dask.to_zarr(data, store, name)
+        got = hr.dask.from_zarr(store, name).compute(scheduler="sync")
+        assert_same(got, np.zeros(shape, "i2"))
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    st.integers(0, 7),
+    st.integers(1, 7),
+    st.integers(0, 5),
+)
+def test_no_two_blocks_share_an_object(sizes, start, unit, rest):
+    total = sum(sizes)
+    array = hr.create_array(
+        hr.memory_store(), shape=(start + total + rest,), dtype="i4", chunks=(unit,)
+    )
+    array[:] = -1
+    data = da.from_array(np.arange(total, dtype="i4"), chunks=(tuple(sizes),))
+    writers = {}
+
+    class Spy:
+        def __setitem__(self, key, value):
+            for chunk in range(key[0].start // unit, (key[0].stop - 1) // unit + 1):
+                assert writers.setdefault(chunk, key) == key
+            array[key] = value
+
+    aligned = headrace.dask._aligned(data, (start,), (unit,))
+    where = (slice(start, start + total),)
+    da.store(data.rechunk(aligned), Spy(), regions=where, lock=False, scheduler="sync")
+    hr.dask.to_zarr(data, array, region=where)
+    wanted = np.full(array.shape, -1, "i4")
+    wanted[where] = np.arange(total)
+    assert_same(array[:], wanted)
+
+
+def test_writing_may_be_left_for_later(store):
+    data = da.from_array(DATA, chunks=(5, 5))
+    later = hr.dask.to_zarr(data, store, "x", compute=False)
+    array = hr.open_array(store, "x")
+    assert (array.chunks, array.nchunks_initialized) == ((5, 5), 0)
+    later.compute(scheduler="threads")
+    assert_same(read_zarr(store, "x"), DATA)
+    with pytest.raises(ValueError, match="there already"):
+        hr.dask.to_zarr(data, store, "x")
+    hr.dask.to_zarr(data * 2, store, "x", overwrite=True, dimension_names=["t", "u"])
+    assert_same(read_zarr(store, "x"), DATA * 2)
+
+
+def test_what_cannot_be_written_is_refused(store, tmp_path):
+    data = da.from_array(DATA, chunks=5)
+    array = hr.create_array(store, shape=(40, 12), dtype="f4")
+    for region, message in (
+        ((slice(0, 20),), "2 slices"),
+        ((slice(0, 40, 2), slice(None)), "step 1"),
+        ((slice(0, 21), slice(None)), "shape"),
+        (None, "shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hr.dask.to_zarr(data, array, region=region)
+    with pytest.raises(ValueError, match="region"):
+        hr.dask.to_zarr(data, store, "y", region=(slice(None), slice(None)))
+    with pytest.raises(ValueError, match="unknown"):
+        hr.dask.to_zarr(data[data > 3], store, "y")
+    with pytest.raises(NotImplementedError, match="zip"):
+        hr.dask.to_zarr(data, tmp_path / "x.zip", "y")
+
+
+def test_blocks_on_a_device(sharded, device):
+    library = None if device == "simt" else pytest.importorskip("cupy").__name__
+    x = hr.dask.from_zarr(sharded, "x", device=device, array_library=library)
+    got = (x + 1).sum(axis=0).compute(scheduler="threads")
+    assert_same(got if device == "simt" else got.get(), (DATA + 1).sum(axis=0))
+    path = hr.dask.to_zarr(x * 2, sharded, "y").path
+    assert_same(read_zarr(sharded, path), DATA * 2)
+
+
+def test_workers_of_a_cluster(sharded):
+    pytest.importorskip("distributed")
+    script = Path(__file__).resolve().parents[2] / "examples" / "dask_cluster.py"
+    done = subprocess.run(
+        [sys.executable, script, sharded], capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    assert_same(read_zarr(sharded, "anomaly"), DATA - DATA.mean(axis=0, dtype="f4"))
