@@ -6,11 +6,12 @@ import itertools
 import pickle
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import assert_same
+from helpers import assert_same, python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -536,3 +537,9 @@ def test_blocks_of_every_size_line_up(tmp_path):
     array = zarr.create_array(tmp_path / "x", data=data, chunks=(2, 3))
     for start, step in itertools.product(range(7), (1, 2, 3, 5)):
         assert_same(array[start::step, 1::step], data[start::step, 1::step])
+
+
+def test_example_runs(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "zarr_pipeline.py"
+    printed = python(example.read_text(), str(tmp_path))
+    assert "zarr-python alone" in printed and "DeviceArray" in printed

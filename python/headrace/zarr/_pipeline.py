@@ -30,7 +30,7 @@ from ._threads import run_in_thread
 _INLINE_NBYTES = 256 << 10
 
 # Types of elements without a fixed size: NumPy's strings and objects are zarr-python's to make.
-_VARIABLE_LENGTH = "OT"
+_VARIABLE_LENGTH = ("O", "T")
 
 # Handles of one array: one more for each shape it was seen to have.
 _MAX_ARRAYS = 8
@@ -333,8 +333,7 @@ def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
 
 def _on_host(batch: Batch) -> Batch:
     return [
-        (getter, replace(spec, prototype=_HOST_PROTOTYPE), *rest)
-        for getter, spec, *rest in batch
+        (getter, replace(spec, prototype=_HOST_PROTOTYPE), *rest) for getter, spec, *rest in batch
     ]
 
 

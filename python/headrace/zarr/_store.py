@@ -55,6 +55,7 @@ class Store(ZarrStore):
         storage_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(read_only=read_only)
+        self._source = (store, storage_options)
         mode = "r" if read_only else "a"
         self._handle = open_store(store, mode=mode, storage_options=storage_options)
 
@@ -64,7 +65,8 @@ class Store(ZarrStore):
         return self._handle
 
     def with_read_only(self, read_only: bool = False) -> Store:
-        return type(self)(self._handle, read_only=read_only)
+        store, storage_options = self._source
+        return type(self)(store, read_only=read_only, storage_options=storage_options)
 
     def __str__(self) -> str:
         return self._handle.url
