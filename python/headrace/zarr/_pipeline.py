@@ -349,7 +349,7 @@ def _write_plan(array: _core.Array, plan: Plan, data: Any) -> None:
 def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
     """What reads the plan into `out`."""
     read, selection = _reader(array, plan), plan.selection
-    if array.dtype != out.dtype.newbyteorder("="):
+    if array.dtype not in (out.dtype, out.dtype.newbyteorder("=")):
         raise _Unserved  # fields of a structure, or memory of the caller's choice
     if isinstance(out, DeviceBuffer):
         return lambda: out.adopt(read(selection, device=out.device))

@@ -12,6 +12,9 @@ import numpy as np
 Batch = Sequence[tuple[Any, Any, Any, Any, bool]]
 
 
+_BASIC = frozenset((slice, int))
+
+
 class Plan(NamedTuple):
     kind: Literal["basic", "oindex", "vindex"]
     selection: tuple[Any, ...]
@@ -63,7 +66,7 @@ def plan_batch(
     selections = batch[0][2]
     if not isinstance(selections, tuple):
         selections = (selections,)
-    if not drop_axes and all(isinstance(item, slice | int) for item in selections):
+    if not drop_axes and _BASIC.issuperset(map(type, selections)):
         return _box(batch, keys, skipped)
     if isinstance(batch[0][3], tuple):
         return _orthogonal(batch, drop_axes, keys, skipped)
@@ -92,23 +95,26 @@ def exact_shape(
 def _box(batch: Batch, keys: ChunkKeys, skipped: int) -> Plan | None:
     """From the first and the last chunk: what lies between is the product of the dimensions."""
     getter, spec, first, out_first, _ = batch[0]
-    from_chunk = keys.coordinates(getter.path, skipped)
-    getter, _, last, out_last, _ = batch[-1]
-    to_chunk = keys.coordinates(getter.path, skipped)
+    from_chunk = to_chunk = keys.coordinates(getter.path, skipped)
+    last, out_last = first, out_first
+    if len(batch) > 1:
+        getter, _, last, out_last, _ = batch[-1]
+        to_chunk = keys.coordinates(getter.path, skipped)
     selection: list[slice | int] = []
     shape: list[int] = []
     stops: list[int] = []
     nchunks = 1
     for size, i, k, low, high in zip(spec.shape, from_chunk, to_chunk, first, last, strict=True):
-        if isinstance(low, int):
+        if type(low) is int:
             if i != k or low != high:
                 return None
             selection.append(i * size + low)
             stops.append(i * size + low + 1)
             continue
         start, stop, step = i * size + low.start, k * size + high.stop, low.step or 1
-        count = len(range(start, stop, step))
-        if out_first[len(shape)].start != 0 or out_last[len(shape)].stop != count:
+        count = -((start - stop) // step)
+        axis = len(shape)
+        if out_first[axis].start != 0 or out_last[axis].stop != count:
             return None
         nchunks *= k - i + 1 if step <= size else count
         selection.append(slice(start, stop, step))
