@@ -30,9 +30,7 @@ TESTS = (
     "tests/test_array.py",
     "tests/test_codec_pipeline.py",
     "tests/test_codecs",
-    "tests/test_group.py",
     "tests/test_indexing.py",
-    "tests/test_properties.py",
     "tests/test_unified_chunk_grid.py",
     "tests/test_v2.py",
 )

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import itertools
+import os
 import pickle
 import uuid
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -543,3 +545,40 @@ def test_example_runs(tmp_path):
     example = Path(__file__).parents[2] / "examples" / "zarr_pipeline.py"
     printed = python(example.read_text(), str(tmp_path))
     assert "zarr-python alone" in printed and "DeviceArray" in printed
+
+
+def test_numpy_results_stay_on_the_host_whatever_the_device(tmp_path, device):
+    data = np.arange(300, dtype="f4").reshape(20, 15)
+    array = zarr.create_array(tmp_path / "x", data=data, chunks=(4, 4))
+    with hr.config.set(device=device):
+        assert type(array[...]) is np.ndarray
+        array[:2] = 0
+    assert_same(array[2:], data[2:])
+
+
+def test_in_the_child_of_a_fork(tmp_path):
+    data = np.arange(10000.0)
+    array = zarr.create_array(tmp_path / "x", data=data, chunks=1000)
+    store = zs.MemoryStore()
+    other = zarr.create_array(store, data=data, chunks=1000)
+    assert_same(array[:], data)
+    assert_same(other[:], data)
+    with warnings.catch_warnings():
+        # Python 3.12 warns of fork with threads about: that it works is what is tested.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        good = np.array_equal(array[:], data) and np.array_equal(other[:], data)
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_chunks_that_must_not_be_missing(tmp_path):
+    if "read_missing_chunks" not in zarr.config.get("array"):
+        pytest.skip("this version of zarr-python fills missing chunks always")
+    options = {"shape": 10, "chunks": 5, "dtype": "i4", "config": {"read_missing_chunks": False}}
+    array = zarr.create_array(tmp_path / "x", **options)
+    array[:5] = 1
+    assert_same(array[:5], np.ones(5, "i4"))
+    with pytest.raises(Exception, match="c/1"):
+        array[:]
