@@ -1,6 +1,6 @@
 """zarr-python with each codec pipeline, interleaved: its own, zarrs and headrace.
 
-    python bench/ecosystem/zarr_pipeline.py [--steps 48] [--rounds 5] [ROW ...]
+    python bench/ecosystem/zarr_pipeline.py [--steps 64] [--rounds 5] [--add] [ROW ...]
 
 The rows, the data and the calls are those of bench/e2e (see bench/README.md); all of them go
 through zarr-python here, from a warm page cache, in one process. A round times every pipeline once,
@@ -104,7 +104,6 @@ def run(row: rows.Row, folder: Path, scratch: str, rounds: int, truth: np.ndarra
     seconds = measure(calls, rounds)
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     return {
-        "row": row.name,
         "calls": len(row.selections),
         "nbytes": rows.nbytes(row.selections),
         "median_seconds": {name: round(value, 7) for name, value in medians.items()},
@@ -120,7 +119,8 @@ def run(row: rows.Row, folder: Path, scratch: str, rounds: int, truth: np.ndarra
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", default=["*"], help="shell patterns of row names")
-    parser.add_argument("--steps", type=int, default=48)
+    parser.add_argument("--add", action="store_true", help="keep the rows of an earlier run")
+    parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", type=Path, default=data.default_folder())
     arguments = parser.parse_args()
@@ -130,23 +130,24 @@ def main() -> None:
     wanted = sorted({(row.layout, row.codec) for row in chosen})
     folder = data.prepare(arguments.data, arguments.steps, wanted)
     truth = np.load(folder / "truth.npy")
-    results = []
+    results = {}
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         for row in chosen:
-            results.append(run(row, folder, scratch, arguments.rounds, truth))
-            medians = results[-1]["median_seconds"]
+            result = results[row.name] = run(row, folder, scratch, arguments.rounds, truth)
+            medians = result["median_seconds"]
             times = "  ".join(f"{name} {value * 1e3:9.2f}" for name, value in medians.items())
-            print(f"{row.name:22} {times}  x{results[-1]['headrace_over_zarrs']}", flush=True)
+            print(f"{row.name:22} {times}  x{result['headrace_over_zarrs']}", flush=True)
+    path = RESULTS / f"zarr-pipeline-{version('zarr')}.json"
+    earlier = json.loads(path.read_text())["rows"] if arguments.add else {}
     report = {
         "machine": machine.describe(folder),
         "versions": {name: version(name) for name in ("zarr", "zarrs", "numpy")}
         | {"headrace": headrace.__version__},
         "steps": arguments.steps,
         "rounds": arguments.rounds,
-        "rows": results,
+        "rows": earlier | results,
     }
-    path = RESULTS / f"zarr-pipeline-{version('zarr')}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -46,8 +46,7 @@ def outcomes(report: Path) -> dict[str, str]:
     return found
 
 
-def run(folder: Path, pipeline: str, options: list[str]) -> dict[str, str]:
-    tests = [name for name in TESTS if (folder / name).exists()]
+def run(folder: Path, tests: list[str], pipeline: str, options: list[str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "headrace.zarr", "-o", "addopts="]
@@ -63,10 +62,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="unpacked source distribution of zarr")
     parser.add_argument("options", nargs="*", help="further arguments of pytest")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="files or folders of tests")
     arguments = parser.parse_args()
+    tests = [name for name in arguments.tests if (arguments.folder / name).exists()]
 
     by_pipeline = {
-        name: run(arguments.folder, path, arguments.options) for name, path in PIPELINES.items()
+        name: run(arguments.folder, tests, path, arguments.options)
+        for name, path in PIPELINES.items()
     }
     default, headrace = by_pipeline["default"], by_pipeline["headrace"]
     names = sorted(default.keys() | headrace.keys())
@@ -77,7 +79,7 @@ def main() -> None:
     }
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results[f"zarr {version('zarr')}"] = {
-        "tests": [name for name in TESTS if (arguments.folder / name).exists()],
+        "tests": tests,
         "counts": {name: dict(Counter(found.values())) for name, found in by_pipeline.items()},
         "different [default, headrace]": different,
     }
