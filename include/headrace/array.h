@@ -32,6 +32,10 @@ struct OpenOptions {
   std::optional<int> zarr_format{};  // none: v3 is looked for first, then v2
   bool read_only = false;            // writes through the handle fail with permission_denied
   bool use_consolidated = true;      // false: a group looks at each member's own metadata
+  bool write_empty_chunks = false;   // keep chunks that are all fill value
+  // open_array: zarr.json, or .zarray when zarr_format is 2, as the caller has it; what the store
+  // holds is not looked at then.
+  std::string metadata_json{};
   Implementations implementations{};
 };
 

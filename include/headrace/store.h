@@ -1,13 +1,19 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace headrace {
 
-class StoreDriver;  // src/store/store.h
+class ObjectReader;  // src/store/store.h
+class StoreDriver;   // src/store/store.h
 
 // Options by name, as users write them: {"io": "uring", "direct": "true", "fsync": "true"}.
 using StorageOptions = std::map<std::string, std::string, std::less<>>;
@@ -20,6 +26,19 @@ enum class StoreMode {
   overwrite,   // "w": emptied first
 };
 
+// One object of a store, open for reading: what it holds stays the same when it is replaced.
+class StoredObject {
+ public:
+  explicit StoredObject(std::shared_ptr<const ObjectReader> reader) : reader_(std::move(reader)) {}
+
+  std::uint64_t size() const;
+  // `corrupt` when the object ends before dst is full.
+  void read(std::uint64_t offset, std::span<std::byte> dst) const;
+
+ private:
+  std::shared_ptr<const ObjectReader> reader_;
+};
+
 // A place that keeps bytes by key. Cheap to copy: copies share one driver. Thread-safe.
 class Store {
  public:
@@ -29,6 +48,17 @@ class Store {
   bool read_only() const;
   // Finishes what is buffered (a zip archive's directory); writes after it fail. Idempotent.
   void close();
+
+  // Keys are "a/b/c"; invalid_argument for one that could leave the store.
+  std::optional<StoredObject> open(std::string_view key) const;  // nothing: no such object
+  bool exists(std::string_view key) const;
+  void set(std::string_view key, std::span<const std::byte> bytes) const;
+  void erase(std::string_view key) const;            // of a missing key: nothing happens
+  void erase_prefix(std::string_view prefix) const;  // "" empties the store
+  // All keys under "" or "a/b/", sorted; the names of objects and prefixes directly under it.
+  std::vector<std::string> list(std::string_view prefix) const;
+  std::vector<std::string> list_dir(std::string_view prefix) const;
+
   StoreDriver& driver() const { return *driver_; }
   const std::shared_ptr<StoreDriver>& shared_driver() const { return driver_; }
 

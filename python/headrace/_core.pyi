@@ -1,6 +1,7 @@
 """The C++ part of headrace. Import headrace instead."""
 
 from collections.abc import (
+    Buffer,
     Callable,
     Generator,
     Iterable,
@@ -83,6 +84,8 @@ class DeviceArray:
     def device(self) -> str:
         """``"cuda:0"``."""
 
+def to_device(array: Any, device: str) -> DeviceArray: ...
+
 class Future:
     """
     The result of an asynchronous read or write.
@@ -160,15 +163,36 @@ class Store:
     @property
     def _opened_read_only(self) -> bool: ...
 
+    def _get(self, key: str, offset: int = 0, nbytes: int | None = None) -> bytes | None: ...
+
+    def _nbytes(self, key: str) -> int | None: ...
+
+    def _exists(self, key: str) -> bool: ...
+
+    def _set(self, key: str, value: Buffer) -> None: ...
+
+    def _erase(self, key: str) -> None: ...
+
+    def _erase_prefix(self, prefix: str) -> None: ...
+
+    def _list(self, prefix: str = '') -> list[str]: ...
+
+    def _list_dir(self, prefix: str = '') -> list[str]: ...
+
 def open_store(url: str, mode: str, storage_options: dict[str, Any] | None = None) -> Store: ...
 
 def memory_store() -> Store:
     """A new, empty store in memory that nobody else sees."""
 
+def python_store(object: Any) -> Store: ...
+
 class _Indexer:
     def __getitem__(self, key: Any) -> Any: ...
 
     def __setitem__(self, key: Any, value: Any) -> None: ...
+
+    def read(self, selection: Any, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Any:
+        """As `Array.read`, with this kind of selection."""
 
 class Array:
     """
@@ -503,7 +527,7 @@ class GroupHandle:
     @property
     def store(self) -> Store: ...
 
-def open_array(store: Store, path: str, device: str | None = None, zarr_format: int | None = None, read_only: bool = False, implementations: dict[str, str] | None = None) -> Array: ...
+def open_array(store: Store, path: str, device: str | None = None, zarr_format: int | None = None, read_only: bool = False, implementations: dict[str, str] | None = None, metadata_json: str = '', write_empty_chunks: bool = False) -> Array: ...
 
 def open_group(store: Store, path: str, zarr_format: int | None = None, read_only: bool = False, use_consolidated: bool = True) -> GroupHandle: ...
 

@@ -23,23 +23,6 @@ def _join(base: str, path: str | None) -> str:
     return "/".join(part.strip("/") for part in (base, path or "") if part.strip("/"))
 
 
-def _foreign_store(store: Any) -> tuple[str, str]:
-    """URL and path of a zarr-python store object."""
-    cls = type(store)
-    if cls.__module__.partition(".")[0] == "zarr":
-        if cls.__name__ == "StorePath":
-            url, base = _foreign_store(store.store)
-            return url, _join(base, store.path)
-        if cls.__name__ == "LocalStore":
-            return os.fspath(store.root), ""
-        if cls.__name__ == "ZipStore":
-            return os.fspath(store.path), ""
-    raise NotImplementedError(
-        f"store: {cls.__module__}.{cls.__qualname__} is not supported yet; "
-        "expected a path, a URL or a headrace.Store"
-    )
-
-
 def resolve_store(
     store: Any, mode: str, storage_options: dict[str, Any] | None = None
 ) -> tuple[_core.Store, str]:
@@ -59,8 +42,25 @@ def resolve_store(
             name, _, base = url.removeprefix("memory://").partition("/")
             url = "memory://" + name
     else:
-        url, base = _foreign_store(store)
+        return _resolve_object(store, mode, storage_options)
     return _core.open_store(url, mode, storage_options), base
+
+
+def _resolve_object(
+    store: Any, mode: str, storage_options: dict[str, Any] | None
+) -> tuple[_core.Store, str]:
+    """The same of a store object of zarr-python or obstore."""
+    package = {cls.__module__.partition(".")[0] for cls in type(store).__mro__}
+    if not package & {"zarr", "obstore"}:
+        raise NotImplementedError(
+            f"store: {type(store).__module__}.{type(store).__qualname__} is not supported; "
+            "expected a path, a URL, a headrace.Store or a store of zarr-python or obstore"
+        )
+    if storage_options:
+        raise ValueError("storage_options: the store is open already")
+    from .zarr._native import resolve
+
+    return resolve(store, mode)
 
 
 def _store_mode(mode: str) -> str:
@@ -130,7 +130,7 @@ def open(
     Parameters
     ----------
     store
-        A path or URL, a `Store`, or a zarr-python ``LocalStore`` or ``ZipStore``.
+        A path or URL, a `Store`, or a store object of zarr-python, Icechunk or obstore.
     path
         Path within the store; the root when left away.
     mode

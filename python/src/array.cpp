@@ -116,13 +116,12 @@ void refuse_fields(const ParsedKey& key) {
   }
 }
 
-nb::object read(PyArray& self,
-                nb::handle selection,
-                nb::handle out,
-                nb::handle device,
-                nb::handle stream,
-                nb::handle implementations) {
-  const ParsedKey key = parse_selection(self, selection);
+nb::object read_key(PyArray& self,
+                    const ParsedKey& key,
+                    nb::handle out,
+                    nb::handle device,
+                    nb::handle stream,
+                    nb::handle implementations) {
   const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
   ReadOptions options = read_options(array.device(), stream, implementations);
   if (out.is_none()) return read_new(self, array, key, options);
@@ -134,6 +133,27 @@ nb::object read(PyArray& self,
     array.read_into(key.selection, target.view, options);
   }
   return nb::borrow(out);
+}
+
+nb::object read(PyArray& self,
+                nb::handle selection,
+                nb::handle out,
+                nb::handle device,
+                nb::handle stream,
+                nb::handle implementations) {
+  return read_key(self, parse_selection(self, selection), out, device, stream, implementations);
+}
+
+nb::object read_indexed(Indexer& self,
+                        nb::handle selection,
+                        nb::handle out,
+                        nb::handle device,
+                        nb::handle stream,
+                        nb::handle implementations) {
+  auto& array = nb::cast<PyArray&>(self.array);
+  ParsedKey key = parse_key(selection, self.kind, array.ndim);
+  key.unbox = false;
+  return read_key(array, key, out, device, stream, implementations);
 }
 
 PyFuture read_async(PyArray& self,
@@ -305,7 +325,19 @@ void bind_array(nb::module_& m) {
           },
           nb::arg("key").none(),
           nb::arg("value").none(),
-          nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"));
+          nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"))
+      .def("read",
+           read_indexed,
+           nb::arg("selection"),
+           nb::kw_only(),
+           nb::arg("out") = nb::none(),
+           nb::arg("device") = nb::none(),
+           nb::arg("stream") = nb::none(),
+           nb::arg("implementations") = nb::none(),
+           nb::sig("def read(self, selection: typing.Any, *, out: typing.Any = None, "
+                   "device: str | None = None, stream: typing.Any = None, "
+                   "implementations: dict[str, str] | None = None) -> typing.Any"),
+           "As `Array.read`, with this kind of selection.");
   auto indexer = [](KeyKind kind) {
     return [kind](nb::object self) { return Indexer{std::move(self), kind}; };
   };

@@ -7,6 +7,7 @@
 
 #include "dlpack.h"
 #include "docs.h"
+#include "dtype.h"
 #include "tensor.h"
 
 namespace headrace::python {
@@ -171,6 +172,19 @@ nb::dict cuda_array_interface(PyDeviceArray& self) {
   return result;
 }
 
+// A copy of an array in host memory, C-ordered.
+PyDeviceArray to_device(nb::handle array, nb::handle device) {
+  const DType dtype = dtype_from_python(array.attr("dtype"));
+  const nb::object dtype_object = numpy_dtype(dtype);
+  const ArrayView host = input_view(array, dtype, dtype_object);
+  const Device target = device_from_python(device);
+  Tensor copied = [&] {
+    nb::gil_scoped_release release;
+    return copy(host.view, target);
+  }();
+  return device_array(std::move(copied), dtype_object);
+}
+
 std::int64_t size(const PyDeviceArray& self) {
   std::int64_t count = 1;
   for (std::int64_t extent : self.view.shape) count *= extent;
@@ -272,6 +286,11 @@ void bind_device_array(nb::module_& m) {
           "device",
           [](PyDeviceArray& self) { return self.view.device.to_string(); },
           "``\"cuda:0\"``.");
+  m.def("to_device",
+        to_device,
+        nb::arg("array"),
+        nb::arg("device"),
+        nb::sig("def to_device(array: typing.Any, device: str) -> DeviceArray"));
 }
 
 }  // namespace headrace::python

@@ -27,8 +27,12 @@ PyArray open_array_node(PyStore& store,
                         nb::handle device,
                         nb::handle zarr_format,
                         bool read_only,
-                        nb::handle implementations) {
-  const OpenOptions options = open_options(device, zarr_format, read_only, implementations);
+                        nb::handle implementations,
+                        std::string metadata_json,
+                        bool write_empty_chunks) {
+  OpenOptions options = open_options(device, zarr_format, read_only, implementations);
+  options.metadata_json = std::move(metadata_json);
+  options.write_empty_chunks = write_empty_chunks;
   Array array = [&] {
     nb::gil_scoped_release release;
     return open_array(store.store, path, options);
@@ -124,9 +128,12 @@ void bind_group(nb::module_& m) {
         nb::arg("zarr_format") = nb::none(),
         nb::arg("read_only") = false,
         nb::arg("implementations") = nb::none(),
+        nb::arg("metadata_json") = "",
+        nb::arg("write_empty_chunks") = false,
         nb::sig("def open_array(store: Store, path: str, device: str | None = None, "
                 "zarr_format: int | None = None, read_only: bool = False, "
-                "implementations: dict[str, str] | None = None) -> Array"));
+                "implementations: dict[str, str] | None = None, metadata_json: str = '', "
+                "write_empty_chunks: bool = False) -> Array"));
   m.def("open_group",
         open_group_node,
         nb::arg("store"),

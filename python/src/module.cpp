@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   bind_device_array(m);
   bind_future(m);
   bind_store(m);
+  bind_python_store(m);
   bind_array(m);
   bind_group(m);
   bind_create(m);

@@ -1,8 +1,12 @@
 #include <headrace/store.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "buffer_bytes.h"
 #include "handles.h"
 
 namespace headrace::python {
@@ -59,6 +63,102 @@ nb::object options_dict(const PyStore& self) {
   return result;
 }
 
+// A stored object, or some bytes of it: from `offset` on, or the last ones when it is negative.
+nb::object get_bytes(PyStore& self,
+                     const std::string& key,
+                     std::int64_t offset,
+                     std::optional<std::int64_t> nbytes) {
+  std::optional<nb::gil_scoped_release> release(std::in_place);
+  const std::optional<StoredObject> object = self.store.open(key);
+  if (!object) return nb::none();
+  const auto size = static_cast<std::int64_t>(object->size());
+  const std::int64_t first = std::clamp<std::int64_t>(offset < 0 ? size + offset : offset, 0, size);
+  const std::int64_t count = std::clamp<std::int64_t>(nbytes.value_or(size), 0, size - first);
+  release.reset();
+  nb::object bytes = steal_or_throw(PyBytes_FromStringAndSize(nullptr, count));
+  auto* data = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
+  release.emplace();
+  object->read(static_cast<std::uint64_t>(first), {data, static_cast<std::size_t>(count)});
+  release.reset();
+  return bytes;
+}
+
+nb::object object_nbytes(PyStore& self, const std::string& key) {
+  const auto size = [&]() -> std::optional<std::uint64_t> {
+    nb::gil_scoped_release release;
+    const std::optional<StoredObject> object = self.store.open(key);
+    if (!object) return std::nullopt;
+    return object->size();
+  }();
+  return size ? nb::object(nb::int_(*size)) : nb::none();
+}
+
+void set_bytes(PyStore& self, const std::string& key, nb::handle value) {
+  const BufferBytes buffer(value);
+  nb::gil_scoped_release release;
+  self.store.set(key, buffer.bytes());
+}
+
+nb::list text_list(const std::vector<std::string>& texts) {
+  nb::list result;
+  for (const std::string& text : texts) result.append(text);
+  return result;
+}
+
+using Listing = std::vector<std::string> (Store::*)(std::string_view) const;
+
+template <Listing list>
+nb::list names(PyStore& self, const std::string& prefix) {
+  return text_list([&] {
+    nb::gil_scoped_release release;
+    return (self.store.*list)(prefix);
+  }());
+}
+
+// Bytes by key, for adapters.
+void bind_keys(nb::class_<PyStore>& cls) {
+  const auto without_gil = nb::call_guard<nb::gil_scoped_release>();
+  cls.def("_get",
+          get_bytes,
+          nb::arg("key"),
+          nb::arg("offset") = 0,
+          nb::arg("nbytes") = nb::none(),
+          nb::sig("def _get(self, key: str, offset: int = 0, nbytes: int | None = None) -> "
+                  "bytes | None"))
+      .def("_nbytes",
+           object_nbytes,
+           nb::arg("key"),
+           nb::sig("def _nbytes(self, key: str) -> int | None"))
+      .def(
+          "_exists",
+          [](PyStore& self, const std::string& key) { return self.store.exists(key); },
+          nb::arg("key"),
+          without_gil)
+      .def("_set",
+           set_bytes,
+           nb::arg("key"),
+           nb::arg("value"),
+           nb::sig("def _set(self, key: str, value: collections.abc.Buffer) -> None"))
+      .def(
+          "_erase",
+          [](PyStore& self, const std::string& key) { self.store.erase(key); },
+          nb::arg("key"),
+          without_gil)
+      .def(
+          "_erase_prefix",
+          [](PyStore& self, const std::string& prefix) { self.store.erase_prefix(prefix); },
+          nb::arg("prefix"),
+          without_gil)
+      .def("_list",
+           names<&Store::list>,
+           nb::arg("prefix") = "",
+           nb::sig("def _list(self, prefix: str = '') -> list[str]"))
+      .def("_list_dir",
+           names<&Store::list_dir>,
+           nb::arg("prefix") = "",
+           nb::sig("def _list_dir(self, prefix: str = '') -> list[str]"));
+}
+
 constexpr const char* kStoreDoc = R"(A place that keeps bytes by key: a folder, a zip file, memory.
 
 Made by `headrace.open_store`; copies of a handle share one store. Usable in a ``with`` statement,
@@ -73,11 +173,11 @@ Examples
 }  // namespace
 
 void bind_store(nb::module_& m) {
-  nb::class_<PyStore>(m, "Store", kStoreDoc)
-      .def_prop_ro(
-          "url",
-          [](PyStore& self) { return self.store.url(); },
-          "``file:///data/era5.zarr``, ``zip:///data/a.zip``, ``memory://name``.")
+  auto cls = nb::class_<PyStore>(m, "Store", kStoreDoc);
+  cls.def_prop_ro(
+         "url",
+         [](PyStore& self) { return self.store.url(); },
+         "``file:///data/era5.zarr``, ``zip:///data/a.zip``, ``memory://name``.")
       .def_prop_ro(
           "read_only",
           [](PyStore& self) { return self.store.read_only(); },
@@ -115,6 +215,7 @@ void bind_store(nb::module_& m) {
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro("_can_reopen", [](PyStore& self) { return !self.origin->url.empty(); })
       .def_prop_ro("_opened_read_only", [](PyStore& self) { return self.origin->read_only; });
+  bind_keys(cls);
   m.def("open_store",
         open,
         nb::arg("url"),

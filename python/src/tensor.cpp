@@ -204,11 +204,17 @@ ArrayView view_of_cuda_interface(
   return result;
 }
 
+// NumPy forgets the flags of structured arrays in __array_struct__.
+bool is_writeable(nb::handle ndarray, const ArrayInterface& array) {
+  if ((array.flags & ArrayInterface::kWriteable) != 0) return true;
+  return array.typekind == 'V' && nb::cast<bool>(ndarray.attr("flags").attr("writeable"));
+}
+
 ArrayView output_ndarray(nb::handle out, const DType& dtype, nb::handle numpy_dtype) {
   const ArrayInterface* array = nullptr;
   nb::object capsule = array_interface(out, &array);
   if (!capsule.is_valid()) raise(PyExc_TypeError, "[read] out: __array_struct__ is missing");
-  if ((array->flags & ArrayInterface::kWriteable) == 0) {
+  if (!is_writeable(out, *array)) {
     raise(PyExc_ValueError, "[read] out: the array is read-only");
   }
   nb::object found = steal_or_throw(PyObject_GetAttr(out.ptr(), numpy().dtype_name));

@@ -16,7 +16,8 @@ struct FetchPlan {
   int threads = 1;
 };
 
-// Larger chunks cost more to read than to ask for: they are not asked for in batches.
+// Larger chunks of a local store cost more to read than to ask for: they are not asked for in
+// batches.
 inline constexpr std::size_t kMaxBatchedChunk = 1 << 20;
 
 // What is held of the store's bytes at a time: a batch that is fetched, one in use and one between.

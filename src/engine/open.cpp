@@ -40,6 +40,7 @@ Array make_array(const Store& store,
   ArrayState::Choice choice;
   choice.device = options.device;
   choice.read_only = options.read_only || store.read_only();
+  choice.write_empty_chunks = options.write_empty_chunks;
   choice.implementations = options.implementations;
   return Array(std::make_shared<ArrayState>(std::move(shared), std::move(choice)));
 }
@@ -63,6 +64,10 @@ Group make_group(const Store& store,
 
 Array open_array(const Store& store, std::string_view path, const OpenOptions& options) {
   const std::string clean = node_path(path);
+  if (!options.metadata_json.empty()) {
+    const int format = options.zarr_format.value_or(3);
+    return make_array(store, clean, {NodeType::array, format, options.metadata_json}, options);
+  }
   const auto node = find_node(store, clean, options.zarr_format);
   if (!node || node->type != NodeType::array) {
     throw_not_found("open_array", "array", store, clean, options.zarr_format, node);

@@ -146,13 +146,14 @@ class Reader {
     const std::size_t most = context_.driver.batch_size();
     const std::size_t nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
     const std::size_t chunks = level.cut.size();
-    if (most == 1 || !layout_.shards.empty() || nbytes > kMaxBatchedChunk) return 1;
+    const bool large = nbytes > kMaxBatchedChunk && context_.driver.local();
+    if (most == 1 || !layout_.shards.empty() || large) return 1;
     if (layout_.chain.is_identity() &&
         level.query.size() * layout_.itemsize() < chunks * nbytes / 2) {
       return 1;
     }
     const std::size_t fit = context_.config.memory_budget / 2 / (kFetchedBatches * nbytes);
-    return std::min({most, fit, (chunks + 1) / 2});
+    return std::max<std::size_t>(std::min({most, fit, (chunks + 1) / 2}), 1);
   }
 
   void read_batches(const Level& level, std::size_t batch) {

@@ -102,4 +102,31 @@ std::string Store::url() const { return driver_->url(); }
 bool Store::read_only() const { return driver_->read_only(); }
 void Store::close() { driver_->close(); }
 
+std::optional<StoredObject> Store::open(std::string_view key) const {
+  std::shared_ptr<const ObjectReader> reader = driver_->open(key);
+  if (!reader) return std::nullopt;
+  return StoredObject(std::move(reader));
+}
+
+bool Store::exists(std::string_view key) const { return driver_->exists(key); }
+void Store::set(std::string_view key, ConstBytes bytes) const { driver_->set(key, bytes); }
+void Store::erase(std::string_view key) const { driver_->erase(key); }
+void Store::erase_prefix(std::string_view prefix) const { driver_->erase_prefix(prefix); }
+
+std::vector<std::string> Store::list(std::string_view prefix) const {
+  return driver_->list(prefix);
+}
+
+std::vector<std::string> Store::list_dir(std::string_view prefix) const {
+  std::vector<std::string> names;
+  for (DirEntry& entry : driver_->list_dir(prefix)) names.push_back(std::move(entry.name));
+  return names;
+}
+
+std::uint64_t StoredObject::size() const { return reader_->size(); }
+
+void StoredObject::read(std::uint64_t offset, MutableBytes dst) const {
+  reader_->read(offset, dst);
+}
+
 }  // namespace headrace

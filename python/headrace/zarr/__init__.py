@@ -1,0 +1,23 @@
+"""headrace inside zarr-python.
+
+>>> import zarr
+>>> zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"})
+>>> zarr.open_array("era5.zarr/t2m")[0:10]
+
+Needs zarr 3.1.6 or newer: ``pip install 'headrace[zarr]'``.
+"""
+
+from zarr.registry import register_ndbuffer, register_pipeline
+
+from ._buffer import NDBuffer, buffer_prototype
+from ._pipeline import CodecPipeline
+from ._store import Store
+
+__all__ = ["CodecPipeline", "NDBuffer", "Store", "buffer_prototype"]
+
+# zarr's configuration names classes by their module.
+for _public in (CodecPipeline, NDBuffer, Store):
+    _public.__module__ = __name__
+
+register_pipeline(CodecPipeline)
+register_ndbuffer(NDBuffer)

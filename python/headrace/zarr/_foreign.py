@@ -1,0 +1,115 @@
+"""What the engine calls for a zarr-python store that it has no driver for.
+
+The engine asks from its own threads, for many keys at once where it can; the store answers on its
+event loop, by its own asynchronous methods. A store in memory answers without waiting, so that no
+loop is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import RangeByteRequest, Store
+from zarr.core.buffer import cpu
+from zarr.core.common import concurrent_map
+from zarr.core.sync import sync
+from zarr.storage import MemoryStore
+
+from .. import _core
+
+_BATCH = 64  # objects asked for at once
+
+
+def _without_loop(coroutine: Coroutine[Any, Any, Any], loop: object) -> Any:
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a store in memory waited for something")
+
+
+def _on_loop(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None) -> Any:
+    return sync(coroutine, loop=loop)
+
+
+class ForeignStore:
+    """The interface that ``_core.python_store`` calls; see ``headrace/custom_store.h``."""
+
+    batch_size = _BATCH
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._store = store
+        self._loop = loop
+        self._in_memory = type(store) is MemoryStore
+        self._run = _without_loop if self._in_memory else _on_loop
+        self.url = f"zarr:{store}#{id(store):x}"
+        self.read_only = store.read_only
+
+    def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self._run(coroutine, self._loop)
+
+    async def _get(self, key: str) -> np.ndarray[Any, Any] | None:
+        found = await self._store.get(key, cpu.buffer_prototype)
+        return None if found is None else np.ascontiguousarray(found.as_numpy_array())
+
+    async def _get_all(self, keys: list[str]) -> list[np.ndarray[Any, Any] | None]:
+        if self._in_memory:
+            return [await self._get(key) for key in keys]
+        return await concurrent_map(
+            [(key,) for key in keys], self._get, zarr.config.get("async.concurrency")
+        )
+
+    def get_many(self, keys: list[str]) -> list[np.ndarray[Any, Any] | None]:
+        return self._await(self._get_all(keys))
+
+    def nbytes(self, key: str) -> int | None:
+        try:
+            return self._await(self._store.getsize(key))
+        except (FileNotFoundError, KeyError):
+            return None
+
+    def get_range(self, key: str, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
+        wanted = RangeByteRequest(offset, offset + nbytes)
+        found = self._await(self._store.get(key, cpu.buffer_prototype, wanted))
+        if found is None:
+            raise FileNotFoundError(f"{self.url}: {key} was removed while it was read")
+        return np.ascontiguousarray(found.as_numpy_array())
+
+    def set(self, key: str, value: bytes) -> None:
+        self._await(self._store.set(key, cpu.Buffer.from_bytes(value)))
+
+    def erase(self, key: str) -> None:
+        try:
+            self._await(self._store.delete(key))
+        except (FileNotFoundError, KeyError):
+            return
+
+    def erase_prefix(self, prefix: str) -> None:
+        self._await(self._store.delete_dir(prefix))
+
+    def list(self, prefix: str) -> list[str]:
+        return self._await(_collect(self._store.list_prefix(prefix)))
+
+    def list_dir(self, prefix: str) -> list[str]:
+        return self._await(_collect(self._store.list_dir(prefix)))
+
+
+async def _collect(names: AsyncIterator[str]) -> list[str]:
+    return [name async for name in names]
+
+
+def foreign_store(store: Store, loop: asyncio.AbstractEventLoop | None = None) -> _core.Store:
+    """Any zarr-python store as one of headrace's.
+
+    Parameters
+    ----------
+    store
+        An open store, or one that opens itself.
+    loop
+        Where its coroutines run; None is zarr-python's own loop.
+    """
+    return _core.python_store(ForeignStore(store, loop))

@@ -1,0 +1,376 @@
+"""zarr-python's codec pipeline, served by headrace's engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from zarr.abc.codec import Codec
+from zarr.abc.codec import CodecPipeline as ZarrPipeline
+from zarr.codecs._v2 import V2Codec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, cpu
+from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.storage import StorePath
+
+from .. import _core
+from ._buffer import HostBuffer
+from ._buffer import NDBuffer as DeviceBuffer
+from ._foreign import foreign_store
+from ._native import native_store
+from ._plan import Batch, ChunkKeys, Plan, exact_shape, plan_batch
+from ._threads import run_in_thread
+
+# Reads that decode less are done by zarr's loop itself: a hop to another thread costs as much.
+_INLINE_NBYTES = 256 << 10
+
+# Types of elements without a fixed size: NumPy's strings and objects are zarr-python's to make.
+_VARIABLE_LENGTH = ("O", "T")
+
+# Handles of one array: one more for each shape it was seen to have.
+_MAX_ARRAYS = 8
+
+_HOST_PROTOTYPE = BufferPrototype(buffer=cpu.Buffer, nd_buffer=HostBuffer)
+
+_PRESENT = {"status": "present"}
+
+
+class _Unserved(Exception):
+    """This batch is zarr-python's."""
+
+
+class _Place(NamedTuple):
+    """Where an array lies."""
+
+    owner: Any  # zarr-python's store
+    loop: asyncio.AbstractEventLoop | None  # that serves the store, and must not wait for it
+    store: _core.Store
+    path: str
+    skipped: int  # characters of a chunk's key before its coordinates
+    arrays: dict[tuple[tuple[int, ...], bool], _core.Array]  # by shape and write_empty_chunks
+
+
+class CodecPipeline(ZarrPipeline):
+    """Reads and writes the chunks of one array, as many as a selection has, in one plan.
+
+    Chosen by name::
+
+        zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"})
+
+    Chunks of local folders, zip archives and `headrace.zarr.Store` are read by headrace's own
+    drivers, those of any other store by the store's asynchronous methods. Codecs and data types
+    that headrace lacks are left to zarr-python's own pipeline, with the same results.
+    """
+
+    def __init__(self, metadata: Any, store: Any) -> None:
+        self._metadata = metadata
+        self._store = store
+        self._served = True
+        self._document: dict[str, Any] | None = None
+        self._keys: ChunkKeys | None = None
+        self._last_place: _Place | None = None
+        self._default: BatchedCodecPipeline | None = None
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> CodecPipeline:
+        return cls(array_metadata, store)
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> BatchedCodecPipeline:  # type: ignore[override]
+        """Of codecs without an array: zarr-python's own pipeline."""
+        return BatchedCodecPipeline.from_codecs(codecs)
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> CodecPipeline:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._metadata, self._store)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CodecPipeline)
+            and self._metadata == other._metadata
+            and self._store == other._store
+        )
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    # What is asked about codecs, zarr-python's pipeline answers.
+
+    @property
+    def default(self) -> BatchedCodecPipeline:
+        """zarr-python's own pipeline of the same codecs."""
+        if self._default is None:
+            self._default = _default_pipeline(self._metadata)
+        return self._default
+
+    @property
+    def supports_partial_decode(self) -> bool:
+        return self.default.supports_partial_decode
+
+    @property
+    def supports_partial_encode(self) -> bool:
+        return self.default.supports_partial_encode
+
+    def __iter__(self) -> Iterator[Codec]:
+        return iter(self.default)
+
+    def validate(self, **kwargs: Any) -> None:
+        self.default.validate(**kwargs)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
+        return self.default.compute_encoded_size(byte_length, array_spec)
+
+    async def decode(
+        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
+    ) -> Iterable[NDBuffer | None]:
+        return await self.default.decode(chunk_bytes_and_specs)
+
+    async def encode(
+        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
+    ) -> Iterable[Buffer | None]:
+        return await self.default.encode(chunk_arrays_and_specs)
+
+    # Reading and writing.
+
+    async def read(
+        self, batch_info: Iterable[Any], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> Any:
+        batch = list(batch_info)
+        if not batch:
+            return ()
+        try:
+            await self._read(batch, out, drop_axes)
+        except _Unserved:
+            return await self._read_default(batch, out, drop_axes)
+        return (_PRESENT,) * len(batch)
+
+    async def write(
+        self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> None:
+        batch = list(batch_info)
+        if not batch:
+            return
+        try:
+            await self._write(batch, value, drop_axes)
+        except _Unserved:
+            await self._write_default(batch, value, drop_axes)
+
+    async def _read(self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]) -> None:
+        spec = batch[0][1]
+        if not getattr(spec.config, "read_missing_chunks", True):
+            raise _Unserved  # zarr-python wants to know which chunks are missing
+        place, plan = self._plan(batch, drop_axes)
+        if plan.shape != out.shape:
+            raise _Unserved
+        array = self._array(place, _whole_chunks(plan.stops, self._shape, spec.shape), False)
+        fill = _filler(array, plan, out)
+        inline = place.loop is None and _decoded_nbytes(array, plan) <= _INLINE_NBYTES
+        await self._call(fill, inline=inline)
+
+    async def _write(self, batch: Batch, value: NDBuffer, drop_axes: tuple[int, ...]) -> None:
+        spec = batch[0][1]
+        if batch[0][0].store.read_only:
+            raise _Unserved  # zarr-python has an error of its own for it
+        place, plan = self._plan(batch, drop_axes)
+        data = value.as_ndarray_like()
+        if data.shape not in ((), plan.shape):
+            raise _Unserved
+        assert self._keys is not None
+        shape = _whole_chunks(plan.stops, self._shape, spec.shape)
+        if plan.kind == "basic" and not drop_axes:
+            shape = exact_shape(batch, shape, self._keys, place.skipped)
+        array = self._array(place, shape, spec.config.write_empty_chunks)
+        if array.dtype != data.dtype.newbyteorder("="):
+            raise _Unserved
+        await self._call(lambda: _write_plan(array, plan, data), inline=False)
+
+    async def _call(self, function: Callable[[], Any], *, inline: bool) -> None:
+        try:
+            if inline:
+                function()
+            else:
+                await run_in_thread(function)
+        except NotImplementedError as error:
+            # Raised before anything is read or written.
+            self._served = False
+            raise _Unserved from error
+
+    async def _read_default(self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]) -> Any:
+        if not isinstance(out, DeviceBuffer):
+            return await self.default.read(batch, out, drop_axes)
+        host = HostBuffer.empty(out.shape, out.dtype)
+        results = await self.default.read(_on_host(batch), host, drop_axes)
+        out.adopt(host.as_numpy_array())
+        return results
+
+    async def _write_default(
+        self, batch: Batch, value: NDBuffer, drop_axes: tuple[int, ...]
+    ) -> None:
+        if isinstance(value, DeviceBuffer):
+            batch, value = _on_host(batch), HostBuffer(value.as_numpy_array())
+        await self.default.write(batch, value, drop_axes)
+
+    # From a batch to an array of headrace.
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self._metadata.shape
+
+    def _plan(self, batch: Batch, drop_axes: tuple[int, ...]) -> tuple[_Place, Plan]:
+        if not self._served or type(batch[0][0]) is not StorePath:
+            raise _Unserved
+        if self._keys is None:
+            self._learn()
+        assert self._keys is not None
+        place = self._place(batch[0][0], self._keys)
+        plan = plan_batch(batch, drop_axes, self._keys, place.skipped)
+        if plan is None:
+            raise _Unserved
+        return place, plan
+
+    def _learn(self) -> None:
+        """What the metadata say, once."""
+        metadata = self._metadata
+        dtype = metadata.dtype if metadata.zarr_format == 2 else metadata.data_type
+        try:
+            if dtype.to_native_dtype().kind in _VARIABLE_LENGTH:
+                raise NotImplementedError("elements of variable length")
+            self._keys = ChunkKeys(metadata)
+            self._document = _document(metadata)
+        except NotImplementedError as error:
+            self._served = False
+            raise _Unserved from error
+
+    def _place(self, chunk: StorePath, keys: ChunkKeys) -> _Place:
+        loop = asyncio.get_running_loop()
+        place = self._last_place
+        if place and place.owner is chunk.store and place.loop in (None, loop):
+            return place
+        try:
+            store = native_store(chunk.store)
+        except (FileNotFoundError, NotImplementedError) as error:
+            raise _Unserved from error
+        path = keys.node_path(chunk.path)
+        skipped = keys.skipped(path)
+        if store is None:
+            store = foreign_store(chunk.store, loop)
+            place = _Place(chunk.store, loop, store, path, skipped, {})
+        else:
+            place = _Place(chunk.store, None, store, path, skipped, {})
+        self._last_place = place
+        return place
+
+    def _array(
+        self, place: _Place, shape: tuple[int, ...], write_empty_chunks: bool
+    ) -> _core.Array:
+        array = place.arrays.get((shape, write_empty_chunks))
+        if array is None:
+            try:
+                array = _core.open_array(
+                    place.store,
+                    place.path,
+                    "cpu",
+                    self._metadata.zarr_format,
+                    metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
+                    write_empty_chunks=write_empty_chunks,
+                )
+            except (NotImplementedError, ValueError) as error:
+                self._served = False
+                raise _Unserved from error
+            if len(place.arrays) >= _MAX_ARRAYS:
+                place.arrays.clear()
+            place.arrays[shape, write_empty_chunks] = array
+        return array
+
+
+def _default_pipeline(metadata: Any) -> BatchedCodecPipeline:
+    # The codecs of version 3 know their array already.
+    if metadata.zarr_format == 2:
+        return BatchedCodecPipeline.from_codecs([V2Codec(metadata.filters, metadata.compressor)])
+    return BatchedCodecPipeline.from_codecs(metadata.codecs)
+
+
+def _document(metadata: Any) -> dict[str, Any]:
+    """zarr.json or .zarray, without the attributes."""
+    documents = metadata.to_buffer_dict(cpu.buffer_prototype)
+    name = ".zarray" if metadata.zarr_format == 2 else "zarr.json"
+    document: dict[str, Any] = json.loads(documents[name].to_bytes())
+    if metadata.zarr_format == 3:
+        document["attributes"] = {}
+        if document["chunk_grid"]["name"] != "regular":
+            raise NotImplementedError("a chunk grid that is not regular")
+    return document
+
+
+def _whole_chunks(
+    stops: tuple[int, ...], shape: tuple[int, ...], chunk_shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The extents, up to the ends of their chunks: what a resize does not change."""
+    return tuple(
+        -(-max(stop, extent) // size) * size
+        for stop, extent, size in zip(stops, shape, chunk_shape, strict=True)
+    )
+
+
+def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
+    """Of the chunks that a plan touches; infinite where that is work to find out."""
+    if plan.kind != "basic":
+        return math.inf
+    nbytes = array.itemsize
+    for item, size in zip(plan.selection, array.chunks, strict=True):
+        nbytes *= size
+        if isinstance(item, slice):
+            nbytes *= (item.stop - 1) // size - item.start // size + 1
+    return nbytes
+
+
+def _on_host(batch: Batch) -> Batch:
+    return [
+        (getter, replace(spec, prototype=_HOST_PROTOTYPE), *rest) for getter, spec, *rest in batch
+    ]
+
+
+def _reader(array: _core.Array, plan: Plan) -> Callable[..., Any]:
+    return array.read if plan.kind == "basic" else getattr(array, plan.kind).read
+
+
+def _write_plan(array: _core.Array, plan: Plan, data: Any) -> None:
+    target = array if plan.kind == "basic" else getattr(array, plan.kind)
+    target[plan.selection] = data
+
+
+def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
+    """What reads the plan into `out`."""
+    read, selection = _reader(array, plan), plan.selection
+    if array.dtype not in (out.dtype, out.dtype.newbyteorder("=")):
+        raise _Unserved  # fields of a structure, or memory of the caller's choice
+    if isinstance(out, DeviceBuffer):
+        return lambda: out.adopt(read(selection, device=out.device))
+    data = out.as_ndarray_like()
+    if isinstance(data, np.ndarray):
+        if data.dtype.isnative:
+            return lambda: read(selection, out=data)
+        return lambda: _read_swapped(read, selection, data)
+    if hasattr(data, "__cuda_array_interface__"):
+        device, stream = _cuda_place(data)
+        return lambda: read(selection, out=data, device=device, stream=stream)
+    raise _Unserved
+
+
+def _read_swapped(read: Callable[..., Any], selection: Any, data: np.ndarray[Any, Any]) -> None:
+    read(selection, out=data.view(data.dtype.newbyteorder("=")))
+    data.byteswap(inplace=True)
+
+
+def _cuda_place(data: Any) -> tuple[str, int | None]:
+    """Device and stream of a CuPy array."""
+    import cupy
+
+    return f"cuda:{data.device.id}", cupy.cuda.get_current_stream().ptr or None

@@ -1,0 +1,168 @@
+"""A zarr-python store over one of headrace's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    SuffixByteRequest,
+)
+from zarr.abc.store import (
+    Store as ZarrStore,
+)
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from .. import _core
+from .._open import open_store
+
+
+class Store(ZarrStore):
+    """A headrace store as a store of zarr-python.
+
+    With `CodecPipeline` chunks go past it, straight from headrace's driver.
+
+    Parameters
+    ----------
+    store
+        A path or URL as `headrace.open_store` takes it, or a `headrace.Store`.
+    read_only
+        Whether writes are refused.
+    storage_options
+        Options of the store, see `headrace.open_store`.
+
+    Examples
+    --------
+    >>> store = headrace.zarr.Store("era5.zarr", storage_options={"io": "uring"})
+    >>> zarr.open_array(store, path="t2m")[0]
+    """
+
+    supports_writes = True
+    supports_deletes = True
+    supports_listing = True
+    supports_partial_writes = False
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | _core.Store,
+        *,
+        read_only: bool = False,
+        storage_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(read_only=read_only)
+        self._source = (store, storage_options)
+        mode = "r" if read_only else "a"
+        self._handle = open_store(store, mode=mode, storage_options=storage_options)
+
+    @property
+    def handle(self) -> _core.Store:
+        """The `headrace.Store` behind it."""
+        return self._handle
+
+    def with_read_only(self, read_only: bool = False) -> Store:
+        store, storage_options = self._source
+        return type(self)(store, read_only=read_only, storage_options=storage_options)
+
+    def __str__(self) -> str:
+        return self._handle.url
+
+    def __repr__(self) -> str:
+        return f"headrace.zarr.Store({self._handle.url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Store) and self._handle.url == other._handle.url
+
+    __hash__ = None  # type: ignore[assignment]
+
+    async def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        if not self._is_open:
+            await self._open()
+        return await asyncio.to_thread(function, *args)
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        offset, nbytes = _range(byte_range)
+        found = await self._call(self._handle._get, key, offset, nbytes)
+        if found is None:
+            return None
+        return (prototype or default_buffer_prototype()).buffer.from_bytes(found)
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        return list(
+            await asyncio.gather(*(self.get(key, prototype, wanted) for key, wanted in key_ranges))
+        )
+
+    async def exists(self, key: str) -> bool:
+        return await self._call(self._handle._exists, key)
+
+    async def getsize(self, key: str) -> int:
+        nbytes = await self._call(self._handle._nbytes, key)
+        if nbytes is None:
+            raise FileNotFoundError(key)
+        return nbytes
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        if not isinstance(value, Buffer):
+            raise TypeError(f"value: expected a Buffer, got {type(value).__name__}")
+        await self._call(self._handle._set, key, value.as_buffer_like())
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        if not await self.exists(key):
+            await self.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        self._check_writable()
+        await self._call(self._handle._erase, key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        self._check_writable()
+        await self._call(self._handle._erase_prefix, prefix)
+
+    async def clear(self) -> None:
+        await self.delete_dir("")
+
+    async def is_empty(self, prefix: str) -> bool:
+        return not await self._call(self._handle._list_dir, prefix)
+
+    async def list(self) -> AsyncIterator[str]:
+        for key in await self._call(self._handle._list):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        # zarr's prefixes need not end at a slash.
+        folder = prefix.rpartition("/")[0]
+        for key in await self._call(self._handle._list, folder):
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        for name in await self._call(self._handle._list_dir, prefix.rstrip("/")):
+            yield name
+
+
+def _range(wanted: ByteRequest | None) -> tuple[int, int | None]:
+    """Offset, negative from the end, and number of bytes."""
+    if wanted is None:
+        return 0, None
+    if isinstance(wanted, RangeByteRequest):
+        return wanted.start, wanted.end - wanted.start
+    if isinstance(wanted, OffsetByteRequest):
+        return wanted.offset, None
+    if isinstance(wanted, SuffixByteRequest):
+        return -wanted.suffix, None
+    raise ValueError(f"Unexpected byte_range, got {wanted}.")

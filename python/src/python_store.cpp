@@ -1,0 +1,114 @@
+// A store whose keys a Python object serves: headrace._python_store says what it must have.
+
+#include <headrace/custom_store.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "buffer_bytes.h"
+#include "future.h"
+#include "handles.h"
+
+namespace headrace::python {
+
+namespace {
+
+// The last owner may be a thread without the GIL.
+StoredBytes stored_bytes(nb::handle object) {
+  auto buffer = std::shared_ptr<BufferBytes>(new BufferBytes(object), [](BufferBytes* held) {
+    if (interpreter_is_gone()) return;
+    nb::gil_scoped_acquire gil;
+    delete held;
+  });
+  return {buffer->bytes(), buffer};
+}
+
+class PythonStore : public CustomStore {
+ public:
+  explicit PythonStore(const nb::object& object)
+      : url_(nb::cast<std::string>(object.attr("url"))),
+        read_only_(nb::cast<bool>(object.attr("read_only"))),
+        batch_size_(nb::cast<std::size_t>(object.attr("batch_size"))),
+        object_(keep_alive(object)) {}
+
+  std::string url() const override { return url_; }
+  bool read_only() const override { return read_only_; }
+  std::size_t batch_size() const override { return batch_size_; }
+
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
+    nb::gil_scoped_acquire gil;
+    nb::list names;
+    for (const std::string& key : keys) names.append(key);
+    std::vector<std::optional<StoredBytes>> found;
+    for (nb::handle value : self().attr("get_many")(names)) {
+      found.push_back(value.is_none() ? std::nullopt : std::optional(stored_bytes(value)));
+    }
+    return found;
+  }
+
+  std::optional<std::uint64_t> size(const std::string& key) override {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<std::optional<std::uint64_t>>(self().attr("nbytes")(key));
+  }
+
+  StoredBytes get_range(const std::string& key,
+                        std::uint64_t offset,
+                        std::uint64_t nbytes) override {
+    nb::gil_scoped_acquire gil;
+    return stored_bytes(self().attr("get_range")(key, offset, nbytes));
+  }
+
+  void set(const std::string& key, std::span<const std::byte> bytes) override {
+    nb::gil_scoped_acquire gil;
+    self().attr("set")(key, nb::bytes(bytes.data(), bytes.size()));
+  }
+
+  void erase(const std::string& key) override {
+    nb::gil_scoped_acquire gil;
+    self().attr("erase")(key);
+  }
+
+  void erase_prefix(const std::string& prefix) override {
+    nb::gil_scoped_acquire gil;
+    self().attr("erase_prefix")(prefix);
+  }
+
+  std::vector<std::string> list(const std::string& prefix) override {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<std::vector<std::string>>(self().attr("list")(prefix));
+  }
+
+  std::vector<std::string> list_dir(const std::string& prefix) override {
+    nb::gil_scoped_acquire gil;
+    return nb::cast<std::vector<std::string>>(self().attr("list_dir")(prefix));
+  }
+
+ private:
+  nb::handle self() const { return static_cast<PyObject*>(object_.get()); }
+
+  std::string url_;
+  bool read_only_;
+  std::size_t batch_size_;
+  std::shared_ptr<void> object_;
+};
+
+}  // namespace
+
+void bind_python_store(nb::module_& m) {
+  m.def(
+      "python_store",
+      [](nb::object object) {
+        return PyStore{make_store(std::make_shared<PythonStore>(object)),
+                       std::make_shared<Origin>()};
+      },
+      nb::arg("object"),
+      nb::sig("def python_store(object: typing.Any) -> Store"));
+}
+
+}  // namespace headrace::python

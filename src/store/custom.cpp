@@ -1,0 +1,149 @@
+// The engine's view of a store that the application keeps.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "headrace/custom_store.h"
+#include "headrace/error.h"
+#include "store/store.h"
+
+namespace headrace {
+namespace {
+
+class CustomReader : public ObjectReader {
+ public:
+  CustomReader(std::shared_ptr<CustomStore> store, std::string key, std::uint64_t size)
+      : store_(std::move(store)), key_(std::move(key)), size_(size) {}
+
+  std::uint64_t size() const override { return size_; }
+
+  void read(std::uint64_t offset, MutableBytes dst) const override {
+    check_object_range(key_, size_, offset, dst.size());
+    if (dst.empty()) return;
+    const StoredBytes found = store_->get_range(key_, offset, dst.size());
+    check_object_range(key_, found.bytes.size(), 0, dst.size());
+    std::memcpy(dst.data(), found.bytes.data(), dst.size());
+  }
+
+  // One request for all: a store across a network answers in milliseconds.
+  void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
+    const std::uint64_t nbytes = total_size(dsts);
+    check_object_range(key_, size_, offset, nbytes);
+    if (nbytes == 0) return;
+    const StoredBytes found = store_->get_range(key_, offset, nbytes);
+    check_object_range(key_, found.bytes.size(), 0, nbytes);
+    const std::byte* from = found.bytes.data();
+    for (MutableBytes dst : dsts) {
+      if (!dst.empty()) std::memcpy(dst.data(), from, dst.size());
+      from += dst.size();
+    }
+  }
+
+ private:
+  std::shared_ptr<CustomStore> store_;
+  std::string key_;
+  std::uint64_t size_;
+};
+
+class CustomDriver : public StoreDriver {
+ public:
+  explicit CustomDriver(std::shared_ptr<CustomStore> store) : store_(std::move(store)) {}
+
+  std::string url() const override { return store_->url(); }
+  bool read_only() const override { return store_->read_only(); }
+  bool local() const override { return false; }
+  std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
+
+  bool get(std::string_view key, Buffer& into) override {
+    GetRequest request{std::string(key), &into};
+    get_many({&request, 1});
+    if (request.error) std::rethrow_exception(request.error);
+    return request.found;
+  }
+
+  void get_many(std::span<GetRequest> requests) override {
+    std::vector<std::string> keys;
+    for (const GetRequest& request : requests) {
+      check_key(request.key);
+      keys.push_back(request.key);
+    }
+    const auto found = store_->get(keys);
+    if (found.size() != keys.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  url() + ": wanted " + std::to_string(keys.size()) + " objects, got " +
+                      std::to_string(found.size()));
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i].error = nullptr;
+      requests[i].found = found[i].has_value();
+      if (found[i]) requests[i].into->assign(found[i]->bytes);
+    }
+  }
+
+  std::unique_ptr<ObjectReader> open(std::string_view key) override {
+    check_key(key);
+    std::string name(key);
+    const std::optional<std::uint64_t> size = store_->size(name);
+    if (!size) return nullptr;
+    return std::make_unique<CustomReader>(store_, std::move(name), *size);
+  }
+
+  bool exists(std::string_view key) override {
+    check_key(key);
+    return store_->size(std::string(key)).has_value();
+  }
+
+  void set(std::string_view key, ConstBytes bytes) override {
+    check_writable();
+    check_key(key);
+    store_->set(std::string(key), bytes);
+  }
+
+  void erase(std::string_view key) override {
+    check_writable();
+    check_key(key);
+    store_->erase(std::string(key));
+  }
+
+  void erase_prefix(std::string_view prefix) override {
+    check_writable();
+    store_->erase_prefix(folder(prefix));
+  }
+
+  std::vector<std::string> list(std::string_view prefix) override {
+    auto keys = store_->list(folder(prefix));
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+
+  // Whether a name is an object or a prefix the store does not say; who asks looks below it.
+  std::vector<DirEntry> list_dir(std::string_view prefix) override {
+    auto names = store_->list_dir(folder(prefix));
+    std::sort(names.begin(), names.end());
+    std::vector<DirEntry> entries;
+    for (std::string& name : names) entries.push_back({std::move(name), true});
+    return entries;
+  }
+
+ private:
+  static std::string folder(std::string_view prefix) {
+    std::string clean(check_prefix(prefix));
+    if (!clean.empty()) clean += '/';
+    return clean;
+  }
+
+  void check_writable() const {
+    if (read_only()) throw_read_only(url());
+  }
+
+  std::shared_ptr<CustomStore> store_;
+};
+
+}  // namespace
+
+Store make_store(std::shared_ptr<CustomStore> store) {
+  return Store(std::make_shared<CustomDriver>(std::move(store)));
+}
+
+}  // namespace headrace

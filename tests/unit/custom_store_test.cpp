@@ -1,0 +1,213 @@
+#include "headrace/custom_store.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "headrace/array.h"
+#include "headrace/error.h"
+#include "store/store.h"
+
+namespace headrace::test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// An application's store: a map that counts what is asked of it.
+class MapStore : public CustomStore {
+ public:
+  std::map<std::string, std::shared_ptr<const Bytes>> objects;
+  bool closed_for_writes = false;
+  bool cuts_answers = false;
+  std::size_t most_keys = 0;        // asked for at once
+  std::uint64_t nbytes_ranged = 0;  // asked for by range
+
+  std::string url() const override { return "map://test"; }
+  bool read_only() const override { return closed_for_writes; }
+  std::size_t batch_size() const override { return 8; }
+
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
+    const std::lock_guard lock(mutex_);
+    most_keys = std::max(most_keys, keys.size());
+    std::vector<std::optional<StoredBytes>> found;
+    for (const std::string& key : keys) {
+      const auto it = objects.find(key);
+      if (it == objects.end()) {
+        found.push_back(std::nullopt);
+      } else {
+        found.push_back(StoredBytes{*it->second, it->second});
+      }
+    }
+    return found;
+  }
+
+  std::optional<std::uint64_t> size(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    const auto it = objects.find(key);
+    if (it == objects.end()) return std::nullopt;
+    return it->second->size();
+  }
+
+  StoredBytes get_range(const std::string& key,
+                        std::uint64_t offset,
+                        std::uint64_t nbytes) override {
+    const std::lock_guard lock(mutex_);
+    nbytes_ranged += nbytes;
+    const auto& value = objects.at(key);
+    return {std::span(*value).subspan(offset, cuts_answers ? nbytes - 1 : nbytes), value};
+  }
+
+  void set(const std::string& key, std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(mutex_);
+    objects[key] = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+  }
+
+  void erase(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    objects.erase(key);
+  }
+
+  void erase_prefix(const std::string& prefix) override {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(objects, [&](const auto& object) { return object.first.starts_with(prefix); });
+  }
+
+  std::vector<std::string> list(const std::string& prefix) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : objects) {
+      if (key.starts_with(prefix)) keys.push_back(key);
+    }
+    return keys;
+  }
+
+  std::vector<std::string> list_dir(const std::string& prefix) override {
+    std::set<std::string> names;
+    for (const std::string& key : list(prefix)) {
+      const std::string_view rest = std::string_view(key).substr(prefix.size());
+      names.emplace(rest.substr(0, rest.find('/')));
+    }
+    return {names.begin(), names.end()};
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+std::vector<std::int32_t> counted(std::size_t n) {
+  std::vector<std::int32_t> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<std::int32_t>(i);
+  return values;
+}
+
+TensorView view_of(std::vector<std::int32_t>& values) {
+  return {values.data(), {static_cast<std::int64_t>(values.size())}, {}, DType::int32, {}};
+}
+
+Array counting_array(const Store& store, Shape shards = {}) {
+  CreateOptions options;
+  options.shape = {1000};
+  options.dtype = DType::int32;
+  options.chunks = {10};
+  options.shards = std::move(shards);
+  Array array = create_array(store, "a", options);
+  auto values = counted(1000);
+  array.write({}, view_of(values));
+  return array;
+}
+
+template <typename F>
+ErrorCode code_of(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::invalid_argument;
+}
+
+TEST(CustomStore, KeepsArrays) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  counting_array(store);
+  EXPECT_EQ(map->objects.size(), 102u);  // chunks, and the documents of array and group
+
+  const Array array = open_array(store, "a");
+  std::vector<std::int32_t> out(1000);
+  array.read_into({}, view_of(out));
+  EXPECT_EQ(out, counted(1000));
+  EXPECT_GT(map->most_keys, 1u);
+  EXPECT_LE(map->most_keys, 8u);
+
+  map->erase("a/c/3");
+  array.read_into({}, view_of(out));
+  EXPECT_EQ(out[30], 0);
+  EXPECT_EQ(out[40], 40);
+  EXPECT_EQ(open_group(make_store(map), "").members().size(), 1u);
+}
+
+TEST(CustomStore, ReadsPartsOfShards) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  const Array array = counting_array(store, {1000});
+  map->nbytes_ranged = 0;
+  std::vector<std::int32_t> out(10);
+  array.read_into({slice(500, 510)}, view_of(out));
+  EXPECT_EQ(out.front(), 500);
+  EXPECT_EQ(out.back(), 509);
+  EXPECT_LT(map->nbytes_ranged, 3000u);  // the index has 1604 bytes, all chunks 4000 and more
+}
+
+TEST(CustomStore, RefusesAnswersThatAreTooShort) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  const Array array = counting_array(store, {1000});
+  map->cuts_answers = true;
+  std::vector<std::int32_t> out(10);
+  EXPECT_EQ(code_of([&] { array.read_into({slice(0, 10)}, view_of(out)); }), ErrorCode::corrupt);
+}
+
+TEST(CustomStore, IsReadOnlyWhenItSaysSo) {
+  auto map = std::make_shared<MapStore>();
+  map->closed_for_writes = true;
+  const Store store = make_store(map);
+  EXPECT_EQ(code_of([&] { store.set("a", {}); }), ErrorCode::permission_denied);
+  EXPECT_EQ(code_of([&] { store.erase("a"); }), ErrorCode::permission_denied);
+  EXPECT_EQ(code_of([&] { store.erase_prefix(""); }), ErrorCode::permission_denied);
+}
+
+TEST(CustomStore, GivesBytesByKey) {
+  const Store store = make_store(std::make_shared<MapStore>());
+  const Bytes value(5, std::byte{7});
+  store.set("a/b", value);
+  EXPECT_TRUE(store.exists("a/b"));
+  EXPECT_FALSE(store.open("a/c"));
+  Bytes read(3);
+  store.open("a/b")->read(1, read);
+  EXPECT_EQ(read, Bytes(3, std::byte{7}));
+  EXPECT_EQ(code_of([&] { store.open("a/b")->read(3, read); }), ErrorCode::corrupt);
+  EXPECT_EQ(store.list(""), std::vector<std::string>{"a/b"});
+  EXPECT_EQ(store.list_dir(""), std::vector<std::string>{"a"});
+  EXPECT_EQ(code_of([&] { store.set("../x", value); }), ErrorCode::invalid_argument);
+  store.erase("a/b");
+  EXPECT_FALSE(store.exists("a/b"));
+}
+
+TEST(OpenArray, TakesMetadataOfTheCallers) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  OpenOptions options;
+  options.metadata_json = counting_array(store).metadata_json();
+  map->erase("a/zarr.json");
+  std::vector<std::int32_t> out(1000);
+  open_array(store, "a", options).read_into({}, view_of(out));
+  EXPECT_EQ(out, counted(1000));
+}
+
+}  // namespace
+}  // namespace headrace::test
