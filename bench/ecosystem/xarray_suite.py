@@ -36,11 +36,11 @@ REASONS = {
     "Expected 'getitem' to have been called": "watches the calls of zarr-python's AsyncArray",
     "builtins.dict is not supported": "a dict as a store in memory, which headrace does not open",
     "has no consolidated metadata": "consolidated=True for a store that says it never has any: "
-    "xarray then passes over the argument; a copy in a folder cannot say so",
+    "xarray passes over the argument then; a copy in a folder cannot say so",
     "No warnings of type": "expects a warning about slow opening without consolidated metadata",
     "test_non_existent_store": "FileNotFoundError in other words",
-    "test_zarr_fill_value_setting": "use_zarr_fill_value_as_mask=False, which xarray's engine takes "
-    "and does not look at, and headrace does",
+    "test_zarr_fill_value_setting": "use_zarr_fill_value_as_mask=False: xarray's engine takes it "
+    "and does not look at it, headrace does",
 }
 
 

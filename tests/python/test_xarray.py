@@ -639,7 +639,7 @@ def test_other_libraries_take_the_data_by_dlpack(weather_v3):
         assert np.shares_memory(shared, step.data)
         torch = pytest.importorskip("torch")
         tensor = step.headrace.to_torch()
-        assert (tensor.dtype, tensor.shape) == (torch.float64, (LAT, LON))
+        assert (tensor.dtype, tensor.shape) == (torch.float32, (LAT, LON))
         assert tensor.data_ptr() == step.data.ctypes.data
 
 
