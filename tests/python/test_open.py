@@ -247,9 +247,14 @@ def test_memory_store_of_zarr_python():
     data = values("i4", (5, 4))
     memory = zarr.storage.MemoryStore()
     zarr.create_array(memory, name="g/x", data=data, chunks=(2, 2))
-    # Foreign stores without a path are still to come; until then the refusal names the class.
-    with pytest.raises(NotImplementedError, match="MemoryStore"):
-        hr.open_array(memory, path="g/x")
+    assert_same(hr.open_array(memory, path="g/x")[...], data)
+    with pytest.raises(ValueError, match="storage_options"):
+        hr.open_array(memory, path="g/x", storage_options={"io": "uring"})
+
+
+def test_an_object_that_is_no_store():
+    with pytest.raises(NotImplementedError, match=r"builtins\.dict"):
+        hr.open_array({})
 
 
 def test_unknown_url_scheme(tmp_path):

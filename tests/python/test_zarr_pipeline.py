@@ -290,7 +290,7 @@ def test_serves_every_kind_of_selection(tmp_path, left_to_zarr, kind, shards):
 
 
 def test_leaves_what_headrace_lacks_to_zarr_python(tmp_path, left_to_zarr):
-    text = np.array(["a", "bcd", "", "ü"], dtype=object)
+    text = np.array(["a", "bcd", "", "\u00fc"], dtype=object)
     array = zarr.create_array(tmp_path / "text", shape=4, chunks=2, dtype=str)
     array[:] = text
     assert list(array[:]) == list(text)
