@@ -366,6 +366,17 @@ def test_a_shrunk_edge_forgets_what_was_beyond_it(tmp_path):
             assert_same(array[:], np.r_[np.full(5, 1), np.zeros(11)].astype("i4"))
 
 
+@pytest.mark.parametrize("path", [OURS, DEFAULT])
+def test_a_shrunk_shard_keeps_what_was_beyond_its_edge(tmp_path, path):
+    with pipeline(path):
+        array = zarr.create_array(tmp_path / "x", shape=(8,), chunks=(4,), shards=(8,), dtype="i4")
+        array[:] = 7
+        array.resize((5,))
+        array[:] = 1
+        array.resize((8,))
+        assert_same(array[:], np.r_[np.full(5, 1), np.full(3, 7)].astype("i4"))
+
+
 def test_sees_what_another_array_wrote(tmp_path):
     one = zarr.create_array(tmp_path / "x", shape=(12,), chunks=(4,), shards=(12,), dtype="i4")
     other = zarr.open_array(tmp_path / "x")

@@ -184,7 +184,8 @@ class CodecPipeline(ZarrPipeline):
             raise _Unserved
         assert self._keys is not None
         shape = _whole_chunks(plan.stops, self._shape, spec.shape)
-        if plan.kind == "basic" and not drop_axes:
+        # What a shard holds beyond the array's end, zarr-python keeps; of a chunk it does not.
+        if plan.kind == "basic" and not drop_axes and not self.supports_partial_encode:
             shape = exact_shape(batch, shape, self._keys, place.skipped)
         array = self._array(place, shape, spec.config.write_empty_chunks)
         if array.dtype != data.dtype.newbyteorder("="):
