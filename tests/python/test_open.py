@@ -248,6 +248,13 @@ def test_memory_store_of_zarr_python():
     memory = zarr.storage.MemoryStore()
     zarr.create_array(memory, name="g/x", data=data, chunks=(2, 2))
     assert_same(hr.open_array(memory, path="g/x")[...], data)
+    with pytest.raises(ValueError, match="storage_options"):
+        hr.open_array(memory, path="g/x", storage_options={"io": "uring"})
+
+
+def test_an_object_that_is_no_store():
+    with pytest.raises(NotImplementedError, match=r"builtins\.dict"):
+        hr.open_array({})
 
 
 def test_unknown_url_scheme(tmp_path):

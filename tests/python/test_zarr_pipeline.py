@@ -290,7 +290,7 @@ def test_serves_every_kind_of_selection(tmp_path, left_to_zarr, kind, shards):
 
 
 def test_leaves_what_headrace_lacks_to_zarr_python(tmp_path, left_to_zarr):
-    text = np.array(["a", "bcd", "", "ü"], dtype=object)
+    text = np.array(["a", "bcd", "", "\u00fc"], dtype=object)
     array = zarr.create_array(tmp_path / "text", shape=4, chunks=2, dtype=str)
     array[:] = text
     assert list(array[:]) == list(text)
@@ -364,6 +364,17 @@ def test_a_shrunk_edge_forgets_what_was_beyond_it(tmp_path):
             array[:] = 1
             array.resize((16,))
             assert_same(array[:], np.r_[np.full(5, 1), np.zeros(11)].astype("i4"))
+
+
+@pytest.mark.parametrize("path", [OURS, DEFAULT])
+def test_a_shrunk_shard_keeps_what_was_beyond_its_edge(tmp_path, path):
+    with pipeline(path):
+        array = zarr.create_array(tmp_path / "x", shape=(8,), chunks=(4,), shards=(8,), dtype="i4")
+        array[:] = 7
+        array.resize((5,))
+        array[:] = 1
+        array.resize((8,))
+        assert_same(array[:], np.r_[np.full(5, 1), np.full(3, 7)].astype("i4"))
 
 
 def test_sees_what_another_array_wrote(tmp_path):

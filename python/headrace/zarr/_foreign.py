@@ -47,7 +47,7 @@ class ForeignStore:
         self._in_memory = type(store) is MemoryStore
         self._run = _without_loop if self._in_memory else _on_loop
         self.url = f"zarr:{store}#{id(store):x}"
-        self.read_only = store.read_only
+        self.read_only = bool(store.read_only)
 
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._run(coroutine, self._loop)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from zarr.abc.codec import Codec
 from zarr.abc.codec import CodecPipeline as ZarrPipeline
+from zarr.abc.store import Store as ZarrStore
 from zarr.codecs._v2 import V2Codec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, cpu
@@ -74,7 +75,8 @@ class CodecPipeline(ZarrPipeline):
         self._document: dict[str, Any] | None = None
         self._keys: ChunkKeys | None = None
         self._last_place: _Place | None = None
-        self._default: BatchedCodecPipeline | None = None
+        # Made at once, for its warnings about the codecs.
+        self.default = _default_pipeline(metadata)  # zarr-python's own pipeline of the same codecs
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> CodecPipeline:
@@ -102,13 +104,6 @@ class CodecPipeline(ZarrPipeline):
         return hash(type(self))
 
     # What is asked about codecs, zarr-python's pipeline answers.
-
-    @property
-    def default(self) -> BatchedCodecPipeline:
-        """zarr-python's own pipeline of the same codecs."""
-        if self._default is None:
-            self._default = _default_pipeline(self._metadata)
-        return self._default
 
     @property
     def supports_partial_decode(self) -> bool:
@@ -184,7 +179,8 @@ class CodecPipeline(ZarrPipeline):
             raise _Unserved
         assert self._keys is not None
         shape = _whole_chunks(plan.stops, self._shape, spec.shape)
-        if plan.kind == "basic" and not drop_axes:
+        # What a shard holds beyond the array's end, zarr-python keeps; of a chunk it does not.
+        if plan.kind == "basic" and not drop_axes and not self.supports_partial_encode:
             shape = exact_shape(batch, shape, self._keys, place.skipped)
         array = self._array(place, shape, spec.config.write_empty_chunks)
         if array.dtype != data.dtype.newbyteorder("="):
@@ -224,7 +220,10 @@ class CodecPipeline(ZarrPipeline):
         return self._metadata.shape
 
     def _plan(self, batch: Batch, drop_axes: tuple[int, ...]) -> tuple[_Place, Plan]:
-        if not self._served or type(batch[0][0]) is not StorePath:
+        getter = batch[0][0]
+        if not self._served or type(getter) is not StorePath:
+            raise _Unserved
+        if not isinstance(getter.store, ZarrStore):
             raise _Unserved
         if self._keys is None:
             self._learn()
