@@ -77,27 +77,11 @@ SIMT_DEVICE u32 atomic_compare_exchange(u32* p, u32 expected, u32 value) {
 
 // To shared memory that other threads read meanwhile, who take the old words as well as the new.
 // compute-sanitizer tells what is intended by atomics only, which take up to twice the time.
-SIMT_DEVICE void store_relaxed(u32* p, u32 value) {
+template <class T>
+SIMT_DEVICE void store_relaxed(T* p, T value) {
 #ifdef HEADRACE_RACECHECK
-  atomicExch(p, value);
-#else
-  *p = value;
-#endif
-}
-SIMT_DEVICE void store_relaxed(Pair* p, Pair value) {
-#ifdef HEADRACE_RACECHECK
-  store_relaxed(&p->x, value.x);
-  store_relaxed(&p->y, value.y);
-#else
-  *p = value;
-#endif
-}
-SIMT_DEVICE void store_relaxed(Quad* p, Quad value) {
-#ifdef HEADRACE_RACECHECK
-  store_relaxed(&p->x, value.x);
-  store_relaxed(&p->y, value.y);
-  store_relaxed(&p->z, value.z);
-  store_relaxed(&p->w, value.w);
+  for (u32 k = 0; k < sizeof(T) / sizeof(u32); ++k)
+    atomicExch(reinterpret_cast<u32*>(p) + k, reinterpret_cast<const u32*>(&value)[k]);
 #else
   *p = value;
 #endif
