@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from . import _core
-from .lazy import LazyArray
+from .lazy import LazyArray, view_of
 
 __all__ = ["read", "write"]
 
@@ -59,8 +59,7 @@ def read(
     >>> read(a, np.s_[0:10], device=jax.devices("gpu")[1])
     >>> read(a, sharding=NamedSharding(mesh, P(None, "lat")))
     """
-    view = array.lazy if isinstance(array, _core.Array) else array
-    view = view if selection is None else view[selection]
+    view = view_of(array, selection)
     if sharding is None:
         device = device or jax.config.jax_default_device or jax.local_devices()[0]
         return _read_parts(view, {device: ()})[device]

@@ -177,3 +177,9 @@ class LazyArray:
 
     def __repr__(self) -> str:
         return f"<headrace.LazyArray shape={self.shape} {self.dtype} of {self._array!r}>"
+
+
+def view_of(array: Array | LazyArray, selection: Any = None) -> LazyArray:
+    """An array, or a view of one, as a view; of the selection when there is one."""
+    view = array if isinstance(array, LazyArray) else array.lazy
+    return view if selection is None else view[selection]

@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 
 from . import _core
-from .lazy import LazyArray
+from .lazy import LazyArray, view_of
 
 __all__ = ["read"]
 
@@ -37,8 +37,7 @@ def read(array: _core.Array | LazyArray, selection: Any = None) -> mx.array:
     --------
     >>> read(a, np.s_[0:10]).mean(axis=0)
     """
-    view = array.lazy if isinstance(array, _core.Array) else array
-    view = view if selection is None else view[selection]
+    view = view_of(array, selection)
     name = view.dtype.name
     dtype = getattr(mx, "bool_" if name == "bool" else name, None)
     if not isinstance(dtype, mx.Dtype):
