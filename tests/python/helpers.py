@@ -114,7 +114,7 @@ def read_in_process(where, queue):
 
 
 def library(name, device):
-    """CuPy, JAX or PyTorch, skipped where it is not there or sees no GPU."""
+    """A library of arrays on GPUs, skipped where it is not there or sees no GPU."""
     if device != "cuda":
         pytest.skip("arrays of GPUs")
     return pytest.importorskip(name)

@@ -5,7 +5,7 @@ from pathlib import Path
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import DEVICES, assert_same, python
+from helpers import DEVICES, assert_same, library, python
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "frameworks.py"
 
@@ -81,18 +81,14 @@ def test_numba_works_on_results(pair):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_numba_takes_device_arrays(pair, device):
-    if device != "cuda":
-        pytest.skip("arrays of GPUs")
-    cuda = pytest.importorskip("numba.cuda")
+    cuda = library("numba.cuda", device)
     array, data = pair
     assert_same(cuda.as_cuda_array(array.to(device)[...]).copy_to_host(), data)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_cupy_takes_and_gives_arrays(pair, device):
-    if device != "cuda":
-        pytest.skip("arrays of GPUs")
-    cupy = pytest.importorskip("cupy")
+    cupy = library("cupy", device)
     array, data = pair
     x = cupy.from_dlpack(array.to(device)[...])
     assert_same(cupy.asnumpy(x), data)
