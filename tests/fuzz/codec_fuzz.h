@@ -65,7 +65,7 @@ class RangeSink final : public PieceSink {
 
 // The ways of decoding agree on what the bytes are, when they are anything.
 inline int run(const Codec& codec, const std::uint8_t* data, std::size_t size) {
-  constexpr std::size_t kMaxDecoded = 1 << 18;
+  constexpr std::size_t kMaxDecoded = 1 << 16;
   if (size < 2) return 0;
   const ConstBytes encoded(reinterpret_cast<const std::byte*>(data + 2), size - 2);
   Buffer whole;
