@@ -63,7 +63,7 @@ class MatchFinder {
   SIMT_DEVICE void put(u32 slot, u32 position, bool wanted) {
     for (bool waiting = wanted; simt::any(waiting);) {
       simt::sync_warp();
-      if (waiting) table_[slot] = static_cast<u16>(position + 1);
+      if (waiting) simt::store_relaxed(&table_[slot], static_cast<u16>(position + 1));
       simt::sync_warp();
       waiting = wanted && table_[slot] < position + 1;
     }

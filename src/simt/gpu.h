@@ -75,13 +75,18 @@ SIMT_DEVICE u32 atomic_compare_exchange(u32* p, u32 expected, u32 value) {
   return atomicCAS(p, expected, value);
 }
 
-// To shared memory that other threads read meanwhile, who take the old words as well as the new.
-// compute-sanitizer tells what is intended by atomics only, which take up to twice the time.
+// To shared memory that other threads read or write meanwhile: a reader takes the old words as well
+// as the new, and of several writers any may be the last. compute-sanitizer tells what is intended
+// by atomics only, which take up to twice the time.
 template <class T>
 SIMT_DEVICE void store_relaxed(T* p, T value) {
 #ifdef HEADRACE_RACECHECK
-  for (u32 k = 0; k < sizeof(T) / sizeof(u32); ++k)
-    atomicExch(reinterpret_cast<u32*>(p) + k, reinterpret_cast<const u32*>(&value)[k]);
+  if constexpr (sizeof(T) == sizeof(u16)) {
+    for (u16 seen = *p, now; (now = atomicCAS(p, seen, value)) != seen;) seen = now;
+  } else {
+    for (u32 k = 0; k < sizeof(T) / sizeof(u32); ++k)
+      atomicExch(reinterpret_cast<u32*>(p) + k, reinterpret_cast<const u32*>(&value)[k]);
+  }
 #else
   *p = value;
 #endif
