@@ -193,7 +193,7 @@ void DeviceRun::transpose(const DeviceStep& step) {
     to *= step.shape[d];
     pattern.count[d] = step.shape[d];
   }
-  std::vector<Placement> placements(frames_.size(), pattern);
+  RecyclingVector<Placement> placements(frames_.size(), pattern);
   for (std::size_t i = 0; i < frames_.size(); ++i) {
     placements[i].source = frames_[i].source;
     placements[i].target = frames_[i].target;

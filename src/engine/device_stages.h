@@ -9,6 +9,7 @@
 #include "engine/device_plan.h"
 #include "headrace/error.h"
 #include "kernels/kernels.h"
+#include "simt/recycling_vector.h"
 
 namespace headrace {
 
@@ -40,9 +41,9 @@ class DeviceRun {
   const Backend& devices_;
   const Kernels& kernels_;
   std::span<const DeviceChunk> chunks_;
-  std::vector<Frame> frames_;
-  std::vector<const std::uint8_t*> host_sources_;  // of all chunks or none
-  Scratch<std::uint8_t> current_;                  // what the last step gave
+  RecyclingVector<Frame> frames_;
+  RecyclingVector<const std::uint8_t*> host_sources_;  // of all chunks or none
+  Scratch<std::uint8_t> current_;                      // what the last step gave
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);

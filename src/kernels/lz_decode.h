@@ -10,6 +10,7 @@
 #include "kernels/lz_execute.h"
 #include "kernels/lz_map.h"
 #include "kernels/lz_parse.h"
+#include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE {
 
@@ -22,7 +23,7 @@ inline constexpr std::size_t kLzLeadStreams = 16000;
 
 struct LzSlab {
   u32 group_nbytes;  // of the cut
-  std::vector<LzStream> streams{};
+  RecyclingVector<LzStream> streams{};
   u64 nbytes = 0;  // of sources or targets, what is more
   u64 records = 0;
   u32 groups = 0, tiles = 0, largest = 0;

@@ -289,13 +289,13 @@ class Placer {
   static void run(Queue& queue, const Parts& parts, Make make) {
     if (parts.parts.items() == 0) return;
     // One copy of both lists.
-    std::vector<Part> list = parts.parts.entries();
+    RecyclingVector<Part> list = parts.parts.entries();
     const std::size_t axes_nbytes = parts.axes.size() * sizeof(Axis),
                       list_nbytes = list.size() * sizeof(Part);
     const Scratch<u8> memory(queue, axes_nbytes + list_nbytes);
     const Axis* const axes = reinterpret_cast<const Axis*>(memory.data());
     for (std::size_t i = 0; i < list.size(); ++i) list[i].axes = axes + parts.axes_of_part[i];
-    std::vector<u8> bytes(memory.size());
+    RecyclingVector<u8> bytes(memory.size());
     if (axes_nbytes > 0) std::memcpy(bytes.data(), parts.axes.data(), axes_nbytes);
     std::memcpy(bytes.data() + axes_nbytes, list.data(), list_nbytes);
     queue.upload(memory.data(), bytes.data(), bytes.size());

@@ -3,8 +3,7 @@
 // One launch for a batch of entries of mixed sizes: each block takes one item of one entry, and
 // finds the entry by the number of its first item.
 
-#include <vector>
-
+#include "simt/recycling_vector.h"
 #include "simt/simt.h"
 
 namespace headrace::SIMT_SPACE {
@@ -32,13 +31,13 @@ class WorkList {
     entries_.push_back(entry);
   }
   u64 items() const { return items_; }
-  const std::vector<Entry>& entries() const { return entries_; }
+  const RecyclingVector<Entry>& entries() const { return entries_; }
   Scratch<Entry> upload(Queue& queue) const {
     return Scratch<Entry>::of(queue, entries_.data(), entries_.size());
   }
 
  private:
-  std::vector<Entry> entries_;
+  RecyclingVector<Entry> entries_;
   u64 items_ = 0;
 };
 

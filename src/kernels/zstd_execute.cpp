@@ -1,9 +1,11 @@
 #include "kernels/zstd_execute.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "kernels/zstd_stages.h"
+#include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
@@ -206,7 +208,7 @@ void run_wave(Queue& queue, const ExecuteWork& work, const Wave& wave) {
 void execute_by_jumps(Queue& queue,
                       const Plan& plan,
                       const ExecuteWork& work,
-                      const std::vector<u32>& list) {
+                      std::span<const u32> list) {
   Wave wave;
   const auto flush = [&] {
     if (!wave.pieces.empty()) run_wave(queue, work, wave);
@@ -235,7 +237,7 @@ void execute_by_jumps(Queue& queue,
 void execute_in_order(Queue& queue,
                       const Plan& plan,
                       const ExecuteWork& work,
-                      const std::vector<u32>& list) {
+                      std::span<const u32> list) {
   if (list.empty()) return;
   u32 largest = 0;
   for (const u32 index : list) largest = std::max(largest, plan.sources[index].target_nbytes);
@@ -262,7 +264,7 @@ void execute(Queue& queue, const Plan& plan, const Stages& stages, const u32* fa
   for (const Source& source : plan.sources) total += source.target_nbytes;
   // One thread block decodes 2 GB/s in order, all together 75 GB/s by jumps (one NVIDIA H200): a
   // source pays for jumps if it is more than about a fortieth of the work.
-  std::vector<u32> by_jumps, in_order;
+  RecyclingVector<u32> by_jumps, in_order;
   for (u32 i = 0; i < plan.sources.size(); ++i) {
     const Source& source = plan.sources[i];
     if (source.first_block == source.end_block) continue;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <memory>
 
 #include "kernels/zstd_look_ahead.h"
+#include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
@@ -115,11 +115,11 @@ class PlanMemory {
     std::size_t known_nbytes = 0;
     for (const Part& part : parts_)
       if (part.known) known_nbytes = part.offset + part.known_nbytes;
-    const auto host = std::make_unique_for_overwrite<u8[]>(known_nbytes);
+    RecyclingVector<u8> host(known_nbytes);
     for (const Part& part : parts_)
-      if (part.known_nbytes) std::memcpy(host.get() + part.offset, part.known, part.known_nbytes);
+      if (part.known_nbytes) std::memcpy(host.data() + part.offset, part.known, part.known_nbytes);
     Scratch<u8> memory(queue, nbytes_);
-    queue.upload(memory.data(), host.get(), known_nbytes);
+    queue.upload(memory.data(), host.data(), known_nbytes);
     for (const Part& part : parts_) part.set(memory.data() + part.offset);
     return memory;
   }
@@ -173,9 +173,9 @@ class HostParse {
     with_pool_literals_.resize(blocks);
   }
 
-  std::vector<Frame> frames_;
-  std::vector<Block> blocks_;
-  std::vector<u32> with_sequences_, with_pool_literals_;
+  RecyclingVector<Frame> frames_;
+  RecyclingVector<Block> blocks_;
+  RecyclingVector<u32> with_sequences_, with_pool_literals_;
 };
 
 }  // namespace

@@ -5,12 +5,13 @@
 
 #include "kernels/zstd_format.h"
 #include "kernels/zstd_parse.h"
+#include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 
 // A slab: frames of a batch that are decoded together, parsed.
 struct Plan {
-  std::vector<Source> sources;  // as on the device; at least one
+  RecyclingVector<Source> sources;  // as on the device; at least one
   Tally total;
   // On the device.
   Scratch<u8> memory;
