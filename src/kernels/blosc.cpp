@@ -14,12 +14,13 @@
 #include "kernels/lz.h"
 #include "kernels/shuffle.h"
 #include "kernels/table.h"
+#include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
 
 // Decoded bytes that wait for their shuffle to be undone.
-constexpr u64 kSlab = u64{256} << 20;
+constexpr u64 kSlab = u64{384} << 20;
 
 struct Block {
   u32 frame;  // index into the batch
@@ -83,8 +84,8 @@ class BloscDecoder {
 
  private:
   struct Inner {
-    std::vector<Frame> frames;
-    std::vector<const u8*> host_sources;
+    RecyclingVector<Frame> frames;
+    RecyclingVector<const u8*> host_sources;
   };
 
   bool on_host() const { return !batch_.host_sources.empty(); }
@@ -138,7 +139,7 @@ class BloscDecoder {
 
   void find_streams() {
     streams_.resize(n_streams_);
-    std::vector<u32> found(blocks_.size(), 1);
+    RecyclingVector<u32> found(blocks_.size(), 1);
     if (on_host())
       read_streams(found);
     else if (!blocks_.empty())
@@ -149,7 +150,7 @@ class BloscDecoder {
 
   // The first stream of all blocks, then the second, and so on: one is known only by the one before
   // it, and waiting for memory block by block is most of the work.
-  void read_streams(std::vector<u32>& found) {
+  void read_streams(RecyclingVector<u32>& found) {
     bool more = true;
     for (u32 k = 0; std::exchange(more, false); ++k) {
       for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -167,7 +168,7 @@ class BloscDecoder {
 
   // c-blosc takes streams that overlap. Some do by chance; thousands over the same bytes would make
   // hours of work of a small chunk.
-  void check_streams(const std::vector<u32>& found) {
+  void check_streams(const RecyclingVector<u32>& found) {
     constexpr u64 kMostOverlap = 4;
     std::vector<u64> nbytes(batch_.frames.size());
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -183,7 +184,7 @@ class BloscDecoder {
       if (nbytes[f] > kMostOverlap * batch_.frames[f].source_nbytes) faults_[f] = Fault::malformed;
   }
 
-  void download_streams(std::vector<u32>& found) {
+  void download_streams(RecyclingVector<u32>& found) {
     std::vector<BlockSource> sources;
     for (const Block& block : blocks_) {
       const Frame& frame = batch_.frames[block.frame];
@@ -229,10 +230,12 @@ class BloscDecoder {
     const std::size_t n_streams =
         blocks.back().first_stream + blocks.back().n_streams - blocks.front().first_stream;
     std::array<Inner, kBloscInners> inners;
-    std::map<std::pair<BloscFilter, u32>, std::vector<Frame>> shuffled;  // also by typesize
-    std::vector<Frame> stored;
+    std::map<std::pair<BloscFilter, u32>, RecyclingVector<Frame>> shuffled;  // also by typesize
+    RecyclingVector<Frame> stored;
     stored.reserve(n_streams);
     u8* next = waiting.data();
+    RecyclingVector<u8*> targets;
+    targets.reserve(blocks.size());
     for (const Block& block : blocks) {
       const BloscHeader& header = headers_[block.frame];
       const Frame& frame = batch_.frames[block.frame];
@@ -240,17 +243,24 @@ class BloscDecoder {
       const u32 block_nbytes = header.block_nbytes(block.index);
       u8* target = frame.target + u64{block.index} * header.blocksize;
       if (filter != BloscFilter::none) {
-        std::vector<Frame>& alike = shuffled[{filter, header.typesize}];
+        RecyclingVector<Frame>& alike = shuffled[{filter, header.typesize}];
         if (alike.empty()) alike.reserve(blocks.size());
         alike.push_back({next, block_nbytes, target, block_nbytes, frame.chunk});
         target = std::exchange(next, next + waiting_nbytes(block));
       }
+      targets.push_back(target);
       Inner& inner = inners[static_cast<std::size_t>(header.inner)];
-      if (inner.frames.empty()) {
-        inner.frames.reserve(n_streams);
-        if (on_host()) inner.host_sources.reserve(n_streams);
+      inner.frames.reserve(n_streams);
+      if (on_host()) inner.host_sources.reserve(n_streams);
+    }
+    // One plane after the other: streams of a plane are alike, and decoded beside each other.
+    bool more = true;
+    for (u32 k = 0; std::exchange(more, false); ++k) {
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        if (k >= blocks[i].n_streams) continue;
+        add_stream(blocks[i], k, targets[i], inners, stored);
+        more = true;
       }
-      add_streams(block, target, inner, stored);
     }
     copy_frames(queue_, stored);
     for (std::size_t i = 0; i < inners.size(); ++i)
@@ -260,20 +270,22 @@ class BloscDecoder {
       (key.first == BloscFilter::shuffle ? unshuffle : bit_unshuffle)(queue_, {frames, key.second});
   }
 
-  void add_streams(const Block& block, u8* target, Inner& inner, std::vector<Frame>& stored) const {
+  // Stream `k` of a block that is decoded to `target`.
+  void add_stream(const Block& block,
+                  u32 k,
+                  u8* target,
+                  std::array<Inner, kBloscInners>& inners,
+                  RecyclingVector<Frame>& stored) const {
     const Frame& frame = batch_.frames[block.frame];
-    const u32 nbytes = headers_[block.frame].block_nbytes(block.index) / block.n_streams;
-    for (u32 i = 0; i < block.n_streams; ++i, target += nbytes) {
-      const BloscStream stream = streams_[block.first_stream + i];
-      const Frame of_stream{
-          frame.source + stream.offset, stream.nbytes, target, nbytes, frame.chunk};
-      if (stream.nbytes == nbytes) {
-        stored.push_back(of_stream);
-        continue;
-      }
-      inner.frames.push_back(of_stream);
-      if (on_host()) inner.host_sources.push_back(batch_.host_sources[block.frame] + stream.offset);
-    }
+    const BloscHeader& header = headers_[block.frame];
+    const u32 nbytes = header.block_nbytes(block.index) / block.n_streams;
+    const BloscStream stream = streams_[block.first_stream + k];
+    const Frame of_stream{
+        frame.source + stream.offset, stream.nbytes, target + u64{k} * nbytes, nbytes, frame.chunk};
+    if (stream.nbytes == nbytes) return stored.push_back(of_stream);
+    Inner& inner = inners[static_cast<std::size_t>(header.inner)];
+    inner.frames.push_back(of_stream);
+    if (on_host()) inner.host_sources.push_back(batch_.host_sources[block.frame] + stream.offset);
   }
 
   void decode_inner(BloscInner codec, const Inner& inner, bool planes) {
@@ -301,10 +313,10 @@ class BloscDecoder {
 
   Queue& queue_;
   const DecodeBatch& batch_;
-  std::vector<BloscHeader> headers_;
+  RecyclingVector<BloscHeader> headers_;
   std::vector<Fault> faults_;  // of each frame, found on the host
-  std::vector<Block> blocks_;
-  std::vector<BloscStream> streams_;
+  RecyclingVector<Block> blocks_;
+  RecyclingVector<BloscStream> streams_;
   std::vector<Frame> copies_;  // chunks that hold their bytes as they are
   u64 n_streams_ = 0;
 };
