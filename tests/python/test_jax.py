@@ -83,6 +83,22 @@ def test_device(pair):
         read(array, device=device, sharding=SingleDeviceSharding(device))
 
 
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX sees no GPU")
+def test_parts_on_gpus_and_hosts(pair):
+    array, data = pair
+    gpu = jax.devices("gpu")[0]
+    x = read(array)
+    assert x.devices() == {gpu}
+    np.testing.assert_array_equal(x, data)
+    mesh = jax.sharding.Mesh(np.array([gpu]), "x")
+    x = read(array, np.s_[2:10], sharding=NamedSharding(mesh, P("x")))
+    assert x.devices() == {gpu}
+    np.testing.assert_array_equal(x, data[2:10])
+    write(array, x := read(array) * 2)
+    assert x.devices() == {gpu}
+    np.testing.assert_array_equal(read(array, device=CPUS[0]), 2 * data)
+
+
 def test_large_results_are_not_copied(store):
     array = hr.create_array(store, shape=(1 << 19,), dtype="float32")
     array[:] = 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import assert_same, python
+from helpers import assert_same, library, python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -512,6 +512,22 @@ def test_results_in_the_memory_of_the_configured_device(tmp_path, device, left_t
         other[...] = array[...]
         assert left_to_zarr == []
     assert_same(other[...], data)
+
+
+def test_results_and_values_of_cupy(tmp_path, device, left_to_zarr):
+    cupy = library("cupy", device)
+    data = np.arange(300, dtype="f4").reshape(20, 15)
+    array = zarr.create_array(tmp_path / "x", data=data, chunks=(4, 4), shards=(8, 8))
+    with zarr.config.enable_gpu(), pipeline(OURS):
+        array = zarr.open_array(tmp_path / "x")
+        x = array[3:17:2]
+        assert isinstance(x, cupy.ndarray)
+        assert_same(cupy.asnumpy(x), data[3:17:2])
+        assert_same(cupy.asnumpy(array.oindex[[9, 2], 3:9]), data[[9, 2], 3:9])
+        array[2:9] = x[0] + 1
+    assert left_to_zarr == []
+    data[2:9] = data[3] + 1
+    assert_same(zarr.open_array(tmp_path / "x")[...], data)
 
 
 def test_a_device_result_of_zarr_pythons_codecs(tmp_path, device, left_to_zarr):
