@@ -130,7 +130,16 @@ def main() -> None:
     wanted = sorted({(row.layout, row.codec) for row in chosen})
     folder = data.prepare(arguments.data, arguments.steps, wanted)
     truth = np.load(folder / "truth.npy")
-    results = {}
+    path = RESULTS / f"zarr-pipeline-{version('zarr')}.json"
+    results = json.loads(path.read_text())["rows"] if arguments.add else {}
+    report = {
+        "machine": machine.describe(folder),
+        "versions": {name: version(name) for name in ("zarr", "zarrs", "numpy")}
+        | {"headrace": headrace.__version__},
+        "steps": arguments.steps,
+        "rounds": arguments.rounds,
+        "rows": results,
+    }
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         for row in chosen:
@@ -138,17 +147,7 @@ def main() -> None:
             medians = result["median_seconds"]
             times = "  ".join(f"{name} {value * 1e3:9.2f}" for name, value in medians.items())
             print(f"{row.name:22} {times}  x{result['headrace_over_zarrs']}", flush=True)
-    path = RESULTS / f"zarr-pipeline-{version('zarr')}.json"
-    earlier = json.loads(path.read_text())["rows"] if arguments.add else {}
-    report = {
-        "machine": machine.describe(folder),
-        "versions": {name: version(name) for name in ("zarr", "zarrs", "numpy")}
-        | {"headrace": headrace.__version__},
-        "steps": arguments.steps,
-        "rounds": arguments.rounds,
-        "rows": earlier | results,
-    }
-    path.write_text(json.dumps(report, indent=1) + "\n")
+            path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
