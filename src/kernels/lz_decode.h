@@ -112,7 +112,7 @@ void execute_jumping(Queue& queue, const LzBatch& batch, u32 n_tiles, u32 tiles_
     const LzJumpTiles tiles{batch, entries.data(), first};
     const u32 n = std::min(most, n_tiles - first);
     simt::launch(queue, n, LzExpand<Dialect>{tiles});
-    simt::launch(queue, n, LzChase{tiles});
+    simt::launch(queue, u64{n} * LzChase::kParts, LzChase{tiles});
   }
 }
 

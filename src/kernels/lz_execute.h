@@ -318,23 +318,25 @@ struct LzExpand {
   }
 };
 
-// Every byte, followed to its value.
+// Every byte, followed to its value. Several blocks a tile: a thread waits for each hop.
 struct LzChase {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
+  static constexpr u32 kParts = 4;  // of a tile
   static constexpr u32 kValue = LzJumpTiles::Tile::kValue;
   using Shared = simt::NoShared;
   LzJumpTiles tiles;
 
   SIMT_DEVICE void operator()(Shared&) const {
+    constexpr u32 kPart = LzJumpTiles::kNbytes / kParts;
     const LzBatch& batch = tiles.batch;
-    const u32 index = tiles.first + simt::block_index();
+    const u32 index = tiles.first + simt::block_index() / kParts;
     const u32 w = find_stream<&LzStream::first_tile>(batch, index);
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
-    const u32 low = (index - stream.first_tile) * LzJumpTiles::kNbytes;
+    const u32 low =
+        (index - stream.first_tile) * LzJumpTiles::kNbytes + simt::block_index() % kParts * kPart;
     if (batch.n_records[w] == 0 || stream.target_nbytes == 0 || low >= view.end) return;
-    const u32 room = view.end - low;
-    const u32 end = low + (room < LzJumpTiles::kNbytes ? room : LzJumpTiles::kNbytes);
+    const u32 room = view.end - low, end = low + (room < kPart ? room : kPart);
     for (u32 p = low + 4 * simt::thread_index(); p < end; p += 4 * kThreads)
       chase(tiles.entries_of(stream), view, p);
   }
