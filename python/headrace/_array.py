@@ -37,6 +37,8 @@ def describe(array: _core.Array) -> str:
 
 
 def _refuse(store: _core.Store) -> None:
+    if store._python_store is not None:
+        return
     if not store._can_reopen or store.url.startswith("memory:"):
         raise TypeError(f"{store.url} lives in this process only and cannot be pickled")
 
@@ -50,6 +52,8 @@ def _open_store(url: str, mode: str, options: dict[str, str]) -> _core.Store:
 
 
 def reduce_store(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[Any, ...]]:
+    if store._python_store is not None:
+        return store._python_store.reduce()  # type: ignore[no-any-return]
     _refuse(store)
     return _open_store, (store.url, _reopen_mode(store), store.storage_options)
 

@@ -11,6 +11,8 @@ from . import _core
 from .group import Group
 
 _MODES = ("r", "r+", "a", "w", "w-")
+_OWN_SCHEMES = ("file", "memory", "zip")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
 _ZIP_AND_PATH = re.compile(r"(?:zip://)?(.+?\.zip)/(.+)", re.IGNORECASE)
 
 
@@ -35,6 +37,9 @@ def resolve_store(
         url, base = os.fspath(store), ""
         if isinstance(url, bytes):
             url = os.fsdecode(url)
+        scheme = _SCHEME.match(url)
+        if scheme and scheme[1].lower() not in _OWN_SCHEMES:
+            return _open_remote(url, mode, storage_options), ""
         archive = _ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(archive[1]):
             url, base = archive[1], archive[2]
@@ -63,6 +68,17 @@ def _resolve_object(
     return resolve(store, mode)
 
 
+def _open_remote(url: str, mode: str, storage_options: dict[str, Any] | None) -> _core.Store:
+    """A store that fsspec reaches."""
+    try:
+        from .zarr._remote import open_url
+    except ImportError as error:
+        raise NotImplementedError(
+            f"store {url}: needs zarr and fsspec (pip install 'headrace[remote]')"
+        ) from error
+    return open_url(url, mode, storage_options)
+
+
 def _store_mode(mode: str) -> str:
     # "w" and "w-" are about the node: its neighbours in the store stay.
     return mode if mode in ("r", "r+") else "a"
@@ -79,20 +95,22 @@ def open_store(
     Parameters
     ----------
     store
-        A path (a folder or a ``.zip`` file) or a URL: ``file://``, ``zip://``, ``memory://NAME``.
+        A path (a folder or a ``.zip`` file) or a URL: ``file://``, ``zip://``, ``memory://NAME``,
+        and what fsspec knows (``https://``, ``s3://``, ``gs://``, ``reference://``, ...), with
+        ``headrace[remote]`` and fsspec's package for it.
     mode
         ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
         ``"w"``: emptied first.
     storage_options
         For files ``io`` ("pread", or "uring": small chunks in batches, faster from a cold disk),
-        ``direct`` (O_DIRECT) and ``fsync`` (booleans).
+        ``direct`` (O_DIRECT) and ``fsync`` (booleans). For what fsspec opens, its options.
 
     Raises
     ------
     FileNotFoundError
         The mode wants it to exist and it does not.
     NotImplementedError
-        A scheme that this build lacks.
+        A scheme whose package is not installed.
 
     Examples
     --------

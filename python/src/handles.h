@@ -13,6 +13,7 @@ struct Origin {
   std::string url;  // empty when the store cannot be opened again by name
   StorageOptions options;
   bool read_only = false;
+  std::shared_ptr<void> python_store{};  // the object that serves the keys; null for a driver's
 };
 
 // headrace.Store

@@ -104,8 +104,10 @@ void bind_python_store(nb::module_& m) {
   m.def(
       "python_store",
       [](nb::object object) {
+        Origin origin;
+        origin.python_store = keep_alive(object);
         return PyStore{make_store(std::make_shared<PythonStore>(object)),
-                       std::make_shared<Origin>()};
+                       std::make_shared<Origin>(std::move(origin))};
       },
       nb::arg("object"),
       nb::sig("def python_store(object: typing.Any) -> Store"));

@@ -214,6 +214,11 @@ void bind_store(nb::module_& m) {
           },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro("_can_reopen", [](PyStore& self) { return !self.origin->url.empty(); })
+      .def_prop_ro("_python_store",
+                   [](PyStore& self) {
+                     auto* object = static_cast<PyObject*>(self.origin->python_store.get());
+                     return object ? nb::borrow(object) : nb::none();
+                   })
       .def_prop_ro("_opened_read_only", [](PyStore& self) { return self.origin->read_only; });
   bind_keys(cls);
   m.def("open_store",

@@ -49,6 +49,12 @@ class ForeignStore:
         self.url = f"zarr:{store}#{id(store):x}"
         self.read_only = bool(store.read_only)
 
+    def reduce(self) -> tuple[Any, ...]:
+        """How another process opens it again."""
+        if self._in_memory:
+            raise TypeError(f"{self.url} lives in this process only and cannot be pickled")
+        return foreign_store, (self._store,)
+
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._run(coroutine, self._loop)
 
