@@ -26,6 +26,7 @@ Json array_facts(const Array& array, bool storage) {
     names.push_back(name ? Json(*name) : Json(nullptr));
   const auto shards = array.shards();
   const double nbytes = nbytes_of(array);
+  const bool fixed = !array.dtype().variable_length();  // else only the elements know
   Json facts = {
       {"type", "array"},
       {"store", array.store().url()},
@@ -39,14 +40,15 @@ Json array_facts(const Array& array, bool storage) {
       {"fill_value", metadata.value("fill_value", Json(nullptr))},
       {"dimension_names", std::move(names)},
       {"attributes", parse_json(array.attributes_json())},
-      {"nbytes", static_cast<std::int64_t>(nbytes)},
+      {"nbytes", fixed ? Json(static_cast<std::int64_t>(nbytes)) : Json(nullptr)},
       {"nchunks", array.nchunks()},
   };
   if (storage) {
     const std::int64_t stored = array.nbytes_stored();
     facts["nchunks_initialized"] = array.nchunks_initialized();
     facts["nbytes_stored"] = stored;
-    facts["ratio"] = stored > 0 ? Json(nbytes / static_cast<double>(stored)) : Json(nullptr);
+    facts["ratio"] =
+        stored > 0 && fixed ? Json(nbytes / static_cast<double>(stored)) : Json(nullptr);
   }
   return facts;
 }
@@ -91,7 +93,8 @@ std::string array_text(const Json& facts) {
   text += line("fill value", facts.at("fill_value").dump());
   if (!facts.at("dimension_names").empty())
     text += line("dimensions", facts.at("dimension_names").dump());
-  text += line("size", human_nbytes(facts.at("nbytes").get<double>()));
+  if (const Json& nbytes = facts.at("nbytes"); !nbytes.is_null())
+    text += line("size", human_nbytes(nbytes.get<double>()));
   text += line("chunk count", facts.at("nchunks").dump());
   if (facts.contains("nbytes_stored")) {
     const Json& ratio = facts.at("ratio");

@@ -30,6 +30,11 @@ std::vector<SelectionItem> selection_of(const Options& options) {
 void write_elements(const Array& array,
                     const std::vector<SelectionItem>& items,
                     const Options& options) {
+  if (array.dtype().variable_length() && options.format != "text") {
+    throw Error(ErrorCode::unsupported,
+                "--format " + options.format + ": elements of " + array.dtype().to_string() +
+                    " are of variable length; text shows them");
+  }
   const Shape shape = array.result_shape(Selection(items));
   Output out(options.output);
   if (options.format != "text" && out.is_terminal()) {

@@ -1,6 +1,7 @@
 #include "cli/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -38,6 +39,15 @@ std::string text_element(const DType& dtype, const std::byte* p) {
     }
   }
   return Json(result).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Strings in quotes, values of JSON as they are, other bytes as hex digits.
+std::string vlen_element(const DType& dtype, const std::byte* p) {
+  const auto element = load_element<VlenElement>(p);
+  if (dtype.kind() == DType::Kind::object) return std::string(element.text());
+  if (dtype.kind() == DType::Kind::string) return Json(element.text()).dump();
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(element.data);
+  return fmt::format("0x{:02x}", fmt::join(bytes, bytes + element.nbytes, ""));
 }
 
 template <typename T>
@@ -79,6 +89,11 @@ void with_formatter(const DType& dtype, Each&& each) {
     case DType::Kind::fixed_bytes:
     case DType::Kind::fixed_utf32:
       return each([&](std::string& text, const std::byte* p) { text += text_element(dtype, p); });
+    case DType::Kind::string:
+    case DType::Kind::bytes:
+    case DType::Kind::object:
+    case DType::Kind::array:
+      return each([&](std::string& text, const std::byte* p) { text += vlen_element(dtype, p); });
     default:
       return with_number_type(dtype, "text", [&](auto tag) {
         using T = decltype(tag);

@@ -82,6 +82,8 @@ class Array {
   Array with_implementations(const Implementations& implementations) const;
 
   // Missing chunks read as the fill value. `corrupt` names array, chunk key and codec.
+  // Elements of variable length are VlenElements: read() makes them, in host memory and nowhere
+  // else, and the other reads are `unsupported`; write() takes them, from memory of the caller.
   Tensor read(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // Into memory that `place` gives when it is told the shape of the result, before anything is
   // read.

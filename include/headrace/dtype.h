@@ -31,8 +31,11 @@ class DType {
     fixed_utf32,  // NumPy "U", four bytes a character
     raw,          // opaque bytes: r8, r16, ..., NumPy "V"
     structure,    // fields at fixed offsets
-    string,       // variable length, UTF-8: no fixed item size
-    bytes,        // variable length: no fixed item size
+    // Variable length. An element in memory is a VlenElement, which points at its bytes.
+    string,  // UTF-8
+    bytes,   // opaque
+    object,  // any JSON value, as its text: v2's "json2" and "msgpack2"
+    array,   // items of a fixed-size type, one after another: v2's "vlen-array"
   };
 
   constexpr DType() = default;
@@ -55,10 +58,13 @@ class DType {
   static DType structure(std::vector<StructField> fields, std::size_t itemsize);
   static DType string();
   static DType bytes();
+  static DType object();
+  static DType array(const DType& item);  // native byte order
 
   Kind kind() const { return kind_; }
-  std::size_t itemsize() const { return itemsize_; }  // bytes an element; 0 for variable length
-  bool variable_length() const { return kind_ == Kind::string || kind_ == Kind::bytes; }
+  // Bytes an element takes in memory: of a VlenElement for variable length.
+  std::size_t itemsize() const { return itemsize_; }
+  bool variable_length() const { return kind_ >= Kind::string; }
 
   // The unit that byte swapping works on: a complex64 is two units of 4 bytes. 1 when nothing is
   // to be swapped (structures are delivered as stored, with the byte order in their fields).
@@ -77,6 +83,7 @@ class DType {
   const std::string& unit() const;                 // datetime, timedelta
   std::int32_t unit_scale() const;                 // datetime, timedelta
   const std::vector<StructField>& fields() const;  // structure
+  const DType& item() const;                       // array
 
   friend bool operator==(const DType& a, const DType& b);
   friend bool operator!=(const DType& a, const DType& b) { return !(a == b); }
@@ -90,6 +97,15 @@ class DType {
   std::uint32_t itemsize_ = 0;
   const char* name_ = "raw";  // points at a literal
   std::shared_ptr<const Parameters> parameters_;
+};
+
+// An element of a variable-length type in memory. A tensor that was read owns what its elements
+// point at; the caller keeps the bytes of elements that it writes until the write is done.
+struct VlenElement {
+  const std::byte* data = nullptr;
+  std::size_t nbytes = 0;
+
+  std::string_view text() const { return {reinterpret_cast<const char*>(data), nbytes}; }
 };
 
 struct StructField {

@@ -329,7 +329,7 @@ class Array:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element; 0 for variable-length types."""
+        """Bytes of an element of the dtype."""
 
     @property
     def chunks(self) -> tuple[int, ...]:

@@ -116,7 +116,10 @@ def create_array(
     name
         Path within the store; the root when left away.
     shape, dtype
-        Extents, and anything `numpy.dtype` takes or the name of a Zarr v3 data type.
+        Extents, and anything `numpy.dtype` takes or the name of a Zarr v3 data type. ``str`` and
+        ``bytes`` are strings of variable length; ``object`` is what a filter of Zarr v2 makes of
+        it (``vlen-utf8``, ``vlen-bytes``, ``vlen-array``, ``json2``, ``msgpack2``,
+        ``categorize``).
     chunks
         Extents of a chunk, an int for all dimensions, or ``"auto"``.
     shards

@@ -50,8 +50,16 @@ def save(store: Any, *args: Any, **kwargs: Any) -> None:
 
 def _save_one(store: _core.Store, path: str, data: Any) -> None:
     data = np.asarray(data)
-    array = create_array(store, path, shape=data.shape, dtype=data.dtype, overwrite=True)
+    dtype = _type_of_objects(data) if data.dtype == object else data.dtype
+    array = create_array(store, path, shape=data.shape, dtype=dtype, overwrite=True)
     array[...] = data
+
+
+def _type_of_objects(data: np.ndarray[Any, Any]) -> type:
+    for dtype in (str, bytes):
+        if all(isinstance(element, dtype) for element in data.flat):
+            return dtype
+    raise TypeError("save: an array of objects must hold nothing but str or nothing but bytes")
 
 
 def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
@@ -148,7 +156,7 @@ def create_like(
         store,
         path,
         shape=src.shape,
-        dtype=src.dtype,
+        dtype=src,  # its dtype does not tell objects apart
         # Sharding is one of the codecs, so the stored unit is the chunk here.
         chunks=src.shards or src.chunks,
         codecs=src._codec_specs,

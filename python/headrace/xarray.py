@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import xarray as xr
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
@@ -60,7 +61,8 @@ class HeadraceArray(BackendArray):
         )
 
     def _finish(self, elements: Any) -> Any:
-        return elements
+        # One string or object is an element like any other to xarray.
+        return np.asarray(elements, self.dtype) if self.dtype.kind in ("O", "T") else elements
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)
@@ -130,8 +132,6 @@ class HeadraceStore(AbstractDataStore):
         assert isinstance(array, _core.Array)
         if array.ndim > 0:
             array.read((slice(0, 0),) * array.ndim)  # resolves the codecs, reads nothing
-        elif array.itemsize == 0:
-            raise NotImplementedError(f"{name}: elements of variable length")
         return array
 
     def _variable(self, name: str) -> xr.Variable:
@@ -155,7 +155,7 @@ class HeadraceStore(AbstractDataStore):
         return xr.Variable(dimensions, data, attributes, encoding)
 
     def _variable_of_zarr_python(self, name: str, reason: NotImplementedError) -> xr.Variable:
-        """The variable of xarray's engine "zarr": for strings and codecs that headrace lacks."""
+        """The variable of xarray's engine "zarr": for codecs that headrace lacks."""
         if self._zarr_python is None:
             try:
                 store = _zarr_python_store(self._group.store)
@@ -208,12 +208,15 @@ def _dimensions_and_attributes(array: _core.Array) -> tuple[tuple[Any, ...], dic
 
 def _encoding(array: _core.Array, dimensions: tuple[Any, ...]) -> dict[str, Any]:
     """How the array is stored, in the terms of `xarray.Dataset.to_zarr`."""
-    return {
+    encoding: dict[str, Any] = {
         "chunks": array.chunks,
         "preferred_chunks": dict(zip(dimensions, array.chunks, strict=True)),
         "shards": array.shards,
         **_encoding_of_zarr_python(array),
     }
+    if array.dtype.kind == "T":
+        encoding["dtype"] = array.dtype  # else xarray makes objects of NumPy's strings
+    return encoding
 
 
 def _encoding_of_zarr_python(array: _core.Array) -> dict[str, Any]:

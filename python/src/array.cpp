@@ -16,6 +16,7 @@
 #include "future.h"
 #include "handles.h"
 #include "tensor.h"
+#include "vlen.h"
 
 namespace headrace::python {
 
@@ -55,8 +56,14 @@ ArrayView new_result(PyArray& self, const Shape& shape) {
 
 // The result as Python sees it: an ndarray or a DeviceArray.
 nb::object wrap(Tensor&& tensor, nb::handle numpy_dtype) {
+  if (tensor.dtype().variable_length()) return vlen_to_ndarray(tensor, numpy_dtype);
   if (tensor.device().is_cpu()) return to_ndarray(std::move(tensor), numpy_dtype);
   return nb::cast(device_array(std::move(tensor), numpy_dtype));
+}
+
+Tensor read_tensor(const Array& array, const ParsedKey& key, const ReadOptions& options) {
+  nb::gil_scoped_release release;
+  return array.read(key.selection, options);
 }
 
 nb::object read_new_on_device(PyArray& self,
@@ -67,11 +74,7 @@ nb::object read_new_on_device(PyArray& self,
     raise(PyExc_NotImplementedError,
           "[read] fields of a structured type are selected in host memory only");
   }
-  Tensor tensor = [&] {
-    nb::gil_scoped_release release;
-    return array.read(key.selection, options);
-  }();
-  return wrap(std::move(tensor), self.numpy_dtype());
+  return wrap(read_tensor(array, key, options), self.numpy_dtype());
 }
 
 nb::object read_new(PyArray& self,
@@ -80,6 +83,10 @@ nb::object read_new(PyArray& self,
                     const ReadOptions& options) {
   check_fields(key, self.dtype);
   if (!array.device().is_cpu()) return read_new_on_device(self, array, key, options);
+  if (self.dtype.variable_length()) {
+    nb::object result = wrap(read_tensor(array, key, options), self.numpy_dtype());
+    return key.unbox && nb::cast<int>(result.attr("ndim")) == 0 ? unboxed(result) : result;
+  }
   ArrayView result;
   {
     std::optional<nb::gil_scoped_release> release;
@@ -126,6 +133,9 @@ nb::object read_key(PyArray& self,
   ReadOptions options = read_options(array.device(), stream, implementations);
   if (out.is_none()) return read_new(self, array, key, options);
   refuse_fields(key);
+  if (self.dtype.variable_length()) {
+    return vlen_to_output(read_tensor(array, key, options), nb::borrow(out), self.numpy_dtype());
+  }
   ArrayView target =
       output_view(out, self.dtype, self.numpy_dtype(), array.device(), options.stream);
   {
@@ -168,14 +178,18 @@ PyFuture read_async(PyArray& self,
   ReadOptions options = read_options(array.device(), stream, implementations);
   options.poll = nullptr;  // the threads of the pool handle no signals
   const nb::object& dtype = self.numpy_dtype();
-  if (out.is_none()) {
+  if (out.is_none() || self.dtype.variable_length()) {
     auto future = [&] {
       nb::gil_scoped_release release;
       return array.read_async(key.selection, options);
     }();
-    return PyFuture(std::move(future), [kept = keep_alive(dtype)](Tensor tensor) {
-      return wrap(std::move(tensor), static_cast<PyObject*>(kept.get()));
-    });
+    return PyFuture(std::move(future),
+                    [kept = keep_alive(dtype), target = keep_alive(out)](Tensor tensor) {
+                      const nb::handle type = static_cast<PyObject*>(kept.get());
+                      nb::object into = nb::borrow(static_cast<PyObject*>(target.get()));
+                      return into.is_none() ? wrap(std::move(tensor), type)
+                                            : vlen_to_output(tensor, std::move(into), type);
+                    });
   }
   ArrayView target = output_view(out, self.dtype, dtype, array.device(), options.stream);
   auto kept = keep_alive(std::move(target.keep_alive));
@@ -208,6 +222,10 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
     nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
     const ParsedKey key = parse_selection(array, selection);
     refuse_fields(key);
+    if (array.dtype.variable_length()) {
+      results.append(read_key(array, key, out, nb::none(), nb::none(), implementations));
+      continue;
+    }
     const Device device = array.array.device();
     if (out.is_none() && !device.is_cpu()) {
       const Shape shape = array.array.result_shape(key.selection);
@@ -216,7 +234,7 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
     ReadRequest request{array.array, key.selection, {}};
     if (out.is_none()) {
       ++to_place;
-      request.place = [&, self = &array, at = plan.size()](const Shape& shape) {
+      request.place = [&, self = &array, at = nb::len(results)](const Shape& shape) {
         ArrayView result = new_result(*self, shape);
         results[at] = std::move(result.keep_alive);
         if (--to_place == 0) release.emplace();  // no Python object is touched after this
@@ -242,11 +260,7 @@ nb::object fill_value(PyArray& self) {
   const auto bytes = self.array.fill_value();
   if (!bytes) return nb::none();
   if (self.dtype.variable_length()) {
-    const auto* text = reinterpret_cast<const char*>(bytes->data());
-    const auto size = static_cast<Py_ssize_t>(bytes->size());
-    return steal_or_throw(self.dtype.kind() == DType::Kind::string
-                              ? PyUnicode_FromStringAndSize(text, size)
-                              : PyBytes_FromStringAndSize(text, size));
+    return vlen_to_python({bytes->data(), bytes->size()}, self.dtype);
   }
   ArrayView scalar = empty_ndarray({}, self.dtype.itemsize(), self.numpy_dtype());
   if (!bytes->empty()) std::memcpy(scalar.view.data, bytes->data(), bytes->size());
@@ -271,6 +285,11 @@ std::int64_t size(const PyArray& self) {
   std::int64_t count = 1;
   for (std::int64_t extent : self.array.shape()) count *= extent;
   return count;
+}
+
+std::int64_t itemsize(PyArray& self) {
+  if (!self.dtype.variable_length()) return static_cast<std::int64_t>(self.dtype.itemsize());
+  return nb::cast<std::int64_t>(self.numpy_dtype().attr("itemsize"));
 }
 
 nb::object raw_codecs(PyArray& self) {
@@ -410,14 +429,9 @@ void bind_array(nb::module_& m) {
       .def_prop_ro("size", size, "Number of elements.")
       .def_prop_ro(
           "nbytes",
-          [](PyArray& self) {
-            return size(self) * static_cast<std::int64_t>(self.dtype.itemsize());
-          },
+          [](PyArray& self) { return size(self) * itemsize(self); },
           "Bytes of the whole array in memory.")
-      .def_prop_ro(
-          "itemsize",
-          [](PyArray& self) { return self.dtype.itemsize(); },
-          "Bytes of an element; 0 for variable-length types.")
+      .def_prop_ro("itemsize", itemsize, "Bytes of an element of the dtype.")
       .def_prop_ro(
           "chunks",
           [](PyArray& self) { return shape_tuple(self.array.chunks()); },

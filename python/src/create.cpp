@@ -10,22 +10,14 @@
 #include "dtype.h"
 #include "handles.h"
 #include "tensor.h"
+#include "vlen.h"
 
 namespace headrace::python {
 
 namespace {
 
 std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::handle numpy_dtype) {
-  if (dtype.variable_length()) {
-    if (PyUnicode_Check(value.ptr())) {
-      const auto text = nb::cast<std::string>(value);
-      const auto* data = reinterpret_cast<const std::byte*>(text.data());
-      return {data, data + text.size()};
-    }
-    nb::bytes raw = nb::cast<nb::bytes>(value);
-    const auto* data = reinterpret_cast<const std::byte*>(raw.c_str());
-    return {data, data + raw.size()};
-  }
+  if (dtype.variable_length()) return vlen_bytes(value, dtype);
   const ArrayView element = input_view(value, dtype, numpy_dtype);
   if (!element.view.shape.empty()) {
     raise(PyExc_ValueError,
@@ -146,7 +138,9 @@ void bind_create(nb::module_& m) {
       [](nb::handle dtype) {
         bool big_endian = false;
         const DType type = dtype_from_python(dtype, &big_endian);
-        return nb::make_tuple(type.to_string(), type.itemsize(), big_endian);
+        // Codecs behind elements of variable length are given bytes.
+        const std::size_t itemsize = type.variable_length() ? 1 : type.itemsize();
+        return nb::make_tuple(type.to_string(), itemsize, big_endian);
       },
       nb::arg("dtype"),
       nb::sig("def describe_dtype(dtype: typing.Any) -> tuple[str, int, bool]"),

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "handles.h"
 #include "numpy_api.h"
 
 namespace headrace::python {
@@ -78,9 +79,7 @@ DType from_numpy_dtype(nb::handle dtype, bool* big_endian) {
   }
   const auto kind = nb::cast<std::string>(dtype.attr("kind"));
   if (kind == "T") return DType::string();
-  if (kind == "O") {
-    raise(PyExc_NotImplementedError, "data type object: use a string type or a fixed-size type");
-  }
+  if (kind == "O") return DType::object();
   const bool swapped = nb::cast<std::string>(dtype.attr("byteorder")) == ">";
   if (big_endian != nullptr) *big_endian = swapped;
   nb::object native = swapped ? dtype.attr("newbyteorder")("=") : nb::borrow(dtype);
@@ -94,6 +93,8 @@ nb::object numpy_dtype(const DType& dtype) {
     case DType::Kind::string:
       return string_dtype();
     case DType::Kind::bytes:
+    case DType::Kind::object:
+    case DType::Kind::array:
       return call_dtype(nb::str("O"));
     case DType::Kind::structure:
       return structured_dtype(dtype);
@@ -112,11 +113,14 @@ nb::object numpy_dtype(const DType& dtype) {
 DType dtype_from_python(nb::handle object, bool* big_endian) {
   if (big_endian != nullptr) *big_endian = false;
   if (object.is_none()) raise(PyExc_TypeError, "dtype: expected a data type, got None");
-  // np.dtype(str) would be "<U0", which holds nothing.
+  // np.dtype(str) would be "<U0", which holds nothing, and np.dtype(bytes) likewise.
   if (object.is(reinterpret_cast<PyObject*>(&PyUnicode_Type))) return DType::string();
+  if (object.is(reinterpret_cast<PyObject*>(&PyBytes_Type))) return DType::bytes();
+  if (nb::isinstance<PyArray>(object)) return nb::cast<PyArray&>(object).dtype;
   if (PyUnicode_Check(object.ptr())) {
     const auto name = nb::cast<std::string>(object);
     if (name == "string" || name == "str") return DType::string();
+    if (name == "bytes") return DType::bytes();
     nb::object dtype = nb::steal(PyObject_CallOneArg(numpy().dtype, object.ptr()));
     if (!dtype.is_valid()) {
       // Not a NumPy name: "bfloat16" and the like.

@@ -11,6 +11,7 @@
 #include "dlpack.h"
 #include "dtype.h"
 #include "numpy_api.h"
+#include "vlen.h"
 
 namespace headrace::python {
 
@@ -338,6 +339,7 @@ ArrayView output_view(nb::handle out,
 }
 
 ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
+  if (dtype.variable_length()) return vlen_input(data, dtype, numpy_dtype);
   const bool is_ndarray =
       PyObject_TypeCheck(data.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0;
   nb::object array = nb::borrow(data);

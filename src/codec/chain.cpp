@@ -1,5 +1,6 @@
 #include "codec/chain.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -29,6 +30,23 @@ decltype(auto) in_context(const Codec& codec, Function&& function) {
 [[noreturn]] void throw_size(std::size_t wanted, std::size_t found) {
   throw Error(ErrorCode::corrupt,
               "expected " + std::to_string(wanted) + " bytes, got " + std::to_string(found));
+}
+
+// As decode_unknown. What `src` may hold, not what it says, bounds the memory asked for: the bound
+// grows from a usual size to the most that a codec makes of so many bytes.
+void decode_bounded(const Codec& codec, ConstBytes src, std::size_t max_nbytes, Buffer& dst) {
+  constexpr std::size_t kUsual = 16;
+  constexpr std::size_t kMost = std::size_t{1} << 15;  // zstd: a block of 128 KiB from 4 bytes
+  constexpr std::size_t kSmall = 1 << 20;
+  const std::size_t most = std::min(max_nbytes, checked_mul(src.size(), kMost, "decode") + kSmall);
+  for (std::size_t bound = kUsual * src.size() + kSmall; bound < most; bound *= 8) {
+    try {
+      return codec.decode_unknown(src, bound, dst);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt) throw;  // else it may be too large
+    }
+  }
+  codec.decode_unknown(src, most, dst);
 }
 
 void check_order(CodecKind kind, CodecPosition position, std::string_view name) {
@@ -137,7 +155,7 @@ void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContex
           dst.resize(*step.nbytes);
           step.codec->decode(src, dst.bytes(), context);
         } else {
-          step.codec->decode_unknown(src, step.max_nbytes, dst);
+          decode_bounded(*step.codec, src, step.max_nbytes, dst);
         }
         src = dst.bytes();
         turn ^= 1;

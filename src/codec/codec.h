@@ -55,8 +55,11 @@ class PieceSink {
   virtual std::byte* direct(std::size_t offset, std::size_t nbytes) = 0;
 };
 
+class VlenArena;  // codec/vlen.h
+
 struct DecodeContext {
   int threads = 1;  // that one decode may use, the caller's included; 1: this thread only
+  VlenArena* arena = nullptr;  // keeps the bytes of elements of variable length
 };
 
 class Codec {

@@ -30,5 +30,11 @@ CodecPtr make_as_type(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_pack_bits(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_bitshuffle(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_vlen_utf8(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_vlen_bytes(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_vlen_array(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_json2(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_msgpack2(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_categorize(const CodecSpec& spec, const CodecSite& site);
 
 }  // namespace headrace

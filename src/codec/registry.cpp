@@ -36,6 +36,12 @@ constexpr CodecEntry kEntries[] = {
     {"sharding_indexed", "headrace", "cpu", make_sharding},
     {"shuffle", "headrace", "cpu", make_shuffle},
     {"bitshuffle", "headrace", "cpu", make_bitshuffle},
+    {"vlen-utf8", "headrace", "cpu", make_vlen_utf8},
+    {"vlen-bytes", "headrace", "cpu", make_vlen_bytes},
+    {"vlen-array", "headrace", "cpu", make_vlen_array},
+    {"json2", "headrace", "cpu", make_json2},
+    {"msgpack2", "headrace", "cpu", make_msgpack2},
+    {"categorize", "headrace", "cpu", make_categorize},
 };
 
 // Known names that have no body here, and why.
@@ -47,12 +53,6 @@ constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {"zfpy", "this version has no decoder for it"},
     {"pcodec", "this version has no decoder for it"},
     {"gdeflate", "this version has no decoder for it"},
-    {"vlen-utf8", "elements of variable length are not supported yet"},
-    {"vlen-bytes", "elements of variable length are not supported yet"},
-    {"vlen-array", "elements of variable length are not supported yet"},
-    {"json2", "elements of variable length are not supported yet"},
-    {"msgpack2", "elements of variable length are not supported yet"},
-    {"categorize", "elements of variable length are not supported yet"},
 };
 
 constexpr std::string_view kNumcodecs = "numcodecs.";

@@ -18,6 +18,7 @@
 #include "codec/scratch.h"
 #include "codec/shard_index.h"
 #include "codec/sizes.h"
+#include "codec/vlen.h"
 
 namespace headrace {
 namespace {
@@ -99,6 +100,7 @@ class Sharding final : public Codec {
   std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
   std::size_t max_encoded_nbytes(std::size_t) const override {
     // Gaps and incompressible inner chunks: other writers may leave both.
+    if (spec_.dtype.variable_length()) return kAnyNbytes;
     const std::size_t nbytes = checked_mul<std::size_t>(spec_.nbytes(), 2, "shard size");
     return nbytes + shard_index_nbytes(index_) + 1024 * count();
   }
@@ -114,6 +116,10 @@ class Sharding final : public Codec {
 
  private:
   std::size_t count() const { return index_.decoded_nbytes() / 16; }
+  bool is_fill(ConstBytes chunk) const {
+    if (!spec_.dtype.variable_length()) return std::ranges::equal(chunk, fill_);
+    return all_equal(chunk, ConstBytes(fill_).first(spec_.dtype.itemsize()));
+  }
 
   ChunkSpec spec_;
   ShardingParameters parameters_;
@@ -141,7 +147,7 @@ void Sharding::decode(ConstBytes src, MutableBytes dst, const DecodeContext& con
       scratch.emplace(inner_.decoded_nbytes());
       try {
         const auto [offset, nbytes] = index.range(i);
-        inner_.decode(src.subspan(offset, nbytes), scratch->bytes(), {});
+        inner_.decode(src.subspan(offset, nbytes), scratch->bytes(), {1, context.arena});
       } catch (const Error& e) {
         throw e.with_context("inner chunk " + std::to_string(i));
       }
@@ -166,7 +172,7 @@ void Sharding::encode(ConstBytes src, Buffer& dst) const {
     rows_.for_each_row(rows_.offset(i, parameters_.grid), [&](std::size_t from, std::size_t to) {
       std::memcpy(plain.data() + to, src.data() + from, rows_.row_nbytes());
     });
-    if (std::ranges::equal(plain.bytes(), fill_)) continue;
+    if (is_fill(plain.bytes())) continue;
     inner_.encode(plain.bytes(), *encoded);
     index.set(i, dst.size(), encoded->size());
     dst.append(encoded.bytes());

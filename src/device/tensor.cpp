@@ -45,7 +45,7 @@ bool TensorView::is_c_contiguous() const {
 Tensor Tensor::empty(const Shape& shape, const DType& dtype, Device device) {
   if (dtype.variable_length()) {
     throw Error(ErrorCode::unsupported,
-                "a tensor of " + dtype.to_string() + ": items have no fixed size");
+                "a tensor of " + dtype.to_string() + ": nobody would own what elements point at");
   }
   const std::size_t nbytes = checked_nbytes(shape, dtype.itemsize(), "size of a tensor");
   static_cast<void>(

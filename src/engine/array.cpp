@@ -56,6 +56,11 @@ void check_out(const ArrayState& state, const ResolvedSelection& selection, cons
                     ", the array is read to " + device.to_string());
   }
   check_dtype("read", state, out.dtype);
+  if (out.dtype.variable_length()) {
+    throw Error(ErrorCode::unsupported,
+                "[read] " + state.path() + ": elements of " + out.dtype.to_string() +
+                    " are read to new memory only");
+  }
   if (out.shape != selection.result_shape) {
     throw Error(ErrorCode::invalid_argument,
                 "[read] " + state.path() + ": out has shape " + shape_text(out.shape) +
@@ -72,6 +77,15 @@ void read_prepared(const ArrayState& state,
   read(state, prepared.layout, prepared.selection, out, options, cancel);
 }
 
+void check_vlen_device(const ArrayState& state, const DType& dtype) {
+  const Device& device = state.choice().device;
+  if (device.is_cpu()) return;
+  throw Error(ErrorCode::unsupported,
+              "[read] " + state.path() + ": elements of " + dtype.to_string() +
+                  ", of variable length, are read to host memory only (device \"cpu\"), not to " +
+                  device.to_string());
+}
+
 Tensor read_tensor(const ArrayState& state,
                    const Selection& selection,
                    const ReadOptions& options,
@@ -79,6 +93,10 @@ Tensor read_tensor(const ArrayState& state,
   const Device& device = state.choice().device;
   check_device(device);
   const Prepared read = prepare(state, selection, options.implementations);
+  if (read.layout->variable_length()) {
+    check_vlen_device(state, read.layout->metadata->dtype);
+    return read_vlen_selection(state, read.layout, read.selection, options, cancel);
+  }
   if (!device.is_cpu())
     return read_new_on_device(state, read.layout, read.selection, options, cancel);
   Tensor result = Tensor::empty(read.selection.result_shape, read.layout->metadata->dtype);

@@ -1,13 +1,32 @@
 #include "engine/array_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/checked.h"
 #include "codec/registry.h"
+#include "codec/vlen.h"
 #include "engine/config.h"
 #include "engine/device_codecs.h"
 
 namespace headrace {
+
+namespace {
+
+std::vector<std::byte> fill_element(const ArrayMetadata& m) {
+  if (!m.dtype.variable_length()) {
+    return m.fill_value.value_or(std::vector<std::byte>(m.dtype.itemsize()));
+  }
+  VlenElement element;
+  if (m.fill_value) element = {m.fill_value->data(), m.fill_value->size()};
+  // JSON has no empty value.
+  if (m.dtype.kind() == DType::Kind::object && element.nbytes == 0) element = vlen_element("null");
+  std::vector<std::byte> bytes(sizeof element);
+  std::memcpy(bytes.data(), &element, sizeof element);
+  return bytes;
+}
+
+}  // namespace
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
                         const Implementations& chosen) {
@@ -18,12 +37,7 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
   }
   layout.metadata = std::move(metadata);
   const ArrayMetadata& m = *layout.metadata;
-  if (m.dtype.variable_length()) {
-    throw Error(
-        ErrorCode::unsupported,
-        "data type " + m.dtype.to_string() + ": elements of variable length cannot be read yet");
-  }
-  layout.fill = m.fill_value.value_or(std::vector<std::byte>(m.dtype.itemsize()));
+  layout.fill = fill_element(m);
   const auto fill = std::make_shared<const std::vector<std::byte>>(layout.fill);
 
   layout.chunk_shape = m.chunk_shape;

@@ -37,7 +37,7 @@ struct ArrayLayout {
   std::vector<ShardLevel> shards;
   Shape chunk_shape;            // of the unit that is decoded: the innermost chunk
   CodecChain chain;             // of that unit
-  std::vector<std::byte> fill;  // one element
+  std::vector<std::byte> fill;  // one element; of variable length, it points into the metadata
   DevicePlan device_plan;       // of the chain
   EncodePlan encode_plan;
   // Codecs of the chain that were asked to be decoded on a type of device: "headrace-cuda", ...
@@ -45,6 +45,7 @@ struct ArrayLayout {
 
   const Shape& stored_shape() const { return metadata->chunk_shape; }
   std::size_t itemsize() const { return metadata->dtype.itemsize(); }
+  bool variable_length() const { return metadata->dtype.variable_length(); }
 };
 
 // invalid_argument when a read to this type of device, or a write from it, goes against the

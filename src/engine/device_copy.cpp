@@ -78,6 +78,10 @@ Tensor upload(const TensorView& source, Device to) {
 Tensor copy(const TensorView& source, Device to, Stream stream) {
   check_device(source.device);
   check_device(to);
+  if (source.dtype.variable_length()) {
+    throw Error(ErrorCode::unsupported,
+                "copy: elements of " + source.dtype.to_string() + " point into host memory");
+  }
   if (source.device.is_cpu()) return to.is_cpu() ? copy_on_host(source) : upload(source, to);
   if (source.device != to) {
     Tensor host = download(source, stream);

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "codec/codec.h"
+#include "codec/registry.h"
 #include "engine/create.h"
 #include "format/codec_specs.h"
 
@@ -122,17 +123,30 @@ std::vector<CodecSpec> complete_codecs(const std::vector<CodecSpec>& wanted, Chu
   return codecs;
 }
 
+// v3 knows the codecs of v2's objects by their own names, or not at all.
+void name_vlen_codecs_for_v3(std::vector<CodecSpec>& codecs) {
+  for (CodecSpec& spec : codecs) {
+    const std::string name(canonical_codec_name(spec.name));
+    if (name == "vlen-utf8" || name == "vlen-bytes") spec.name = name;
+    if (name == "categorize") {
+      throw Error(ErrorCode::unsupported, "codec \"categorize\" cannot be said in Zarr v3");
+    }
+  }
+}
+
 std::vector<CodecSpec> chosen_codecs(const CreateOptions& o, const Shape& chunks) {
   std::vector<CodecSpec> wanted =
       o.codecs.value_or(std::vector{serializer_for(o.dtype), codec::zstd(3)});
-  if (o.zarr_format == 3) wanted = with_filters_in_front(std::move(wanted));
+  if (o.zarr_format == 3) {
+    wanted = with_filters_in_front(std::move(wanted));
+    name_vlen_codecs_for_v3(wanted);
+  }
   // v2's order "F" is v3's transpose with all dimensions reversed.
   if (o.order == 'F' && chunks.size() > 1) {
     std::vector<int> reversed(chunks.size());
     std::iota(reversed.rbegin(), reversed.rend(), 0);
     wanted.insert(wanted.begin(), codec::transpose(reversed));
   }
-  if (o.dtype.variable_length()) return wanted;
   ChunkSpec chunk;
   chunk.dtype = o.dtype;
   chunk.shape = chunks;
@@ -140,7 +154,9 @@ std::vector<CodecSpec> chosen_codecs(const CreateOptions& o, const Shape& chunks
 }
 
 std::vector<std::byte> chosen_fill(const CreateOptions& o) {
-  if (!o.fill_value) return std::vector<std::byte>(o.dtype.itemsize());
+  if (!o.fill_value) {
+    return std::vector<std::byte>(o.dtype.variable_length() ? 0 : o.dtype.itemsize());
+  }
   if (!o.dtype.variable_length() && o.fill_value->size() != o.dtype.itemsize()) {
     throw_invalid("fill_value: expected " + std::to_string(o.dtype.itemsize()) + " bytes of " +
                   o.dtype.to_string() + ", got " + std::to_string(o.fill_value->size()));
@@ -148,14 +164,30 @@ std::vector<std::byte> chosen_fill(const CreateOptions& o) {
   return *o.fill_value;
 }
 
+// Objects are what the first of the codecs for them says.
+DType type_of_objects(const std::vector<CodecSpec>& codecs) {
+  for (const CodecSpec& spec : codecs) {
+    const std::string_view text = spec.configuration;
+    const Json json = Json::parse(text.empty() ? "{}" : text, "codec \"" + spec.name + "\"");
+    const auto type = v2_object_type(canonical_codec_name(spec.name), json);
+    if (type) return *type;
+  }
+  throw_invalid(
+      "dtype: objects may be strings, bytes or other values; name the type (\"string\", "
+      "\"bytes\") or a codec for them");
+}
+
 }  // namespace
 
-ArrayMetadata new_array_metadata(const CreateOptions& o) {
+ArrayMetadata new_array_metadata(const CreateOptions& options) {
+  CreateOptions o = options;
+  if (o.dtype.kind() == DType::Kind::object)
+    o.dtype = type_of_objects(o.codecs.value_or(std::vector<CodecSpec>()));
   check_format(o);
   check_shape(o);
   const std::size_t ndim = o.shape.size();
   const std::size_t itemsize = o.dtype.itemsize();
-  if (itemsize == 0 && !o.dtype.variable_length()) {
+  if (itemsize == 0) {
     throw_invalid("dtype: " + o.dtype.to_string() + " has no bytes");
   }
   if (!o.shards.empty()) check_extents("shards", o.shards, ndim, itemsize);

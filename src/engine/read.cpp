@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/checked.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
+#include "codec/vlen.h"
 #include "engine/chunk_level.h"
 #include "engine/fetch.h"
 #include "engine/read_chunk.h"
@@ -64,7 +66,7 @@ class Reader {
         threads_);
   }
 
-  DecodeContext decode_context() const { return {few_chunks_ ? threads_ : 1}; }
+  DecodeContext decode_context() const { return {few_chunks_ ? threads_ : 1, context_.arena}; }
 
   // Names the array and the chunk in what goes wrong.
   template <typename Body>
@@ -186,6 +188,25 @@ class Reader {
   std::atomic<bool> few_chunks_{false};
 };
 
+void read_elements(RequestContext& context,
+                   const ResolvedSelection& selection,
+                   const TensorView& out) {
+  check_on_device(context.layout, Device::Type::cpu);
+  if (selection.size() == 0) return;
+  if (selection.pointwise) {
+    Reader<Points>(context).read_array(Points(selection, out));
+  } else {
+    Reader<Box>(context).read_array(Box(selection, out));
+  }
+}
+
+// A result of variable length: its elements, and all that they point into.
+struct VlenResult {
+  VlenArena arena;
+  std::shared_ptr<const ArrayLayout> layout;  // has the fill value
+  std::shared_ptr<std::byte> elements;
+};
+
 }  // namespace
 
 void read_selection(const ArrayState& state,
@@ -195,13 +216,24 @@ void read_selection(const ArrayState& state,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
   RequestContext context(state, std::move(layout), options, cancel);
-  check_on_device(context.layout, Device::Type::cpu);
-  if (selection.size() == 0) return;
-  if (selection.pointwise) {
-    Reader<Points>(context).read_array(Points(selection, out));
-  } else {
-    Reader<Box>(context).read_array(Box(selection, out));
-  }
+  read_elements(context, selection, out);
+}
+
+Tensor read_vlen_selection(const ArrayState& state,
+                           std::shared_ptr<const ArrayLayout> layout,
+                           const ResolvedSelection& selection,
+                           const ReadOptions& options,
+                           const std::atomic<bool>* cancel) {
+  RequestContext context(state, std::move(layout), options, cancel);
+  const auto result = std::make_shared<VlenResult>();
+  result->layout = context.layout_owner;
+  const Shape& shape = selection.result_shape;
+  const DType& dtype = context.layout.metadata->dtype;
+  result->elements = allocate_shared(checked_nbytes(shape, dtype.itemsize(), "size of a tensor"));
+  Tensor tensor(std::shared_ptr<void>(result, result->elements.get()), shape, dtype, Device::cpu());
+  context.arena = &result->arena;
+  read_elements(context, selection, tensor.view());
+  return tensor;
 }
 
 }  // namespace headrace

@@ -17,4 +17,11 @@ void read_selection(const ArrayState& state,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel = nullptr);
 
+// The same of elements of variable length, into new memory that keeps their bytes.
+Tensor read_vlen_selection(const ArrayState& state,
+                           std::shared_ptr<const ArrayLayout> layout,
+                           const ResolvedSelection& selection,
+                           const ReadOptions& options,
+                           const std::atomic<bool>* cancel = nullptr);
+
 }  // namespace headrace

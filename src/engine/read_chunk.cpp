@@ -1,9 +1,48 @@
 #include "engine/read_chunk.h"
 
+#include <algorithm>
+
 #include "codec/scratch.h"
+#include "codec/vlen.h"
 #include "engine/read_plain.h"
 
 namespace headrace {
+namespace {
+
+// Elements that few are wanted of take their bytes along, so that the others need not be kept.
+void keep_wanted(const ChunkSink& sink, VlenArena& decoded, VlenArena& kept) {
+  const auto for_each_element = [&](auto visit) {
+    sink.for_each_unit([&](std::size_t, std::size_t nbytes, std::byte* user) {
+      for (VlenElement& element : vlen_elements(MutableBytes(user, nbytes))) visit(element);
+    });
+  };
+  std::size_t wanted_nbytes = 0;
+  for_each_element([&](const VlenElement& element) { wanted_nbytes += element.nbytes; });
+  if (wanted_nbytes >= decoded.nbytes() / 2) return kept.adopt(decoded);
+  std::byte* at = kept.allocate(wanted_nbytes).data();
+  for_each_element([&](VlenElement& element) {
+    std::copy_n(element.data, element.nbytes, at);
+    element.data = at;
+    at += element.nbytes;
+  });
+}
+
+void decode_vlen_chunk(const CodecChain& chain,
+                       ConstBytes encoded,
+                       ChunkSink& sink,
+                       const DecodeContext& context) {
+  const std::size_t nbytes = chain.decoded_nbytes();
+  if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
+    return chain.decode(encoded, {whole, nbytes}, context);
+  }
+  VlenArena arena;
+  Scratch decoded(nbytes);
+  chain.decode(encoded, decoded.bytes(), {context.threads, &arena});
+  sink.scatter(decoded.data());
+  keep_wanted(sink, arena, *context.arena);
+}
+
+}  // namespace
 
 std::size_t checked_encoded_nbytes(std::uint64_t nbytes) {
   if (nbytes > (std::uint64_t{1} << 40))
@@ -15,6 +54,7 @@ void decode_chunk(const CodecChain& chain,
                   ConstBytes encoded,
                   ChunkSink& sink,
                   const DecodeContext& context) {
+  if (context.arena) return decode_vlen_chunk(chain, encoded, sink, context);
   const std::size_t nbytes = chain.decoded_nbytes();
   if (chain.is_identity()) {
     check_plain_size(chain, encoded.size());

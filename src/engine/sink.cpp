@@ -200,7 +200,10 @@ void BoxSink::for_each_unit(UnitVisitor visit) const {
   const Dim& dim = dims_.back();
   for_each_row([&](std::size_t offset, std::byte* user) {
     for (std::int64_t i = 0; i < dim.count; ++i) {
-      visit(offset + static_cast<std::size_t>(i * dim.chunk_step), unit_, user + i * dim.user_step);
+      const std::int64_t index = dim.list ? dim.list[i] : i;
+      visit(offset + static_cast<std::size_t>(index * dim.chunk_step),
+            unit_,
+            user + (dim.list ? dim.user_list[i] : i * dim.user_step));
     }
   });
 }

@@ -17,12 +17,12 @@ class ChunkSink : public PieceSink {
   // Takes bytes that lie together in the chunk and in the caller's memory.
   using UnitVisitor = FunctionRef<void(std::size_t offset, std::size_t nbytes, std::byte* user)>;
 
-  // False when elements are not wanted in the order of the chunk: then only scatter, gather and
-  // fill may be called.
+  // False when elements are not wanted in the order of the chunk: then a PieceSink's functions may
+  // not be called.
   virtual bool ordered() const = 0;
   virtual std::size_t wanted_nbytes() const = 0;
-  virtual std::size_t unit_nbytes() const = 0;  // of one unit, all are alike
-  virtual void for_each_unit(UnitVisitor visit) const = 0;
+  virtual std::size_t unit_nbytes() const = 0;              // of one unit, all are alike
+  virtual void for_each_unit(UnitVisitor visit) const = 0;  // in the chunk's order if ordered()
 
   // From a whole decoded chunk to the caller, and back.
   virtual void scatter(const std::byte* chunk) const = 0;

@@ -3,6 +3,7 @@
 
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
+#include "codec/vlen.h"
 #include "engine/chunk_level.h"
 #include "engine/read_plain.h"
 #include "engine/request_context.h"
@@ -53,7 +54,8 @@ class Verifier {
     Scratch encoded(nbytes);
     reader.read(base, encoded.bytes());
     Scratch decoded(chain.decoded_nbytes());
-    chain.decode(encoded.bytes(), decoded.bytes(), DecodeContext{});
+    VlenArena arena;
+    chain.decode(encoded.bytes(), decoded.bytes(), {1, &arena});
   }
 
   std::int64_t verify_shard(const std::string& key,

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
+#include "codec/vlen.h"
 #include "engine/key_lock.h"
 #include "engine/request_context.h"
 #include "engine/shard_writer.h"
@@ -21,7 +22,9 @@ constexpr std::size_t kMaxRoom = std::size_t{256} << 20;
 
 bool covers(const Points&, const Shape&) { return false; }
 
-bool all_fill(ConstBytes chunk, const std::vector<std::byte>& fill) {
+bool all_fill(ConstBytes chunk, const ArrayLayout& layout) {
+  const std::vector<std::byte>& fill = layout.fill;
+  if (layout.variable_length()) return all_equal(chunk, fill);
   // Each element equals the one before it, and the first the fill value: bit for bit, so that a
   // NaN counts as itself and -0.0 is kept.
   const std::size_t item = fill.size();
@@ -97,7 +100,8 @@ class Writer {
       return finish_chunk({user, nbytes}, encoded);
     }
     Scratch chunk(nbytes);
-    merge(sink, query, valid, before, chunk.bytes());
+    VlenArena arena;
+    merge(sink, query, valid, before, chunk.bytes(), arena);
     if (chain.is_identity()) {
       if (drops(chunk.bytes())) return std::nullopt;
       std::swap(*chunk, encoded);
@@ -114,17 +118,19 @@ class Writer {
   }
 
   bool drops(ConstBytes chunk) const {
-    return !context_.state.choice().write_empty_chunks && all_fill(chunk, layout_.fill);
+    return !context_.state.choice().write_empty_chunks && all_fill(chunk, layout_);
   }
 
-  // The chunk as it will be: what was stored, or the fill value, under what is written.
+  // The chunk as it will be: what was stored, or the fill value, under what is written. `arena`
+  // keeps the bytes of what was stored.
   void merge(const ChunkSink& sink,
              const Query& query,
              const Shape& valid,
              std::optional<ConstBytes> before,
-             MutableBytes chunk) {
+             MutableBytes chunk,
+             VlenArena& arena) {
     if (before && !covers(query, valid)) {
-      layout_.chain.decode(*before, chunk, DecodeContext{});
+      layout_.chain.decode(*before, chunk, {1, &arena});
     } else if (!covers(query, layout_.chunk_shape)) {
       fill_bytes(chunk.data(), chunk.size(), layout_.fill);
     }
@@ -158,7 +164,8 @@ class Writer {
           if (plain) {
             const MutableBytes place = shard.reserved(i);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
-            merge(sink, child, inner_valid, inner_before, place);
+            VlenArena arena;
+            merge(sink, child, inner_valid, inner_before, place, arena);
             drops(place) ? shard.remove_reserved(i, inner) : shard.put_reserved(i, inner);
             return;
           }

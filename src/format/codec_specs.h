@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,12 @@ V2Codecs raise_v2_codecs(const std::vector<CodecSpec>& codecs,
 // little-endian. `unsupported` for filters that cannot be moved.
 std::vector<CodecSpec> with_filters_in_front(std::vector<CodecSpec> codecs);
 
-// The filter that says what the objects of a v2 "|O" array are; empty when none does.
-std::string v2_object_filter(const JsonObject& zarray);
+// What the objects are that a v2 filter makes bytes of, by its name and configuration; nothing for
+// other filters. `unsupported` for "pickle".
+std::optional<DType> v2_object_type(std::string_view id, const Json& configuration);
+
+// The filter that says what the objects of a v2 "|O" array are; nothing when none does.
+std::optional<Json> v2_object_filter(const JsonObject& zarray);
 
 // A list of extents, each at least `minimum`; at most 64 of them (NumPy's limit).
 Shape shape_from_json(const Json& list, std::int64_t minimum);

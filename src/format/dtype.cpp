@@ -15,6 +15,7 @@ struct DType::Parameters {
   std::string unit;
   std::int32_t unit_scale = 1;
   std::vector<StructField> fields;
+  DType item{};
 };
 
 constinit const DType DType::boolean{Kind::boolean, 1, "bool"};
@@ -136,14 +137,14 @@ std::string checked_unit(std::string_view unit, std::int32_t scale) {
 DType DType::datetime(std::string unit, std::int32_t scale) {
   DType dtype{Kind::datetime, 8, "numpy.datetime64"};
   dtype.parameters_ =
-      std::make_shared<const Parameters>(Parameters{checked_unit(unit, scale), scale, {}});
+      std::make_shared<const Parameters>(Parameters{checked_unit(unit, scale), scale, {}, {}});
   return dtype;
 }
 
 DType DType::timedelta(std::string unit, std::int32_t scale) {
   DType dtype{Kind::timedelta, 8, "numpy.timedelta64"};
   dtype.parameters_ =
-      std::make_shared<const Parameters>(Parameters{checked_unit(unit, scale), scale, {}});
+      std::make_shared<const Parameters>(Parameters{checked_unit(unit, scale), scale, {}, {}});
   return dtype;
 }
 
@@ -181,12 +182,23 @@ DType DType::structure(std::vector<StructField> fields, std::size_t itemsize) {
     }
   }
   DType dtype{Kind::structure, size, "struct"};
-  dtype.parameters_ = std::make_shared<const Parameters>(Parameters{{}, 1, std::move(fields)});
+  dtype.parameters_ = std::make_shared<const Parameters>(Parameters{{}, 1, std::move(fields), {}});
   return dtype;
 }
 
-DType DType::string() { return {Kind::string, 0, "string"}; }
-DType DType::bytes() { return {Kind::bytes, 0, "bytes"}; }
+DType DType::string() { return {Kind::string, sizeof(VlenElement), "string"}; }
+DType DType::bytes() { return {Kind::bytes, sizeof(VlenElement), "bytes"}; }
+DType DType::object() { return {Kind::object, sizeof(VlenElement), "object"}; }
+
+DType DType::array(const DType& item) {
+  if (item.variable_length()) {
+    throw Error(ErrorCode::invalid_argument,
+                "array: items of " + item.to_string() + " have no fixed size");
+  }
+  DType dtype{Kind::array, sizeof(VlenElement), "array"};
+  dtype.parameters_ = std::make_shared<const Parameters>(Parameters{{}, 1, {}, item});
+  return dtype;
+}
 
 std::size_t DType::swap_size() const {
   switch (kind_) {
@@ -199,6 +211,8 @@ std::size_t DType::swap_size() const {
     case Kind::structure:
     case Kind::string:
     case Kind::bytes:
+    case Kind::object:
+    case Kind::array:
       return 1;
     default:
       return itemsize_;
@@ -227,6 +241,8 @@ std::string DType::to_string() const {
       }
       return text + "}";
     }
+    case Kind::array:
+      return "array<" + item().to_string() + ">";
     default:
       return name();
   }
@@ -261,6 +277,11 @@ const std::vector<StructField>& DType::fields() const {
   return parameters_ ? parameters_->fields : none;
 }
 
+const DType& DType::item() const {
+  static const DType none;
+  return parameters_ ? parameters_->item : none;
+}
+
 bool operator==(const DType& a, const DType& b) {
   if (a.kind_ != b.kind_ || a.itemsize_ != b.itemsize_ || std::strcmp(a.name_, b.name_) != 0) {
     return false;
@@ -270,6 +291,7 @@ bool operator==(const DType& a, const DType& b) {
     return x.name == y.name && x.dtype == y.dtype && x.offset_bytes == y.offset_bytes &&
            x.shape == y.shape && (x.big_endian == y.big_endian || x.dtype.swap_size() == 1);
   };
+  if (a.kind_ == DType::Kind::array) return a.item() == b.item();
   return a.unit() == b.unit() && a.unit_scale() == b.unit_scale() &&
          std::equal(a.fields().begin(),
                     a.fields().end(),

@@ -221,6 +221,9 @@ std::string dtype_to_json_v3(const DType& dtype) {
       }
       return named("structured", "\"fields\":[" + fields + "]");
     }
+    case DType::Kind::object:
+    case DType::Kind::array:
+      throw Error(ErrorCode::unsupported, dtype.to_string() + " cannot be said in Zarr v3");
     default:
       return json_quote(dtype.name());
   }

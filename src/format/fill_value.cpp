@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/utf8.h"
 #include "format/base64.h"
 #include "format/json_scan.h"
 #include "format/metadata.h"
@@ -247,14 +248,36 @@ void put(const DType& dtype, const Json& json, std::byte* out) {
     case DType::Kind::structure:
       return put_structure(dtype, json, out);
     case DType::Kind::string:
-      if (!json.is_string() && !json.is_number()) reject(dtype, json);
-      return;
     case DType::Kind::bytes:
-      if (!is_zero(json) && (!json.is_string() || !base64_decode(json.string()))) {
-        reject(dtype, json);
-      }
-      return;
+    case DType::Kind::object:
+    case DType::Kind::array:
+      return;  // variable_value() knows them
   }
+}
+
+// Zarr 2 writes 0 for whatever has no better one; zarr-python reads it as a string, too.
+Bytes variable_value(const DType& dtype, const Json& json) {
+  const auto bytes = [](std::string_view text) {
+    const ConstBytes view = bytes_of(text);
+    return Bytes(view.begin(), view.end());
+  };
+  switch (dtype.kind()) {
+    case DType::Kind::string:
+      if (json.is_string()) return bytes(json.string());
+      if (json.is_number()) return bytes(json.text());
+      break;
+    case DType::Kind::bytes: {
+      if (is_zero(json)) return {};
+      const auto decoded = json.is_string() ? base64_decode(json.string()) : std::nullopt;
+      if (decoded) return *decoded;
+      break;
+    }
+    case DType::Kind::object:
+      return bytes(json.compact());
+    default:  // array
+      if (is_zero(json) || (json.is_string() && json.string().empty())) return {};
+  }
+  reject(dtype, json);
 }
 
 std::uint64_t load_bits(const std::byte* in, std::size_t nbytes) {
@@ -308,13 +331,26 @@ std::string utf32_json(const DType& dtype, const std::byte* in) {
   return json_quote(text);
 }
 
+std::string variable_json(const DType& dtype, const Bytes& bytes) {
+  const std::string_view text = text_of(bytes);
+  if (dtype.kind() == DType::Kind::bytes) return json_quote(base64_encode(bytes));
+  if (dtype.kind() == DType::Kind::object) {
+    return text.empty() ? "null" : Json::parse(text, "fill_value").compact();
+  }
+  if (dtype.kind() == DType::Kind::string && is_utf8(text)) return json_quote(text);
+  if (bytes.empty()) return "0";
+  throw Error(ErrorCode::invalid_argument,
+              "fill value: these " + std::to_string(bytes.size()) + " bytes are none of " +
+                  dtype.to_string());
+}
+
 }  // namespace
 
 std::optional<Bytes> fill_value_from_json(const DType& dtype, const Json& json) {
   if (json.is_null()) return std::nullopt;
+  if (dtype.variable_length()) return variable_value(dtype, json);
   Bytes bytes(dtype.itemsize());
   put(dtype, json, bytes.data());
-  if (dtype.variable_length()) return std::nullopt;
   return bytes;
 }
 
@@ -323,7 +359,7 @@ std::optional<Bytes> fill_value_from_json(const DType& dtype, std::string_view j
 }
 
 std::string fill_value_to_json(const DType& dtype, const Bytes& bytes, int zarr_format) {
-  if (dtype.variable_length()) return "\"\"";
+  if (dtype.variable_length()) return variable_json(dtype, bytes);
   if (bytes.size() != dtype.itemsize()) {
     throw Error(ErrorCode::invalid_argument,
                 "fill value of " + std::to_string(bytes.size()) + " bytes, " + dtype.to_string() +

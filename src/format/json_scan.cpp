@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -186,29 +187,9 @@ void JsonScanner::scan_escape() {
   }
 }
 
-// Table 3-7 of the Unicode standard: no overlong forms, no surrogates, nothing past U+10FFFF.
 void JsonScanner::scan_utf8() {
-  const auto byte = [&](std::size_t i) {
-    return at_ + i < text_.size() ? static_cast<unsigned char>(text_[at_ + i]) : 0U;
-  };
-  const auto within = [](unsigned v, unsigned low, unsigned high) { return v >= low && v <= high; };
-  const unsigned lead = byte(0);
-  std::size_t length = 0;
-  if (within(lead, 0xC2, 0xDF)) {
-    length = 2;
-  } else if (within(lead, 0xE0, 0xEF)) {
-    const unsigned low = lead == 0xE0 ? 0xA0 : 0x80;
-    const unsigned high = lead == 0xED ? 0x9F : 0xBF;
-    length = within(byte(1), low, high) ? 3 : 0;
-  } else if (within(lead, 0xF0, 0xF4)) {
-    const unsigned low = lead == 0xF0 ? 0x90 : 0x80;
-    const unsigned high = lead == 0xF4 ? 0x8F : 0xBF;
-    length = within(byte(1), low, high) ? 4 : 0;
-  }
+  const std::size_t length = utf8_character_nbytes(text_.substr(at_));
   if (length == 0) fail("a string that is not UTF-8");
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!within(byte(i), 0x80, 0xBF)) fail("a string that is not UTF-8");
-  }
   at_ += length;
 }
 

@@ -36,7 +36,8 @@ struct ArrayMetadata {
   // v3's chain, or what v2's order, byte order, filters and compressor mean as one:
   // transpose?, array -> array*, array -> bytes, bytes -> bytes*.
   std::vector<CodecSpec> codecs;
-  // dtype.itemsize() native bytes; nothing for v2's null (read as zero) and variable-length types.
+  // dtype.itemsize() native bytes, or those that a variable-length element points at; nothing for
+  // v2's null (read as zero).
   std::optional<std::vector<std::byte>> fill_value;
   std::string fill_value_json;                              // as stored, or as it will be
   std::vector<std::optional<std::string>> dimension_names;  // empty: none given

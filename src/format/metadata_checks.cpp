@@ -27,7 +27,7 @@ Shape chunk_shape_from_json(const Json& list, const Shape& shape) {
 
 void check_chunk_size(const Shape& chunk_shape, const DType& dtype, const char* document) {
   constexpr std::size_t kMaxChunk = std::size_t{1} << 48;
-  std::size_t nbytes = dtype.variable_length() ? 1 : dtype.itemsize();
+  std::size_t nbytes = dtype.itemsize();
   for (std::int64_t extent : chunk_shape) {
     if (__builtin_mul_overflow(nbytes, static_cast<std::size_t>(extent), &nbytes) ||
         nbytes > kMaxChunk) {

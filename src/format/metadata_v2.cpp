@@ -19,12 +19,9 @@ void check_format(const JsonObject& json) {
 
 // Objects have a meaning only with the filter that writes them.
 NumpyType object_type(const JsonObject& zarray, const Json& dtype) {
-  const std::string filter = v2_object_filter(zarray);
-  if (filter == "vlen-utf8") return {DType::string(), ByteOrder::none};
-  if (filter == "vlen-bytes") return {DType::bytes(), ByteOrder::none};
-  dtype.fail(ErrorCode::unsupported,
-             filter.empty() ? "objects without a filter for them"
-                            : "objects of the filter \"" + filter + "\"");
+  const std::optional<Json> filter = v2_object_filter(zarray);
+  if (!filter) dtype.fail(ErrorCode::unsupported, "objects without a filter for them");
+  return {*v2_object_type(filter->at("id").string(), *filter), ByteOrder::none};
 }
 
 std::string attributes_text(std::string_view zattrs) {

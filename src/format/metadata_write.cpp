@@ -19,8 +19,9 @@ std::string fill_value_text(const ArrayMetadata& metadata) {
     if (!stored.is_null()) return stored.compact();
   }
   if (metadata.zarr_format == 2) return "null";
-  // v3 has no null: zero, in the dialect of the type.
-  return fill_value_to_json(metadata.dtype, std::vector<std::byte>(metadata.dtype.itemsize()), 3);
+  // v3 has no null: zero, in the dialect of the type, or nothing.
+  const std::size_t nbytes = metadata.dtype.variable_length() ? 0 : metadata.dtype.itemsize();
+  return fill_value_to_json(metadata.dtype, std::vector<std::byte>(nbytes), 3);
 }
 
 // Chunk extents of 0, which zarr-python 2 could write for arrays without elements and which mean
@@ -77,8 +78,8 @@ std::string write_array_v3(const ArrayMetadata& metadata) {
           (keys.default_prefix ? "default" : "v2") +
           "\",\"configuration\":{\"separator\":" + quoted(keys.separator) + "}}";
   text += ",\"fill_value\":" + fill_value_text(metadata);
-  text +=
-      ",\"codecs\":" + codecs_to_json(with_typesize(metadata.codecs, metadata.dtype.itemsize()));
+  const std::size_t typesize = metadata.dtype.variable_length() ? 1 : metadata.dtype.itemsize();
+  text += ",\"codecs\":" + codecs_to_json(with_typesize(metadata.codecs, typesize));
   text += ",\"attributes\":" + checked_json_object(metadata.attributes, "attributes");
   if (!metadata.dimension_names.empty()) {
     text += ",\"dimension_names\":" + names_text(metadata.dimension_names);

@@ -164,6 +164,8 @@ std::string to_numpy_str(const DType& dtype, ByteOrder order) {
     case DType::Kind::ml_floating:
     case DType::Kind::string:
     case DType::Kind::bytes:
+    case DType::Kind::object:
+    case DType::Kind::array:
       break;
   }
   throw Error(ErrorCode::invalid_argument, "NumPy has no type string for " + dtype.to_string());

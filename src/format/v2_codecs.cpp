@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "format/codec_specs.h"
+#include "format/dtype_json.h"
 #include "format/metadata.h"
 
 namespace headrace {
@@ -14,7 +15,7 @@ constexpr std::array<std::string_view, 4> kShuffles = {"", "noshuffle", "shuffle
 
 bool is_object_filter(std::string_view id) {
   return id == "vlen-utf8" || id == "vlen-bytes" || id == "vlen-array" || id == "json2" ||
-         id == "msgpack2" || id == "pickle";
+         id == "msgpack2" || id == "categorize" || id == "pickle";
 }
 
 std::vector<Json> v2_filters(const JsonObject& zarray) {
@@ -157,12 +158,20 @@ bool reverses(const CodecSpec& transpose, std::size_t ndim) {
 
 }  // namespace
 
-std::string v2_object_filter(const JsonObject& zarray) {
+std::optional<DType> v2_object_type(std::string_view id, const Json& configuration) {
+  if (id == "vlen-utf8" || id == "categorize") return DType::string();
+  if (id == "vlen-bytes") return DType::bytes();
+  if (id == "json2" || id == "msgpack2") return DType::object();
+  if (id == "vlen-array") return DType::array(dtype_from_json_v2(configuration.at("dtype")).dtype);
+  if (id != "pickle") return std::nullopt;
+  configuration.fail(ErrorCode::unsupported, "\"pickle\" runs code that the data brings along");
+}
+
+std::optional<Json> v2_object_filter(const JsonObject& zarray) {
   for (const Json& filter : v2_filters(zarray)) {
-    const std::string id = filter.at("id").string();
-    if (is_object_filter(id)) return id;
+    if (is_object_filter(filter.at("id").string())) return filter;
   }
-  return "";
+  return std::nullopt;
 }
 
 std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
@@ -187,7 +196,9 @@ std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
   }
   std::size_t itemsize = dtype.itemsize();
   for (const Json& filter : v2_filters(zarray)) {
-    codecs.push_back({std::string(kPrefix) + filter.at("id").string(), without_id(filter)});
+    const std::string id = filter.at("id").string();
+    const bool in_v3 = id == "vlen-utf8" || id == "vlen-bytes";
+    codecs.push_back({in_v3 ? id : std::string(kPrefix) + id, without_id(filter)});
     itemsize = itemsize_after(filter, itemsize);
   }
   const std::optional<Json> compressor = zarray.find("compressor");

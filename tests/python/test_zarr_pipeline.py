@@ -290,12 +290,6 @@ def test_serves_every_kind_of_selection(tmp_path, left_to_zarr, kind, shards):
 
 
 def test_leaves_what_headrace_lacks_to_zarr_python(tmp_path, left_to_zarr):
-    text = np.array(["a", "bcd", "", "\u00fc"], dtype=object)
-    array = zarr.create_array(tmp_path / "text", shape=4, chunks=2, dtype=str)
-    array[:] = text
-    assert list(array[:]) == list(text)
-    assert left_to_zarr == ["_write_default", "_read_default"]
-
     pytest.importorskip("numcodecs")
     import numcodecs
 
@@ -310,7 +304,46 @@ def test_leaves_what_headrace_lacks_to_zarr_python(tmp_path, left_to_zarr):
     )
     array[:] = numbers
     assert_same(array[3:], numbers[3:])
-    assert "_read_default" in left_to_zarr[2:]
+    assert left_to_zarr == ["_write_default", "_read_default"]
+
+
+@pytest.mark.parametrize("dtype", ["string", "variable_length_bytes"])
+@pytest.mark.parametrize(
+    "options", [{}, {"shards": (4, 4)}, {"zarr_format": 2}, {"fill_value": "fill"}], ids=str
+)
+def test_elements_of_variable_length(tmp_path, left_to_zarr, dtype, options):
+    words = [f"{i}" * (i % 5) + "\u00fc" * (i % 2) for i in range(60)]
+    if dtype != "string":
+        words = [word.encode() for word in words]
+        if options.get("zarr_format") == 2:
+            pytest.skip("zarr-python creates no such array")
+        if "fill_value" in options:
+            options = {"fill_value": b"fill"}
+    data = np.empty(60, dtype=object)
+    data[:] = words
+    data = data.reshape(6, 10)
+    stored, plain = (
+        zarr.create_array(tmp_path / name, shape=(6, 10), chunks=(2, 2), dtype=dtype, **options)
+        for name in ("a", "b")
+    )
+    with pipeline(DEFAULT):
+        plain = zarr.open_array(tmp_path / "b")
+    # zarr-python's own pipeline writes no single element of bytes.
+    one = np.s_[5, 5] if dtype == "string" else np.s_[5:6, 5:6]
+    keys = [np.s_[1:5, 2:9], np.s_[0], one, np.s_[::3, 1::4], np.s_[...]]
+    for key in keys:
+        for array in (stored, plain):
+            array[key] = data[key]
+        got, wanted = stored[...], plain[...]
+        assert got.dtype == wanted.dtype
+        assert got.tolist() == wanted.tolist()
+        assert np.asarray(stored[key]).tolist() == np.asarray(plain[key]).tolist()
+    assert stored.oindex[[4, 0, 0], 1:3].tolist() == plain.oindex[[4, 0, 0], 1:3].tolist()
+    assert stored.vindex[[4, 0], [1, 9]].tolist() == plain.vindex[[4, 0], [1, 9]].tolist()
+    if dtype == "string":
+        stored[0] = plain[0] = data[3, 3]
+        assert stored[...].tolist() == plain[...].tolist()
+    assert left_to_zarr == []
 
 
 def test_structures(tmp_path, left_to_zarr):

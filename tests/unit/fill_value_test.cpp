@@ -175,8 +175,25 @@ TEST(FillValue, TimesStringsAndBytes) {
   expect_value(DType::fixed_utf32(2), "\"\\ud83c\\udf0a\"", wave);
   expect_corrupt(DType::fixed_utf32(2), "\"abc\"");
   EXPECT_EQ(fill_value_from_json(DType::float32, "null", 2), std::nullopt);
-  EXPECT_EQ(fill_value_from_json(DType::string(), "\"x\"", 3), std::nullopt);
+}
+
+TEST(FillValue, VariableLength) {
+  const DType array = DType::array(DType::int32);
+  expect_value(DType::string(), "\"x\\u00fc\"", text_bytes("x\xc3\xbc", 3));
+  expect_value(DType::string(), "0", text_bytes("0", 1));  // of Zarr 2, as zarr-python has it
+  expect_value(DType::bytes(), "\"YWI=\"", text_bytes("ab", 2));
+  expect_value(DType::bytes(), "0", {});
+  expect_value(DType::object(), "{\"a\": [1]}", text_bytes("{\"a\":[1]}", 9));
+  expect_value(array, "0", {});
+  for (const DType& dtype : {DType::string(), DType::bytes(), DType::object(), array}) {
+    EXPECT_EQ(fill_value_from_json(dtype, "null", 2), std::nullopt);
+  }
   expect_corrupt(DType::string(), "[]");
+  expect_corrupt(DType::bytes(), "\"Y\"");
+  expect_corrupt(array, "1");
+  EXPECT_EQ(fill_value_to_json(DType::bytes(), text_bytes("ab", 2), 3), "\"YWI=\"");
+  EXPECT_EQ(fill_value_to_json(DType::object(), {}, 2), "null");
+  EXPECT_THROW(fill_value_to_json(DType::string(), {std::byte{0xFF}}, 3), Error);
 }
 
 TEST(FillValue, Structures) {

@@ -57,7 +57,7 @@ TEST(MetadataV2, LowersToOneChain) {
         {"blosc",
          R"({"typesize":1,"cname":"lz4","clevel":5,"shuffle":"bitshuffle","blocksize":0})"}}},
       {{{"dtype", "\"|O\""}, {"filters", R"([{"id": "vlen-utf8"}])"}, {"fill_value", "\"\""}},
-       {{"numcodecs.vlen-utf8", ""}}},
+       {{"vlen-utf8", ""}}},
       {{{"dtype", R"([["r", "|u1"], ["z", ">f4", [2, 2]], ["n", [["x", "<i2"]]]])"},
         {"fill_value", "null"}},
        {plain}},

@@ -30,9 +30,6 @@ from ._threads import run_in_thread
 # Reads that decode less are done by zarr's loop itself: a hop to another thread costs as much.
 _INLINE_NBYTES = 256 << 10
 
-# Types of elements without a fixed size: NumPy's strings and objects are zarr-python's to make.
-_VARIABLE_LENGTH = ("O", "T")
-
 # Handles of one array: one more for each shape it was seen to have.
 _MAX_ARRAYS = 8
 
@@ -183,7 +180,7 @@ class CodecPipeline(ZarrPipeline):
         if plan.kind == "basic" and not drop_axes and not self.supports_partial_encode:
             shape = exact_shape(batch, shape, self._keys, place.skipped)
         array = self._array(place, shape, spec.config.write_empty_chunks)
-        if array.dtype != data.dtype.newbyteorder("="):
+        if array.dtype != _native(data.dtype):
             raise _Unserved
         await self._call(lambda: _write_plan(array, plan, data), inline=False)
 
@@ -237,10 +234,7 @@ class CodecPipeline(ZarrPipeline):
     def _learn(self) -> None:
         """What the metadata say, once."""
         metadata = self._metadata
-        dtype = metadata.dtype if metadata.zarr_format == 2 else metadata.data_type
         try:
-            if dtype.to_native_dtype().kind in _VARIABLE_LENGTH:
-                raise NotImplementedError("elements of variable length")
             self._keys = ChunkKeys(metadata)
             self._document = _document(metadata)
         except NotImplementedError as error:
@@ -287,6 +281,11 @@ class CodecPipeline(ZarrPipeline):
                 place.arrays.clear()
             place.arrays[shape, write_empty_chunks] = array
         return array
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    # NumPy's strings have no byte order to change.
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")
 
 
 def _default_pipeline(metadata: Any) -> BatchedCodecPipeline:
@@ -348,7 +347,7 @@ def _write_plan(array: _core.Array, plan: Plan, data: Any) -> None:
 def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
     """What reads the plan into `out`."""
     read, selection = _reader(array, plan), plan.selection
-    if array.dtype not in (out.dtype, out.dtype.newbyteorder("=")):
+    if array.dtype not in (out.dtype, _native(out.dtype)):
         raise _Unserved  # fields of a structure, or memory of the caller's choice
     if isinstance(out, DeviceBuffer):
         return lambda: out.adopt(read(selection, device=out.device))

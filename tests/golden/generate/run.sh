@@ -13,7 +13,9 @@ grep -v '^#' "$here/environments.txt" | while IFS='|' read -r name python packag
 done
 export PYTHONDONTWRITEBYTECODE=1
 "$envs/zarr2/bin/python" "$here/write_zarr2.py"
+"$envs/zarr2/bin/python" "$here/write_vlen.py" zarr2
 "$envs/zarr31/bin/python" "$here/write_zarr3.py" zarr31
+"$envs/zarr31/bin/python" "$here/write_vlen.py" zarr31
 "$envs/zarr31/bin/python" "$here/write_zarr3.py" zarrs
 "$envs/zarr34/bin/python" "$here/write_zarr3.py" zarr34
 "$envs/tensorstore/bin/python" "$here/write_tensorstore.py"
