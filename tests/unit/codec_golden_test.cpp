@@ -1,4 +1,4 @@
-// Bytes made by numcodecs and zstandard: tests/golden/generate/codec_vectors.py.
+// Bytes made by numcodecs, zstandard and cast-value-rs: tests/golden/generate/codec_vectors.py.
 
 #include <gtest/gtest.h>
 
@@ -65,7 +65,8 @@ TEST_P(CodecGolden, DecodesAndEncodes) {
 INSTANTIATE_TEST_SUITE_P(
     All,
     CodecGolden,
-    ::testing::Values("blosc.json", "compressors.json", "checksums.json", "filters.json"));
+    ::testing::Values(
+        "blosc.json", "compressors.json", "checksums.json", "filters.json", "casts.json"));
 
 }  // namespace
 }  // namespace headrace
