@@ -387,6 +387,8 @@ _BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
 def _from_metadata(name: str, configuration: Mapping[str, Any]) -> Codec:
+    if name == "numcodecs.blosc":  # counts shuffles and has no typesize
+        return _from_numcodecs({"id": "blosc", **configuration})
     cls = _CLASSES.get(name.removeprefix(_PREFIX))
     if cls is not None and name not in _OTHER_FORMATS:
         fields = {field.name for field in dataclasses.fields(cls)}
