@@ -17,6 +17,12 @@ set(headrace_link_dependencies
   fmt::fmt PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::BLOSC PkgConfig::DEFLATE PkgConfig::ZLIB
   PkgConfig::SNAPPY PkgConfig::ISAL BZip2::BZip2 PkgConfig::LZMA Threads::Threads)
 
+# Of zfp 1.0, whose own package asks for OpenMP though nothing here does. ZFP_LIBRARY=OFF: without.
+find_path(ZFP_INCLUDE_DIR zfp/bitstream.h)
+find_library(ZFP_LIBRARY zfp)
+if(ZFP_INCLUDE_DIR AND ZFP_LIBRARY)
+  list(APPEND headrace_link_dependencies ${ZFP_LIBRARY})
+endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   pkg_check_modules(LIBURING IMPORTED_TARGET liburing)
   if(LIBURING_FOUND)

@@ -37,6 +37,7 @@ __all__ = [
     "Sharding",
     "Shuffle",
     "Transpose",
+    "Zfp",
     "Zlib",
     "Zstd",
     "decode_batch",
@@ -248,6 +249,26 @@ class Sharding(Codec):
     def for_itemsize(self, itemsize: int) -> Codec:
         inner = tuple(parse(codec).for_itemsize(itemsize) for codec in self.codecs)
         return dataclasses.replace(self, codecs=inner)
+
+
+@dataclass(frozen=True)
+class Zfp(Codec):
+    """zfp, for 1 to 4 dimensions of int32, int64, float32 or float64. In place of `Bytes`.
+
+    `mode` is "reversible", "fixed_accuracy" (with `tolerance`, an absolute error), "fixed_rate"
+    (with `rate`, bits an element), "fixed_precision" (with `precision`, bit planes) or "expert".
+    Needs a build with libzfp.
+    """
+
+    codec_name: ClassVar[str] = "zfp"
+    mode: str = "reversible"
+    tolerance: float | None = None
+    rate: float | None = None
+    precision: int | None = None
+    minbits: int | None = None
+    maxbits: int | None = None
+    maxprec: int | None = None
+    minexp: int | None = None
 
 
 # The codecs of numcodecs: https://numcodecs.readthedocs.io. Their v3 names carry its prefix.

@@ -1,7 +1,8 @@
 // bz2: bytes -> bytes, bzip2.
 // Compatibility: several streams one after the other are read, as bzip2 and Python do. Levels 1 to
 // 9 are the block's size in units of 100,000 bytes: what is wanted of a chunk is decoded by blocks.
-// Spec: https://numcodecs.readthedocs.io/en/stable/compression/bz2.html, https://sourceware.org/bzip2
+// Spec: https://numcodecs.readthedocs.io/en/stable/compression/bz2.html,
+// https://sourceware.org/bzip2
 // {"name": "numcodecs.bz2", "configuration": {"level": 1}}
 
 #include <bzlib.h>

@@ -38,9 +38,13 @@ constexpr std::string_view kOutOfRange[] = {"error", "clamp", "wrap"};
 
 // Bits of the mantissa but the leading one, and the power of two of the smallest number.
 template <typename T>
-constexpr int kMantissaBits = std::is_same_v<T, Half> ? 10 : std::is_same_v<T, float> ? 23 : 52;
+constexpr int kMantissaBits = std::is_same_v<T, Half>    ? 10
+                              : std::is_same_v<T, float> ? 23
+                                                         : 52;
 template <typename T>
-constexpr int kSmallest = std::is_same_v<T, Half> ? -24 : std::is_same_v<T, float> ? -149 : -1074;
+constexpr int kSmallest = std::is_same_v<T, Half>    ? -24
+                          : std::is_same_v<T, float> ? -149
+                                                     : -1074;
 template <typename T>
 constexpr double kLargest = std::is_same_v<T, Half> ? 65504 : std::numeric_limits<T>::max();
 
@@ -253,8 +257,7 @@ std::vector<std::byte> element(const CodecConfig& config, const DType& dtype, co
   try {
     return fill_value_from_json(dtype, json).value();
   } catch (const Error&) {
-    config.fail("scalar_map",
-                std::string(json.text()) + " is no value of " + dtype.to_string());
+    config.fail("scalar_map", std::string(json.text()) + " is no value of " + dtype.to_string());
   }
 }
 

@@ -18,6 +18,8 @@ CodecPtr make_zlib_libdeflate(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_lz4(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_bz2(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_lzma(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_zfp(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_zfpy(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_crc32c(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_crc32(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_adler32(const CodecSpec& spec, const CodecSite& site);

@@ -88,8 +88,8 @@ Filters::Filters(const std::vector<CodecSpec>& specs) {
   for (const CodecSpec& spec : specs) {
     CodecConfig config(spec);
     if (used_ == LZMA_FILTERS_MAX) config.fail("filters", "has more than 4 entries");
-    const auto id = static_cast<lzma_vli>(
-        config.integer("id", 0, std::numeric_limits<std::int64_t>::max()));
+    const auto id =
+        static_cast<lzma_vli>(config.integer("id", 0, std::numeric_limits<std::int64_t>::max()));
     Options& options = options_[used_];
     switch (id) {
       case LZMA_FILTER_LZMA1:

@@ -24,6 +24,10 @@ constexpr CodecEntry kEntries[] = {
     {"lz4", "headrace", "cpu", make_lz4},
     {"bz2", "libbz2", "cpu", make_bz2},
     {"lzma", "liblzma", "cpu", make_lzma},
+#ifdef HEADRACE_HAVE_ZFP
+    {"zfp", "libzfp", "cpu", make_zfp},
+    {"zfpy", "libzfp", "cpu", make_zfpy},
+#endif
     {"crc32c", "headrace", "cpu", make_crc32c},
     {"crc32", "headrace", "cpu", make_crc32},
     {"adler32", "headrace", "cpu", make_adler32},
@@ -46,8 +50,8 @@ constexpr CodecEntry kEntries[] = {
 // Known names that have no body here, and why.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {"pickle", "it runs code that the data brings along"},
-    {"zfp", "this version has no decoder for it"},
-    {"zfpy", "this version has no decoder for it"},
+    {"zfp", "this build is without libzfp"},
+    {"zfpy", "this build is without libzfp"},
     {"pcodec", "this version has no decoder for it"},
     {"gdeflate", "this version has no decoder for it"},
     {"vlen-utf8", "elements of variable length are not supported yet"},

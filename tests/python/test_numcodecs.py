@@ -1,6 +1,7 @@
 """Codecs of numcodecs, beside numcodecs itself and zarr-python's `numcodecs.*` names."""
 
 import lzma
+import zipfile
 
 import headrace as hr
 import numcodecs
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 import zarr.codecs.numcodecs as nc
-from helpers import as_bytes, assert_same, smooth
+from helpers import GOLDEN, as_bytes, assert_same, smooth
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,6 +156,66 @@ def test_names_of_zarr_python_both_ways(tmp_path, name):
     assert_same(hr.open_array(tmp_path / "theirs")[...], wanted)
     assert_same(zarr.open_array(tmp_path / "ours")[...], wanted)
     assert f"numcodecs.{name}" in (tmp_path / "theirs" / "zarr.json").read_text()
+
+
+HAS_ZFP = any(row["codec"] == "zfp" for row in hr.codecs.table())
+
+
+@pytest.mark.skipif(not HAS_ZFP, reason="a build without libzfp")
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("accuracy", {"mode": 4, "tolerance": 0.01}),
+        ("rate", {"mode": 2, "rate": 12.5}),
+        ("precision", {"mode": 3, "precision": 20}),
+        ("reversible", {"mode": 4}),
+    ],
+)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zfp_is_that_of_zfpy(tmp_path, mode, options, zarr_format):
+    stored = "v2/" if zarr_format == 2 else ""
+    for dtype, shape in (("f4", (20, 16)), ("f8", (7, 9, 5))):
+        codec = {"id": "zfpy", **options}
+        array = hr.create_array(
+            tmp_path / dtype,
+            shape=shape,
+            chunks=shape,
+            dtype=dtype,
+            zarr_format=zarr_format,
+            compressors=codec,
+        )
+        array[...] = smooth(dtype, shape)
+        key = "/".join("0" * len(shape)) if zarr_format == 3 else ".".join("0" * len(shape))
+        key = f"c/{key}" if zarr_format == 3 else key
+        with zipfile.ZipFile(GOLDEN / "stores" / "codecs34-zfp.zip") as golden:
+            assert (tmp_path / dtype / key).read_bytes() == golden.read(
+                f"{stored}{mode}/{dtype}/{key}"
+            )
+
+
+@pytest.mark.skipif(not HAS_ZFP, reason="a build without libzfp")
+def test_zfp_without_a_header(tmp_path):
+    data = smooth("f8", (40, 30))
+    codecs = hr.codecs
+    for codec, error in (
+        (codecs.Zfp(), 0),
+        (codecs.Zfp("fixed_accuracy", tolerance=0.01), 0.01),
+        (codecs.Zfp("fixed_rate", rate=30), 1e-3),
+    ):
+        array = hr.create_array(
+            tmp_path / codec.mode,
+            shape=data.shape,
+            dtype="f8",
+            chunks=(10, 7),
+            shards=(20, 14),
+            serializer=codec,
+            compressors=codecs.Crc32c(),
+        )
+        array[...] = data
+        assert codec.to_dict() in array.codecs[0].codecs
+        assert np.abs(array[3:35, 5:] - data[3:35, 5:]).max() <= error
+        there = hr.open_array(tmp_path / codec.mode, device="simt")[3:35, 5:]
+        assert_same(there.to_numpy(), array[3:35, 5:])
 
 
 def test_the_two_formats_called_packbits(tmp_path):

@@ -150,10 +150,10 @@ TEST(PackBitsArray, TakesTheBitsThatItIsTold) {
                    DType::int16,
                    as_bytes<std::int16_t>({-2048, 2032, -16})),
             as_bytes<std::uint8_t>({0x80, 0x7F, 0xFF}));
-  EXPECT_EQ(packed(R"({"first_bit": 1, "last_bit": null})",
-                   DType::uint8,
-                   as_bytes<std::uint8_t>({254, 2})),
-            as_bytes<std::uint8_t>({0xFF, 0x00}));
+  EXPECT_EQ(
+      packed(
+          R"({"first_bit": 1, "last_bit": null})", DType::uint8, as_bytes<std::uint8_t>({254, 2})),
+      as_bytes<std::uint8_t>({0xFF, 0x00}));
   for (const DType& dtype : {DType::complex128, DType::uint64, DType::float16, DType::bfloat16}) {
     const Bytes data = kit::noise(16 * 5);
     EXPECT_EQ(packed("", dtype, data), data);
@@ -168,15 +168,14 @@ TEST(PackBitsArray, RefusesWhatIsNotItsOwn) {
     EXPECT_THROW(chain.decode(bad, out, {}), Error);
   }
   EXPECT_NO_THROW(chain.decode(as_bytes<std::uint8_t>({0, 0, 3}), out, {}));
-  for (const char* bad : {R"({"padding_encoding": "start_byte"})",
-                          R"({"last_bit": 1})",
-                          R"({"first_bit": -1})"}) {
+  for (const char* bad :
+       {R"({"padding_encoding": "start_byte"})", R"({"last_bit": 1})", R"({"first_bit": -1})"}) {
     EXPECT_THROW(CodecChain({{"packbits", bad}}, chunk, {}), Error) << bad;
   }
-  EXPECT_THROW(CodecChain({{"packbits", R"({"first_bit": 3, "last_bit": 2})"}},
-                          {DType::uint8, {13}, {}},
-                          {}),
-               Error);
+  EXPECT_THROW(
+      CodecChain(
+          {{"packbits", R"({"first_bit": 3, "last_bit": 2})"}}, {DType::uint8, {13}, {}}, {}),
+      Error);
   EXPECT_THROW(CodecChain({{"packbits", ""}}, {DType::raw(3), {13}, {}}, {}), Error);
 }
 
@@ -185,9 +184,8 @@ TEST(Reshape, GivesTheCodecsBehindItAnotherShape) {
   const CodecSpec reshape{"reshape", R"({"shape": [[0, 1], -1, 2]})"};
   const CodecSpec shard = codec::sharding({3, 1, 2}, {codec::bytes()});
   EXPECT_EQ(through({reshape, codec::bytes()}, {DType::int32, {2, 3, 4}, {}}, data), data);
-  const Bytes turned = through({reshape, codec::transpose({1, 0, 2}), codec::bytes()},
-                               {DType::int32, {2, 3, 4}, {}},
-                               data);
+  const Bytes turned = through(
+      {reshape, codec::transpose({1, 0, 2}), codec::bytes()}, {DType::int32, {2, 3, 4}, {}}, data);
   EXPECT_TRUE(std::equal(turned.begin() + 8, turned.begin() + 16, data.begin() + 16));
   EXPECT_EQ(through({reshape, shard}, {DType::int32, {2, 3, 4}, {}}, data).size(),
             data.size() + 4 * 16 + 4);
@@ -228,7 +226,9 @@ TEST(ScaleOffset, IntegersAreExactOrRefused) {
   EXPECT_EQ(encode(large, as_bytes<std::uint64_t>({UINT64_MAX})), as_bytes<std::uint64_t>({1}));
   EXPECT_THROW(encode(large, as_bytes<std::uint64_t>({3})), Error);
   EXPECT_THROW(large.decode(as_bytes<std::uint64_t>({2}), out, {}), Error);
-  for (const char* bad : {R"({"scale": 0})", R"({"scale": 0.5})", R"({"offset": "x"})",
+  for (const char* bad : {R"({"scale": 0})",
+                          R"({"scale": 0.5})",
+                          R"({"offset": "x"})",
                           R"({"offset": 1, "dtype": "<i4"})"}) {
     EXPECT_THROW(codec(bad, DType::int32), Error) << bad;
   }

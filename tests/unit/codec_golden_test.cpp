@@ -62,11 +62,13 @@ TEST_P(CodecGolden, DecodesAndEncodes) {
   EXPECT_GT(n, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All,
-    CodecGolden,
-    ::testing::Values(
-        "blosc.json", "compressors.json", "checksums.json", "filters.json", "casts.json"));
+INSTANTIATE_TEST_SUITE_P(All,
+                         CodecGolden,
+                         ::testing::Values("blosc.json",
+                                           "compressors.json",
+                                           "checksums.json",
+                                           "filters.json",
+                                           "casts.json"));
 
 }  // namespace
 }  // namespace headrace

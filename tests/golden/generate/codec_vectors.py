@@ -2,7 +2,7 @@
 
 And seeds for the fuzz targets of the decoders: two bytes that pick a range, then an encoded chunk.
 
-    pip install numpy numcodecs zstandard crc32c imagecodecs zarr==3.4.2 cast-value-rs
+    pip install numpy numcodecs zstandard crc32c imagecodecs cast-value-rs zfpy
     python tests/golden/generate/codec_vectors.py
 
 Each case holds the codec as Zarr v3 metadata would name it, the type of the elements (a NumPy type
@@ -287,6 +287,7 @@ def write_seeds():
             numcodecs.BZ2(1),
             *(numcodecs.LZMA(**kwargs) for kwargs in lzma_options()),
         ],
+        "codec_zfp_fuzz": [numcodecs.ZFPY(), numcodecs.ZFPY(mode=3, precision=9)],
         "codec_blosc_fuzz": [
             numcodecs.Blosc(cname, 5, shuffle, blocksize=256)
             for cname in ("lz4", "blosclz", "zlib", "zstd")

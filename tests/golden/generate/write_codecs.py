@@ -1,7 +1,7 @@
 """Codecs of numcodecs and of the registry of extensions: `write_codecs.py WRITER`.
 
-codecs34 is zarr-python 3.4 with cast-value-rs; codecs_zarrs is the zarrs pipeline, to which
-zarr-python hands codecs that it knows by name alone.
+codecs34 is zarr-python 3.4 with cast-value-rs and zfpy; codecs_zarrs is the zarrs pipeline, to
+which zarr-python hands codecs that it knows by name alone.
 """
 
 import importlib.metadata
@@ -49,6 +49,40 @@ def streams(golden):
         add(f"bz2/{level}", f4, compressors=nc.BZ2(level=level))
         add(f"v2/bz2/{level}", f4, compressors=numcodecs.BZ2(level), zarr_format=2)
     add("sharded", f4, (10, 7), shards=(20, 14), compressors=(nc.BZ2(), nc.CRC32()))
+
+
+def zfp(golden):
+    """What is lost is lost by zfpy, of whole chunks: a decoder gives the same bits everywhere."""
+    import zfpy
+
+    add = adder(golden, "zfp")
+    modes = {
+        "accuracy": {"mode": zfpy.mode_fixed_accuracy, "tolerance": 0.01},
+        "rate": {"mode": zfpy.mode_fixed_rate, "rate": 12.5},
+        "precision": {"mode": zfpy.mode_fixed_precision, "precision": 20},
+        "reversible": {"mode": zfpy.mode_fixed_accuracy},
+    }
+    for name, options in modes.items():
+        for dtype, shape in (
+            ("f4", (20, 16)),
+            ("f8", (7, 9, 5)),
+            ("i4", (300,)),
+            ("i8", (5, 6, 2, 3)),
+        ):
+            if name == "accuracy" and dtype[0] == "i":
+                continue
+            data = smooth(dtype, shape)
+            codec = numcodecs.ZFPY(**options)
+            expected = codec.decode(codec.encode(data))
+            how = {"compressors": None, "expected": expected, "optional": True}
+            add(f"{name}/{dtype}", data, shape, serializer=nc.ZFPY(**options), **how)
+            how["compressors"] = codec
+            add(f"v2/{name}/{dtype}", data, shape, zarr_format=2, **how)
+    reversible = nc.ZFPY(mode=zfpy.mode_fixed_accuracy)
+    data = values("f8", (33, 21))
+    data[~np.isfinite(data)] = 0
+    add("chunks", data, serializer=reversible, compressors=nc.CRC32(), optional=True)
+    add("sharded", data, (10, 7), shards=(20, 14), serializer=reversible, optional=True)
 
 
 def scale_offset(golden):
@@ -210,7 +244,7 @@ def reshape(golden):
 if __name__ == "__main__":
     writer = sys.argv[1]
     packages = ["zarr", "numcodecs", "numpy"]
-    parts = [streams, scale_offset, cast_value]
+    parts = [streams, scale_offset, cast_value, zfp]
     if writer == "codecs_zarrs":
         packages.append("zarrs")
         zarr.config.set(
