@@ -91,6 +91,16 @@ double round_integer(Integer v, Rounding rounding) {
   return negative ? -out : out;
 }
 
+// The same as a T, to the nearest and even; infinite out of range.
+template <typename T, typename From>
+T nearest_float(From v) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return Half(static_cast<double>(v));  // exact for all that Half has room for
+  } else {
+    return static_cast<T>(v);
+  }
+}
+
 template <typename T>
 std::string shown(T v) {
   if constexpr (std::is_integral_v<T>) return std::to_string(v);
@@ -192,6 +202,12 @@ To Cast::convert(From v) const {
     const bool fits = rounded < kEnd && rounded >= (std::is_signed_v<To> ? -kEnd : 0);
     return fits ? static_cast<To>(rounded) : outside<To>(v, rounded > 0, rounded);
   } else {
+    if (rounding_ == Rounding::nearest_even) {  // conversions do it, without the work below
+      const To nearest = nearest_float<To>(v);
+      const bool overflows = !std::isfinite(static_cast<double>(nearest));
+      const bool finite = std::isfinite(static_cast<double>(v));
+      return overflows && finite ? outside<To>(v, v > 0, 0) : nearest;
+    }
     double rounded = 0;
     if constexpr (std::is_integral_v<From>) rounded = round_integer<To>(v, rounding_);
     if constexpr (!std::is_integral_v<From>) rounded = round_float<To>(v, rounding_);

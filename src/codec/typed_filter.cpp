@@ -34,7 +34,11 @@ ChunkSpec TypedFilter::encoded_spec(const ChunkSpec& in) const {
   out.swapped = encoded_.swapped;
   if (in.fill && in.fill->size() == decoded_.size) {
     std::vector<std::byte> fill(encoded_.size);
-    encode_elements(in.fill->data(), fill.data(), 1);
+    try {
+      encode_elements(in.fill->data(), fill.data(), 1);
+    } catch (const Error& e) {
+      throw e.with_context("codec " + std::string(name()) + ": the fill value");
+    }
     out.fill = std::make_shared<const std::vector<std::byte>>(std::move(fill));
   }
   return out;

@@ -202,6 +202,7 @@ def edge_values(dtype):
         with np.errstate(over="ignore"):
             return np.unique(np.array([*floats, np.inf, -np.inf], dtype))
     powers = [2**k for k in (0, 1, 7, 8, 11, 12, 15, 16, 24, 25, 31, 32, 53, 54, 63, 64)]
+    powers.append(2**60 + 2**36)  # half between two float32, if rounded to float64 before
     integers = [s * v + d for v in powers for d in (-3, -1, 0, 1, 3) for s in (1, -1)]
     info = np.iinfo(dtype)
     return np.unique(np.array([v for v in integers if info.min <= v <= info.max], dtype))
