@@ -7,14 +7,22 @@ pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 pkg_check_modules(BLOSC REQUIRED IMPORTED_TARGET blosc)
 pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+find_package(BZip2 REQUIRED)  # Debian's has no pkg-config file
+pkg_check_modules(LZMA REQUIRED IMPORTED_TARGET liblzma)
 pkg_check_modules(SNAPPY REQUIRED IMPORTED_TARGET snappy)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 find_library(BOOST_CONTEXT_LIBRARY boost_context REQUIRED)
 set(headrace_link_dependencies
   ${BOOST_CONTEXT_LIBRARY}
   fmt::fmt PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::BLOSC PkgConfig::DEFLATE PkgConfig::ZLIB
-  PkgConfig::SNAPPY PkgConfig::ISAL Threads::Threads)
+  PkgConfig::SNAPPY PkgConfig::ISAL BZip2::BZip2 PkgConfig::LZMA Threads::Threads)
 
+# Of zfp 1.0, whose own package asks for OpenMP though nothing here does. ZFP_LIBRARY=OFF: without.
+find_path(ZFP_INCLUDE_DIR zfp/bitstream.h)
+find_library(ZFP_LIBRARY zfp)
+if(ZFP_INCLUDE_DIR AND ZFP_LIBRARY)
+  list(APPEND headrace_link_dependencies ${ZFP_LIBRARY})
+endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   pkg_check_modules(LIBURING IMPORTED_TARGET liburing)
   if(LIBURING_FOUND)

@@ -18,20 +18,26 @@ from . import _core, _json
 __all__ = [
     "BZ2",
     "LZ4",
+    "LZMA",
     "BitRound",
     "Bitshuffle",
     "Blosc",
     "Bytes",
+    "CastValue",
     "Codec",
     "Crc32c",
     "Delta",
     "FixedScaleOffset",
     "Generic",
     "Gzip",
+    "PackBits",
     "Quantize",
+    "Reshape",
+    "ScaleOffset",
     "Sharding",
     "Shuffle",
     "Transpose",
+    "Zfp",
     "Zlib",
     "Zstd",
     "decode_batch",
@@ -155,6 +161,70 @@ class Crc32c(Codec):
     codec_name: ClassVar[str] = "crc32c"
 
 
+# Codecs of the registry of extensions: https://github.com/zarr-developers/zarr-extensions.
+
+
+@dataclass(frozen=True)
+class Reshape(Codec):
+    """Another shape for the same elements in the same order.
+
+    `shape` has, for each new dimension, its extent, -1 for what is left over, or a list of the
+    dimensions that it joins: ``[[0, 1], -1]``.
+    """
+
+    codec_name: ClassVar[str] = "reshape"
+    shape: Sequence[int | Sequence[int]]
+
+    def configuration(self) -> dict[str, Any]:
+        return {"shape": [x if isinstance(x, int) else list(x) for x in self.shape]}
+
+
+@dataclass(frozen=True)
+class ScaleOffset(Codec):
+    """``(x - offset) * scale`` in the array's own type; decoded as ``x / scale + offset``.
+
+    Follow it by `CastValue` for a narrower type.
+    """
+
+    codec_name: ClassVar[str] = "scale_offset"
+    offset: float | str = 0
+    scale: float | str = 1
+
+    def configuration(self) -> dict[str, Any]:
+        defaults = {"offset": 0, "scale": 1}
+        return {k: v for k, v in super().configuration().items() if v != defaults[k]}
+
+
+@dataclass(frozen=True)
+class CastValue(Codec):
+    """Values in another type of numbers, by its name in Zarr v3.
+
+    `rounding` is "nearest-even", "towards-zero", "towards-positive", "towards-negative" or
+    "nearest-away"; `out_of_range` is None (an error), "clamp" or "wrap"; `scalar_map` has pairs for
+    "encode" and "decode" that go before all else.
+    """
+
+    codec_name: ClassVar[str] = "cast_value"
+    data_type: str
+    rounding: str | None = None
+    out_of_range: str | None = None
+    scalar_map: Mapping[str, Sequence[tuple[Any, Any]]] | None = None
+
+
+@dataclass(frozen=True)
+class PackBits(Codec):
+    """Of each element bits `first_bit` to `last_bit`, without gaps. In place of `Bytes`.
+
+    `padding_encoding` says where the number of bits that fill up the last byte stands: "none",
+    "first_byte" or "last_byte".
+    """
+
+    codec_name: ClassVar[str] = "packbits"
+    padding_encoding: str = "none"
+    first_bit: int | None = None
+    last_bit: int | None = None
+
+
 @dataclass(frozen=True)
 class Sharding(Codec):
     """Many inner chunks and their index in one stored object.
@@ -181,6 +251,26 @@ class Sharding(Codec):
         return dataclasses.replace(self, codecs=inner)
 
 
+@dataclass(frozen=True)
+class Zfp(Codec):
+    """zfp, for 1 to 4 dimensions of int32, int64, float32 or float64. In place of `Bytes`.
+
+    `mode` is "reversible", "fixed_accuracy" (with `tolerance`, an absolute error), "fixed_rate"
+    (with `rate`, bits an element), "fixed_precision" (with `precision`, bit planes) or "expert".
+    Needs a build with libzfp.
+    """
+
+    codec_name: ClassVar[str] = "zfp"
+    mode: str = "reversible"
+    tolerance: float | None = None
+    rate: float | None = None
+    precision: int | None = None
+    minbits: int | None = None
+    maxbits: int | None = None
+    maxprec: int | None = None
+    minexp: int | None = None
+
+
 # The codecs of numcodecs: https://numcodecs.readthedocs.io. Their v3 names carry its prefix.
 
 
@@ -202,10 +292,25 @@ class LZ4(Codec):
 
 @dataclass(frozen=True)
 class BZ2(Codec):
-    """bzip2."""
+    """bzip2. `level`, 1 to 9, is the size of its blocks in units of 100,000 bytes."""
 
     codec_name: ClassVar[str] = "numcodecs.bz2"
     level: int = 1
+
+
+@dataclass(frozen=True)
+class LZMA(Codec):
+    """LZMA. The numbers are those of Python's `lzma` module.
+
+    `format` is xz (1), alone (2) or raw (3); `check` -1 is the format's own. Either `preset` (None:
+    6) or `filters`, a list of dicts, says how to compress; raw streams need `filters`.
+    """
+
+    codec_name: ClassVar[str] = "numcodecs.lzma"
+    format: int = 1
+    check: int = -1
+    preset: int | None = None
+    filters: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -296,14 +401,17 @@ _CLASSES: dict[str, type[Codec]] = {
     for cls in (*Codec.__subclasses__(), *_Typed.__subclasses__())
     if cls not in (Generic, _Typed)
 }
+_OTHER_FORMATS = ("numcodecs.packbits",)  # not what the registry calls "packbits"
 # Codecs of numcodecs that the Zarr v3 specification or its registry name by themselves.
 _V3_NAMES = ("zstd", "gzip", "blosc", "crc32c", "vlen-utf8", "vlen-bytes", "vlen-array")
 _BLOSC_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
 def _from_metadata(name: str, configuration: Mapping[str, Any]) -> Codec:
+    if name == "numcodecs.blosc":  # counts shuffles and has no typesize
+        return _from_numcodecs({"id": "blosc", **configuration})
     cls = _CLASSES.get(name.removeprefix(_PREFIX))
-    if cls is not None:
+    if cls is not None and name not in _OTHER_FORMATS:
         fields = {field.name for field in dataclasses.fields(cls)}
         if set(configuration) <= fields:
             try:

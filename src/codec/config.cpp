@@ -136,6 +136,23 @@ std::vector<CodecSpec> CodecConfig::codecs(std::string_view field) {
   return out;
 }
 
+std::vector<CodecSpec> CodecConfig::objects(std::string_view field) {
+  const Json* value = impl_->find(field);
+  std::vector<CodecSpec> out;
+  if (value == nullptr) return out;
+  if (!value->is_array()) fail(field, "must be a list of objects, got " + value->dump());
+  for (const Json& item : *value) {
+    if (!item.is_object()) fail(field, "must be a list of objects, got " + value->dump());
+    out.push_back({impl_->codec, item.dump()});
+  }
+  return out;
+}
+
+std::string CodecConfig::json(std::string_view field) {
+  const Json* value = impl_->find(field);
+  return value == nullptr ? std::string() : value->dump();
+}
+
 void CodecConfig::ignore(std::string_view field) { impl_->known.emplace(field); }
 
 void CodecConfig::finish() const {

@@ -36,6 +36,10 @@ class CodecConfig {
   std::string string(std::string_view field, std::string_view fallback);
   std::vector<std::int64_t> integers(std::string_view field);
   std::vector<CodecSpec> codecs(std::string_view field);
+  // A list of objects, none when absent, each to be read by a CodecConfig of its own.
+  std::vector<CodecSpec> objects(std::string_view field);
+  // The field as compact JSON; empty when absent.
+  std::string json(std::string_view field);
   // The field is known and means nothing to the decoder or encoder.
   void ignore(std::string_view field);
 

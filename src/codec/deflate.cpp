@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "codec/byte_stream.h"
 #include "codec/codecs.h"
 #include "codec/config.h"
 #include "codec/contexts.h"
-#include "codec/scratch.h"
 #include "codec/sizes.h"
 
 namespace headrace {
@@ -101,26 +101,9 @@ class LibdeflateInflate final : public Deflate {
 };
 
 // A stream that is taken in steps: ISA-L keeps the history itself.
-class IsalStream {
+class IsalStream final : public ByteStream {
  public:
   IsalStream(Frame frame, ConstBytes src) : frame_(frame), src_(src), state_(state()) { begin(); }
-
-  // Fills dst, or less at the end of the last member.
-  std::size_t read(MutableBytes dst) {
-    std::size_t done = 0;
-    while (done < dst.size() && !at_end_) done += step(dst.subspan(done));
-    return done;
-  }
-
-  // Nothing but trailers may be left.
-  void finish(std::size_t decoded_nbytes) {
-    std::byte extra;
-    while (!at_end_) {
-      if (step({&extra, 1}) != 0) {
-        throw_corrupt("expected " + std::to_string(decoded_nbytes) + " bytes, got more");
-      }
-    }
-  }
 
  private:
   static inflate_state& state() {
@@ -134,7 +117,7 @@ class IsalStream {
     state_.crc_flag = frame_ == Frame::gzip ? ISAL_GZIP : ISAL_ZLIB;
   }
 
-  std::size_t step(MutableBytes dst) {
+  std::size_t step(MutableBytes dst) override {
     constexpr std::size_t kMaxStep = std::size_t{1} << 30;
     const std::size_t n_in = std::min(src_.size(), kMaxStep);
     const std::size_t n_out = std::min(dst.size(), kMaxStep);
@@ -166,7 +149,6 @@ class IsalStream {
   Frame frame_;
   ConstBytes src_;
   inflate_state& state_;
-  bool at_end_ = false;
 };
 
 class IsalInflate final : public Deflate {
@@ -178,32 +160,15 @@ class IsalInflate final : public Deflate {
   void decode_pieces(ConstBytes src,
                      std::size_t decoded_nbytes,
                      PieceSink& sink,
-                     const DecodeContext& context) const override {
-    const std::size_t end = std::min(sink.end(), decoded_nbytes);
-    if (std::byte* const direct = sink.direct(0, decoded_nbytes);
-        direct != nullptr && end == decoded_nbytes) {
-      return decode(src, {direct, decoded_nbytes}, context);
-    }
-    // A window that stays in the L2 cache on its way to the sink.
-    constexpr std::size_t kWindow = 128 * 1024;
-    Scratch window(std::min(kWindow, decoded_nbytes));
+                     const DecodeContext&) const override {
     IsalStream stream(frame_, src);
-    std::size_t done = 0;
-    while (done < end) {
-      const std::size_t n = std::min(kWindow, decoded_nbytes - done);
-      check_decoded_size(decoded_nbytes, decoded_nbytes - n + stream.read({window.data(), n}));
-      if (sink.wants(done, n)) sink.put(done, {window.data(), n});
-      done += n;
-    }
-    if (done == decoded_nbytes) stream.finish(decoded_nbytes);
+    headrace::decode_pieces(stream, decoded_nbytes, sink);
   }
 
  private:
   std::size_t inflate(ConstBytes src, MutableBytes dst) const override {
     IsalStream stream(frame_, src);
-    const std::size_t n = stream.read(dst);
-    stream.finish(dst.size());
-    return n;
+    return decode_all(stream, dst);
   }
 };
 

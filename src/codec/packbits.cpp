@@ -1,6 +1,6 @@
 // packbits: eight booleans a byte, the first in the highest bit, after one byte that says how many
 // bits of the last are padding. bytes -> bytes in v2, array -> array in v3.
-// Compatibility: numcodecs. The extension registry's "packbits" is another format.
+// Compatibility: numcodecs. The extension registry's "packbits" is packbits_array.cpp.
 // Spec: https://numcodecs.readthedocs.io/en/stable/filter/packbits.html
 // {"name": "numcodecs.packbits"}
 
@@ -76,11 +76,10 @@ class PackBits final : public Codec {
 }  // namespace
 
 CodecPtr make_pack_bits(const CodecSpec& spec, const CodecSite& site) {
-  CodecConfig(spec).finish();
   if (spec.name == "packbits" && site.position == CodecPosition::before_bytes) {
-    throw Error(ErrorCode::unsupported,
-                "codec packbits of the extension registry; numcodecs.packbits is known");
+    return make_pack_bits_array(spec, site);
   }
+  CodecConfig(spec).finish();
   if (site.in.dtype.itemsize() != 1) {
     throw Error(ErrorCode::invalid_argument,
                 "codec " + spec.name + ": packs booleans, not " + site.in.dtype.to_string());

@@ -22,6 +22,12 @@ constexpr CodecEntry kEntries[] = {
     {"zlib", "isa-l", "cpu", make_zlib_isal},
     {"zlib", "libdeflate", "cpu", make_zlib_libdeflate},
     {"lz4", "headrace", "cpu", make_lz4},
+    {"bz2", "libbz2", "cpu", make_bz2},
+    {"lzma", "liblzma", "cpu", make_lzma},
+#ifdef HEADRACE_HAVE_ZFP
+    {"zfp", "libzfp", "cpu", make_zfp},
+    {"zfpy", "libzfp", "cpu", make_zfpy},
+#endif
     {"crc32c", "headrace", "cpu", make_crc32c},
     {"crc32", "headrace", "cpu", make_crc32},
     {"adler32", "headrace", "cpu", make_adler32},
@@ -33,6 +39,9 @@ constexpr CodecEntry kEntries[] = {
     {"bitround", "headrace", "cpu", make_bit_round},
     {"astype", "headrace", "cpu", make_as_type},
     {"packbits", "headrace", "cpu", make_pack_bits},
+    {"reshape", "headrace", "cpu", make_reshape},
+    {"scale_offset", "headrace", "cpu", make_scale_offset},
+    {"cast_value", "headrace", "cpu", make_cast_value},
     {"sharding_indexed", "headrace", "cpu", make_sharding},
     {"shuffle", "headrace", "cpu", make_shuffle},
     {"bitshuffle", "headrace", "cpu", make_bitshuffle},
@@ -47,10 +56,8 @@ constexpr CodecEntry kEntries[] = {
 // Known names that have no body here, and why.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {"pickle", "it runs code that the data brings along"},
-    {"bz2", "this version has no decoder for it"},
-    {"lzma", "this version has no decoder for it"},
-    {"zfp", "this version has no decoder for it"},
-    {"zfpy", "this version has no decoder for it"},
+    {"zfp", "this build is without libzfp"},
+    {"zfpy", "this build is without libzfp"},
     {"pcodec", "this version has no decoder for it"},
     {"gdeflate", "this version has no decoder for it"},
 };

@@ -3,6 +3,7 @@
 #include "codec/byteswap.h"
 #include "codec/scratch.h"
 #include "codec/sizes.h"
+#include "format/fill_value.h"
 
 namespace headrace {
 namespace {
@@ -33,7 +34,11 @@ ChunkSpec TypedFilter::encoded_spec(const ChunkSpec& in) const {
   out.swapped = encoded_.swapped;
   if (in.fill && in.fill->size() == decoded_.size) {
     std::vector<std::byte> fill(encoded_.size);
-    encode_elements(in.fill->data(), fill.data(), 1);
+    try {
+      encode_elements(in.fill->data(), fill.data(), 1);
+    } catch (const Error& e) {
+      throw e.with_context("codec " + std::string(name()) + ": the fill value");
+    }
     out.fill = std::make_shared<const std::vector<std::byte>>(std::move(fill));
   }
   return out;
@@ -83,6 +88,28 @@ ElementType element_type(CodecConfig& config,
     config.fail(field, "must be in native byte order in front of \"bytes\", got \"" + text + "\"");
   }
   return *type;
+}
+
+ElementType number_type(const CodecSpec& spec, const DType& dtype) {
+  const std::optional<ElementType> type = ElementType::of(dtype);
+  if (!type || type->kind == ElementType::Kind::boolean || type->dtype() != dtype) {
+    throw Error(ErrorCode::unsupported,
+                "codec " + spec.name + ": takes integers and floats of 8 to 64 bits, not " +
+                    dtype.to_string());
+  }
+  return *type;
+}
+
+std::vector<std::byte> scalar(CodecConfig& config,
+                              std::string_view field,
+                              const DType& dtype,
+                              std::string_view fallback) {
+  const std::string text = config.has(field) ? config.json(field) : std::string(fallback);
+  try {
+    return fill_value_from_json(dtype, Json::parse(text, std::string(field))).value();
+  } catch (const Error&) {
+    config.fail(field, "must be a value of " + dtype.to_string() + ", got " + text);
+  }
 }
 
 void check_site_type(const CodecConfig& config, const ElementType& type, const CodecSite& site) {

@@ -58,6 +58,16 @@ ElementType element_type(CodecConfig& config,
 // The type that a site's elements have, if they are numbers.
 std::optional<ElementType> site_element_type(const CodecSite& site);
 
+// The type of elements that are plain numbers of 8 bits and more; `unsupported` for all others.
+ElementType number_type(const CodecSpec& spec, const DType& dtype);
+
+// One native element that a field gives as v3 gives fill values; `fallback`, such JSON too, when it
+// is absent.
+std::vector<std::byte> scalar(CodecConfig& config,
+                              std::string_view field,
+                              const DType& dtype,
+                              std::string_view fallback);
+
 // Checks that the filter's elements are as large as the array's where the array is what it gets.
 void check_site_type(const CodecConfig& config, const ElementType& type, const CodecSite& site);
 

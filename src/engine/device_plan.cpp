@@ -44,25 +44,41 @@ DevicePlan make_device_plan(const CodecChain& chain) {
     return plan;
   };
 
+  const auto fold = [&](const DeviceStage& transpose) {
+    std::vector<std::size_t> next(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) next[i] = order[transpose.order[i]];
+    order = std::move(next);
+  };
+
   bool folding = true;
   ChunkSpec spec = chain.chunk();
-  for (const CodecChain::Step& step : chain.steps()) {
-    const Codec& codec = *step.codec;
+  auto steps = chain.steps().begin();
+  for (const CodecPtr& each : chain.codecs()) {
+    const Codec& codec = *each;
     std::optional<DeviceStage> stage = codec.device_stage();
+    const Shape before = spec.shape;
+    if (codec.identity()) {
+      // Moves no byte, but those after it may see another shape.
+      spec = codec.encoded_spec(spec);
+      if (folding && stage && stage->kind == Kind::transpose) {
+        fold(*stage);
+      } else {
+        folding = folding && spec.shape == before;
+      }
+      continue;
+    }
+    const CodecChain::Step& step = *steps++;
     if (!stage) return refuse(codec, "has no decoder for devices");
     if (stage->kind == Kind::none) continue;
     if (!step.nbytes && !is_checksum(stage->kind))
       return refuse(codec, "gives bytes whose number only the host can find out");
     if (step.nbytes && *step.nbytes > std::numeric_limits<std::uint32_t>::max())
       return refuse(codec, "chunks of 4 GiB and more");
-    const Shape before = spec.shape;
     const auto encoded_nbytes = step.nbytes ? codec.encoded_nbytes(*step.nbytes) : std::nullopt;
     const std::size_t source_nbytes = encoded_nbytes.value_or(0);
     if (encoded_nbytes) spec = codec.encoded_spec(spec);
     if (folding && stage->kind == Kind::transpose) {
-      std::vector<std::size_t> next(order.size());
-      for (std::size_t i = 0; i < order.size(); ++i) next[i] = order[stage->order[i]];
-      order = std::move(next);
+      fold(*stage);
       plan.c_order = false;
       continue;
     }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import headrace as hr
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -118,3 +119,18 @@ def library(name, device):
     if device != "cuda":
         pytest.skip("arrays of GPUs")
     return pytest.importorskip(name)
+
+
+class OfTheApplication(numcodecs.abc.Codec):
+    """A codec that numcodecs knows, when it is registered, and headrace does not."""
+
+    codec_id = "headrace_test_inverted"
+
+    def encode(self, buf):
+        return bytes(255 - np.frombuffer(buf, "u1"))
+
+    def decode(self, buf, out=None):
+        return numcodecs.compat.ndarray_copy(self.encode(buf), out)
+
+
+numcodecs.register_codec(OfTheApplication)

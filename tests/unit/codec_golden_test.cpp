@@ -1,4 +1,4 @@
-// Bytes made by numcodecs and zstandard: tests/golden/generate/codec_vectors.py.
+// Bytes made by numcodecs, zstandard and cast-value-rs: tests/golden/generate/codec_vectors.py.
 
 #include <gtest/gtest.h>
 
@@ -62,10 +62,13 @@ TEST_P(CodecGolden, DecodesAndEncodes) {
   EXPECT_GT(n, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All,
-    CodecGolden,
-    ::testing::Values("blosc.json", "compressors.json", "checksums.json", "filters.json"));
+INSTANTIATE_TEST_SUITE_P(All,
+                         CodecGolden,
+                         ::testing::Values("blosc.json",
+                                           "compressors.json",
+                                           "checksums.json",
+                                           "filters.json",
+                                           "casts.json"));
 
 }  // namespace
 }  // namespace headrace

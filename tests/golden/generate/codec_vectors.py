@@ -2,14 +2,16 @@
 
 And seeds for the fuzz targets of the decoders: two bytes that pick a range, then an encoded chunk.
 
-    pip install numpy numcodecs zstandard crc32c imagecodecs
+    pip install numpy numcodecs zstandard crc32c imagecodecs cast-value-rs zfpy
     python tests/golden/generate/codec_vectors.py
 
 Each case holds the codec as Zarr v3 metadata would name it, the type of the elements (a NumPy type
 string), what went in, what came out, and, for lossy filters, what numcodecs decodes that to.
 """
 
+import itertools
 import json
+import lzma
 import struct
 from pathlib import Path
 from unittest import mock
@@ -17,6 +19,7 @@ from unittest import mock
 import numcodecs
 import numpy as np
 import zstandard
+from cast_value_rs import cast_array
 from imagecodecs import numcodecs as imagecodecs
 
 OUT = Path(__file__).resolve().parent.parent / "codec_vectors"
@@ -78,6 +81,10 @@ def compressor_cases():
     yield case(numcodecs.Zlib(level=9), smooth(0))
     yield case(numcodecs.LZ4(), np.arange(700, dtype="<i4") // 9)
     yield case(numcodecs.LZ4(acceleration=10), smooth(300))
+    yield case(numcodecs.BZ2(level=1), smooth(700))
+    yield case(numcodecs.BZ2(level=9), smooth(0))
+    for kwargs in lzma_options():
+        yield case(numcodecs.LZMA(**kwargs), smooth(700))
     data = smooth(700)
     for kwargs in ({"write_content_size": False}, {"write_checksum": True}, {"level": 19}):
         encoded = zstandard.ZstdCompressor(**kwargs).compress(data.tobytes())
@@ -86,6 +93,18 @@ def compressor_cases():
     skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
     frames = [zstandard.ZstdCompressor().compress(half) for half in halves]
     yield raw("zstd", data, frames[0] + skippable + frames[1])
+
+
+def lzma_options():
+    yield {}
+    yield {"preset": 9 | lzma.PRESET_EXTREME, "check": lzma.CHECK_SHA256}
+    yield {"preset": 0, "check": lzma.CHECK_NONE}
+    yield {"format": lzma.FORMAT_ALONE, "preset": 1}
+    lzma2 = {"id": lzma.FILTER_LZMA2, "dict_size": 4096, "lc": 0, "lp": 2, "nice_len": 32}
+    yield {"format": lzma.FORMAT_RAW, "filters": [lzma2]}
+    lzma1 = {"id": lzma.FILTER_LZMA1, "preset": 3}
+    for first in ({"id": lzma.FILTER_DELTA, "dist": 4}, {"id": lzma.FILTER_X86}):
+        yield {"format": lzma.FORMAT_RAW, "filters": [first, lzma1]}
 
 
 def raw(name, data, encoded):
@@ -172,6 +191,71 @@ def filter_cases():
         yield case(numcodecs.PackBits(), np.arange(n) % 3 == 0, exact=True)
 
 
+def edge_values(dtype):
+    """The ends of the range of all types of numbers, their neighbours, and ties."""
+    ends = [2.0**k for k in (0, 1, 7, 8, 11, 15, 16, 24, 31, 32, 53, 63, 64, 128)]
+    ends += [65504.0, 65519.0, 65520.0, 3.4028235677973366e38, 1e300, 5e-324, 2.0**-25, 3e-8, 1e-45]
+    ends += [0.0, 0.5, 1.5, 2.5, 0.1, 254.5, 255.5, 1 + 2.0**-24, 1 + 3 * 2.0**-24, 2049.0, 2051.0]
+    floats = [s * x for v in ends for x in (v, np.nextafter(v, 0), v - 1, v + 1) for s in (1, -1)]
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return np.unique(np.array([*floats, np.inf, -np.inf], dtype))
+    powers = [2**k for k in (0, 1, 7, 8, 11, 12, 15, 16, 24, 25, 31, 32, 53, 54, 63, 64)]
+    powers.append(2**60 + 2**36)  # half between two float32, if rounded to float64 before
+    integers = [s * v + d for v in powers for d in (-3, -1, 0, 1, 3) for s in (1, -1)]
+    info = np.iinfo(dtype)
+    return np.unique(np.array([v for v in integers if info.min <= v <= info.max], dtype))
+
+
+def castable(values, target, how):
+    """The values that can be cast, and what they become."""
+    pairs = []
+    for value in values:
+        try:
+            cast = cast_array(np.array([value], values.dtype), target_dtype=target, **how)
+        except ValueError:
+            continue
+        pairs.append((value, cast[0]))
+    return np.array([v for v, _ in pairs], values.dtype), np.array([c for _, c in pairs], target)
+
+
+ROUNDINGS = (
+    "nearest-even",
+    "towards-zero",
+    "towards-positive",
+    "towards-negative",
+    "nearest-away",
+)
+
+
+def cast_cases():
+    types = ("i1", "i8", "u8", "f2", "f4", "f8")
+    for source, target in itertools.product(types, types):
+        to_float = target[0] == "f"
+        for rounding in ROUNDINGS if to_float or source[0] == "f" else ROUNDINGS[:1]:
+            for mode in (None, "clamp") if to_float else (None, "clamp", "wrap"):
+                if mode != "wrap" or rounding == "nearest-even":
+                    yield cast_case(np.dtype(source), np.dtype(target), rounding, mode)
+
+
+def cast_case(source, target, rounding, mode):
+    how = {"rounding_mode": rounding, "out_of_range_mode": mode}
+    data = edge_values(source)
+    if (source, target) == ("f8", "f2"):
+        data = data[data == data.astype("f4")]  # cast-value-rs rounds to float32 first
+    data, encoded = castable(data, target, how)
+    back, decoded = castable(encoded, source, how)
+    if len(back) < len(encoded):  # only those that can be cast back too
+        data, encoded = data[np.isin(encoded, back)], back
+    vector = raw("cast_value", data, encoded.tobytes())
+    configuration = {"data_type": target.name, "rounding": rounding}
+    vector["configuration"] = json.dumps(configuration | ({"out_of_range": mode} if mode else {}))
+    vector["decoded"] = decoded.tobytes().hex()
+    vector["exact"] = True
+    return vector
+
+
 def bit_round(codec, data, encoded):
     vector = raw("numcodecs.bitround", data, encoded.tobytes())
     vector["configuration"] = json.dumps({"keepbits": codec.keepbits})
@@ -200,6 +284,11 @@ def write_seeds():
         "codec_zstd_fuzz": [numcodecs.Zstd(3), numcodecs.Zstd(1, checksum=True)],
         "codec_gzip_fuzz": [numcodecs.GZip(6), numcodecs.Zlib(6), numcodecs.GZip(0)],
         "codec_lz4_fuzz": [numcodecs.LZ4()],
+        "codec_streams_fuzz": [
+            numcodecs.BZ2(1),
+            *(numcodecs.LZMA(**kwargs) for kwargs in lzma_options()),
+        ],
+        "codec_zfp_fuzz": [numcodecs.ZFPY(), numcodecs.ZFPY(mode=3, precision=9)],
         "codec_blosc_fuzz": [
             numcodecs.Blosc(cname, 5, shuffle, blocksize=256)
             for cname in ("lz4", "blosclz", "zlib", "zstd")
@@ -223,6 +312,7 @@ def main():
     write("compressors", compressor_cases())
     write("checksums", checksum_cases())
     write("filters", filter_cases())
+    write("casts", cast_cases())
 
 
 if __name__ == "__main__":

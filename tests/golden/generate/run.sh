@@ -18,6 +18,8 @@ export PYTHONDONTWRITEBYTECODE=1
 "$envs/zarr31/bin/python" "$here/write_vlen.py" zarr31
 "$envs/zarr31/bin/python" "$here/write_zarr3.py" zarrs
 "$envs/zarr34/bin/python" "$here/write_zarr3.py" zarr34
+"$envs/zarr34/bin/python" "$here/write_codecs.py" codecs34
+"$envs/zarr31/bin/python" "$here/write_codecs.py" codecs_zarrs
 "$envs/tensorstore/bin/python" "$here/write_tensorstore.py"
 "$envs/zarr31/bin/python" "$here/write_blosc.py"
 "$envs/zarr31/bin/python" "$here/write_crafted.py"
