@@ -6,11 +6,21 @@
 #include "codec/registry.h"
 #include "engine/config.h"
 #include "engine/device_codecs.h"
+#include "engine/regions.h"
 
 namespace headrace {
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
                         const Implementations& chosen) {
+  ArrayLayout layout = make_layout(metadata, chosen, metadata->chunk_shape);
+  if (!metadata->chunk_edges.empty())
+    layout.regions = std::make_shared<RegionLayouts>(std::move(metadata), chosen);
+  return layout;
+}
+
+ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
+                        const Implementations& chosen,
+                        const Shape& stored_shape) {
   ArrayLayout layout;
   Implementations implementations;
   for (const auto& [codec, name] : chosen) {
@@ -26,7 +36,7 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
   layout.fill = m.fill_value.value_or(std::vector<std::byte>(m.dtype.itemsize()));
   const auto fill = std::make_shared<const std::vector<std::byte>>(layout.fill);
 
-  layout.chunk_shape = m.chunk_shape;
+  layout.chunk_shape = stored_shape;
   std::vector<CodecSpec> codecs = m.codecs;
   while (codecs.size() == 1 && is_sharding_codec(codecs[0].name)) {
     const ShardingConfig config = parse_sharding(codecs[0]);
