@@ -47,9 +47,23 @@ std::int64_t pick(std::mt19937_64& random, std::int64_t extent) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(extent));
 }
 
+// Chunks along each dimension.
+Shape grid_of(const Array& array) {
+  Shape grid = array.shape();
+  if (array.is_rectilinear() && !array.is_sharded()) {
+    const std::vector<Shape> sizes = array.read_chunk_sizes();
+    for (std::size_t d = 0; d < grid.size(); ++d)
+      grid[d] = static_cast<std::int64_t>(sizes[d].size());
+    return grid;
+  }
+  const Shape chunks = array.chunks();
+  for (std::size_t d = 0; d < grid.size(); ++d) grid[d] = (grid[d] + chunks[d] - 1) / chunks[d];
+  return grid;
+}
+
 Calls sampled_calls(const Array& array, const Options& options) {
   const Shape shape = array.shape();
-  const Shape chunks = array.chunks();
+  const Shape grid = grid_of(array);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
     throw Error(ErrorCode::invalid_argument, "bench: the array has no elements to pick from");
   }
@@ -59,8 +73,7 @@ Calls sampled_calls(const Array& array, const Options& options) {
   for (int i = 0; i < options.samples; ++i) {
     std::vector<SelectionItem> items;
     for (std::size_t d = 0; d < shape.size(); ++d) {
-      items.emplace_back(
-          pick(random, by_chunk ? (shape[d] + chunks[d] - 1) / chunks[d] : shape[d]));
+      items.emplace_back(pick(random, by_chunk ? grid[d] : shape[d]));
     }
     const Selection selection =
         by_chunk ? Selection::blocks(std::move(items)) : Selection(std::move(items));

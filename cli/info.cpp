@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/command.h"
 
 namespace headrace::cli {
@@ -19,12 +21,25 @@ Json codecs_json(const std::vector<CodecSpec>& codecs) {
   return result;
 }
 
+// One extent a dimension, or the edges of a rectilinear grid, as in the metadata.
+Json chunks_json(const Array& array, const Json& metadata) {
+  if (array.is_rectilinear() && !array.is_sharded())
+    return metadata.at("chunk_grid").at("configuration").at("chunk_shapes");
+  return array.chunks();
+}
+
+Json shards_json(const Array& array, const Json& metadata) {
+  if (!array.is_sharded()) return nullptr;
+  if (array.is_rectilinear())
+    return metadata.at("chunk_grid").at("configuration").at("chunk_shapes");
+  return *array.shards();
+}
+
 Json array_facts(const Array& array, bool storage) {
   const Json metadata = parse_json(array.metadata_json());
   Json names = Json::array();
   for (const auto& name : array.dimension_names())
     names.push_back(name ? Json(*name) : Json(nullptr));
-  const auto shards = array.shards();
   const double nbytes = nbytes_of(array);
   const bool fixed = !array.dtype().variable_length();  // else only the elements know
   Json facts = {
@@ -34,8 +49,8 @@ Json array_facts(const Array& array, bool storage) {
       {"zarr_format", array.zarr_format()},
       {"shape", array.shape()},
       {"dtype", array.dtype().to_string()},
-      {"chunks", array.chunks()},
-      {"shards", shards ? Json(*shards) : Json(nullptr)},
+      {"chunks", chunks_json(array, metadata)},
+      {"shards", shards_json(array, metadata)},
       {"codecs", codecs_json(array.codecs())},
       {"fill_value", metadata.value("fill_value", Json(nullptr))},
       {"dimension_names", std::move(names)},
@@ -72,7 +87,9 @@ std::string line(const char* name, const std::string& value) {
 }
 
 std::string list_text(const Json& shape) {
-  return shape.is_null() ? "none" : shape_text(shape.get<Shape>());
+  if (shape.is_null()) return "none";
+  const bool edges = std::ranges::any_of(shape, [](const Json& item) { return item.is_array(); });
+  return edges ? shape.dump() : shape_text(shape.get<Shape>());
 }
 
 std::string codecs_text(const Json& codecs) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "headrace/codec.h"
@@ -60,8 +61,17 @@ class Array {
 
   Shape shape() const;
   DType dtype() const;
-  Shape chunks() const;                 // of the stored unit; when sharded, of its inner chunks
+  // Whether chunks, or shards, have more than one shape.
+  bool is_rectilinear() const;
+  bool is_sharded() const;
+  // Of the stored unit; when sharded, of its inner chunks. `unsupported` where a rectilinear grid
+  // gives it no one shape.
+  Shape chunks() const;
   std::optional<Shape> shards() const;  // shape of the unit that is stored, when sharded
+  // Along each dimension the extents of the chunks, of the inner ones when sharded; the last is cut
+  // off at the end of the array. Of any grid.
+  std::vector<Shape> read_chunk_sizes() const;
+  std::vector<Shape> write_chunk_sizes() const;  // of the stored units
   Device device() const;
   int zarr_format() const;
   bool read_only() const;
@@ -116,7 +126,8 @@ class Array {
                            const TensorView& data,
                            std::shared_ptr<void> keep_alive,
                            const WriteOptions& options = {}) const;
-  // Chunks outside the new shape are removed.
+  // Chunks outside the new shape are removed. Where a rectilinear grid ends before it, one chunk is
+  // added for the rest; where it reaches further, its edges stay as they are.
   void resize(const Shape& shape) const;
   // Grows the array along `axis` and writes there. Returns the new shape.
   Shape append(const TensorView& data, int axis = 0) const;
@@ -187,6 +198,9 @@ struct CreateOptions {
   DType dtype{};
   Shape chunks{};  // empty: chosen, 1-4 MiB, whole trailing dimensions first
   Shape shards{};  // empty: no sharding
+  // A rectilinear grid of chunks, or, where `chunks` are given too, of shards: a dimension each one
+  // extent, or the extents of all, which reach to the end of the array at least. v3 only.
+  std::vector<std::variant<std::int64_t, Shape>> edges{};
   // array -> array, then array -> bytes (at most one), then bytes -> bytes. Without it: bytes,
   // zstd.
   std::optional<std::vector<CodecSpec>> codecs{};

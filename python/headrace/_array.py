@@ -9,16 +9,24 @@ from . import _core, _json
 
 
 def iterate(array: _core.Array) -> Iterator[Any]:
-    """Elements along the first axis, read one row of chunks at a time."""
+    """Elements along the first axis, read about one row of chunks at a time."""
     if array.ndim == 0:
         raise TypeError("iteration over an array without dimensions")
 
     def elements() -> Iterator[Any]:
-        step = max(array.chunks[0], 1)
+        step = rows_of_chunk(array)
         for start in range(0, len(array), step):
             yield from array[start : start + step]
 
     return elements()
+
+
+def rows_of_chunk(array: _core.Array) -> int:
+    """The extent of a chunk along the first axis; of a rectilinear grid, of the largest."""
+    try:
+        return max(array.chunks[0], 1)
+    except NotImplementedError:
+        return max(array.read_chunk_sizes[0], default=1)
 
 
 def metadata(array: _core.Array) -> dict[str, Any]:
@@ -27,9 +35,14 @@ def metadata(array: _core.Array) -> dict[str, Any]:
 
 
 def describe(array: _core.Array) -> str:
-    parts = [f"/{array.path}", f"shape={array.shape}", str(array.dtype), f"chunks={array.chunks}"]
-    if array.shards is not None:
-        parts.append(f"shards={array.shards}")
+    parts = [f"/{array.path}", f"shape={array.shape}", str(array.dtype)]
+    for name in ("chunks", "shards"):
+        try:
+            extents = getattr(array, name)
+        except NotImplementedError:
+            extents = "<variable>"  # of a rectilinear grid
+        if extents is not None:
+            parts.append(f"{name}={extents}")
     parts.append(f"device={array.device}")
     if array.read_only:
         parts.append("read-only")

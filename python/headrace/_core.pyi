@@ -333,11 +333,33 @@ class Array:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of the unit that is read: the inner chunk when sharded."""
+        """
+        Shape of the unit that is read: the inner chunk when sharded.
+
+        Raises NotImplementedError where a rectilinear grid gives it no one shape: see
+        `read_chunk_sizes`.
+        """
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """Shape of the unit that is stored when sharded, else None."""
+        """
+        Shape of the unit that is stored when sharded, else None.
+
+        Raises NotImplementedError for shards of a rectilinear grid: see `write_chunk_sizes`.
+        """
+
+    @property
+    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """
+        Extents of the chunks along each dimension, as Dask has them: of the inner chunks when
+        sharded, the last one cut off at the end of the array.
+        """
+
+    @property
+    def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """
+        As `read_chunk_sizes`, of the units that are stored: the shards when sharded.
+        """
 
     @property
     def fill_value(self) -> Any:
@@ -536,7 +558,7 @@ def open_group(store: Store, path: str, zarr_format: int | None = None, read_onl
 
 def node_is_group(store: Store, path: str, zarr_format: int | None = None) -> bool | None: ...
 
-def create_array(store: Store, path: str, *, shape: int | Sequence[int], dtype: Any, chunks: int | Sequence[int] | None = None, shards: int | Sequence[int] | None = None, codecs: list[tuple[str, str]] | None = None, fill_value: Any = None, zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', v2_chunk_keys: bool = False, attributes: str = '', dimension_names: Sequence[str | None] = [], overwrite: bool = False, write_empty_chunks: bool = False, device: str | None = None) -> Array: ...
+def create_array(store: Store, path: str, *, shape: int | Sequence[int], dtype: Any, chunks: int | Sequence[int] | None = None, shards: int | Sequence[int] | None = None, edges: Sequence[int | Sequence[int]] = [], codecs: list[tuple[str, str]] | None = None, fill_value: Any = None, zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', v2_chunk_keys: bool = False, attributes: str = '', dimension_names: Sequence[str | None] = [], overwrite: bool = False, write_empty_chunks: bool = False, device: str | None = None) -> Array: ...
 
 def create_group(store: Store, path: str = '', attributes: str = '', zarr_format: int = 3, overwrite: bool = False) -> GroupHandle: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 from . import _core, _json
@@ -32,7 +33,7 @@ def _is_auto(value: Any) -> bool:
 
 
 def codec_chain(
-    dtype: Any, filters: Any, serializer: Any, compressors: Any
+    dtype: Any, filters: Any, serializer: Any, compressors: Any, zarr_format: int
 ) -> list[tuple[str, str]] | None:
     """Codecs as the core takes them; None for its default."""
     _, itemsize, big_endian = _core.describe_dtype(dtype)
@@ -44,7 +45,8 @@ def codec_chain(
 
     chain = [] if _is_auto(filters) else _as_list(filters)
     if serializer is not None and not _is_auto(serializer):
-        chain.append(serializer)
+        # Filters of v2 take what is stored, in its byte order.
+        chain.insert(0 if zarr_format == 2 else len(chain), serializer)
     chain += [codecs.Zstd()] if _is_auto(compressors) else _as_list(compressors)
     parsed = [codecs.parse(codec) for codec in chain]
     return [codec.for_itemsize(itemsize).to_spec() for codec in parsed]
@@ -74,6 +76,38 @@ def _default_fill_value(dtype: Any) -> Any:
     return "NaT" if name.startswith(("numpy.datetime64", "numpy.timedelta64")) else None
 
 
+def _is_rectilinear(extents: Any) -> bool:
+    """Whether some dimension has a list of extents."""
+    if isinstance(extents, str | int) or not isinstance(extents, Iterable):
+        return False
+    return any(isinstance(extent, Iterable) and not isinstance(extent, str) for extent in extents)
+
+
+def _edges(extents: Iterable[Any]) -> list[int | list[int]]:
+    return [
+        [index(extent) for extent in dimension]
+        if isinstance(dimension, Iterable)
+        else index(dimension)
+        for dimension in extents
+    ]
+
+
+def _grid(chunks: Any, shards: Any, shape: int | Sequence[int]) -> dict[str, Any]:
+    """The arguments of the core that say how the array is cut."""
+    if _is_rectilinear(chunks):
+        if shards is not None:
+            raise ValueError(
+                "shards: inner chunks have one shape; give lists of extents as shards instead"
+            )
+        return {"edges": _edges(chunks)}
+    inner = _extents("chunks", chunks, shape)
+    if _is_rectilinear(shards):
+        if inner is None:
+            raise ValueError("chunks: expected extents beside shards of several shapes")
+        return {"chunks": inner, "edges": _edges(shards)}
+    return {"chunks": inner, "shards": _extents("shards", shards, shape)}
+
+
 def _extents(name: str, value: Any, shape: int | Sequence[int]) -> Any:
     """An int stands for that extent in every dimension."""
     if isinstance(value, str):
@@ -91,8 +125,8 @@ def create_array(
     *,
     shape: int | Sequence[int],
     dtype: Any,
-    chunks: int | Sequence[int] | str | None = "auto",
-    shards: int | Sequence[int] | None = None,
+    chunks: int | Sequence[int | Sequence[int]] | str | None = "auto",
+    shards: int | Sequence[int | Sequence[int]] | None = None,
     filters: Any = "auto",
     compressors: Any = "auto",
     serializer: Any = "auto",
@@ -121,9 +155,12 @@ def create_array(
         it (``vlen-utf8``, ``vlen-bytes``, ``vlen-array``, ``json2``, ``msgpack2``,
         ``categorize``).
     chunks
-        Extents of a chunk, an int for all dimensions, or ``"auto"``.
+        Extents of a chunk, an int for all dimensions, or ``"auto"``. A list in place of an extent
+        makes a rectilinear grid (v3): the extents of all chunks along that dimension, which reach
+        to the end of the array at least.
     shards
-        Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself.
+        Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself. Lists of
+        extents make a rectilinear grid of shards.
     filters, serializer, compressors
         Codecs: objects of `headrace.codecs`, metadata dicts, zarr-python or numcodecs objects, or a
         list of them. ``"auto"`` is no filter, little-endian bytes and zstd; None is none.
@@ -166,7 +203,7 @@ def create_array(
     zarr_format = 3 if zarr_format is None else zarr_format
     if order == "F" and zarr_format == 3:
         raise ValueError("order='F': zarr_format 3 has no order, use the filter codecs.Transpose")
-    codecs = codec_chain(dtype, filters, serializer, compressors)
+    codecs = codec_chain(dtype, filters, serializer, compressors, zarr_format)
     if fill_value is None:
         fill_value = _default_fill_value(dtype)
     handle, base = _creation_store(store, not name, overwrite, storage_options)
@@ -175,8 +212,7 @@ def create_array(
         _join(base, name),
         shape=shape,
         dtype=dtype,
-        chunks=_extents("chunks", chunks, shape),
-        shards=_extents("shards", shards, shape),
+        **_grid(chunks, shards, shape),
         codecs=codecs,
         fill_value=fill_value,
         zarr_format=zarr_format,

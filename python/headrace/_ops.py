@@ -137,7 +137,7 @@ def _copy_array(
     src: _core.Array, store: _core.Store, path: str, zarr_format: int | None, overwrite: bool
 ) -> None:
     dst = create_like(src, store, path, zarr_format=zarr_format, overwrite=overwrite)
-    for block in blocks(src.shape, src.shards or src.chunks):
+    for block in blocks(src.write_chunk_sizes):
         dst.write(block, src.read(block, device="cpu"))
 
 
@@ -151,6 +151,9 @@ def create_like(
 ) -> _core.Array:
     """An empty array with the metadata of `src`, in its format or another."""
     zarr_format = zarr_format or src.zarr_format
+    grid = _grid_of(src)
+    if zarr_format == 2 and "edges" in grid:
+        raise NotImplementedError(f"{src.path}: Zarr 2 has no rectilinear chunk grids")
     separator, v2_keys = _key_encoding(src) if zarr_format == src.zarr_format else ("", False)
     return _core.create_array(
         store,
@@ -158,7 +161,7 @@ def create_like(
         shape=src.shape,
         dtype=src,  # its dtype does not tell objects apart
         # Sharding is one of the codecs, so the stored unit is the chunk here.
-        chunks=src.shards or src.chunks,
+        **grid,
         codecs=src._codec_specs,
         fill_value=src.fill_value,
         zarr_format=zarr_format,
@@ -168,6 +171,33 @@ def create_like(
         dimension_names=list(src.dimension_names or ()) if zarr_format == 3 else [],
         overwrite=overwrite,
     )
+
+
+def _grid_of(src: _core.Array) -> dict[str, Any]:
+    """Extents of the stored unit; of a rectilinear grid, its edges up to the array's end."""
+    try:
+        return {"chunks": src.shards or src.chunks}
+    except NotImplementedError:
+        dimensions = src.metadata["chunk_grid"]["configuration"]["chunk_shapes"]
+        return {
+            "edges": [
+                _edges_up_to(edges, extent)
+                for edges, extent in zip(dimensions, src.shape, strict=True)
+            ]
+        }
+
+
+def _edges_up_to(edges: int | list[int | list[int]], extent: int) -> int | list[int]:
+    if isinstance(edges, int):
+        return edges
+    runs = ([edge, 1] if isinstance(edge, int) else edge for edge in edges)
+    kept: list[int] = []
+    end = 0
+    for size, count in runs:
+        needed = min(count, max(-(-(extent - end) // size), 0 if kept else 1))
+        kept += [size] * needed
+        end += size * needed
+    return kept
 
 
 def _attributes_for(src: _core.Array, zarr_format: int) -> str:
@@ -193,11 +223,11 @@ def _key_encoding(array: _core.Array) -> tuple[str, bool]:
     return separator, encoding["name"] == "v2"
 
 
-def blocks(shape: tuple[int, ...], chunks: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """The selections of a regular grid, in C order."""
+def blocks(sizes: tuple[tuple[int, ...], ...]) -> Iterator[tuple[slice, ...]]:
+    """The selections of the chunks of these sizes along each dimension, in C order."""
     ranges = [
-        [slice(start, min(start + step, extent)) for start in range(0, extent, max(step, 1))]
-        for extent, step in zip(shape, chunks, strict=True)
+        [slice(end - size, end) for size, end in zip(row, itertools.accumulate(row), strict=True)]
+        for row in sizes
     ]
     return itertools.product(*ranges)
 

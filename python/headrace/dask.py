@@ -9,6 +9,7 @@ fetched twice; blocks that are written are, too, so that no two tasks write one 
 
 from __future__ import annotations
 
+import bisect
 import importlib
 import itertools
 import math
@@ -115,18 +116,34 @@ def from_zarr(
     )
 
 
-def _unit(array: _core.Array) -> tuple[int, ...]:
-    """The shape of what the store keeps as one object."""
-    return tuple(max(extent, 1) for extent in array.shards or array.chunks)
-
-
-def _auto_blocks(array: _core.Array) -> tuple[int, ...]:
-    unit = _unit(array)
+def _auto_blocks(array: _core.Array) -> tuple[Any, ...]:
+    try:
+        unit = array.shards or array.chunks
+    except NotImplementedError:  # a rectilinear grid
+        return _blocks_of_edges(array)
     proposed = normalize_chunks("auto", array.shape, dtype=array.dtype, previous_chunks=unit)
     # Dask may propose parts of a unit, which would each fetch the whole.
     return tuple(
         max(blocks[0] // extent, 1) * extent for blocks, extent in zip(proposed, unit, strict=True)
     )
+
+
+def _blocks_of_edges(array: _core.Array) -> tuple[tuple[int, ...], ...]:
+    """Blocks of whole chunks (shards), neighbours merged up to the extents that Dask proposes."""
+    sizes = array.write_chunk_sizes
+    largest = tuple(max(row, default=1) for row in sizes)
+    proposed = normalize_chunks("auto", array.shape, dtype=array.dtype, previous_chunks=largest)
+    return tuple(_joined(row, blocks[0]) for row, blocks in zip(sizes, proposed, strict=True))
+
+
+def _joined(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:
+    joined: list[int] = []
+    for size in sizes:
+        if joined and joined[-1] + size <= most:
+            joined[-1] += size
+        else:
+            joined.append(size)
+    return tuple(joined) or (0,)
 
 
 def to_zarr(
@@ -200,7 +217,7 @@ def to_zarr(
     if target.store.url.startswith("zip:"):
         raise NotImplementedError("to_zarr: a zip archive has one writer; write a folder")
     offsets = _offsets(target, array.shape, region)
-    written = array.rechunk(_aligned(array, offsets, _unit(target)))
+    written = array.rechunk(_aligned(array, offsets, target.write_chunk_sizes))
     where = tuple(
         slice(start, start + extent) for start, extent in zip(offsets, array.shape, strict=True)
     )
@@ -223,19 +240,22 @@ def _offsets(
 
 
 def _aligned(
-    array: da.Array, offsets: tuple[int, ...], unit: tuple[int, ...]
+    array: da.Array, offsets: tuple[int, ...], units: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """The blocks merged until each ends where a unit of the target does."""
+    """The blocks merged until each ends where a chunk (shard) of the target does."""
     return tuple(
-        _merged(sizes, start, extent)
-        for sizes, start, extent in zip(array.chunks, offsets, unit, strict=True)
+        _merged(sizes, start, list(itertools.accumulate(extents)))
+        for sizes, start, extents in zip(array.chunks, offsets, units, strict=True)
     )
 
 
-def _merged(sizes: tuple[int, ...], start: int, unit: int) -> tuple[int, ...]:
+def _merged(sizes: tuple[int, ...], start: int, borders: list[int]) -> tuple[int, ...]:
     total = sum(sizes)
+    if total == 0:
+        return (0,)
     ends = {
-        min(-(-(start + end) // unit) * unit - start, total) for end in itertools.accumulate(sizes)
+        min(borders[bisect.bisect_left(borders, start + end)] - start, total)
+        for end in itertools.accumulate(sizes)
     }
     edges = sorted({0, *ends})
     return tuple(b - a for a, b in itertools.pairwise(edges)) or (0,)

@@ -208,15 +208,20 @@ def _dimensions_and_attributes(array: _core.Array) -> tuple[tuple[Any, ...], dic
 
 def _encoding(array: _core.Array, dimensions: tuple[Any, ...]) -> dict[str, Any]:
     """How the array is stored, in the terms of `xarray.Dataset.to_zarr`."""
-    encoding: dict[str, Any] = {
-        "chunks": array.chunks,
-        "preferred_chunks": dict(zip(dimensions, array.chunks, strict=True)),
-        "shards": array.shards,
-        **_encoding_of_zarr_python(array),
-    }
+    encoding = {**_grid(array, dimensions), **_encoding_of_zarr_python(array)}
     if array.dtype.kind == "T":
         encoding["dtype"] = array.dtype  # else xarray makes objects of NumPy's strings
     return encoding
+
+
+def _grid(array: _core.Array, dimensions: tuple[Any, ...]) -> dict[str, Any]:
+    try:
+        chunks, shards = array.chunks, array.shards
+    except NotImplementedError:  # a rectilinear grid, as xarray has it of zarr-python
+        sizes = array.read_chunk_sizes
+        return {"chunks": sizes, "preferred_chunks": dict(zip(dimensions, sizes, strict=True))}
+    preferred = dict(zip(dimensions, chunks, strict=True))
+    return {"chunks": chunks, "preferred_chunks": preferred, "shards": shards}
 
 
 def _encoding_of_zarr_python(array: _core.Array) -> dict[str, Any]:

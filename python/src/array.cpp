@@ -436,7 +436,9 @@ void bind_array(nb::module_& m) {
           "chunks",
           [](PyArray& self) { return shape_tuple(self.array.chunks()); },
           nb::sig("def chunks(self) -> tuple[int, ...]"),
-          "Shape of the unit that is read: the inner chunk when sharded.")
+          "Shape of the unit that is read: the inner chunk when sharded.\n\n"
+          "Raises NotImplementedError where a rectilinear grid gives it no one shape: see\n"
+          "`read_chunk_sizes`.")
       .def_prop_ro(
           "shards",
           [](PyArray& self) -> nb::object {
@@ -444,7 +446,19 @@ void bind_array(nb::module_& m) {
             return shards ? shape_tuple(*shards) : nb::none();
           },
           nb::sig("def shards(self) -> tuple[int, ...] | None"),
-          "Shape of the unit that is stored when sharded, else None.")
+          "Shape of the unit that is stored when sharded, else None.\n\n"
+          "Raises NotImplementedError for shards of a rectilinear grid: see `write_chunk_sizes`.")
+      .def_prop_ro(
+          "read_chunk_sizes",
+          [](PyArray& self) { return shape_tuples(self.array.read_chunk_sizes()); },
+          nb::sig("def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]"),
+          "Extents of the chunks along each dimension, as Dask has them: of the inner chunks when\n"
+          "sharded, the last one cut off at the end of the array.")
+      .def_prop_ro(
+          "write_chunk_sizes",
+          [](PyArray& self) { return shape_tuples(self.array.write_chunk_sizes()); },
+          nb::sig("def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]"),
+          "As `read_chunk_sizes`, of the units that are stored: the shards when sharded.")
       .def_prop_ro("fill_value",
                    fill_value,
                    nb::sig("def fill_value(self) -> typing.Any"),

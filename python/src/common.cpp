@@ -16,6 +16,12 @@ nb::object shape_tuple(const Shape& shape) {
   return tuple;
 }
 
+nb::object shape_tuples(const std::vector<Shape>& shapes) {
+  nb::list list;
+  for (const Shape& shape : shapes) list.append(shape_tuple(shape));
+  return nb::tuple(list);
+}
+
 static std::int64_t extent_from_python(nb::handle value, const char* what) {
   nb::object index = nb::steal(PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace headrace::python {
 
@@ -44,6 +45,7 @@ inline void check_signals() {
 }
 
 nb::object shape_tuple(const Shape& shape);
+nb::object shape_tuples(const std::vector<Shape>& shapes);
 // An int or a sequence of ints.
 Shape shape_from_python(nb::handle value, const char* what);
 // {"zstd": "libzstd"} or None.

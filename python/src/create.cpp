@@ -1,6 +1,7 @@
 #include <headrace/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
@@ -35,6 +36,7 @@ PyArray create_array_node(PyStore& store,
                           nb::handle dtype,
                           nb::handle chunks,
                           nb::handle shards,
+                          std::vector<std::variant<std::int64_t, Shape>> edges,
                           nb::handle codecs,
                           nb::handle fill_value,
                           int zarr_format,
@@ -51,6 +53,7 @@ PyArray create_array_node(PyStore& store,
   options.dtype = dtype_from_python(dtype);
   if (!chunks.is_none()) options.chunks = shape_from_python(chunks, "[create_array] chunks");
   if (!shards.is_none()) options.shards = shape_from_python(shards, "[create_array] shards");
+  options.edges = std::move(edges);
   if (!codecs.is_none()) options.codecs = codec_specs_from_python(codecs);
   if (!fill_value.is_none()) {
     nb::object type = options.dtype.variable_length() ? nb::none() : numpy_dtype(options.dtype);
@@ -97,6 +100,7 @@ void bind_create(nb::module_& m) {
         nb::arg("dtype").none(),
         nb::arg("chunks") = nb::none(),
         nb::arg("shards") = nb::none(),
+        nb::arg("edges") = std::vector<std::variant<std::int64_t, Shape>>(),
         nb::arg("codecs") = nb::none(),
         nb::arg("fill_value") = nb::none(),
         nb::arg("zarr_format") = 3,
@@ -112,6 +116,7 @@ void bind_create(nb::module_& m) {
                 "shape: int | collections.abc.Sequence[int], dtype: typing.Any, "
                 "chunks: int | collections.abc.Sequence[int] | None = None, "
                 "shards: int | collections.abc.Sequence[int] | None = None, "
+                "edges: collections.abc.Sequence[int | collections.abc.Sequence[int]] = [], "
                 "codecs: list[tuple[str, str]] | None = None, fill_value: typing.Any = None, "
                 "zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', "
                 "v2_chunk_keys: bool = False, attributes: str = '', "

@@ -32,11 +32,25 @@ Prepared prepare(const ArrayState& state,
                  const Implementations& implementations) {
   auto layout = state.layout(implementations);
   const ArrayMetadata& m = *layout->metadata;
-  ResolvedSelection resolved = resolve_selection(selection, m.shape, m.chunk_shape);
+  ResolvedSelection resolved = resolve_selection(selection, m.shape, m.chunk_shape, m.chunk_edges);
   return {std::move(layout), std::move(resolved)};
 }
 
 std::string shape_text(const Shape& shape) { return coordinates_text(shape.data(), shape.size()); }
+
+bool has_shards(const ArrayMetadata& metadata) {
+  return metadata.codecs.size() == 1 && is_sharding_codec(metadata.codecs[0].name);
+}
+
+std::vector<Shape> stored_sizes(const ArrayMetadata& metadata) {
+  return chunk_sizes(metadata.shape, metadata.chunk_shape, metadata.chunk_edges);
+}
+
+[[noreturn]] void refuse_one_shape(const char* what, const ArrayState& state) {
+  throw Error(ErrorCode::unsupported,
+              std::string("[") + what + "] " + state.path() +
+                  ": the chunk grid is rectilinear, see write_chunk_sizes");
+}
 
 void check_dtype(const char* action, const ArrayState& state, const DType& found) {
   const DType& wanted = state.metadata()->dtype;
@@ -128,24 +142,50 @@ Prepared prepare_write(const ArrayState& state,
   return prepare(state, selection, options.implementations);
 }
 
+// The edges of a rectilinear grid for an array of this shape.
+std::vector<ChunkEdges> grown(std::vector<ChunkEdges> edges, const Shape& shape) {
+  for (std::size_t d = 0; d < edges.size(); ++d) edges[d].grow_to(shape[d]);
+  return edges;
+}
+
+// The metadata of a document in which the chunk grid was changed.
+ArrayMetadata regridded(const std::string& path, const std::string& document) {
+  try {
+    return parse_array_v3(document);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument, "[resize] " + path + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 Shape Array::shape() const { return state_->metadata()->shape; }
 DType Array::dtype() const { return state_->metadata()->dtype; }
 
+bool Array::is_sharded() const { return has_shards(*state_->metadata()); }
+bool Array::is_rectilinear() const { return !state_->metadata()->chunk_edges.empty(); }
+
 Shape Array::chunks() const {
   const auto metadata = state_->metadata();
-  const std::vector<CodecSpec>& codecs = metadata->codecs;
-  const bool sharded = codecs.size() == 1 && is_sharding_codec(codecs[0].name);
-  return sharded ? parse_sharding(codecs[0]).chunk_shape : metadata->chunk_shape;
+  if (has_shards(*metadata)) return parse_sharding(metadata->codecs[0]).chunk_shape;
+  if (!metadata->chunk_edges.empty()) refuse_one_shape("chunks", *state_);
+  return metadata->chunk_shape;
 }
 
 std::optional<Shape> Array::shards() const {
   const auto metadata = state_->metadata();
-  if (metadata->codecs.size() != 1 || !is_sharding_codec(metadata->codecs[0].name))
-    return std::nullopt;
+  if (!has_shards(*metadata)) return std::nullopt;
+  if (!metadata->chunk_edges.empty()) refuse_one_shape("shards", *state_);
   return metadata->chunk_shape;
 }
+
+std::vector<Shape> Array::read_chunk_sizes() const {
+  const auto metadata = state_->metadata();
+  if (!has_shards(*metadata)) return stored_sizes(*metadata);
+  return chunk_sizes(metadata->shape, parse_sharding(metadata->codecs[0]).chunk_shape);
+}
+
+std::vector<Shape> Array::write_chunk_sizes() const { return stored_sizes(*state_->metadata()); }
 
 Device Array::device() const { return state_->choice().device; }
 int Array::zarr_format() const { return state_->metadata()->zarr_format; }
@@ -165,7 +205,10 @@ std::vector<std::optional<std::string>> Array::dimension_names() const {
 
 std::int64_t Array::nchunks() const {
   std::int64_t n = 1;
-  for (std::int64_t extent : grid_shape(shape(), chunks())) n = checked_mul(n, extent, "chunks");
+  const auto m = state_->metadata();
+  const Shape grid = has_shards(*m) ? grid_shape(m->shape, parse_sharding(m->codecs[0]).chunk_shape)
+                                    : grid_shape(m->shape, m->chunk_shape, m->chunk_edges);
+  for (std::int64_t extent : grid) n = checked_mul(n, extent, "chunks");
   return n;
 }
 
@@ -227,7 +270,8 @@ Future<Unit> Array::read_into_async(const Selection& selection,
 
 Shape Array::result_shape(const Selection& selection) const {
   const auto metadata = state_->metadata();
-  return resolve_selection(selection, metadata->shape, metadata->chunk_shape).result_shape;
+  return resolve_selection(selection, metadata->shape, metadata->chunk_shape, metadata->chunk_edges)
+      .result_shape;
 }
 
 void Array::write(const Selection& selection,
@@ -264,7 +308,8 @@ void Array::resize(const Shape& shape) const {
       throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
   }
   const Shape before = std::exchange(metadata.shape, shape);
-  metadata.document = with_shape(metadata.document, shape);
+  metadata.document = with_shape(metadata.document, shape, grown(metadata.chunk_edges, shape));
+  if (!metadata.chunk_edges.empty()) metadata = regridded(path(), metadata.document);
   state_->replace_metadata(std::move(metadata));
   erase_chunks_outside(*state_, before);
 }

@@ -8,6 +8,7 @@
 #include "codec/vlen.h"
 #include "engine/config.h"
 #include "engine/device_codecs.h"
+#include "engine/regions.h"
 
 namespace headrace {
 
@@ -30,6 +31,15 @@ std::vector<std::byte> fill_element(const ArrayMetadata& m) {
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
                         const Implementations& chosen) {
+  ArrayLayout layout = make_layout(metadata, chosen, metadata->chunk_shape);
+  if (!metadata->chunk_edges.empty())
+    layout.regions = std::make_shared<RegionLayouts>(std::move(metadata), chosen);
+  return layout;
+}
+
+ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
+                        const Implementations& chosen,
+                        const Shape& stored_shape) {
   ArrayLayout layout;
   Implementations implementations;
   for (const auto& [codec, name] : chosen) {
@@ -40,7 +50,7 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
   layout.fill = fill_element(m);
   const auto fill = std::make_shared<const std::vector<std::byte>>(layout.fill);
 
-  layout.chunk_shape = m.chunk_shape;
+  layout.chunk_shape = stored_shape;
   std::vector<CodecSpec> codecs = m.codecs;
   while (codecs.size() == 1 && is_sharding_codec(codecs[0].name)) {
     const ShardingConfig config = parse_sharding(codecs[0]);

@@ -29,7 +29,10 @@ struct ShardLevel {
   bool index_at_end = true;
 };
 
-// What metadata mean for reading and writing, worked out once. Immutable.
+class RegionLayouts;  // engine/regions.h
+
+// What metadata mean for reading and writing, worked out once. Immutable. Of a rectilinear grid,
+// for objects of one shape: that of an array for the largest, which tells what its codecs can do.
 struct ArrayLayout {
   std::shared_ptr<const ArrayMetadata> metadata;
   // Outermost first. Empty without sharding, and where sharding stands among other codecs: then the
@@ -43,7 +46,11 @@ struct ArrayLayout {
   // Codecs of the chain that were asked to be decoded on a type of device: "headrace-cuda", ...
   Implementations on_device;
 
-  const Shape& stored_shape() const { return metadata->chunk_shape; }
+  std::shared_ptr<RegionLayouts> regions;  // of an array with a rectilinear grid, else null
+
+  const Shape& stored_shape() const {
+    return shards.empty() ? chunk_shape : shards.front().shard_shape;
+  }
   std::size_t itemsize() const { return metadata->dtype.itemsize(); }
   bool variable_length() const { return metadata->dtype.variable_length(); }
 };
@@ -54,6 +61,10 @@ void check_on_device(const ArrayLayout& layout, Device::Type type);
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
                         const Implementations& implementations);
+// For objects of one shape; without `regions`.
+ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
+                        const Implementations& implementations,
+                        const Shape& stored_shape);
 
 // What all handles of one array share.
 struct ArrayShared {

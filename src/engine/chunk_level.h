@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/regions.h"
 #include "engine/request_context.h"
 #include "store/coalesce.h"
 
@@ -22,7 +23,7 @@ namespace headrace {
 
 template <typename Query>
 struct ChunkLevel {
-  ChunkLevel(Query q, const Shape& child) : query(std::move(q)), cut(query, child) {}
+  ChunkLevel(Query q, GridCut grid) : query(std::move(q)), cut(query, std::move(grid)) {}
 
   const Query query;
   const typename Query::Cut cut;  // borrows from `query`
@@ -45,10 +46,13 @@ struct StoredChunk {
   ByteRange range;
 };
 
-// The whole query, cut into stored objects.
+// What a query wants of a region, cut into stored objects.
 template <typename Query>
-std::shared_ptr<const ChunkLevel<Query>> top_level(const ArrayLayout& layout, Query query) {
-  return std::make_shared<const ChunkLevel<Query>>(std::move(query), layout.stored_shape());
+std::shared_ptr<const ChunkLevel<Query>> top_level(const ArrayLayout& layout,
+                                                   const Region& region,
+                                                   Query query) {
+  return std::make_shared<const ChunkLevel<Query>>(
+      std::move(query), GridCut(layout.stored_shape(), region.first_chunk));
 }
 
 // Whether the children are what is decoded, not shards.

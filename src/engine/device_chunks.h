@@ -40,8 +40,8 @@ class ChunkWalk {
   explicit ChunkWalk(RequestContext& context) : context_(context) {}
 
   // Missing shards come as one missing chunk. What lies outside of shards is not looked for.
-  void each(Query query, FunctionRef<void(Chunk<Query>)> visit) {
-    walk(top_level(context_.layout, std::move(query)), visit);
+  void each(RegionPart<Query> part, FunctionRef<void(Chunk<Query>)> visit) {
+    walk(top_level(context_.layout, part.region, std::move(part.query)), visit);
   }
 
  private:

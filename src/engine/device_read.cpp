@@ -38,10 +38,7 @@ constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
 template <typename Query>
 class DeviceReader {
  public:
-  DeviceReader(RequestContext& context,
-               Backend& backend,
-               std::unique_ptr<Queue> queue,
-               Device device)
+  DeviceReader(RequestContext& context, Backend& backend, Queue& queue, Device device)
       : context_(context),
         layout_(context.layout),
         plan_(context.layout.device_plan),
@@ -49,7 +46,7 @@ class DeviceReader {
         device_(device),
         kernels_(backend.kernels()),
         pinned_(backend, device.index) {
-    queues_.push_back(std::move(queue));
+    queues_.push_back(&queue);
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
                                       reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
                                       layout_.itemsize());
@@ -57,14 +54,16 @@ class DeviceReader {
 
   // After an error, work may still be on its way into the caller's memory.
   ~DeviceReader() {
-    for (auto& queue : queues_) const Drain drain(*queue);
+    for (Queue* queue : queues_) const Drain drain(*queue);
   }
 
-  void read(Query query, bool on_host) {
+  void read(std::vector<RegionPart<Query>>& parts, bool on_host) {
     on_host_ = on_host;
     gds_ = Gds::of(context_, backend_, device_, on_host);
     ChunkWalk<Query> walk(context_);
-    walk.each(std::move(query), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
+    for (RegionPart<Query>& part : parts) {
+      walk.each(std::move(part), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
+    }
     if (!pending_.empty()) run_slab();
     submit_fetched();
     while (!in_flight_.empty()) finish_oldest();
@@ -130,7 +129,8 @@ class DeviceReader {
   // Before the first slab, if others follow.
   void add_queues() {
     while (queues_.size() < kSlabs) {
-      queues_.push_back(backend_.make_queue(device_.index));
+      own_queues_.push_back(backend_.make_queue(device_.index));
+      queues_.push_back(own_queues_.back().get());
       queues_.back()->wait_for(*queues_[0]);
     }
   }
@@ -251,7 +251,8 @@ class DeviceReader {
   Backend& backend_;
   const Device device_;
   const Kernels& kernels_;
-  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<std::unique_ptr<Queue>> own_queues_;
+  std::vector<Queue*> queues_;  // the caller's, then these
   PinnedBlocks pinned_;
   Scratch<std::uint8_t> fill_;
   bool on_host_ = false;
@@ -308,6 +309,20 @@ bool decodes_on_host(const RequestContext& context,
                          context.config.device_min_decode_nbytes);
 }
 
+template <typename Query>
+void read_query(RequestContext& context,
+                Query query,
+                Backend& backend,
+                Queue& queue,
+                Device device,
+                bool on_host) {
+  each_chunk_shape(context,
+                   std::move(query),
+                   [&](RequestContext& inside, std::vector<RegionPart<Query>>& parts) {
+                     DeviceReader<Query>(inside, backend, queue, device).read(parts, on_host);
+                   });
+}
+
 }  // namespace
 
 void read_on_queue(RequestContext& context,
@@ -318,11 +333,9 @@ void read_on_queue(RequestContext& context,
   check_on_device(context.layout, out.device.type);
   const bool on_host = decodes_on_host(context, backend, selection);
   if (selection.pointwise) {
-    DeviceReader<Points>(context, backend, std::move(queue), out.device)
-        .read(Points(selection, out), on_host);
+    read_query(context, Points(selection, out), backend, *queue, out.device, on_host);
   } else {
-    DeviceReader<Box>(context, backend, std::move(queue), out.device)
-        .read(Box(selection, out), on_host);
+    read_query(context, Box(selection, out), backend, *queue, out.device, on_host);
   }
 }
 

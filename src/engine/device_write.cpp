@@ -64,11 +64,7 @@ struct Item {
 
 class DeviceWriter {
  public:
-  DeviceWriter(RequestContext& context,
-               Backend& backend,
-               std::unique_ptr<Queue> queue,
-               int index,
-               bool on_host)
+  DeviceWriter(RequestContext& context, Backend& backend, Queue& queue, int index, bool on_host)
       : context_(context),
         layout_(context.layout),
         plan_(context.layout.encode_plan),
@@ -76,9 +72,10 @@ class DeviceWriter {
         backend_(backend),
         kernels_(backend.kernels()),
         index_(index),
-        on_host_(on_host) {
-    queues_[0] = std::move(queue);
-    queues_[1] = backend.make_queue(index);
+        on_host_(on_host),
+        own_queue_(backend.make_queue(index)) {
+    queues_[0] = &queue;
+    queues_[1] = own_queue_.get();
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
                                       reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
                                       layout_.itemsize());
@@ -87,25 +84,12 @@ class DeviceWriter {
 
   // After an error, kernels may still be reading the caller's memory.
   ~DeviceWriter() {
-    for (auto& queue : queues_) const Drain drain(*queue);
+    for (Queue* queue : queues_) const Drain drain(*queue);
   }
 
-  void write(const Box& box) {
-    const ArrayMetadata& m = *layout_.metadata;
-    const BoxCut cut(box, m.chunk_shape);
+  void write(const std::vector<RegionPart<Box>>& parts) {
     if (!on_host_ && !context_.state.choice().write_empty_chunks) encode_fill();
-    for (std::size_t i = 0; i < cut.size(); ++i) {
-      Coordinates coordinates;
-      Item item;
-      cut.child(i, coordinates.at, item.box);
-      item.key = context_.chunk_key(coordinates.at);
-      item.valid = valid_extent(coordinates, m.shape, m.chunk_shape);
-      item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid);
-      if (item.on_host || layout_.shards.empty())
-        add(std::move(item));
-      else
-        add_shard(std::move(item));
-    }
+    for (const RegionPart<Box>& part : parts) add_region(part);
     start_slab();
     while (!in_flight_.empty()) finish_oldest();
   }
@@ -123,6 +107,23 @@ class DeviceWriter {
     std::shared_ptr<std::byte> sizes;  // pinned, once `started`: of each encoded item
     std::unique_ptr<Mark> started;
   };
+
+  void add_region(const RegionPart<Box>& part) {
+    const Shape& shape = layout_.stored_shape();
+    const BoxCut& cut = cuts_.emplace_back(part.query, GridCut(shape, part.region.first_chunk));
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+      Coordinates coordinates;
+      Item item;
+      cut.child(i, coordinates.at, item.box);
+      item.key = context_.chunk_key(coordinates.at);
+      item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
+      item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid);
+      if (item.on_host || layout_.shards.empty())
+        add(std::move(item));
+      else
+        add_shard(std::move(item));
+    }
+  }
 
   std::size_t decoded_nbytes(const Item& item) const {
     return item.on_host ? item.box.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
@@ -347,7 +348,9 @@ class DeviceWriter {
   const Kernels& kernels_;
   const int index_;
   const bool on_host_;
-  std::unique_ptr<Queue> queues_[2];
+  const std::unique_ptr<Queue> own_queue_;
+  Queue* queues_[2];         // the caller's, and it
+  std::deque<BoxCut> cuts_;  // of the regions
   Scratch<std::uint8_t> fill_;
   Buffer encoded_fill_;  // empty when such chunks are kept
   unsigned turn_ = 0;
@@ -397,8 +400,11 @@ void write_selection_from_device(const ArrayState& state,
   const bool on_host = encodes_on_host(context, devices.kernels(), selection.size());
   auto queue = devices.make_queue(data.device.index);
   queue->wait_for(*devices.wrap_stream(data.device.index, options.stream.raw()));
-  DeviceWriter(context, devices, std::move(queue), data.device.index, on_host)
-      .write(Box(selection, data));
+  each_chunk_shape(context,
+                   Box(selection, data),
+                   [&](RequestContext& inside, const std::vector<RegionPart<Box>>& parts) {
+                     DeviceWriter(inside, devices, *queue, data.device.index, on_host).write(parts);
+                   });
 }
 
 }  // namespace headrace

@@ -77,6 +77,57 @@ void check_shape(const CreateOptions& o) {
   }
 }
 
+// Of the rectilinear grid that is asked for; empty for a regular one.
+std::vector<ChunkEdges> chosen_edges(const CreateOptions& o) {
+  std::vector<ChunkEdges> edges;
+  if (o.edges.empty()) return edges;
+  if (o.zarr_format != 3) throw_invalid("chunks: Zarr format 2 has no rectilinear grids");
+  if (!o.shards.empty()) throw_invalid("shards: of one shape and rectilinear at once");
+  if (o.edges.size() != o.shape.size()) {
+    throw_invalid("chunks: expected " + std::to_string(o.shape.size()) +
+                  " dimensions as in shape, got " + std::to_string(o.edges.size()));
+  }
+  bool regular = true;
+  for (std::size_t d = 0; d < o.edges.size(); ++d) {
+    if (const auto* extent = std::get_if<std::int64_t>(&o.edges[d])) {
+      edges.push_back(ChunkEdges::repeating(*extent));
+      continue;
+    }
+    regular = false;
+    ChunkEdges& dimension = edges.emplace_back();
+    for (const std::int64_t extent : std::get<Shape>(o.edges[d])) dimension.append(extent, 1);
+    if (dimension.runs.empty() || dimension.end < o.shape[d]) {
+      throw_invalid("chunks: those along axis " + std::to_string(d) + " end at " +
+                    std::to_string(dimension.end) + ", the array at " + std::to_string(o.shape[d]));
+    }
+  }
+  if (regular) throw_invalid("chunks: a rectilinear grid has a list of extents in a dimension");
+  return edges;
+}
+
+Shape largest_extents(const std::vector<ChunkEdges>& edges) {
+  Shape largest;
+  for (const ChunkEdges& dimension : edges) largest.push_back(dimension.largest_extent());
+  return largest;
+}
+
+std::vector<ChunkEdges> regular_edges(const Shape& extents) {
+  std::vector<ChunkEdges> edges;
+  for (const std::int64_t extent : extents) edges.push_back(ChunkEdges::repeating(extent));
+  return edges;
+}
+
+// Every shard is a multiple of the inner chunks.
+void check_multiples(const std::vector<ChunkEdges>& shards, const Shape& chunks) {
+  for (std::size_t d = 0; d < shards.size(); ++d) {
+    for (const ChunkRun& run : shards[d].runs) {
+      if (run.extent % chunks[d] == 0) continue;
+      throw_invalid("shards: expected multiples of chunks " + text_of_shape(chunks) + ", got " +
+                    std::to_string(run.extent) + " along axis " + std::to_string(d));
+    }
+  }
+}
+
 // The largest divisor of `n` that is at most `limit`.
 std::int64_t largest_divisor(std::int64_t n, std::int64_t limit) {
   std::int64_t best = 1;
@@ -191,8 +242,12 @@ ArrayMetadata new_array_metadata(const CreateOptions& options) {
     throw_invalid("dtype: " + o.dtype.to_string() + " has no bytes");
   }
   if (!o.shards.empty()) check_extents("shards", o.shards, ndim, itemsize);
-  const Shape chunks = chosen_chunks(o);
+  const std::vector<ChunkEdges> edges = chosen_edges(o);
+  const Shape stored = edges.empty() ? o.shards : largest_extents(edges);
+  const bool sharded = !o.shards.empty() || (!edges.empty() && !o.chunks.empty());
+  const Shape chunks = !edges.empty() && !sharded ? stored : chosen_chunks(o);
   check_extents("chunks", chunks, ndim, itemsize);
+  if (!edges.empty()) check_extents("chunks", stored, ndim, itemsize);
 
   ArrayMetadata m;
   m.zarr_format = o.zarr_format;
@@ -200,16 +255,12 @@ ArrayMetadata new_array_metadata(const CreateOptions& options) {
   m.chunk_shape = chunks;
   m.dtype = o.dtype;
   m.codecs = chosen_codecs(o, chunks);
-  if (!o.shards.empty()) {
-    for (std::size_t d = 0; d < ndim; ++d) {
-      if (o.shards[d] % chunks[d] != 0) {
-        throw_invalid("shards: expected multiples of chunks " + text_of_shape(chunks) + ", got " +
-                      text_of_shape(o.shards));
-      }
-    }
-    m.chunk_shape = o.shards;
+  if (sharded) {
+    check_multiples(edges.empty() ? regular_edges(stored) : edges, chunks);
+    m.chunk_shape = stored;
     m.codecs = {codec::sharding(chunks, m.codecs)};
   }
+  m.chunk_edges = edges;
   m.chunk_keys.default_prefix = o.zarr_format == 3 && !o.v2_chunk_keys;
   m.chunk_keys.separator = !o.dimension_separator.empty() ? o.dimension_separator[0]
                            : m.chunk_keys.default_prefix  ? '/'

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace headrace {
 
@@ -57,7 +58,15 @@ Box Box::packed(std::byte* memory, std::size_t itemsize) const {
   return result;
 }
 
-BoxCut::BoxCut(const Box& box, const Shape& chunk) : box_(box) {
+GridCut::GridCut(const Shape& chunk, const Shape& first_chunk)
+    : axes(chunk.begin(), chunk.end()), first(first_chunk) {
+  first.resize(chunk.size());
+}
+
+GridCut::GridCut(const std::vector<ChunkEdges>& edges)
+    : axes(edges.begin(), edges.end()), first(edges.size()) {}
+
+BoxCut::BoxCut(const Box& box, GridCut grid) : box_(box), first_(std::move(grid.first)) {
   const std::size_t ndim = box.axes.size();
   plans_.reserve(ndim);
   user_lists_.resize(ndim);
@@ -71,7 +80,7 @@ BoxCut::BoxCut(const Box& box, const Shape& chunk) : box_(box) {
       selection.is_list = true;
       selection.indices.assign(axis.list, axis.list + axis.count);
     }
-    plans_.push_back(plan_dimension(selection, chunk[d]));
+    plans_.push_back(plan_dimension(selection, grid.axes[d]));
     const DimPlan& plan = plans_.back();
     if (plan.is_list) {
       for (std::int64_t position : plan.result_index) {
@@ -89,7 +98,7 @@ void BoxCut::child(std::size_t i, std::int64_t* coordinates, Box& child) const {
     const DimPlan& plan = plans_[d];
     const DimPiece& piece = plan.pieces[i % plan.pieces.size()];
     i /= plan.pieces.size();
-    coordinates[d] = piece.chunk;
+    coordinates[d] = first_[d] + piece.chunk;
     const Axis& parent = box_.axes[d];
     Axis& axis = child.axes[d];
     axis = {};
@@ -143,13 +152,13 @@ Points Points::packed(std::byte* memory, std::size_t itemsize) const {
   return result;
 }
 
-PointsCut::PointsCut(const Points& points, const Shape& chunk)
-    : points_(points), chunk_(chunk), order_(points.size()) {
+PointsCut::PointsCut(const Points& points, GridCut grid)
+    : points_(points), grid_(std::move(grid)), order_(points.size()) {
   const std::size_t ndim = points.ndim;
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   // Compares chunk coordinates, not their linear number: that could overflow in a huge grid.
   auto chunk_of = [&](std::size_t point, std::size_t d) {
-    return points.indices[point * ndim + d] / chunk_[d];
+    return grid_.axes[d].at(points.indices[point * ndim + d]).number;
   };
   auto compare = [&](std::size_t a, std::size_t b) {
     for (std::size_t d = 0; d < ndim; ++d) {
@@ -174,15 +183,18 @@ void PointsCut::child(std::size_t i, std::int64_t* coordinates, Points& child) c
   child.user = points_.user;
   child.indices.resize(n * ndim);
   child.user_offset.resize(n);
+  Shape origin(ndim);
+  for (std::size_t d = 0; d < ndim; ++d) {
+    const GridAxis::Cell cell = grid_.axes[d].at(points_.indices[order_[first] * ndim + d]);
+    coordinates[d] = grid_.first[d] + cell.number;
+    origin[d] = cell.first;
+  }
   for (std::size_t k = 0; k < n; ++k) {
     const std::size_t point = order_[first + k];
     child.user_offset[k] = points_.user_offset[point];
     for (std::size_t d = 0; d < ndim; ++d) {
-      child.indices[k * ndim + d] = points_.indices[point * ndim + d] % chunk_[d];
+      child.indices[k * ndim + d] = points_.indices[point * ndim + d] - origin[d];
     }
-  }
-  for (std::size_t d = 0; d < ndim; ++d) {
-    coordinates[d] = points_.indices[order_[first] * ndim + d] / chunk_[d];
   }
 }
 

@@ -26,6 +26,17 @@ struct Axis {
   bool list_ascending = true;
 };
 
+// A grid to cut by: an axis a dimension, and what is added to the coordinates of its cells.
+struct GridCut {
+  // Chunks of one shape; the first of them is `first_chunk`, empty for zeros.
+  GridCut(const Shape& chunk, const Shape& first_chunk = {});  // NOLINT: a shape is a grid
+  // The runs of equal chunks of a rectilinear grid, which is borrowed.
+  explicit GridCut(const std::vector<ChunkEdges>& edges);
+
+  std::vector<GridAxis> axes;
+  Shape first;
+};
+
 class BoxCut;
 
 // The outer product of its axes.
@@ -50,10 +61,10 @@ class Box {
   std::vector<std::vector<std::int64_t>> user_lists_;
 };
 
-// A box cut by a grid of `chunk` extents.
+// A box cut by a grid.
 class BoxCut {
  public:
-  BoxCut(const Box& box, const Shape& chunk);
+  explicit BoxCut(const Box& box, GridCut grid);
 
   std::size_t size() const { return size_; }
   // Coordinates of the i-th chunk touched, in C order of the grid, and what is wanted of it. The
@@ -62,6 +73,7 @@ class BoxCut {
 
  private:
   const Box& box_;
+  Shape first_;
   std::vector<DimPlan> plans_;
   std::vector<std::vector<std::int64_t>> user_lists_;  // of dimensions with lists
   std::size_t size_ = 1;
@@ -87,14 +99,14 @@ class Points {
 
 class PointsCut {
  public:
-  PointsCut(const Points& points, const Shape& chunk);
+  explicit PointsCut(const Points& points, GridCut grid);
 
   std::size_t size() const { return starts_.size() - 1; }
   void child(std::size_t i, std::int64_t* coordinates, Points& child) const;
 
  private:
   const Points& points_;
-  Shape chunk_;
+  GridCut grid_;
   std::vector<std::size_t> order_;   // points by chunk, stable
   std::vector<std::size_t> starts_;  // of each chunk's points in order_, and the end
 };

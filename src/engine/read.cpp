@@ -24,8 +24,8 @@ class Reader {
   explicit Reader(RequestContext& context)
       : context_(context), layout_(context.layout), threads_(context.threads) {}
 
-  void read_array(Query query) {
-    const auto level = top_level(layout_, std::move(query));
+  void read_region(Query query, const Region& region) {
+    const auto level = top_level(layout_, region, std::move(query));
     if (const std::size_t batch = batch_size(*level); batch > 1) {
       read_batches(*level, batch);
     } else {
@@ -188,15 +188,27 @@ class Reader {
   std::atomic<bool> few_chunks_{false};
 };
 
+template <typename Query>
+void read_query(RequestContext& context, Query query) {
+  // Each thread decodes one chunk at a time: where the budget has room for fewer, one region does.
+  const int threads = context.threads < thread_count() ? 1 : context.threads;
+  each_region(context,
+              std::move(query),
+              threads,
+              [](RequestContext& inside, Query part, const Region& region) {
+                Reader<Query>(inside).read_region(std::move(part), region);
+              });
+}
+
 void read_elements(RequestContext& context,
                    const ResolvedSelection& selection,
                    const TensorView& out) {
   check_on_device(context.layout, Device::Type::cpu);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
-    Reader<Points>(context).read_array(Points(selection, out));
+    read_query(context, Points(selection, out));
   } else {
-    Reader<Box>(context).read_array(Box(selection, out));
+    read_query(context, Box(selection, out));
   }
 }
 

@@ -30,7 +30,21 @@ RequestContext::RequestContext(const ArrayState& s,
       threads(threads_within_budget(layout, config)),
       poll_(options.poll),
       cancel_(cancel),
+      caller_(std::this_thread::get_id()),
       next_poll_(std::chrono::steady_clock::now() + kPollInterval) {}
+
+RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<const ArrayLayout> l)
+    : state(request.state),
+      layout_owner(std::move(l)),
+      layout(*layout_owner),
+      driver(request.driver),
+      config(request.config),
+      threads(threads_within_budget(layout, config)),
+      arena(request.arena),
+      poll_(request.poll_),
+      cancel_(request.cancel_),
+      caller_(request.caller_),
+      next_poll_(request.next_poll_) {}
 
 void RequestContext::check() {
   if (cancel_ && cancel_->load(std::memory_order_relaxed)) {

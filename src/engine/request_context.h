@@ -18,6 +18,8 @@ class RequestContext {
                  std::shared_ptr<const ArrayLayout> layout,
                  const ReadOptions& options,
                  const std::atomic<bool>* cancel);
+  // The same request where another layout holds.
+  RequestContext(const RequestContext& request, std::shared_ptr<const ArrayLayout> layout);
 
   const ArrayState& state;
   const std::shared_ptr<const ArrayLayout> layout_owner;
@@ -37,7 +39,7 @@ class RequestContext {
  private:
   const std::function<void()>& poll_;
   const std::atomic<bool>* cancel_;
-  const std::thread::id caller_ = std::this_thread::get_id();
+  const std::thread::id caller_;
   std::chrono::steady_clock::time_point next_poll_;
 };
 

@@ -6,6 +6,7 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "engine/chunk_level.h"
+#include "engine/regions.h"
 #include "engine/request_context.h"
 #include "format/chunk_grid.h"
 
@@ -14,7 +15,7 @@ namespace headrace {
 Listing list_chunks(const ArrayState& state) {
   const auto metadata = state.metadata();
   const std::string prefix = state.path().empty() ? "" : state.path() + "/";
-  const Shape grid = grid_shape(metadata->shape, metadata->chunk_shape);
+  const Shape grid = grid_shape(metadata->shape, metadata->chunk_shape, metadata->chunk_edges);
   Listing listing;
   for (std::string& key : state.driver().list(prefix)) {
     auto coordinates =
@@ -25,6 +26,16 @@ Listing list_chunks(const ArrayState& state) {
     (inside ? listing.inside : listing.outside).push_back(std::move(key));
   }
   return listing;
+}
+
+std::shared_ptr<const ArrayLayout> layout_of_object(const RequestContext& context,
+                                                    const std::string& key) {
+  if (!context.layout.regions) return context.layout_owner;
+  const ArrayMetadata& metadata = *context.layout.metadata;
+  const std::size_t prefix = context.state.path().empty() ? 0 : context.state.path().size() + 1;
+  const auto coordinates =
+      metadata.chunk_keys.parse(std::string_view(key).substr(prefix), metadata.ndim());
+  return context.layout.regions->at(coordinates.value());
 }
 
 std::int64_t count_stored_chunks(const ArrayState& state) {
@@ -39,8 +50,9 @@ std::int64_t count_stored_chunks(const ArrayState& state) {
     try {
       const auto reader = context.driver.open(key);
       if (!reader) return;  // removed since it was listed
-      const ShardLevel& level = layout->shards.front();
-      const auto index = load_shard_index(context, level, key, *reader, {0, reader->size()});
+      RequestContext inside(context, layout_of_object(context, key));
+      const ShardLevel& level = inside.layout.shards.front();
+      const auto index = load_shard_index(inside, level, key, *reader, {0, reader->size()});
       for (std::int64_t inner = 0; inner < level.inner_count; ++inner) n += index->has(inner);
     } catch (const Error& error) {
       throw error.with_context(context.place("read", key));

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/array_state.h"
+#include "engine/request_context.h"
 
 namespace headrace {
 
@@ -15,6 +17,10 @@ struct Listing {
   std::vector<std::string> outside;
 };
 Listing list_chunks(const ArrayState& state);
+
+// Of the stored object of this key, one of `inside`.
+std::shared_ptr<const ArrayLayout> layout_of_object(const RequestContext& context,
+                                                    const std::string& key);
 
 // Chunks of the unit that is read; inner chunks by their shards' indices.
 std::int64_t count_stored_chunks(const ArrayState& state);

@@ -17,7 +17,8 @@ class Verifier {
  public:
   using Report = std::function<void(const std::string& key, const Error& error)>;
 
-  Verifier(RequestContext& context, const Report& report) : context_(context), report_(report) {}
+  Verifier(RequestContext& context, const Report& report, std::mutex& mutex)
+      : context_(context), report_(report), mutex_(mutex) {}
 
   std::int64_t verify_object(const std::string& key) {
     return guard(key, [&]() -> std::int64_t {
@@ -84,7 +85,7 @@ class Verifier {
 
   RequestContext& context_;
   const Report& report_;
-  std::mutex mutex_;
+  std::mutex& mutex_;  // of reports
 };
 
 }  // namespace
@@ -93,11 +94,15 @@ std::int64_t Array::verify(const std::function<void(const std::string&, const Er
                            const ReadOptions& options) const {
   const Listing listing = list_chunks(*state_);
   RequestContext context(*state_, state_->layout(options.implementations), options, nullptr);
-  Verifier verifier(context, bad);
+  std::mutex mutex;
   std::atomic<std::int64_t> n{0};
   parallel_for(
       listing.inside.size(),
-      [&](std::size_t i) { n += verifier.verify_object(listing.inside[i]); },
+      [&](std::size_t i) {
+        const std::string& key = listing.inside[i];
+        RequestContext inside(context, layout_of_object(context, key));
+        n += Verifier(inside, bad, mutex).verify_object(key);
+      },
       context.threads);
   return n;
 }

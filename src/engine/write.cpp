@@ -38,9 +38,9 @@ class Writer {
   explicit Writer(RequestContext& context)
       : context_(context), layout_(context.layout), store_url_(context.driver.url()) {}
 
-  void write_array(const Query& query) {
-    const ArrayMetadata& m = *layout_.metadata;
-    const typename Query::Cut cut(query, m.chunk_shape);
+  void write_region(const Query& query, const Region& region) {
+    const Shape& shape = layout_.stored_shape();
+    const typename Query::Cut cut(query, GridCut(shape, region.first_chunk));
     parallel_for(
         cut.size(),
         [&](std::size_t i) {
@@ -50,7 +50,8 @@ class Writer {
           cut.child(i, coordinates.at, child);
           const std::string key = context_.chunk_key(coordinates.at);
           try {
-            write_one(key, child, valid_extent(coordinates, m.shape, m.chunk_shape));
+            const Shape& extent = layout_.metadata->shape;
+            write_one(key, child, valid_extent(coordinates, extent, shape, region));
           } catch (const Error& error) {
             throw error.with_context(context_.place("write", key));
           }
@@ -187,6 +188,18 @@ class Writer {
   const std::string store_url_;
 };
 
+template <typename Query>
+void write_query(RequestContext& context, Query query) {
+  // Shards are large: one region at a time sees to it how many are put together at once.
+  const bool alone = !context.layout.shards.empty() || context.threads < thread_count();
+  each_region(context,
+              std::move(query),
+              alone ? 1 : context.threads,
+              [](RequestContext& inside, const Query& part, const Region& region) {
+                Writer<Query>(inside).write_region(part, region);
+              });
+}
+
 }  // namespace
 
 TensorView broadcast_to(const TensorView& view, const Shape& shape) {
@@ -225,10 +238,17 @@ bool covers(const Box& box, const Shape& valid) {
   return true;
 }
 
-Shape valid_extent(const Coordinates& coordinates, const Shape& extent, const Shape& chunk) {
+Shape valid_extent(const Coordinates& coordinates,
+                   const Shape& extent,
+                   const Shape& chunk,
+                   const Region& region) {
   Shape valid(chunk.size());
   for (std::size_t d = 0; d < chunk.size(); ++d) {
-    valid[d] = std::min(chunk[d], extent[d] - coordinates.at[d] * chunk[d]);
+    std::int64_t first = coordinates.at[d] * chunk[d];
+    if (!region.first_chunk.empty()) {
+      first = region.first_index[d] + (coordinates.at[d] - region.first_chunk[d]) * chunk[d];
+    }
+    valid[d] = std::min(chunk[d], extent[d] - first);
   }
   return valid;
 }
@@ -250,9 +270,9 @@ void write_selection(const ArrayState& state,
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
-    Writer<Points>(context).write_array(Points(selection, data));
+    write_query(context, Points(selection, data));
   } else {
-    Writer<Box>(context).write_array(Box(selection, data));
+    write_query(context, Box(selection, data));
   }
 }
 

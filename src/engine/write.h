@@ -4,6 +4,7 @@
 
 #include "engine/array_state.h"
 #include "engine/query.h"
+#include "engine/regions.h"
 #include "engine/request_context.h"
 #include "format/selection.h"
 
@@ -24,7 +25,11 @@ void write_object(RequestContext& context,
                   const Box& box,
                   const Shape& valid);
 // The part of a chunk that lies within the array, or within the part of a shard that does.
-Shape valid_extent(const Coordinates& coordinates, const Shape& extent, const Shape& chunk);
+// `region`: that of the array in which the chunk is.
+Shape valid_extent(const Coordinates& coordinates,
+                   const Shape& extent,
+                   const Shape& chunk,
+                   const Region& region = {});
 // True when every index below `valid` is written, whatever was stored.
 bool covers(const Box& box, const Shape& valid);
 

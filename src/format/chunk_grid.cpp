@@ -9,20 +9,21 @@
 namespace headrace {
 namespace {
 
-DimPlan plan_range(const DimSelection& selection, std::int64_t chunk_extent) {
+DimPlan plan_range(const DimSelection& selection, const GridAxis& axis) {
   DimPlan plan;
   if (selection.count == 0) return plan;
   const std::int64_t step = selection.step;
   const std::int64_t last = selection.start + step * (selection.count - 1);
-  const std::int64_t spanned = last / chunk_extent - selection.start / chunk_extent + 1;
+  const std::int64_t spanned = axis.at(last).number - axis.at(selection.start).number + 1;
   plan.pieces.reserve(static_cast<std::size_t>(std::min(spanned, selection.count)));
   for (std::int64_t i = 0; i < selection.count;) {
     const std::int64_t index = selection.start + step * i;
+    const GridAxis::Cell cell = axis.at(index);
     DimPiece piece;
-    piece.chunk = index / chunk_extent;
-    piece.first = index - piece.chunk * chunk_extent;
+    piece.chunk = cell.number;
+    piece.first = index - cell.first;
     piece.step = step;
-    piece.count = std::min((chunk_extent - 1 - piece.first) / step + 1, selection.count - i);
+    piece.count = std::min((cell.end - 1 - index) / step + 1, selection.count - i);
     piece.result_first = selection.reversed ? selection.count - 1 - i : i;
     piece.result_step = selection.reversed ? -1 : 1;
     plan.pieces.push_back(piece);
@@ -31,13 +32,13 @@ DimPlan plan_range(const DimSelection& selection, std::int64_t chunk_extent) {
   return plan;
 }
 
-DimPlan plan_list(const DimSelection& selection, std::int64_t chunk_extent) {
+DimPlan plan_list(const DimSelection& selection, const GridAxis& axis) {
   // Position in the result by chunk, a stable order: later of two equal indices comes later.
   std::vector<std::pair<std::int64_t, std::int64_t>> by_chunk;
   by_chunk.reserve(selection.indices.size());
   std::int64_t position = 0;
   for (std::int64_t index : selection.indices) {
-    by_chunk.emplace_back(index / chunk_extent, position++);
+    by_chunk.emplace_back(axis.at(index).number, position++);
   }
   if (!std::is_sorted(by_chunk.begin(), by_chunk.end())) {
     std::sort(by_chunk.begin(), by_chunk.end());
@@ -47,10 +48,13 @@ DimPlan plan_list(const DimSelection& selection, std::int64_t chunk_extent) {
   plan.is_list = true;
   plan.local_index.reserve(by_chunk.size());
   plan.result_index.reserve(by_chunk.size());
+  std::int64_t first = 0;  // index of the chunk
   for (const auto& [chunk, result] : by_chunk) {
-    const std::int64_t local =
-        selection.indices[static_cast<std::size_t>(result)] - chunk * chunk_extent;
-    if (plan.pieces.empty() || plan.pieces.back().chunk != chunk) {
+    const std::int64_t index = selection.indices[static_cast<std::size_t>(result)];
+    const bool begins = plan.pieces.empty() || plan.pieces.back().chunk != chunk;
+    if (begins) first = axis.at(index).first;
+    const std::int64_t local = index - first;
+    if (begins) {
       DimPiece piece;
       piece.chunk = chunk;
       piece.list_first = static_cast<std::int64_t>(plan.local_index.size());
@@ -67,16 +71,26 @@ DimPlan plan_list(const DimSelection& selection, std::int64_t chunk_extent) {
 
 }  // namespace
 
-DimPlan plan_dimension(const DimSelection& selection, std::int64_t chunk_extent) {
-  if (chunk_extent < 1) {
+GridAxis::GridAxis(std::int64_t extent) : extent_(extent) {
+  if (extent < 1) {
     throw Error(ErrorCode::invalid_argument,
-                "chunk extent " + std::to_string(chunk_extent) + ", expected at least 1");
+                "chunk extent " + std::to_string(extent) + ", expected at least 1");
   }
-  return selection.is_list ? plan_list(selection, chunk_extent)
-                           : plan_range(selection, chunk_extent);
 }
 
-Shape grid_shape(const Shape& shape, const Shape& chunk_shape) {
+GridAxis::Cell GridAxis::at_run(std::int64_t index) const {
+  const ChunkRun& run = edges_->run_of_index(index);
+  const std::int64_t end = &run == &edges_->runs.back() ? edges_->end : (&run + 1)->first_index;
+  return {&run - edges_->runs.data(), run.first_index, end};
+}
+
+DimPlan plan_dimension(const DimSelection& selection, const GridAxis& axis) {
+  return selection.is_list ? plan_list(selection, axis) : plan_range(selection, axis);
+}
+
+Shape grid_shape(const Shape& shape,
+                 const Shape& chunk_shape,
+                 const std::vector<ChunkEdges>& edges) {
   if (shape.size() != chunk_shape.size()) {
     throw Error(ErrorCode::invalid_argument,
                 "chunks of " + std::to_string(chunk_shape.size()) + " dimensions for an array of " +
@@ -89,9 +103,49 @@ Shape grid_shape(const Shape& shape, const Shape& chunk_shape) {
                   "chunk extent " + std::to_string(chunk_shape[d]) + " along axis " +
                       std::to_string(d) + ", expected at least 1");
     }
-    grid[d] = shape[d] / chunk_shape[d] + (shape[d] % chunk_shape[d] != 0 ? 1 : 0);
+    if (shape[d] == 0) continue;
+    const std::int64_t last = shape[d] - 1;
+    if (edges.empty()) {
+      grid[d] = last / chunk_shape[d] + 1;
+    } else {
+      const ChunkRun& run = edges[d].run_of_index(last);
+      grid[d] = run.first_chunk + (last - run.first_index) / run.extent + 1;
+    }
   }
   return grid;
+}
+
+std::vector<Shape> chunk_sizes(const Shape& shape,
+                               const Shape& chunk_shape,
+                               const std::vector<ChunkEdges>& edges) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  const Shape grid = grid_shape(shape, chunk_shape, edges);
+  std::vector<Shape> sizes(shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (grid[d] > kMost) {
+      throw Error(ErrorCode::out_of_memory,
+                  "axis " + std::to_string(d) + " has " + std::to_string(grid[d]) + " chunks");
+    }
+    sizes[d].reserve(static_cast<std::size_t>(grid[d]));
+    std::int64_t left = shape[d];
+    for (std::int64_t chunk = 0; chunk < grid[d]; ++chunk) {
+      const std::int64_t extent =
+          edges.empty() ? chunk_shape[d] : edges[d].run_of_chunk(chunk).extent;
+      sizes[d].push_back(std::min(extent, left));
+      left -= sizes[d].back();
+    }
+  }
+  return sizes;
+}
+
+Shape shape_of_chunk(const std::vector<std::int64_t>& coordinates,
+                     const Shape& chunk_shape,
+                     const std::vector<ChunkEdges>& edges) {
+  if (edges.empty()) return chunk_shape;
+  Shape shape(edges.size());
+  for (std::size_t d = 0; d < edges.size(); ++d)
+    shape[d] = edges[d].run_of_chunk(coordinates[d]).extent;
+  return shape;
 }
 
 }  // namespace headrace

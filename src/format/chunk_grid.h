@@ -5,14 +5,42 @@
 #include <cstdint>
 #include <vector>
 
+#include "format/chunk_edges.h"
 #include "format/selection.h"
 #include "headrace/tensor.h"
 
 namespace headrace {
 
+// How one dimension is cut: by chunks of one extent, or at the ends of runs.
+class GridAxis {
+ public:
+  struct Cell {
+    std::int64_t number;
+    std::int64_t first;  // index
+    std::int64_t end;
+  };
+
+  GridAxis(std::int64_t extent);                         // at least 1, else invalid_argument
+  GridAxis(const ChunkEdges& edges) : edges_(&edges) {}  // borrowed
+  Cell at(std::int64_t index) const {
+    if (edges_) return at_run(index);
+    const std::int64_t number = index / extent_;
+    const std::int64_t first = number * extent_;
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(first, extent_, &end)) end = INT64_MAX;
+    return {number, first, end};
+  }
+
+ private:
+  Cell at_run(std::int64_t index) const;
+
+  std::int64_t extent_ = 0;
+  const ChunkEdges* edges_ = nullptr;
+};
+
 // The part of one dimension's selection that falls into one chunk of that dimension.
 struct DimPiece {
-  std::int64_t chunk = 0;  // coordinate of the chunk along the dimension
+  std::int64_t chunk = 0;  // number of the cell along the dimension
   std::int64_t first = 0;  // index within the chunk of the first element, when a range
   std::int64_t step = 1;
   std::int64_t count = 0;
@@ -32,9 +60,23 @@ struct DimPlan {
   bool list_ascending = true;  // local_index ascends within every piece
 };
 
-DimPlan plan_dimension(const DimSelection& selection, std::int64_t chunk_extent);
+DimPlan plan_dimension(const DimSelection& selection, const GridAxis& axis);
 
-// Chunks along each dimension: ceil(shape / chunk_shape), 0 for an extent of 0.
-Shape grid_shape(const Shape& shape, const Shape& chunk_shape);
+// Chunks along each dimension that hold elements of the array: none for an extent of 0.
+// `edges`: of a rectilinear grid, else empty.
+Shape grid_shape(const Shape& shape,
+                 const Shape& chunk_shape,
+                 const std::vector<ChunkEdges>& edges = {});
+
+// Along each dimension the extents of the chunks that hold elements, the last one cut off at the
+// end of the array. `out_of_memory` for more than memory can be expected to hold.
+std::vector<Shape> chunk_sizes(const Shape& shape,
+                               const Shape& chunk_shape,
+                               const std::vector<ChunkEdges>& edges = {});
+
+// The extents of one chunk.
+Shape shape_of_chunk(const std::vector<std::int64_t>& coordinates,
+                     const Shape& chunk_shape,
+                     const std::vector<ChunkEdges>& edges);
 
 }  // namespace headrace

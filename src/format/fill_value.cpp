@@ -311,8 +311,9 @@ std::string float_json(const DType& dtype, const std::byte* in, int zarr_format)
 
 std::string integer_json(const DType& dtype, const std::byte* in) {
   const std::uint64_t bits = load_bits(in, dtype.itemsize());
-  if (dtype.kind() == DType::Kind::unsigned_integer) return std::to_string(bits);
-  const auto unused = static_cast<int>(64 - 8 * dtype.itemsize());
+  const int unused = 64 - integer_bits(dtype);  // what stands above the 4 bits of an int4 too
+  if (dtype.kind() == DType::Kind::unsigned_integer)
+    return std::to_string(bits << unused >> unused);
   return std::to_string(static_cast<std::int64_t>(bits << unused) >> unused);
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/chunk_edges.h"
 #include "headrace/codec.h"
 #include "headrace/dtype.h"
 #include "headrace/tensor.h"
@@ -30,7 +31,9 @@ struct ChunkKeyEncoding {
 struct ArrayMetadata {
   int zarr_format = 3;
   Shape shape;
-  Shape chunk_shape;  // of the stored unit: the shard when sharded
+  // Of the stored unit: the shard when sharded. Of a rectilinear grid the largest extents.
+  Shape chunk_shape;
+  std::vector<ChunkEdges> chunk_edges;  // of a rectilinear grid, one a dimension; else empty
   DType dtype;
   ChunkKeyEncoding chunk_keys;
   // v3's chain, or what v2's order, byte order, filters and compressor mean as one:
@@ -90,7 +93,10 @@ std::string write_group_v3(std::string_view attributes);
 std::string write_group_v2();
 // A stored document with another shape or other attributes, all else kept but for chunk extents of
 // 0: they stand where there are no elements, are read as 1, and would be wrong for others.
-std::string with_shape(std::string_view document, const Shape& shape);
+// `edges`: of a rectilinear grid, as they are from now on.
+std::string with_shape(std::string_view document,
+                       const Shape& shape,
+                       const std::vector<ChunkEdges>& edges = {});
 std::string with_attributes(std::string_view zarr_json, std::string_view attributes);
 // v3: a group's document with its consolidated metadata replaced (path -> zarr.json text).
 std::string with_consolidated(std::string_view zarr_json,

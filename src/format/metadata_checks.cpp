@@ -25,6 +25,78 @@ Shape chunk_shape_from_json(const Json& list, const Shape& shape) {
   return chunks;
 }
 
+namespace {
+
+void append_edge(const Json& item, ChunkEdges& edges) {
+  std::int64_t extent = 0;
+  std::int64_t count = 1;
+  if (item.kind() == Json::Kind::array) {
+    const std::vector<Json> pair = item.items();
+    if (pair.size() != 2) item.fail(ErrorCode::corrupt, "expected [extent, count]");
+    extent = pair[0].integer();
+    count = pair[1].integer();
+  } else {
+    extent = item.integer();
+  }
+  try {
+    edges.append(extent, count);
+  } catch (const Error& error) {
+    item.fail(ErrorCode::corrupt, error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<ChunkEdges> chunk_edges_from_json(const Json& list, const Shape& shape) {
+  const std::vector<Json> dimensions = list.items();
+  if (dimensions.size() != shape.size()) {
+    list.fail(ErrorCode::corrupt,
+              "chunks of " + std::to_string(dimensions.size()) + " dimensions for an array of " +
+                  std::to_string(shape.size()));
+  }
+  std::vector<ChunkEdges> edges(shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const Json& dimension = dimensions[d];
+    if (dimension.kind() != Json::Kind::array) {
+      const std::int64_t extent = dimension.integer();
+      if (extent < 1) {
+        dimension.fail(ErrorCode::corrupt, "expected at least 1, found " + std::to_string(extent));
+      }
+      edges[d] = ChunkEdges::repeating(extent);
+      continue;
+    }
+    const std::vector<Json> items = dimension.items();
+    if (items.empty()) dimension.fail(ErrorCode::corrupt, "no chunks");
+    for (const Json& item : items) append_edge(item, edges[d]);
+    if (edges[d].end < shape[d]) {
+      dimension.fail(ErrorCode::corrupt,
+                     "chunks end at " + std::to_string(edges[d].end) + ", the array at " +
+                         std::to_string(shape[d]));
+    }
+  }
+  return edges;
+}
+
+std::string chunk_edges_to_json(const std::vector<ChunkEdges>& edges) {
+  std::string text = "[";
+  for (const ChunkEdges& dimension : edges) {
+    if (text.size() > 1) text += ",";
+    if (dimension.repeats) {
+      text += std::to_string(dimension.runs.front().extent);
+      continue;
+    }
+    std::string runs;
+    for (const ChunkRun& run : dimension.runs) {
+      const std::int64_t count = dimension.count_of(run);
+      const std::string extent = std::to_string(run.extent);
+      if (!runs.empty()) runs += ",";
+      runs += count == 1 ? extent : "[" + extent + "," + std::to_string(count) + "]";
+    }
+    text += "[" + runs + "]";
+  }
+  return text + "]";
+}
+
 void check_chunk_size(const Shape& chunk_shape, const DType& dtype, const char* document) {
   constexpr std::size_t kMaxChunk = std::size_t{1} << 48;
   std::size_t nbytes = dtype.itemsize();

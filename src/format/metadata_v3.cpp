@@ -1,6 +1,7 @@
 // https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#metadata
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 
 #include "base/checked.h"
 #include "format/codec_specs.h"
@@ -58,14 +59,46 @@ Extension extension(const Json& json) {
   return {object.at("name").string(), object.find("configuration")};
 }
 
-Shape chunk_shape(const Json& grid, const Shape& shape) {
+// Sets chunk_shape and chunk_edges.
+void parse_chunk_grid(const Json& grid, ArrayMetadata& metadata) {
   const Extension point = extension(grid);
-  if (point.name != "regular") {
+  if (point.name != "regular" && point.name != "rectilinear") {
     grid.fail(ErrorCode::unsupported, "chunk grid \"" + point.name + "\" is not known");
   }
   if (!point.configuration) grid.fail(ErrorCode::corrupt, "lacks a configuration");
-  check_fields(JsonObject(*point.configuration), {"chunk_shape"});
-  return chunk_shape_from_json(point.configuration->at("chunk_shape"), shape);
+  const Json& configuration = *point.configuration;
+  if (point.name == "regular") {
+    check_fields(JsonObject(configuration), {"chunk_shape"});
+    metadata.chunk_shape = chunk_shape_from_json(configuration.at("chunk_shape"), metadata.shape);
+    return;
+  }
+  check_fields(JsonObject(configuration), {"kind", "chunk_shapes"});
+  const Json kind = configuration.at("kind");
+  if (kind.string() != "inline") {
+    kind.fail(ErrorCode::unsupported, "expected \"inline\", found " + std::string(kind.text()));
+  }
+  std::vector<ChunkEdges> edges =
+      chunk_edges_from_json(configuration.at("chunk_shapes"), metadata.shape);
+  bool regular = true;
+  for (const ChunkEdges& dimension : edges) {
+    metadata.chunk_shape.push_back(dimension.largest_extent());
+    regular &= dimension.repeats;
+  }
+  if (!regular) metadata.chunk_edges = std::move(edges);
+}
+
+// Inner chunks divide every shard.
+void check_shards(const ArrayMetadata& metadata) {
+  check_sharding(metadata.codecs, metadata.chunk_shape);
+  for (std::size_t d = 0; d < metadata.chunk_edges.size(); ++d) {
+    std::set<std::int64_t> extents;
+    for (const ChunkRun& run : metadata.chunk_edges[d].runs) extents.insert(run.extent);
+    Shape shard = metadata.chunk_shape;
+    for (const std::int64_t extent : extents) {
+      shard[d] = extent;
+      check_sharding(metadata.codecs, shard);
+    }
+  }
 }
 
 ChunkKeyEncoding chunk_keys(const Json& json) {
@@ -165,12 +198,12 @@ ArrayMetadata parse_array_v3(std::string_view text) {
 
   ArrayMetadata metadata;
   metadata.shape = shape_from_json(json.at("shape"), 0);
-  metadata.chunk_shape = chunk_shape(json.at("chunk_grid"), metadata.shape);
+  parse_chunk_grid(json.at("chunk_grid"), metadata);
   metadata.chunk_keys = chunk_keys(json.at("chunk_key_encoding"));
   metadata.codecs = codecs_from_json(json.at("codecs"));
   metadata.dtype = dtype_from_json_v3(json.at("data_type"), stored_order(metadata.codecs));
   check_chunk_size(metadata.chunk_shape, metadata.dtype, kDocument);
-  check_sharding(metadata.codecs, metadata.chunk_shape);
+  check_shards(metadata);
   const Json fill_value = json.at("fill_value");
   metadata.fill_value = fill_value_from_json(metadata.dtype, fill_value);
   metadata.fill_value_json = fill_value.text();

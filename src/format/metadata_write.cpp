@@ -6,6 +6,7 @@
 #include "format/dtype_json.h"
 #include "format/json.h"
 #include "format/metadata.h"
+#include "format/metadata_checks.h"
 
 namespace headrace {
 namespace {
@@ -46,6 +47,15 @@ void check_field_order(const DType& dtype, ByteOrder order) {
   }
 }
 
+std::string chunk_grid_text(const Shape& chunk_shape, const std::vector<ChunkEdges>& edges) {
+  if (edges.empty()) {
+    return "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":" +
+           shape_to_json(chunk_shape) + "}}";
+  }
+  return "{\"name\":\"rectilinear\",\"configuration\":{\"kind\":\"inline\",\"chunk_shapes\":" +
+         chunk_edges_to_json(edges) + "}}";
+}
+
 std::string names_text(const std::vector<std::optional<std::string>>& names) {
   std::string text = "[";
   for (const auto& name : names) {
@@ -72,8 +82,7 @@ std::string write_array_v3(const ArrayMetadata& metadata) {
   const ChunkKeyEncoding& keys = metadata.chunk_keys;
   std::string text = "{\"shape\":" + shape_to_json(metadata.shape);
   text += ",\"data_type\":" + dtype_to_json_v3(metadata.dtype);
-  text += ",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":" +
-          shape_to_json(metadata.chunk_shape) + "}}";
+  text += ",\"chunk_grid\":" + chunk_grid_text(metadata.chunk_shape, metadata.chunk_edges);
   text += std::string(",\"chunk_key_encoding\":{\"name\":\"") +
           (keys.default_prefix ? "default" : "v2") +
           "\",\"configuration\":{\"separator\":" + quoted(keys.separator) + "}}";
@@ -113,17 +122,21 @@ std::string write_group_v3(std::string_view attributes) {
 
 std::string write_group_v2() { return json_pretty("{\"zarr_format\":2}"); }
 
-std::string with_shape(std::string_view document, const Shape& shape) {
+std::string with_shape(std::string_view document,
+                       const Shape& shape,
+                       const std::vector<ChunkEdges>& edges) {
   std::string text =
       json_with_member(Json::parse(document, "metadata"), "shape", shape_to_json(shape));
   const Json resized = Json::parse(text, "metadata");
+  if (!edges.empty()) return json_with_member(resized, "chunk_grid", chunk_grid_text({}, edges));
   if (const auto chunks = resized.find("chunks")) {
     if (const auto mended = without_zeros(*chunks)) {
       return json_with_member(resized, "chunks", *mended);
     }
   } else if (const auto grid = resized.find("chunk_grid")) {
     const Json configuration = grid->at("configuration");
-    if (const auto mended = without_zeros(configuration.at("chunk_shape"))) {
+    const auto extents = configuration.find("chunk_shape");
+    if (const auto mended = extents ? without_zeros(*extents) : std::nullopt) {
       const std::string changed = json_with_member(configuration, "chunk_shape", *mended);
       return json_with_member(
           resized, "chunk_grid", json_with_member(*grid, "configuration", changed));

@@ -136,28 +136,19 @@ DimSelection resolve_mask(const Mask& mask, std::int64_t extent, std::size_t axi
   return dim;
 }
 
-// A range of chunks as a range of elements.
-DimSelection chunks_to_elements(const DimSelection& blocks,
-                                std::int64_t extent,
-                                std::int64_t chunk) {
-  DimSelection dim;
-  if (blocks.count == 0) return dim;
-  dim.start = blocks.start * chunk;
-  const std::int64_t last = (blocks.start + blocks.count - 1) * chunk;
-  dim.count = last - dim.start + std::min(chunk, extent - last);
-  return dim;
-}
-
 // Builds the outer product item by item.
 class OuterProduct {
  public:
-  OuterProduct(const Selection& selection, const Shape& shape, const Shape& chunks)
-      : mode_(selection.mode()), shape_(shape), chunks_(chunks) {
+  OuterProduct(const Selection& selection,
+               const Shape& shape,
+               const Shape& chunks,
+               const std::vector<ChunkEdges>& edges)
+      : mode_(selection.mode()), shape_(shape), chunks_(chunks), edges_(edges) {
     if (mode_ == SelectionMode::block) {
       if (chunks.size() != shape.size()) {
         throw Error(ErrorCode::invalid_argument, "block selection: array has no chunk grid");
       }
-      grid_ = grid_shape(shape, chunks);
+      grid_ = grid_shape(shape, chunks, edges);
     }
     count_items(selection.items());
     out_.dims.reserve(shape.size());
@@ -206,13 +197,27 @@ class OuterProduct {
   void add_integer(std::int64_t index) {
     if (mode_ != SelectionMode::block) return drop(single(wrap_index(index, extent(), axis())));
     const DimSelection block = single(wrap_index(index, grid_[axis()], axis()));
-    keep(chunks_to_elements(block, extent(), chunks_[axis()]));
+    keep(chunks_to_elements(block));
   }
 
   void add_slice(const Slice& slice) {
     if (mode_ != SelectionMode::block) return keep(resolve_slice(slice, extent()));
     if (slice.step != 1) fail_bounds("a block selection takes slices of step 1 only");
-    keep(chunks_to_elements(resolve_slice(slice, grid_[axis()]), extent(), chunks_[axis()]));
+    keep(chunks_to_elements(resolve_slice(slice, grid_[axis()])));
+  }
+
+  // A range of chunks as a range of elements.
+  DimSelection chunks_to_elements(const DimSelection& blocks) const {
+    DimSelection dim;
+    if (blocks.count == 0) return dim;
+    const std::int64_t after = blocks.start + blocks.count;
+    dim.start = first_index_of(blocks.start);
+    dim.count = (after == grid_[axis()] ? extent() : first_index_of(after)) - dim.start;
+    return dim;
+  }
+
+  std::int64_t first_index_of(std::int64_t chunk) const {
+    return edges_.empty() ? chunk * chunks_[axis()] : edges_[axis()].first_index_of(chunk);
   }
 
   void add_new_axis() {
@@ -243,6 +248,7 @@ class OuterProduct {
   SelectionMode mode_;
   const Shape& shape_;
   const Shape& chunks_;
+  const std::vector<ChunkEdges>& edges_;
   Shape grid_;
   std::size_t consumed_ = 0;  // dimensions that the items name
   ResolvedSelection out_;
@@ -368,10 +374,11 @@ std::size_t ResolvedSelection::size() const {
 
 ResolvedSelection resolve_selection(const Selection& selection,
                                     const Shape& shape,
-                                    const Shape& chunks) {
+                                    const Shape& chunks,
+                                    const std::vector<ChunkEdges>& edges) {
   if (selection.mode() == SelectionMode::coordinate)
     return resolve_points(selection.items(), shape);
-  return OuterProduct(selection, shape, chunks).take();
+  return OuterProduct(selection, shape, chunks, edges).take();
 }
 
 }  // namespace headrace

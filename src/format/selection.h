@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "format/chunk_edges.h"
 #include "headrace/selection.h"
 #include "headrace/tensor.h"
 
@@ -40,10 +41,11 @@ struct ResolvedSelection {
 };
 
 // `out_of_bounds` (IndexError) for indices outside, too many or few dimensions, masks of the wrong
-// shape, zero steps; `invalid_argument` for item kinds that a mode does not take. `chunks` counts
-// for block selections only.
+// shape, zero steps; `invalid_argument` for item kinds that a mode does not take. `chunks` and
+// `edges`, of a rectilinear grid, count for block selections only.
 ResolvedSelection resolve_selection(const Selection& selection,
                                     const Shape& shape,
-                                    const Shape& chunks);
+                                    const Shape& chunks,
+                                    const std::vector<ChunkEdges>& edges = {});
 
 }  // namespace headrace

@@ -1,4 +1,5 @@
 // v2 codecs are numcodecs configurations: https://numcodecs.readthedocs.io
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -37,10 +38,25 @@ std::int64_t integer_or(const Json& codec, std::string_view key, std::int64_t fa
   return value && !value->is_null() ? value->integer() : fallback;
 }
 
+// GDAL writes its own creation options into the metadata: "checksum": "NO", "shuffle": "BIT".
+// https://gdal.org/en/stable/drivers/raster/zarr.html
+bool checksum_from_v2(const Json& value) {
+  return value.is_string() ? value.string() == "YES" : value.boolean();
+}
+
+std::int64_t shuffle_from_v2(const Json& codec) {
+  const std::optional<Json> value = codec.find("shuffle");
+  if (!value || !value->is_string()) return integer_or(codec, "shuffle", 1);
+  constexpr std::array<std::string_view, 3> kOfGdal = {"NONE", "BYTE", "BIT"};
+  const auto found = std::ranges::find(kOfGdal, value->string());
+  if (found == kOfGdal.end()) value->fail(ErrorCode::corrupt, "no such shuffle");
+  return found - kOfGdal.begin();
+}
+
 // v2 counts shuffles (-1: by the item size) and leaves the type size to the buffer.
 CodecSpec blosc_from_v2(const Json& codec, std::size_t itemsize) {
   const std::optional<Json> cname = codec.find("cname");
-  const std::int64_t shuffle = integer_or(codec, "shuffle", 1);
+  const std::int64_t shuffle = shuffle_from_v2(codec);
   if (shuffle < -1 || shuffle > 2) {
     codec.fail(ErrorCode::corrupt,
                "shuffle " + std::to_string(shuffle) + ", expected -1, 0, 1 or 2");
@@ -66,8 +82,8 @@ CodecSpec compressor_from_v2(const Json& codec, std::size_t itemsize) {
   if (id == "zstd") {
     const std::optional<Json> checksum = codec.find("checksum");
     return {"zstd",
-            "{\"level\":" + std::to_string(integer_or(codec, "level", 1)) +
-                ",\"checksum\":" + (checksum && checksum->boolean() ? "true" : "false") + "}"};
+            "{\"level\":" + std::to_string(integer_or(codec, "level", 1)) + ",\"checksum\":" +
+                (checksum && checksum_from_v2(*checksum) ? "true" : "false") + "}"};
   }
   return {std::string(kPrefix) + id, without_id(codec)};
 }

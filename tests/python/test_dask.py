@@ -100,7 +100,7 @@ def test_no_two_blocks_share_an_object(sizes, start, unit, rest):
                 assert writers.setdefault(chunk, key) == key
             array[key] = value
 
-    aligned = headrace.dask._aligned(data, (start,), (unit,))
+    aligned = headrace.dask._aligned(data, (start,), array.write_chunk_sizes)
     where = (slice(start, start + total),)
     da.store(data.rechunk(aligned), Spy(), regions=where, lock=False, scheduler="sync")
     hr.dask.to_zarr(data, array, region=where)
@@ -158,3 +158,23 @@ def test_workers_of_a_cluster(sharded):
     )
     assert done.returncode == 0, done.stderr
     assert_same(read_zarr(sharded, "anomaly"), DATA - DATA.mean(axis=0, dtype="f4"))
+
+
+def test_chunks_of_several_shapes(tmp_path):
+    path, edges = str(tmp_path / "x.zarr"), [[8, 8, 3, 1], [2, 10]]
+    array = hr.create_array(path, shape=SHAPE, dtype="f4", chunks=edges)
+    array[:] = DATA
+    for limit, blocks in {"1B": edges, "1MiB": [[20], [12]]}.items():
+        with dask.config.set({"array.chunk-size": limit}):
+            x = hr.dask.from_zarr(path)
+        assert x.chunks == tuple(map(tuple, blocks))
+        assert_same(x.compute(scheduler="sync"), DATA)
+
+    target = hr.create_array(str(tmp_path / "y.zarr"), shape=SHAPE, dtype="f4", chunks=edges)
+    hr.dask.to_zarr(da.from_array(DATA, chunks=(5, 4)), target)
+    assert_same(target[:], DATA)
+    region = (slice(3, 18), slice(1, 12))
+    hr.dask.to_zarr(da.zeros((15, 11), chunks=(4, 11), dtype="f4"), target, region=region)
+    expected = DATA.copy()
+    expected[region] = 0
+    assert_same(target[:], expected)

@@ -148,7 +148,12 @@ def check_facts(array, entry):
         assert texts[0] == texts[1]
     if "dimension_names" in entry:
         assert list(array.dimension_names) == entry["dimension_names"]
-    if "initialized" in entry:
+    if "chunk_sizes" in entry:
+        assert array.read_chunk_sizes == tuple(map(tuple, entry["chunk_sizes"]["read"]))
+        assert array.write_chunk_sizes == tuple(map(tuple, entry["chunk_sizes"]["write"]))
+        assert array.nchunks_initialized == entry["initialized"]
+        assert array.nchunks == np.prod([len(row) for row in array.read_chunk_sizes])
+    elif "initialized" in entry:
         assert array.nchunks_initialized == entry["initialized"]
         grid = [-(-s // c) for s, c in zip(entry["shape"], entry["chunks"], strict=True)]
         assert array.nchunks == np.prod(grid)

@@ -368,3 +368,19 @@ def test_nothing_but_chunks_and_metadata_is_left(store):
         array[...] = smooth("f4", (40, 40), k)
     files = {p.relative_to(store).as_posix() for p in Path(store).rglob("*") if p.is_file()}
     assert files == {"zarr.json"} | {f"c/{y}/{x}" for y in range(5) for x in range(5)}
+
+
+def test_filters_of_v2_take_the_stored_byte_order(tmp_path):
+    data = values(">i2", (23, 7))
+    array = hr.create_array(
+        str(tmp_path / "x"),
+        shape=data.shape,
+        dtype=">i2",
+        chunks=(10, 4),
+        zarr_format=2,
+        filters={"id": "delta", "dtype": ">i2"},
+        compressors={"id": "zlib", "level": 1},
+    )
+    array[...] = data
+    assert_same(array[...], data)
+    assert_same(read_zarr(tmp_path / "x"), data)

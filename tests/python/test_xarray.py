@@ -710,3 +710,16 @@ def test_the_example_runs(weather_v3):
         )
         assert done.returncode == 0, done.stderr
         assert "t2m" in done.stdout
+
+
+def test_chunks_of_several_shapes(tmp_path):
+    pytest.importorskip("dask")
+    data, edges = field()[:, :, 0], [[4, 4, 2], [1, 5]]
+    group = hr.create_group(tmp_path / "x.zarr")
+    group.create_array(
+        "x", shape=data.shape, dtype="f4", chunks=edges, dimension_names=["time", "lat"]
+    )[:] = data
+    ds = xr.open_dataset(tmp_path / "x.zarr", engine="headrace", consolidated=False, chunks={})
+    assert ds["x"].chunks == ((4, 4, 2), (1, 5))
+    assert ds["x"].encoding["preferred_chunks"] == {"time": (4, 4, 2), "lat": (1, 5)}
+    np.testing.assert_array_equal(ds["x"].values, data)

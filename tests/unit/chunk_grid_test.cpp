@@ -120,5 +120,70 @@ TEST(ChunkGrid, GridShapeRoundsUp) {
   EXPECT_THROW(grid_shape({1}, {0}), Error);
 }
 
+ChunkEdges edges_of(const std::vector<std::int64_t>& extents) {
+  ChunkEdges edges;
+  for (const std::int64_t extent : extents) edges.append(extent, 1);
+  return edges;
+}
+
+TEST(ChunkEdges, EqualNeighboursAreOneRun) {
+  ChunkEdges edges = edges_of({10, 10, 13});
+  edges.append(13, std::int64_t{1} << 50);
+  EXPECT_EQ(edges.runs, (std::vector<ChunkRun>{{0, 0, 10}, {2, 20, 13}}));
+  EXPECT_EQ(edges.count_of(edges.runs[0]), 2);
+  EXPECT_EQ(edges.count_of(edges.runs[1]), 1 + (std::int64_t{1} << 50));
+  EXPECT_EQ(edges.largest_extent(), 13);
+  EXPECT_EQ(edges.first_index_of(3), 33);
+  EXPECT_EQ(edges.run_of_index(19).extent, 10);
+  EXPECT_EQ(edges.run_of_index(20).extent, 13);
+  EXPECT_EQ(edges.run_of_chunk(2).first_index, 20);
+}
+
+TEST(ChunkEdges, GrowByOneChunk) {
+  ChunkEdges edges = edges_of({10, 5});
+  edges.grow_to(12);
+  EXPECT_EQ(edges.end, 15);
+  edges.grow_to(40);
+  EXPECT_EQ(edges.runs.back(), (ChunkRun{2, 15, 25}));
+  ChunkEdges repeating = ChunkEdges::repeating(7);
+  repeating.grow_to(kMax);
+  EXPECT_EQ(repeating.runs.size(), 1u);
+}
+
+TEST(ChunkEdges, RefuseWhatCannotBeCounted) {
+  ChunkEdges edges = edges_of({kMax - 5});
+  EXPECT_THROW(edges.append(6, 1), Error);
+  EXPECT_THROW(edges.append(1, kMax), Error);
+  EXPECT_THROW(edges.append(kMax, kMax), Error);
+  EXPECT_THROW(edges.append(0, 1), Error);
+  EXPECT_THROW(edges.append(-1, 1), Error);
+  EXPECT_THROW(edges.append(1, 0), Error);
+  EXPECT_THROW(ChunkEdges::repeating(0), Error);
+  EXPECT_EQ(edges.end, kMax - 5);
+}
+
+TEST(ChunkEdges, PlansAreCutAtTheEndsOfRuns) {
+  const ChunkEdges edges = edges_of({4, 4, 1, 9});
+  DimSelection s;
+  s.start = 1;
+  s.step = 3;
+  s.count = 5;  // 1, 4, 7, 10, 13
+  const DimPlan plan = plan_dimension(s, edges);
+  ASSERT_EQ(plan.pieces.size(), 2u);
+  EXPECT_EQ(plan.pieces[0].chunk, 0);
+  EXPECT_EQ(plan.pieces[0].count, 3);
+  EXPECT_EQ(plan.pieces[1].chunk, 2);
+  EXPECT_EQ(plan.pieces[1].first, 1);
+}
+
+TEST(ChunkEdges, Grids) {
+  const std::vector<ChunkEdges> edges = {edges_of({4, 4, 1, 9}), ChunkEdges::repeating(3)};
+  EXPECT_EQ(grid_shape({9, 7}, {9, 3}, edges), (Shape{3, 3}));
+  EXPECT_EQ(grid_shape({0, 1}, {9, 3}, edges), (Shape{0, 1}));
+  EXPECT_EQ(chunk_sizes({10, 7}, {9, 3}, edges), (std::vector<Shape>{{4, 4, 1, 1}, {3, 3, 1}}));
+  EXPECT_EQ(shape_of_chunk({3, 8}, {9, 3}, edges), (Shape{9, 3}));
+  EXPECT_THROW(chunk_sizes({kMax}, {1}), Error);
+}
+
 }  // namespace
 }  // namespace headrace

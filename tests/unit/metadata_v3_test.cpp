@@ -162,7 +162,10 @@ TEST(MetadataV3, UnknownIsNamedAsUnsupported) {
   } table[] = {
       {{{"data_type", "\"float128\""}}, "float128"},
       {{{"data_type", R"({"name": "int8", "configuration": {"a": 1}})"}}, "int8"},
-      {{{"chunk_grid", R"({"name": "rectilinear", "configuration": {}})"}}, "rectilinear"},
+      {{{"chunk_grid", R"({"name": "hexagonal", "configuration": {}})"}}, "hexagonal"},
+      {{{"chunk_grid",
+         R"({"name": "rectilinear", "configuration": {"kind": "elsewhere", "chunk_shapes": []}})"}},
+       "elsewhere"},
       {{{"chunk_grid", R"({"name": "regular", "configuration": {"chunk_shape": [4, 3], "z": 1}})"}},
        "z"},
       {{{"chunk_key_encoding", "\"fanout\""}}, "fanout"},
@@ -263,6 +266,46 @@ TEST(MetadataV3, Groups) {
         R"({"zarr_format": 3, "node_type": "group", "consolidated_metadata": {"metadata": {")" +
         std::string(path) + "\": {}}}}";
     EXPECT_EQ(failure_of([&] { parse_group_v3(bad); }).code, ErrorCode::corrupt) << path;
+  }
+}
+
+std::string rectilinear(const std::string& chunk_shapes) {
+  return R"({"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": )" +
+         chunk_shapes + "}}";
+}
+
+TEST(MetadataV3, RectilinearGrids) {
+  const ArrayMetadata m =
+      parse_array_v3(v3({{"chunk_grid", rectilinear("[[[2, 4], 2, 1], [4, 9]]")}}));
+  EXPECT_EQ(m.chunk_shape, (Shape{2, 9}));
+  ASSERT_EQ(m.chunk_edges.size(), 2u);
+  EXPECT_EQ(m.chunk_edges[0].runs, (std::vector<ChunkRun>{{0, 0, 2}, {5, 10, 1}}));
+  EXPECT_TRUE(contains(write_array_v3(m), "rectilinear"));
+  const ArrayMetadata again = parse_array_v3(write_array_v3(m));
+  EXPECT_EQ(again.chunk_edges[0].runs, m.chunk_edges[0].runs);
+  EXPECT_EQ(again.chunk_edges[1].end, 13);
+
+  const ArrayMetadata regular = parse_array_v3(v3({{"chunk_grid", rectilinear("[4, 3]")}}));
+  EXPECT_EQ(regular.chunk_shape, (Shape{4, 3}));
+  EXPECT_TRUE(regular.chunk_edges.empty());
+}
+
+TEST(MetadataV3, BadRectilinearGrids) {
+  for (const char* chunk_shapes : {"[]",
+                                   "[[10]]",
+                                   "[[9], [7]]",
+                                   "[[], [7]]",
+                                   "[0, [7]]",
+                                   "[[10, 0], [7]]",
+                                   "[[[10, 0]], [7]]",
+                                   "[[[-5, 2]], [7]]",
+                                   "[[[10]], [7]]",
+                                   "[[[4611686018427387904, 2]], [7]]",
+                                   "[[\"10\"], [7]]",
+                                   "[{}, [7]]",
+                                   "7"}) {
+    EXPECT_EQ(v3_failure({{"chunk_grid", rectilinear(chunk_shapes)}}).code, ErrorCode::corrupt)
+        << chunk_shapes;
   }
 }
 

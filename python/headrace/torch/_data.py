@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from .. import _core
+from .._array import rows_of_chunk
 from ._read import as_tensor
 
 Arrays = _core.Array | Sequence[_core.Array] | Mapping[str, _core.Array]
@@ -142,7 +143,7 @@ class IterableArrayDataset(IterableDataset[Any]):
     ) -> None:
         self._fields = _Fields(arrays)
         self._batch_size = batch_size
-        self._block_size = block_size or max(array.chunks[0] for array in self._fields.arrays)
+        self._block_size = block_size or max(map(rows_of_chunk, self._fields.arrays))
         self._shuffle, self._seed = shuffle, seed
         # Shared with workers that are there already.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()

@@ -161,7 +161,7 @@ class CodecPipeline(ZarrPipeline):
         place, plan = self._plan(batch, drop_axes)
         if plan.shape != out.shape:
             raise _Unserved
-        array = self._array(place, _whole_chunks(plan.stops, self._shape, spec.shape), False)
+        array = self._array(place, self._whole_chunks(plan.stops, spec.shape), False)
         fill = _filler(array, plan, out)
         inline = place.loop is None and _decoded_nbytes(array, plan) <= _INLINE_NBYTES
         await self._call(fill, inline=inline)
@@ -175,7 +175,7 @@ class CodecPipeline(ZarrPipeline):
         if data.shape not in ((), plan.shape):
             raise _Unserved
         assert self._keys is not None
-        shape = _whole_chunks(plan.stops, self._shape, spec.shape)
+        shape = self._whole_chunks(plan.stops, spec.shape)
         # What a shard holds beyond the array's end, zarr-python keeps; of a chunk it does not.
         if plan.kind == "basic" and not drop_axes and not self.supports_partial_encode:
             shape = exact_shape(batch, shape, self._keys, place.skipped)
@@ -226,10 +226,25 @@ class CodecPipeline(ZarrPipeline):
             self._learn()
         assert self._keys is not None
         place = self._place(batch[0][0], self._keys)
-        plan = plan_batch(batch, drop_axes, self._keys, place.skipped)
+        try:
+            plan = plan_batch(batch, drop_axes, self._keys, place.skipped)
+        except LookupError as error:
+            raise _Unserved from error  # a chunk that a resize has added
         if plan is None:
             raise _Unserved
         return place, plan
+
+    def _whole_chunks(
+        self, stops: tuple[int, ...], chunk_shape: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """The extents, up to the ends of their chunks: what a resize does not change."""
+        assert self._keys is not None
+        return tuple(
+            self._keys.grid.end(d, max(stop, extent), size)
+            for d, (stop, extent, size) in enumerate(
+                zip(stops, self._shape, chunk_shape, strict=True)
+            )
+        )
 
     def _learn(self) -> None:
         """What the metadata say, once."""
@@ -237,7 +252,7 @@ class CodecPipeline(ZarrPipeline):
         try:
             self._keys = ChunkKeys(metadata)
             self._document = _document(metadata)
-        except NotImplementedError as error:
+        except (NotImplementedError, ValueError) as error:  # or a grid that is switched off
             self._served = False
             raise _Unserved from error
 
@@ -302,27 +317,21 @@ def _document(metadata: Any) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(documents[name].to_bytes())
     if metadata.zarr_format == 3:
         document["attributes"] = {}
-        if document["chunk_grid"]["name"] != "regular":
-            raise NotImplementedError("a chunk grid that is not regular")
+        if document["chunk_grid"]["name"] not in ("regular", "rectilinear"):
+            raise NotImplementedError(f"chunk grid {document['chunk_grid']['name']}")
     return document
-
-
-def _whole_chunks(
-    stops: tuple[int, ...], shape: tuple[int, ...], chunk_shape: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The extents, up to the ends of their chunks: what a resize does not change."""
-    return tuple(
-        -(-max(stop, extent) // size) * size
-        for stop, extent, size in zip(stops, shape, chunk_shape, strict=True)
-    )
 
 
 def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
     """Of the chunks that a plan touches; infinite where that is work to find out."""
     if plan.kind != "basic":
         return math.inf
+    try:
+        chunks = array.chunks
+    except NotImplementedError:  # a rectilinear grid
+        return math.inf
     nbytes = array.itemsize
-    for item, size in zip(plan.selection, array.chunks, strict=True):
+    for item, size in zip(plan.selection, chunks, strict=True):
         nbytes *= size
         if isinstance(item, slice):
             nbytes *= (item.stop - 1) // size - item.start // size + 1

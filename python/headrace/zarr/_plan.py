@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -22,6 +24,50 @@ class Plan(NamedTuple):
     stops: tuple[int, ...]  # one past the last index in each dimension
 
 
+class ChunkGrid:
+    """Where the chunks (shards) of one array begin."""
+
+    def __init__(self, metadata: Any) -> None:
+        grid = metadata.chunk_grid if metadata.zarr_format == 3 else None
+        # Of a rectilinear grid: one extent a dimension, or those of all its chunks.
+        edges = getattr(grid, "chunk_shapes", None) or (0,) * len(metadata.shape)
+        # Of each dimension the ends of its chunks; None where they are multiples of an extent.
+        self._ends = [
+            None if isinstance(extents, int) else list(itertools.accumulate(extents))
+            for extents in edges
+        ]
+
+    def start(self, d: int, i: int, size: int) -> int:
+        """Index of the first element of chunk `i`, which has the extent `size`.
+
+        Raises
+        ------
+        LookupError
+            There was no such chunk when the metadata were read.
+        """
+        ends = self._ends[d]
+        return i * size if ends is None else ends[i] - size
+
+    def end(self, d: int, extent: int, size: int) -> int:
+        """Of the chunk in which the first `extent` elements end; LookupError as above."""
+        ends = self._ends[d]
+        if ends is None:
+            return -(-extent // size) * size
+        return ends[bisect.bisect_left(ends, extent)]
+
+    def count(self, d: int, indices: range, size: int) -> int:
+        """The chunks that a range of indices touches."""
+        ends = self._ends[d]
+        if ends is not None and indices.step > 1:
+            return len(np.unique(np.searchsorted(ends, np.asarray(indices), side="right")))
+        if ends is not None:
+            first, last = (bisect.bisect_right(ends, index) for index in (indices[0], indices[-1]))
+            return last - first + 1
+        if indices.step > size:
+            return len(indices)
+        return indices[-1] // size - indices[0] // size + 1
+
+
 class ChunkKeys:
     """The coordinates in the keys of one array's chunks.
 
@@ -32,6 +78,7 @@ class ChunkKeys:
     """
 
     def __init__(self, metadata: Any) -> None:
+        self.grid = ChunkGrid(metadata)
         self._ndim = len(metadata.shape)
         self._lead = 0  # characters before the coordinates
         if metadata.zarr_format == 2:
@@ -88,7 +135,7 @@ def exact_shape(
         for d, (item, size) in enumerate(zip(selection, spec.shape, strict=True)):
             extent = item.stop - item.start if isinstance(item, slice) else 1
             if extent < size:
-                exact[d] = coordinates[d] * size + extent
+                exact[d] = keys.grid.start(d, coordinates[d], size) + extent
     return tuple(exact)
 
 
@@ -96,27 +143,30 @@ def _box(batch: Batch, keys: ChunkKeys, skipped: int) -> Plan | None:
     """From the first and the last chunk: what lies between is the product of the dimensions."""
     getter, spec, first, out_first, _ = batch[0]
     from_chunk = to_chunk = keys.coordinates(getter.path, skipped)
-    last, out_last = first, out_first
+    last_spec, last, out_last = spec, first, out_first
     if len(batch) > 1:
-        getter, _, last, out_last, _ = batch[-1]
+        getter, last_spec, last, out_last, _ = batch[-1]
         to_chunk = keys.coordinates(getter.path, skipped)
     selection: list[slice | int] = []
     shape: list[int] = []
     stops: list[int] = []
     nchunks = 1
-    for size, i, k, low, high in zip(spec.shape, from_chunk, to_chunk, first, last, strict=True):
+    for d, (i, k, low, high) in enumerate(zip(from_chunk, to_chunk, first, last, strict=True)):
+        size = spec.shape[d]
+        from_index = keys.grid.start(d, i, size)
         if type(low) is int:
             if i != k or low != high:
                 return None
-            selection.append(i * size + low)
-            stops.append(i * size + low + 1)
+            selection.append(from_index + low)
+            stops.append(from_index + low + 1)
             continue
-        start, stop, step = i * size + low.start, k * size + high.stop, low.step or 1
+        start, step = from_index + low.start, low.step or 1
+        stop = keys.grid.start(d, k, last_spec.shape[d]) + high.stop
         count = -((start - stop) // step)
         axis = len(shape)
         if out_first[axis].start != 0 or out_last[axis].stop != count:
             return None
-        nchunks *= k - i + 1 if step <= size else count
+        nchunks *= keys.grid.count(d, range(start, stop, step), size)
         selection.append(slice(start, stop, step))
         shape.append(count)
         stops.append(stop)
@@ -146,26 +196,30 @@ def _slice_of(indices: np.ndarray[Any, Any]) -> slice | None:
 def _orthogonal(
     batch: Batch, drop_axes: tuple[int, ...], keys: ChunkKeys, skipped: int
 ) -> Plan | None:
-    chunk_shape = batch[0][1].shape
-    # Of each dimension: what is picked from a chunk and where it goes, by the chunk's coordinate.
-    parts: list[dict[int, tuple[Any, Any]]] = [{} for _ in chunk_shape]
-    axes = [d for d in range(len(chunk_shape)) if d not in drop_axes]
+    ndim = len(batch[0][1].shape)
+    # Of each dimension: a chunk's extent, what is picked from it and where that goes, by the
+    # chunk's coordinate.
+    parts: list[dict[int, tuple[int, Any, Any]]] = [{} for _ in range(ndim)]
+    axes = [d for d in range(ndim) if d not in drop_axes]
     if len(batch[0][3]) != len(axes):
         return None
-    for getter, _, selection, out_selection, _ in batch:
+    for getter, spec, selection, out_selection, _ in batch:
         coordinates = keys.coordinates(getter.path, skipped)
         for d in drop_axes:
-            parts[d].setdefault(coordinates[d], (selection[d], None))
+            parts[d].setdefault(coordinates[d], (spec.shape[d], selection[d], None))
         for d, where in zip(axes, out_selection, strict=True):
-            parts[d].setdefault(coordinates[d], (selection[d], where))
+            parts[d].setdefault(coordinates[d], (spec.shape[d], selection[d], where))
     if math.prod(map(len, parts)) != len(batch):
         return None
 
     selection_items: list[Any] = []
     shape: list[int] = []
     stops: list[int] = []
-    for d, size in enumerate(chunk_shape):
-        picked = {i: i * size + _indices(part, size) for i, (part, _) in parts[d].items()}
+    for d in range(ndim):
+        picked = {
+            i: keys.grid.start(d, i, size) + _indices(part, size)
+            for i, (size, part, _) in parts[d].items()
+        }
         stops.append(max(int(indices.max()) for indices in picked.values()) + 1)
         if d in drop_axes:
             ((indices,),) = [picked.values()]
@@ -173,7 +227,7 @@ def _orthogonal(
             continue
         count = sum(map(len, picked.values()))
         whole = np.full(count, -1, np.intp)
-        for i, (_, where) in parts[d].items():
+        for i, (_, _, where) in parts[d].items():
             target = where if isinstance(where, slice) else np.asarray(where).ravel()
             whole[target] = picked[i]
         if (whole < 0).any():
@@ -186,13 +240,13 @@ def _orthogonal(
 
 
 def _points(batch: Batch, drop_axes: tuple[int, ...], keys: ChunkKeys, skipped: int) -> Plan | None:
-    chunk_shape = batch[0][1].shape
     count = sum(np.size(selection[0]) for _, _, selection, _, _ in batch)
-    points = [np.full(count, -1, np.intp) for _ in chunk_shape]
-    for getter, _, selection, out_selection, _ in batch:
+    points = [np.full(count, -1, np.intp) for _ in batch[0][1].shape]
+    for getter, spec, selection, out_selection, _ in batch:
         coordinates = keys.coordinates(getter.path, skipped)
-        for d, size in enumerate(chunk_shape):
-            points[d][out_selection] = coordinates[d] * size + selection[d]
+        for d, size in enumerate(spec.shape):
+            start = keys.grid.start(d, coordinates[d], size)
+            points[d][out_selection] = start + selection[d]
     if drop_axes or any((indices < 0).any() for indices in points):
         return None
     stops = tuple(int(indices.max()) + 1 for indices in points)

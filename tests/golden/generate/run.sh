@@ -20,6 +20,7 @@ export PYTHONDONTWRITEBYTECODE=1
 "$envs/zarr34/bin/python" "$here/write_zarr3.py" zarr34
 "$envs/zarr34/bin/python" "$here/write_codecs.py" codecs34
 "$envs/zarr31/bin/python" "$here/write_codecs.py" codecs_zarrs
+"$envs/zarr34/bin/python" "$here/write_rectilinear.py"
 "$envs/tensorstore/bin/python" "$here/write_tensorstore.py"
 "$envs/zarr31/bin/python" "$here/write_blosc.py"
 "$envs/zarr31/bin/python" "$here/write_crafted.py"
