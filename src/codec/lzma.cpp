@@ -3,6 +3,7 @@
 // when decoding), 1 (xz), 2 (alone), 3 (raw); `check` -1 (the default), 0 (none), 1 (CRC32),
 // 4 (CRC64), 10 (SHA-256); `preset` 0 to 9, with bit 31 for the extreme ones; `filters`, a chain of
 // objects with an "id" and options, which raw streams need. Several streams are read, as xz does.
+// GDAL writes a filter chain of delta and LZMA2 as `delta`, the distance, beside `preset`.
 // Spec: https://numcodecs.readthedocs.io/en/stable/compression/lzma.html,
 //       https://docs.python.org/3/library/lzma.html, https://tukaani.org/xz/xz-file-format.txt
 // {"name": "numcodecs.lzma", "configuration": {"format": 1, "check": -1, "preset": 1}}
@@ -270,6 +271,15 @@ lzma_check read_check(CodecConfig& config, Format format) {
   return static_cast<lzma_check>(check);
 }
 
+CodecSpec filter_spec(const CodecSpec& codec,
+                      lzma_vli id,
+                      const std::string& option,
+                      std::int64_t value) {
+  return {
+      codec.name,
+      "{\"id\": " + std::to_string(id) + ", \"" + option + "\": " + std::to_string(value) + "}"};
+}
+
 }  // namespace
 
 CodecPtr make_lzma(const CodecSpec& spec, const CodecSite&) {
@@ -279,9 +289,15 @@ CodecPtr make_lzma(const CodecSpec& spec, const CodecSite&) {
   const bool has_preset = config.has("preset");
   const std::uint32_t preset = read_preset(config);
   static_cast<void>(preset_options(config, preset));
-  const std::vector<CodecSpec> filters = config.objects("filters");
+  std::vector<CodecSpec> filters = config.objects("filters");
+  const auto delta = config.integer("delta", 0, LZMA_DELTA_DIST_MAX, 0);
   config.finish();
   if (has_preset && !filters.empty()) config.fail("preset", "and filters are given");
+  if (delta != 0) {
+    if (!filters.empty()) config.fail("delta", "and filters are given");
+    filters = {filter_spec(spec, LZMA_FILTER_DELTA, "dist", delta),
+               filter_spec(spec, LZMA_FILTER_LZMA2, "preset", preset)};
+  }
   auto codec = std::make_shared<Lzma>(format, check, preset, filters);
   if (format == Format::raw) {
     if (filters.empty()) config.fail("filters", "is missing: raw streams do not say theirs");

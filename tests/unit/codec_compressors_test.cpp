@@ -32,6 +32,7 @@ constexpr Case kCases[] = {
     {"bz2", ""},
     {"lzma", ""},
     {"numcodecs.lzma", R"({"preset": 0, "check": 10})"},
+    {"lzma", R"({"preset": 6, "delta": 1})"},
     {"numcodecs.lzma", R"({"format": 2, "check": -1, "preset": 1, "filters": null})"},
     {"numcodecs.lzma", R"({"format": 3, "filters": [{"id": 33, "preset": 1}]})"},
     {"numcodecs.lzma",
