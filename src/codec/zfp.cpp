@@ -167,7 +167,7 @@ void Zfp::decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const {
   zfp_field f = field(nullptr);
   if (header_) {
     alignas(8) std::array<std::byte, 32> start{};  // of which a header takes 19 at most
-    std::memcpy(start.data(), src.data(), std::min(src.size(), start.size()));
+    std::copy_n(src.data(), std::min(src.size(), start.size()), start.data());
     f = read_header(Stream(start));
   }
   constexpr std::size_t kLargestBlock = 8192;

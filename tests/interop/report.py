@@ -106,8 +106,6 @@ REASONS: dict[str, list[tuple[str, str, str]]] = {
         *_WRITERS,
     ],
     "headrace": [
-        ("any", "(bz2|lzma) is not supported", "headrace has no such codec yet"),
-        ("any", r"v[23]/(string|bytes)/", "headrace reads no elements of variable length yet"),
         *_WRITERS,
     ],
 }
