@@ -135,7 +135,7 @@ TEST_P(VlenArray, ThreadsReadWhatThreadsWrite) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&, t] {
       for (int i = 0; i < 5; ++i) {
         if (t == 0) texts_.write({}, elements.view(shape));
         if (texts_of(texts_.read()) != elements.texts) ++wrong;
