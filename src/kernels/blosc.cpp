@@ -151,16 +151,25 @@ class BloscDecoder {
   // The first stream of all blocks, then the second, and so on: one is known only by the one before
   // it, and waiting for memory block by block is most of the work.
   void read_streams(RecyclingVector<u32>& found) {
+    each_plane(blocks_, [&](std::size_t i, u32 k) {
+      if (!found[i]) return;
+      const Block& block = blocks_[i];
+      found[i] = find_blosc_stream(batch_.host_sources[block.frame],
+                                   static_cast<u32>(batch_.frames[block.frame].source_nbytes),
+                                   block.index,
+                                   k,
+                                   streams_.data() + block.first_stream);
+    });
+  }
+
+  // Calls visit(i, k) for stream k of block i: the first streams of all blocks, then the second.
+  template <class Visit>
+  static void each_plane(std::span<const Block> blocks, Visit visit) {
     bool more = true;
     for (u32 k = 0; std::exchange(more, false); ++k) {
-      for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        const Block& block = blocks_[i];
-        if (k >= block.n_streams || !found[i]) continue;
-        found[i] = find_blosc_stream(batch_.host_sources[block.frame],
-                                     static_cast<u32>(batch_.frames[block.frame].source_nbytes),
-                                     block.index,
-                                     k,
-                                     streams_.data() + block.first_stream);
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        if (k >= blocks[i].n_streams) continue;
+        visit(i, k);
         more = true;
       }
     }
@@ -254,14 +263,8 @@ class BloscDecoder {
       if (on_host()) inner.host_sources.reserve(n_streams);
     }
     // One plane after the other: streams of a plane are alike, and decoded beside each other.
-    bool more = true;
-    for (u32 k = 0; std::exchange(more, false); ++k) {
-      for (std::size_t i = 0; i < blocks.size(); ++i) {
-        if (k >= blocks[i].n_streams) continue;
-        add_stream(blocks[i], k, targets[i], inners, stored);
-        more = true;
-      }
-    }
+    each_plane(blocks,
+               [&](std::size_t i, u32 k) { add_stream(blocks[i], k, targets[i], inners, stored); });
     copy_frames(queue_, stored);
     for (std::size_t i = 0; i < inners.size(); ++i)
       if (!inners[i].frames.empty())
