@@ -22,7 +22,7 @@ struct BoxSink::Position {
 };
 
 BoxSink::BoxSink(const Box& box, const Shape& chunk_shape, std::size_t itemsize)
-    : unit_(itemsize), itemsize_(itemsize), user_(box.user) {
+    : unit_(itemsize), user_(box.user) {
   wanted_nbytes_ = box.size() * itemsize;
   dims_.reserve(box.axes.size() + 1);
   std::int64_t stride = static_cast<std::int64_t>(itemsize);

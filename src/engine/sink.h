@@ -68,9 +68,8 @@ class BoxSink final : public ChunkSink {
   bool locate(std::size_t offset, Position& position) const;
   bool next_row(Position& position) const;
 
-  std::vector<Dim> dims_;  // the last is the row
-  std::size_t unit_;       // bytes that lie together on both sides
-  std::size_t itemsize_;
+  std::vector<Dim> dims_;   // the last is the row
+  std::size_t unit_;        // bytes that lie together on both sides
   std::size_t first_ = 0;   // offset of the first wanted byte
   std::size_t extent_ = 0;  // from there to the last
   std::size_t wanted_nbytes_ = 0;
