@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import fsspec
+import fsspec  # noqa: F401  (zarr imports it when it is needed: too late to say what is missing)
 from zarr.storage import FsspecStore
 
 from .. import _core
@@ -31,10 +31,9 @@ def open_url(url: str, mode: str, storage_options: dict[str, Any] | None) -> _co
         Mode ``"w-"`` and there is something.
     """
     try:
-        fsspec.core.url_to_fs(url, **{"asynchronous": True, **(storage_options or {})})
+        opened = FsspecStore.from_url(url, storage_options=storage_options, read_only=mode == "r")
     except (ImportError, ValueError) as error:
         raise NotImplementedError(f"store {url}: {error}") from error
-    opened = FsspecStore.from_url(url, storage_options=storage_options, read_only=mode == "r")
     store, _ = resolve(opened, "r" if mode == "r" else "a")
     if mode == "w":
         store._erase_prefix("")
