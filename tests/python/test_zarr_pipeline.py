@@ -289,16 +289,15 @@ def test_serves_every_kind_of_selection(tmp_path, left_to_zarr, kind, shards):
         store.close()
 
 
+def array_that_headrace_lacks(path, dtype):
+    return zarr.create_array(
+        path, shape=40, chunks=7, dtype=dtype, zarr_format=2, compressors=OfTheApplication()
+    )
+
+
 def test_leaves_what_headrace_lacks_to_zarr_python(tmp_path, left_to_zarr):
     numbers = np.arange(40)
-    array = zarr.create_array(
-        tmp_path / "inverted",
-        shape=40,
-        chunks=7,
-        dtype="i8",
-        zarr_format=2,
-        compressors=OfTheApplication(),
-    )
+    array = array_that_headrace_lacks(tmp_path / "inverted", "i8")
     array[:] = numbers
     assert_same(array[3:], numbers[3:])
     assert left_to_zarr == ["_write_default", "_read_default"]
@@ -562,14 +561,7 @@ def test_results_and_values_of_cupy(tmp_path, device, left_to_zarr):
 
 def test_a_device_result_of_zarr_pythons_codecs(tmp_path, device, left_to_zarr):
     data = np.arange(40, dtype="f4")
-    array = zarr.create_array(
-        tmp_path / "x",
-        shape=40,
-        chunks=7,
-        dtype="f4",
-        zarr_format=2,
-        compressors=OfTheApplication(),
-    )
+    array = array_that_headrace_lacks(tmp_path / "x", "f4")
     array[:] = data
     with zarr.config.set({"ndbuffer": "headrace.zarr.NDBuffer"}), hr.config.set(device=device):
         x = array[5:]
