@@ -122,8 +122,8 @@ class Arena {
   // `invalid_argument` when it is no arena of this version.
   static Arena attach(int fd);
 
-  int fd() const;          // to hand over; open as long as the arena
-  std::string id() const;  // 32 hexadecimal digits, the same in all processes
+  int fd() const;                       // to hand over; open as long as the arena
+  std::string id() const;               // 32 hexadecimal digits, the same in all processes
   std::span<std::byte> memory() const;  // where this process sees it
 
   // Uninitialised memory. Nothing: there was no room until the time ran out. `invalid_argument`

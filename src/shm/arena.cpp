@@ -86,9 +86,7 @@ Message Arena::receive(const Descriptor& descriptor) const { return state_->rece
 
 ArenaStats Arena::stats() const { return state_->stats(); }
 
-std::size_t Arena::reclaim(bool orphans) const {
-  return state_->reclaim(orphans ? 0 : UINT64_MAX);
-}
+std::size_t Arena::reclaim(bool orphans) const { return state_->reclaim(orphans ? 0 : UINT64_MAX); }
 
 // ---------------------------------------------------------------- Channel
 

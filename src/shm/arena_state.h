@@ -89,10 +89,10 @@ class ArenaState : public std::enable_shared_from_this<ArenaState> {
 
   const std::shared_ptr<Segment> segment_;
   const Ledger ledger_;
-  std::mutex mutex_;  // taken before the arena's lock, never after
-  std::uint32_t place_ = kNone;        // in the process table
-  std::uint32_t child_place_ = kNone;  // while a fork is on its way
-  std::vector<std::uint32_t> counts_;  // the Holds of each block
+  std::mutex mutex_;                             // taken before the arena's lock, never after
+  std::uint32_t place_ = kNone;                  // in the process table
+  std::uint32_t child_place_ = kNone;            // while a fork is on its way
+  std::vector<std::uint32_t> counts_;            // the Holds of each block
   std::map<std::uint64_t, std::uint32_t> held_;  // blocks that have any, by offset
   std::vector<bool> mapped_;  // stretches of which this process has mapped the pages
 };

@@ -72,7 +72,7 @@ struct alignas(64) BlockRecord {
   std::uint32_t previous;
   std::uint32_t next;
   std::uint32_t in_ring;  // follows: 1 when a channel has it
-  std::uint32_t links;     // follows: parts of messages under way that lie in it
+  std::uint32_t links;    // follows: parts of messages under way that lie in it
 };
 
 struct Header {
@@ -85,7 +85,7 @@ struct Header {
   std::uint32_t huge_pages;
   std::uint32_t backing;
 
-  alignas(64) std::atomic<std::uint32_t> lock;  // 1 + the holder's place; kLockWaiters
+  alignas(64) std::atomic<std::uint32_t> lock;        // 1 + the holder's place; kLockWaiters
   alignas(64) std::atomic<std::uint32_t> room_event;  // grows when blocks are freed
   std::atomic<std::uint32_t> room_waiters;            // at least as many as wait for it
 

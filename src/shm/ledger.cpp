@@ -14,6 +14,7 @@
 namespace headrace::shm {
 
 void (*crash_hook)() = nullptr;
+std::uint64_t birth_patience_ns = 60'000'000'000;  // they take microseconds
 
 namespace {
 
@@ -21,8 +22,6 @@ using namespace std::chrono_literals;
 
 // How long a thread waits for the lock before it asks whether its holder is alive.
 constexpr auto kLockPatience = 20ms;
-// Forked children arrive in microseconds; a place that waits longer was for one that never came.
-constexpr std::uint64_t kBirthNs = 60'000'000'000;
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -82,7 +81,8 @@ Ledger::Ledger(std::span<std::byte> memory)
     : memory_(memory), header_(reinterpret_cast<Header*>(memory.data())) {
   if (memory.size() < sizeof(Header)) throw_not_an_arena("it is too small");
   if (header_->magic != kArenaMagic) throw_not_an_arena("it does not begin as one");
-  if (header_->version != kLayoutVersion) throw_not_an_arena("it is of another version of headrace");
+  if (header_->version != kLayoutVersion)
+    throw_not_an_arena("it is of another version of headrace");
   const std::uint32_t capacity = header_->capacity;
   if (header_->nbytes != memory.size() || capacity == 0 || capacity == kNone ||
       header_->data_offset != header_nbytes(capacity) || header_->data_offset > memory.size()) {
@@ -185,8 +185,7 @@ bool Ledger::arrive(std::uint32_t process) const {
   ProcessRecord& record = header_->processes[process];
   ProcessIdentity parent = record.identity.load(std::memory_order_acquire);
   if (record.born_ns.load(std::memory_order_acquire) == 0) return false;
-  if (!record.identity.compare_exchange_strong(
-          parent, this_process(), std::memory_order_acq_rel)) {
+  if (!record.identity.compare_exchange_strong(parent, this_process(), std::memory_order_acq_rel)) {
     return false;
   }
   record.born_ns.store(0, std::memory_order_release);
@@ -197,7 +196,7 @@ bool Ledger::is_dead(std::uint32_t process) const {
   if (process >= kMaxProcesses) return true;
   const ProcessRecord& record = header_->processes[process];
   const std::uint64_t born = record.born_ns.load(std::memory_order_acquire);
-  if (born != 0) return monotonic_ns() > born + kBirthNs;
+  if (born != 0) return monotonic_ns() > born + birth_patience_ns;
   const ProcessIdentity identity = record.identity.load(std::memory_order_acquire);
   return identity == 0 || !shm::is_alive(identity);
 }
@@ -219,7 +218,9 @@ void Ledger::clear_place(std::uint32_t process) const {
       commit(block(i).orphaned_ns, monotonic_ns());
       commit(block(i).ticket, kOrphanTicket);
     }
-    clear_holder(block(i), process);
+    if (block(i).holders[process / 64].load(std::memory_order_relaxed) & bit(process)) {
+      clear_holder(block(i), process);
+    }
   }
 }
 
@@ -336,7 +337,8 @@ std::span<const PartRecord> Ledger::parts(std::uint32_t message) const {
   const std::span<std::byte> memory = bytes(message);
   const auto& record = *reinterpret_cast<const MessageRecord*>(memory.data());
   const std::size_t room = (memory.size() - sizeof(MessageRecord)) / sizeof(PartRecord);
-  return {reinterpret_cast<const PartRecord*>(&record + 1), std::min<std::size_t>(record.parts, room)};
+  return {reinterpret_cast<const PartRecord*>(&record + 1),
+          std::min<std::size_t>(record.parts, room)};
 }
 
 void Ledger::count_links(std::uint32_t message, bool add) const {
@@ -422,8 +424,7 @@ void Ledger::make_ring(const Lock&, std::uint32_t index, std::size_t capacity) c
 std::uint32_t Ledger::find_ring(const Lock&, ChannelHandle handle) const {
   if (handle.block >= header_->capacity) return kNone;
   const BlockRecord& record = block(handle.block);
-  const bool found =
-      record.state == BlockState::channel && record.generation == handle.generation;
+  const bool found = record.state == BlockState::channel && record.generation == handle.generation;
   return found ? handle.block : kNone;
 }
 
@@ -489,7 +490,7 @@ void Ledger::rebuild_lists() const {
       order_[count++] = i;
       header_->used_nbytes += record.nbytes;
     } else {
-      commit(record.state, BlockState::free);
+      if (record.state != BlockState::free) commit(record.state, BlockState::free);
       record.next = header_->first_free;
       header_->first_free = i;
     }

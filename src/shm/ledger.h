@@ -17,12 +17,18 @@
 
 namespace headrace::shm {
 
+// How long a forked child may take to arrive in the place that its parent made. Tests shorten it.
+extern std::uint64_t birth_patience_ns;
+
 class Ledger {
  public:
   // Memory for `capacity` blocks of `data_nbytes` in all.
   static std::size_t memory_nbytes(std::size_t data_nbytes, std::uint32_t capacity);
   // Of zeroed memory that nobody else sees yet.
-  static void format(std::span<std::byte> memory, std::uint32_t capacity, bool huge, Backing backing);
+  static void format(std::span<std::byte> memory,
+                     std::uint32_t capacity,
+                     bool huge,
+                     Backing backing);
   // `invalid_argument` when that is no arena.
   explicit Ledger(std::span<std::byte> memory);
 
@@ -84,7 +90,10 @@ class Ledger {
   // kNone: it is none, or no longer.
   std::uint32_t find_ring(const Lock& lock, ChannelHandle handle) const;
   // False: it is full. Else as send().
-  bool push(const Lock& lock, std::uint32_t ring, std::uint32_t message, std::uint32_t process) const;
+  bool push(const Lock& lock,
+            std::uint32_t ring,
+            std::uint32_t message,
+            std::uint32_t process) const;
   // kNone: it is empty. Else as receive().
   std::uint32_t pop(const Lock& lock, std::uint32_t ring, std::uint32_t process) const;
 

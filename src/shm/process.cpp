@@ -88,8 +88,8 @@ bool is_alive(ProcessIdentity process) {
 }
 
 std::uint64_t monotonic_ns() {
-  return static_cast<std::uint64_t>(
-      std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                    std::chrono::nanoseconds(1));
 }
 
 }  // namespace headrace::shm

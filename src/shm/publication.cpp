@@ -2,6 +2,7 @@
 // that hands its descriptor to whoever asks. Both are gone with the process that published.
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -11,9 +12,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "headrace/error.h"
@@ -55,16 +59,15 @@ struct Address {
 // that users do not meet.
 Address address_of(const std::string& name) {
   if (name.empty() || name.size() > kLongestName) {
-    throw Error(ErrorCode::invalid_argument,
-                "[shm] the name of a publication has 1 to 64 bytes, not " +
-                    std::to_string(name.size()));
+    throw Error(
+        ErrorCode::invalid_argument,
+        "[shm] the name of a publication has 1 to 64 bytes, not " + std::to_string(name.size()));
   }
   const std::string path = "headrace-" + std::to_string(getuid()) + "-" + name;
   Address address;
   address.name.sun_family = AF_UNIX;
   std::memcpy(address.name.sun_path + 1, path.data(), path.size());
-  address.nbytes =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+  address.nbytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
   return address;
 }
 
@@ -167,8 +170,7 @@ Message read_segment(const std::shared_ptr<Segment>& segment) {
 
 }  // namespace
 
-// A thread that answers. A forked child has neither the thread nor, once it has run its first
-// lines, the socket: the name is the parent's alone.
+// A thread that answers. A forked child has neither the thread nor the socket.
 class Publication::Server {
  public:
   Server(std::string name, Segment segment);
@@ -181,6 +183,7 @@ class Publication::Server {
   void close();
 
  private:
+  class List;
   void serve() const;
 
   std::string name_;
@@ -189,6 +192,39 @@ class Publication::Server {
   OwnedFd stop_;
   pid_t owner_ = getpid();
   std::thread thread_;
+};
+
+// All that this process serves. Sockets stay open in forked children otherwise, and names with them
+// that nobody answers for.
+class Publication::Server::List {
+ public:
+  static List& get() {
+    static auto* list = new List;  // never destroyed: servers may outlive statics
+    return *list;
+  }
+
+  void add(Server* server) {
+    const std::lock_guard lock(mutex_);
+    servers_.push_back(server);
+  }
+  void remove(Server* server) {
+    const std::lock_guard lock(mutex_);
+    std::erase(servers_, server);
+  }
+
+ private:
+  List() {
+    pthread_atfork([] { get().mutex_.lock(); },
+                   [] { get().mutex_.unlock(); },
+                   [] {
+                     for (Server* server : get().servers_) server->socket_ = OwnedFd(-1);
+                     get().servers_.clear();
+                     get().mutex_.unlock();
+                   });
+  }
+
+  std::mutex mutex_;
+  std::vector<Server*> servers_;
 };
 
 Publication::Server::Server(std::string name, Segment segment)
@@ -205,6 +241,7 @@ Publication::Server::Server(std::string name, Segment segment)
   constexpr int kBacklog = 128;
   if (listen(socket_.get(), kBacklog) != 0) fail("listen");
   thread_ = std::thread([this] { serve(); });
+  List::get().add(this);
 }
 
 void Publication::Server::serve() const {
@@ -226,6 +263,7 @@ void Publication::Server::close() {
     thread_.detach();
     return;
   }
+  List::get().remove(this);
   eventfd_write(stop_.get(), 1);
   thread_.join();
   socket_ = OwnedFd(-1);

@@ -77,7 +77,7 @@ std::span<std::byte> map(const OwnedFd& fd, std::size_t nbytes, bool writable) {
 // Best effort: on a machine with one node there is nothing to spread.
 void interleave([[maybe_unused]] std::span<std::byte> memory) {
 #ifdef SYS_mbind
-  constexpr int kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
+  constexpr int kInterleave = 3;         // MPOL_INTERLEAVE of linux/mempolicy.h
   constexpr int kAllowedNodes = 1 << 2;  // MPOL_F_MEMS_ALLOWED
   std::uint64_t nodes[16] = {};
   constexpr unsigned long kMaxNodes = sizeof nodes * 8;
