@@ -85,7 +85,7 @@ struct Header {
   std::uint32_t huge_pages;
   std::uint32_t backing;
 
-  alignas(64) std::atomic<std::uint32_t> lock;        // 1 + the holder's place; kLockWaiters
+  alignas(64) std::atomic<std::uint32_t> lock;        // lock_word
   alignas(64) std::atomic<std::uint32_t> room_event;  // grows when blocks are freed
   std::atomic<std::uint32_t> room_waiters;            // at least as many as wait for it
 
@@ -99,7 +99,19 @@ struct Header {
   std::array<ProcessRecord, kMaxProcesses> processes;
 };
 
-inline constexpr std::uint32_t kLockWaiters = 0x80000000;
+// Header::lock. The count of times that it was taken is there so that the word of a holder that was
+// found dead differs from all that come after it, also that of a process in the same place.
+namespace lock_word {
+inline constexpr std::uint32_t kHolder = 0x1ff;  // 1 + the holder's place; 0: it is free
+inline constexpr std::uint32_t kWaiters = 0x200;
+inline constexpr std::uint32_t kCount = 0x400;
+static_assert(kMaxProcesses < kHolder);
+
+// What the word is after `process` has taken it.
+constexpr std::uint32_t taken(std::uint32_t word, std::uint32_t process, std::uint32_t waiters) {
+  return (word & ~(kCount - 1)) + kCount + waiters + process + 1;
+}
+}  // namespace lock_word
 
 // The bytes of a headrace::shm::Descriptor, and a place of a channel.
 struct Ticket {

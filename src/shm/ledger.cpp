@@ -101,42 +101,49 @@ std::span<std::byte> Ledger::bytes(std::uint32_t index) const {
 
 Ledger::Lock::Lock(const Ledger& ledger, std::uint32_t process) : ledger_(ledger) {
   std::atomic<std::uint32_t>& word = ledger.header().lock;
-  const std::uint32_t mine = process + 1;
   constexpr int kSpins = 100;
   for (int i = 0; i < kSpins; ++i) {
-    std::uint32_t nobody = 0;
-    if (word.compare_exchange_weak(nobody, mine, std::memory_order_acquire)) {
+    std::uint32_t seen = word.load(std::memory_order_relaxed);
+    if ((seen & lock_word::kHolder) == 0 &&
+        word.compare_exchange_weak(
+            seen, lock_word::taken(seen, process, 0), std::memory_order_acquire)) {
       crash_point();
       return;
     }
   }
-  while (true) {
-    std::uint32_t seen = word.load(std::memory_order_relaxed);
-    if (seen == 0) {
-      // Others may sleep: whoever has waited leaves the mark for them.
-      if (word.compare_exchange_weak(seen, mine | kLockWaiters, std::memory_order_acquire)) break;
-      continue;
-    }
-    if ((seen & kLockWaiters) == 0 &&
-        !word.compare_exchange_weak(seen, seen | kLockWaiters, std::memory_order_relaxed)) {
-      continue;
-    }
-    seen |= kLockWaiters;
-    if (futex_wait(word, seen, kLockPatience)) continue;
-    const std::uint32_t holder = (seen & ~kLockWaiters) - 1;
-    if (ledger.is_dead(holder) &&
-        word.compare_exchange_strong(seen, mine | kLockWaiters, std::memory_order_acquire)) {
-      ledger.rebuild();
-      break;
-    }
+  while (!wait_and_take(process)) {
   }
   crash_point();
+}
+
+// One look at the lock, and one sleep. Whoever has slept leaves the mark for others that may.
+bool Ledger::Lock::wait_and_take(std::uint32_t process) const {
+  std::atomic<std::uint32_t>& word = ledger_.header().lock;
+  std::uint32_t seen = word.load(std::memory_order_relaxed);
+  const auto take = [&] {
+    return word.compare_exchange_strong(
+        seen,
+        lock_word::taken(seen & ~lock_word::kWaiters, process, lock_word::kWaiters),
+        std::memory_order_acquire);
+  };
+  if ((seen & lock_word::kHolder) == 0) return take();
+  if ((seen & lock_word::kWaiters) == 0 &&
+      !word.compare_exchange_strong(seen, seen | lock_word::kWaiters, std::memory_order_relaxed)) {
+    return false;
+  }
+  seen |= lock_word::kWaiters;
+  if (futex_wait(word, seen, kLockPatience)) return false;
+  if (!ledger_.is_dead((seen & lock_word::kHolder) - 1) || !take()) return false;
+  ledger_.rebuild();
+  return true;
 }
 
 Ledger::Lock::~Lock() {
   crash_point();
   std::atomic<std::uint32_t>& word = ledger_.header().lock;
-  if (word.exchange(0, std::memory_order_release) & kLockWaiters) {
+  const std::uint32_t before =
+      word.fetch_and(~(lock_word::kHolder | lock_word::kWaiters), std::memory_order_release);
+  if (before & lock_word::kWaiters) {
     crash_point();
     futex_wake(word, 1);
   }
@@ -170,7 +177,7 @@ std::uint32_t Ledger::inherit(ProcessIdentity self) const {
   for (const std::uint32_t place : find_dead()) {
     std::atomic<ProcessIdentity>& identity = header_->processes[place].identity;
     ProcessIdentity dead = identity.load(std::memory_order_acquire);
-    const std::uint32_t holder = header_->lock.load(std::memory_order_acquire) & ~kLockWaiters;
+    const std::uint32_t holder = header_->lock.load(std::memory_order_acquire) & lock_word::kHolder;
     if (holder == place + 1 || dead == 0 || shm::is_alive(dead)) continue;
     if (!identity.compare_exchange_strong(dead, self, std::memory_order_acq_rel)) continue;
     const Lock lock(*this, place);

@@ -47,6 +47,7 @@ class Ledger {
     Lock& operator=(const Lock&) = delete;
 
    private:
+    bool wait_and_take(std::uint32_t process) const;
     const Ledger& ledger_;
   };
 

@@ -1,6 +1,11 @@
 // Publications: memory that is sealed once it is written, and a socket in the abstract name space
 // that hands its descriptor to whoever asks. Both are gone with the process that published.
 
+#include "headrace/error.h"
+#include "headrace/shm.h"
+
+#ifdef __linux__
+
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -20,8 +25,6 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "headrace/error.h"
-#include "headrace/shm.h"
 #include "shm/segment.h"
 
 namespace headrace::shm {
@@ -302,3 +305,25 @@ Message attach(const std::string& name, const Wait& wait) {
 }
 
 }  // namespace headrace::shm
+
+#else  // sockets without a file, and the identity of who is at the other end, are Linux's
+
+namespace headrace::shm {
+
+namespace {
+[[noreturn]] void refuse() {
+  throw Error(ErrorCode::unsupported, "[shm] publications work on Linux only");
+}
+}  // namespace
+
+class Publication::Server {};
+
+const std::string& Publication::name() const { refuse(); }
+std::size_t Publication::nbytes() const { refuse(); }
+void Publication::close() { refuse(); }
+Publication publish(const std::string&, Parts) { refuse(); }
+Message attach(const std::string&, const Wait&) { refuse(); }
+
+}  // namespace headrace::shm
+
+#endif
