@@ -119,6 +119,8 @@ void make_pages(const OwnedFd& fd, std::span<std::byte> memory) {
     result = posix_fallocate(fd.get(), 0, static_cast<off_t>(memory.size()));
   }
 #endif
+  // What the kernel says of a page that the file system (/dev/shm, say) has no room for.
+  if (result == EFAULT) result = ENOSPC;
   if (result != 0) fail_memory("shared memory", memory.size(), result);
 }
 
