@@ -242,9 +242,6 @@ class OtherKernels final : public Backend {
   std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
     return simt_.pin(index, data, nbytes);
   }
-  std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
-    return simt_.pin(index, data, nbytes);
-  }
   void set_allocator(int index, const Allocator& allocator) override {
     simt_.set_allocator(index, allocator);
   }
