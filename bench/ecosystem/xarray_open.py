@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "examples" / "demo"))
-sys.path.insert(0, str(ROOT / "bench" / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "demo"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 import data
 import machine
