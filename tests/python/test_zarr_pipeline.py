@@ -5,6 +5,8 @@ import contextlib
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -713,6 +715,25 @@ def test_in_the_child_of_a_fork(tmp_path):
         good = np.array_equal(array[:], data) and np.array_equal(other[:], data)
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_nothing_is_left_at_the_end_of_the_interpreter(tmp_path):
+    """pytest keeps the parameters of its tests to the very end, in cycles with much else."""
+    (tmp_path / "test_parameter.py").write_text("""
+import numpy, pytest, zarr
+@pytest.mark.parametrize("array", [zarr.array(numpy.arange(10), chunks=5)])
+def test_reads(array):
+    assert array[:].sum() == 45
+""")
+    done = subprocess.run(
+        [sys.executable, *"-m pytest -q -p no:asyncio -p headrace.zarr test_parameter.py".split()],
+        cwd=tmp_path,
+        env={**os.environ, "ZARR_CODEC_PIPELINE__PATH": OURS},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
 
 
 def test_chunks_that_must_not_be_missing(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -36,6 +38,17 @@ _MAX_ARRAYS = 8
 _HOST_PROTOTYPE = BufferPrototype(buffer=cpu.Buffer, nd_buffer=HostBuffer)
 
 _PRESENT = {"status": "present"}
+
+
+# By their address, those whose arrays refer to a Python store. The garbage collector does not see
+# that reference, and what it keeps alive would outlive the interpreter.
+_of_foreign_stores: weakref.WeakValueDictionary[int, CodecPipeline] = weakref.WeakValueDictionary()
+
+
+@atexit.register
+def _let_go() -> None:
+    for pipeline in list(_of_foreign_stores.values()):
+        pipeline._last_place = None
 
 
 class _Unserved(Exception):
@@ -288,6 +301,7 @@ class CodecPipeline(ZarrPipeline):
         skipped = keys.skipped(path)
         if store is None:
             store = foreign_store(chunk.store, loop)
+            _of_foreign_stores[id(self)] = self
             place = _Place(chunk.store, root, loop, store, path, skipped, {})
         else:
             place = _Place(chunk.store, root, None, store, path, skipped, {})
