@@ -719,14 +719,15 @@ def test_in_the_child_of_a_fork(tmp_path):
 
 def test_nothing_is_left_at_the_end_of_the_interpreter(tmp_path):
     """pytest keeps the parameters of its tests to the very end, in cycles with much else."""
-    (tmp_path / "test_parameter.py").write_text("""
+    path = tmp_path / "test_parameter.py"
+    path.write_text("""
 import numpy, pytest, zarr
 @pytest.mark.parametrize("array", [zarr.array(numpy.arange(10), chunks=5)])
 def test_reads(array):
     assert array[:].sum() == 45
 """)
     done = subprocess.run(
-        [sys.executable, *"-m pytest -q -p no:asyncio -p headrace.zarr test_parameter.py".split()],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "headrace.zarr", path],
         cwd=tmp_path,
         env={**os.environ, "ZARR_CODEC_PIPELINE__PATH": OURS},
         capture_output=True,
