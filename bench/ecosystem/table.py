@@ -69,7 +69,20 @@ def state_dict_table(result: dict) -> str:
     )
 
 
+def suite_table(result: dict) -> str:
+    columns = ("passed", "skipped", "failed")
+    return markdown(
+        f"zarr-python {result['versions']['zarr']}'s own tests",
+        ["pipeline", *columns],
+        [
+            [name, *(str(result[name].get(column, 0)) for column in columns)]
+            for name in ("default", "headrace")
+        ],
+    )
+
+
 TABLES = {
+    "zarr-suite-*.json": suite_table,
     "zarr-pipeline-*.json": pipeline_table,
     "xarray-open*.json": xarray_table,
     "state-dict*.json": state_dict_table,
