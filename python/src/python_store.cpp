@@ -19,13 +19,8 @@ namespace headrace::python {
 
 namespace {
 
-// The last owner may be a thread without the GIL.
 StoredBytes stored_bytes(nb::handle object) {
-  auto buffer = std::shared_ptr<BufferBytes>(new BufferBytes(object), [](BufferBytes* held) {
-    if (interpreter_is_gone()) return;
-    nb::gil_scoped_acquire gil;
-    delete held;
-  });
+  auto buffer = shared_bytes(object);
   return {buffer->bytes(), buffer};
 }
 
