@@ -349,6 +349,14 @@ class Array:
         """
 
     @property
+    def is_rectilinear(self) -> bool:
+        """Whether chunks, or shards, have more than one shape."""
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether stored units hold many chunks."""
+
+    @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """
         Extents of the chunks along each dimension, as Dask has them: of the inner chunks when
@@ -396,6 +404,8 @@ class Array:
     @property
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; lists the store."""
+
+    def _check_codecs(self) -> None: ...
 
     @property
     def _metadata_json(self) -> str: ...

@@ -20,6 +20,7 @@ void bind_device_array(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_python_store(nb::module_& m);
+void add_python_codecs();
 void bind_array(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_create(nb::module_& m);

@@ -21,7 +21,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, cpu
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.storage import StorePath
 
-from .. import _core
+from .. import _core, _python_codecs
 from ._buffer import HostBuffer
 from ._buffer import NDBuffer as DeviceBuffer
 from ._foreign import foreign_store
@@ -314,14 +314,16 @@ class CodecPipeline(ZarrPipeline):
         array = place.arrays.get((shape, write_empty_chunks))
         if array is None:
             try:
-                array = _core.open_array(
-                    place.store,
-                    place.path,
-                    "cpu",
-                    self._metadata.zarr_format,
-                    metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
-                    write_empty_chunks=write_empty_chunks,
-                )
+                with _python_codecs.left_out():
+                    array = _core.open_array(
+                        place.store,
+                        place.path,
+                        "cpu",
+                        self._metadata.zarr_format,
+                        metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
+                        write_empty_chunks=write_empty_chunks,
+                    )
+                    array._check_codecs()
             except (NotImplementedError, ValueError) as error:
                 self._served = False
                 raise _Unserved from error
@@ -383,14 +385,10 @@ def _document(metadata: Any) -> dict[str, Any]:
 
 def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
     """Of the chunks that a plan touches; infinite where that is work to find out."""
-    if plan.kind != "basic":
-        return math.inf
-    try:
-        chunks = array.chunks
-    except NotImplementedError:  # a rectilinear grid
+    if plan.kind != "basic" or array.is_rectilinear:
         return math.inf
     nbytes = array.itemsize
-    for item, size in zip(plan.selection, chunks, strict=True):
+    for item, size in zip(plan.selection, array.chunks, strict=True):
         nbytes *= size
         if isinstance(item, slice):
             nbytes *= (item.stop - 1) // size - item.start // size + 1
