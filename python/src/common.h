@@ -27,6 +27,7 @@ void bind_create(nb::module_& m);
 void bind_codecs(nb::module_& m);
 void bind_config(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_shm(nb::module_& m);
 
 // A new reference, or the Python error that is set.
 inline nb::object steal_or_throw(PyObject* result) {

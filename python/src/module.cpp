@@ -19,6 +19,7 @@ NB_MODULE(_core, m) {
   bind_codecs(m);
   bind_config(m);
   bind_trace(m);
+  bind_shm(m);
 }
 
 }  // namespace headrace::python
