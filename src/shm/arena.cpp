@@ -18,25 +18,29 @@ class PeerWatch {
  public:
   PeerWatch(ArenaState& arena, std::uint32_t ring) : arena_(arena), ring_(ring) {}
 
-  // After each slice of a wait.
+  // Whenever the wait has looked in vain. Asks the kernel now and then only.
   void look() {
+    const auto now = Waiting::Clock::now();
+    if (now < next_look_) return;
+    next_look_ = now + kInterval;
     if (arena_.ledger().ring(ring_).shared.load(std::memory_order_relaxed) == 0 ||
         !arena_.is_alone_with(ring_)) {
       alone_since_ = kNever;
       return;
     }
-    const auto now = Waiting::Clock::now();
     alone_since_ = std::min(alone_since_, now);
     if (now - alone_since_ < kPatience) return;  // somebody may be about to start another
     throw Error(ErrorCode::io, "[shm] all other processes of the channel are gone", EPIPE);
   }
 
  private:
+  static constexpr std::chrono::milliseconds kInterval{100};
   static constexpr std::chrono::seconds kPatience{1};
   static constexpr Waiting::Clock::time_point kNever = Waiting::Clock::time_point::max();
 
   ArenaState& arena_;
   std::uint32_t ring_;
+  Waiting::Clock::time_point next_look_ = Waiting::Clock::now() + kInterval;
   Waiting::Clock::time_point alone_since_ = kNever;
 };
 

@@ -23,8 +23,11 @@ class Waiting {
              std::uint32_t seen);
 
  private:
+  bool spin(const std::atomic<std::uint32_t>& event, std::uint32_t seen);
+
   Wait wait_;
   Clock::time_point begin_ = Clock::now();
+  bool has_spun_ = false;
 };
 
 // After a change that at most `count` of the waiting can use.
