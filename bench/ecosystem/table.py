@@ -114,12 +114,22 @@ def shm_tables(result: dict) -> str:
     return "\n\n".join([throughput, latency, loader])
 
 
+def shm_device_table(result: dict) -> str:
+    return markdown(
+        f"{result['nbytes'] / 1e6:.0f} MB that another process sent, copied to one "
+        f"{result['device']}",
+        ["from", "GB/s"],
+        [[row["source"], f"{row['gb_per_s']:.1f}"] for row in result["rows"]],
+    )
+
+
 TABLES = {
     "zarr-suite-*.json": suite_table,
     "zarr-pipeline-*.json": pipeline_table,
     "xarray-open*.json": xarray_table,
     "state-dict*.json": state_dict_table,
     "shm.json": shm_tables,
+    "shm-device.json": shm_device_table,
 }
 
 

@@ -266,6 +266,7 @@ def test_lazy_variables_of_xarray_stay_lazy(channel, tmp_path):
         xr.testing.assert_identical(got.load(), dataset())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant")  # of torch, when it unpickles one
 def test_tensors(channel):
     torch = pytest.importorskip("torch")
     base = torch.randn(8, 30, 20, 4)

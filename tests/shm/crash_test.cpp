@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "shm/shm_kit.h"
@@ -40,6 +39,18 @@ void die_everywhere(const std::function<void()>& body, const std::function<void(
   }
   EXPECT_GT(number, 5) << "the body has points to die at";
 }
+
+// Nobody is about to arrive in a place: who has not died before.
+class NoBirths {
+ public:
+  NoBirths() = default;
+  NoBirths(const NoBirths&) = delete;
+  NoBirths& operator=(const NoBirths&) = delete;
+  ~NoBirths() { birth_patience_ns = patience_; }
+
+ private:
+  const std::uint64_t patience_ = std::exchange(birth_patience_ns, 0);
+};
 
 class ShmCrash : public testing::Test {
  protected:
@@ -139,7 +150,7 @@ TEST_F(ShmCrash, OfAChannelsOnlyHolderFreesWhatIsInIt) {
 }
 
 TEST_F(ShmCrash, InAForkEndsWithTheForksPlaces) {
-  const std::uint64_t patience = std::exchange(birth_patience_ns, 0);
+  const NoBirths no_births;
   die_everywhere(
       [&] {
         const Block block = arena_.allocate(64, kNow).value();
@@ -148,7 +159,6 @@ TEST_F(ShmCrash, InAForkEndsWithTheForksPlaces) {
         wait_for(grandchild);
       },
       [&] { expect_blocks(1); });
-  birth_patience_ns = patience;
 }
 
 // Whoever takes the lock from the dead and dies over the repair leaves it to the next.
@@ -217,63 +227,92 @@ void consume(const Channel& channel) {
   }
 }
 
-int kills_wanted() {
+std::size_t kills_wanted() {
   const char* text = std::getenv("HEADRACE_SHM_KILLS");
-  return text ? std::atoi(text) : 400;
+  return text ? std::strtoul(text, nullptr, 10) : 400;
+}
+
+// Producers in even places, consumers in odd ones. None outlives the test, however that ends.
+class Children {
+ public:
+  Children(const Arena& arena, const Channel& channel, std::mt19937& random)
+      : arena_(arena), channel_(channel), random_(random), pids_(4) {
+    start_all();
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+  ~Children() { kill_all(); }
+
+  std::size_t size() const { return pids_.size(); }
+
+  void start_all() {
+    for (std::size_t i = 0; i < size(); ++i) start(i);
+  }
+
+  void kill_all() {
+    for (pid_t& pid : pids_)
+      if (pid != 0) kill_child(std::exchange(pid, 0));
+  }
+
+  // Kills one and starts another in its place.
+  void replace(std::size_t i) {
+    kill(pids_[i], SIGKILL);
+    const int status = wait_for(std::exchange(pids_[i], 0));
+    ASSERT_TRUE(WIFSIGNALED(status)) << "a child ended by itself";
+    start(i);
+  }
+
+ private:
+  void start(std::size_t i) {
+    const auto seed = static_cast<unsigned>(random_());
+    pids_[i] = start_child([&] { i % 2 == 0 ? produce(arena_, channel_, seed) : consume(channel_); });
+  }
+
+  const Arena& arena_;
+  const Channel& channel_;
+  std::mt19937& random_;
+  std::vector<pid_t> pids_;
+};
+
+void expect_only_channel(const Arena& arena) {
+  const NoBirths no_births;
+  arena.reclaim();
+  EXPECT_EQ(arena.stats().processes, 1U);
+  EXPECT_EQ(arena.stats().blocks, 1U);
+  audit(arena);
 }
 
 TEST(ShmKill, AtRandomPointsLosesNoMemoryAndStopsNobody) {
   const Arena arena = Arena::create(kMiB, {.max_blocks = 64});
   const Channel channel = arena.channel(4);
-  const std::uint64_t patience = std::exchange(birth_patience_ns, 2'000'000'000);
   std::mt19937 random(7);
-  const auto start = [&](bool producer) {
-    const unsigned seed = static_cast<unsigned>(random());
-    return start_child([&, producer, seed] {
-      if (producer) {
-        produce(arena, channel, seed);
-      } else {
-        consume(channel);
-      }
-    });
-  };
-  // Producers in even places.
-  std::vector<pid_t> children;
-  for (int i = 0; i < 4; ++i) children.push_back(start(i % 2 == 0));
-  int kills = 0;
-  int next_audit = 50;
+  Children children(arena, channel, random);
+  std::size_t kills = 0;
+  std::size_t next_audit = 50;
   while (kills < kills_wanted()) {
     usleep(static_cast<unsigned>(random() % 3000));
     const std::size_t victim = random() % children.size();
     const bool pair = random() % 4 == 0;
     for (std::size_t i = 0; i < children.size(); ++i) {
       if (i != victim && !(pair && i == (victim ^ 1U))) continue;
-      kill(children[i], SIGKILL);
-      const int status = wait_for(children[i]);
-      ASSERT_TRUE(WIFSIGNALED(status)) << "a child ended by itself";
-      children[i] = start(i % 2 == 0);
+      ASSERT_NO_FATAL_FAILURE(children.replace(i));
       ++kills;
     }
     if (kills >= next_audit) {  // all of it, from time to time
-      for (const pid_t child : children) kill_child(child);
-      kills += static_cast<int>(children.size());
+      children.kill_all();
+      kills += children.size();
       next_audit = kills + 200;
       while (const std::optional<Message> message = channel.get(kNow)) {
         for (const Block& part : *message) check_pattern(part.bytes);
       }
-      // Some died before they arrived in their places.
-      while (arena.stats().processes > 1) std::this_thread::sleep_for(100ms);
-      EXPECT_EQ(arena.stats().blocks, 1U);
-      audit(arena);
-      for (std::size_t i = 0; i < children.size(); ++i) children[i] = start(i % 2 == 0);
+      expect_only_channel(arena);
+      children.start_all();
     }
     // The survivors go on: something comes through soon.
     const std::optional<Message> message = channel.get({10s, {}});
     ASSERT_TRUE(message) << "after " << kills << " kills";
     for (const Block& part : *message) check_pattern(part.bytes);
   }
-  for (const pid_t child : children) kill_child(child);
-  birth_patience_ns = patience;
 }
 
 }  // namespace
