@@ -265,7 +265,8 @@ class Children {
  private:
   void start(std::size_t i) {
     const auto seed = static_cast<unsigned>(random_());
-    pids_[i] = start_child([&] { i % 2 == 0 ? produce(arena_, channel_, seed) : consume(channel_); });
+    pids_[i] =
+        start_child([&] { i % 2 == 0 ? produce(arena_, channel_, seed) : consume(channel_); });
   }
 
   const Arena& arena_;
