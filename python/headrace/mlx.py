@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from . import _core
 from .lazy import LazyArray, view_of
@@ -38,11 +39,21 @@ def read(array: _core.Array | LazyArray, selection: Any = None) -> mx.array:
     >>> read(a, np.s_[0:10]).mean(axis=0)
     """
     view = view_of(array, selection)
-    name = view.dtype.name
-    dtype = getattr(mx, "bool_" if name == "bool" else name, None)
-    if not isinstance(dtype, mx.Dtype):
-        raise TypeError(f"MLX has no data type {view.dtype}")
-    out = mx.zeros(view.shape, dtype)
-    mx.eval(out)  # until then it has no memory
+    out = empty(view.shape, view.dtype)
     view.array.to("cpu").read(view.selection, out=out)
     return out
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> mx.array:
+    """An array to be filled in place."""
+    out = mx.zeros(shape, mlx_dtype(dtype))
+    mx.eval(out)  # until then it has no memory
+    return out
+
+
+def mlx_dtype(dtype: np.dtype[Any]) -> mx.Dtype:
+    """`TypeError` where MLX has no such data type."""
+    found = getattr(mx, "bool_" if dtype.name == "bool" else dtype.name, None)
+    if not isinstance(found, mx.Dtype):
+        raise TypeError(f"MLX has no data type {dtype}")
+    return found

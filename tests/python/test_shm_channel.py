@@ -461,7 +461,9 @@ def test_wrong_options():
 
 def test_keyboard_interrupt_ends_a_wait():
     code = """
+import signal
 import headrace.shm as shm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have taken away
 channel = shm.Arena("1MiB").channel()
 print("waiting", flush=True)
 try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +48,10 @@ class NDBuffer(core.NDBuffer):
     @classmethod
     def from_numpy_array(cls, array_like: Any) -> NDBuffer:
         return cls(_core.to_device(np.asarray(array_like), config.get("device")))
+
+    def read(self, read: Callable[..., Any], selection: Any) -> None:
+        """Become what an array's method `read` gives for the selection."""
+        self.adopt(read(selection, device=self.device))
 
     def adopt(self, array: Any) -> None:
         """Become `array`: a `headrace.DeviceArray`, or an ndarray that is copied to the device."""

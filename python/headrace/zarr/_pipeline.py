@@ -416,7 +416,7 @@ def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
     if array.dtype not in (out.dtype, _native(out.dtype)):
         raise _Unserved  # fields of a structure, or memory of the caller's choice
     if isinstance(out, DeviceBuffer):
-        return lambda: out.adopt(read(selection, device=out.device))
+        return lambda: out.read(read, selection)
     data = out.as_ndarray_like()
     if isinstance(data, np.ndarray):
         if data.dtype == array.dtype:
