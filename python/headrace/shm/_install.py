@@ -6,11 +6,11 @@ message of its own in the arena, and the pickle holds the message's descriptor.
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import util
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -141,8 +141,19 @@ def _replace_torch() -> None:
 
 # Workers that are forked do not pickle before they make their first batch.
 os.register_at_fork(before=_replace_torch)
-# Torch's tables live longer than modules, and hold the arena.
-atexit.register(uninstall)
+
+
+def _uninstall_at_exit(_: Any = None) -> None:
+    """After the threads of queues, which pickle what is left to send, at -5.
+
+    Torch's tables live longer than modules, and hold the arena.
+    """
+    util.Finalize(None, uninstall, exitpriority=-10)
+
+
+_uninstall_at_exit()
+# Processes forget what they were to do at their end when they begin, spawned ones included.
+util.register_after_fork(_uninstall_at_exit, _uninstall_at_exit)
 
 
 class _Sent(threading.local):
