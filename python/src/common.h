@@ -25,6 +25,7 @@ void bind_group(nb::module_& m);
 void bind_create(nb::module_& m);
 void bind_codecs(nb::module_& m);
 void bind_config(nb::module_& m);
+void bind_rechunk(nb::module_& m);
 void bind_trace(nb::module_& m);
 
 // A new reference, or the Python error that is set.
