@@ -21,10 +21,13 @@ constexpr const char* kDimensions = "_ARRAY_DIMENSIONS";
 
 // What is to be copied, by paths relative to its root.
 struct Tree {
+  Store store;
+  std::string path;                                   // of the root
   std::vector<std::pair<std::string, Group>> groups;  // each after the one it is in
   std::vector<std::pair<std::string, Array>> arrays;
-  std::string place;  // of the root, for messages and for telling rechunks apart
   bool consolidated = false;
+
+  std::string place() const { return place_of(store, path); }
 };
 
 // The root's own name is "".
@@ -45,18 +48,25 @@ void gather(const Group& group, const std::string& path, Tree& tree) {
 }
 
 Tree tree_of(const Group& group) {
-  Tree tree;
+  Tree tree{group.store(), group.path(), {}, {}, group.consolidated()};
   gather(group, "", tree);
-  tree.place = place_of(group.store(), group.path());
-  tree.consolidated = group.consolidated();
   return tree;
 }
 
 Tree tree_of(const Array& array) {
-  Tree tree;
-  tree.arrays.emplace_back("", array.to(Device::cpu()));
-  tree.place = place_of(array.store(), array.path());
-  return tree;
+  return {array.store(), array.path(), {}, {{"", array.to(Device::cpu())}}};
+}
+
+bool is_within(const std::string& path, const std::string& other) {
+  return other.empty() || path == other || path.starts_with(other + '/');
+}
+
+// Whether making room at `path` would remove the source. Stores in memory that have no name share
+// their URL.
+bool would_remove(const Tree& tree, const Store& store, const std::string& path) {
+  const bool same_store = tree.store.shared_driver() == store.shared_driver() ||
+                          (tree.store.url() == store.url() && !store.url().starts_with("memory:"));
+  return same_store && (is_within(tree.path, path) || is_within(path, tree.path));
 }
 
 // v3 has a place of its own for the names of dimensions.
@@ -172,7 +182,7 @@ std::string arguments_json(const Tree& tree, const RechunkOptions& options) {
     }
     codecs += ']';
   }
-  return "{\"source\": " + json_quote(tree.place) + ", \"chunks\": " + json_of(options.chunks) +
+  return "{\"source\": " + json_quote(tree.place()) + ", \"chunks\": " + json_of(options.chunks) +
          ", \"shards\": " + (options.shards ? json_of(*options.shards) : "null") +
          ", \"codecs\": " + codecs + ", \"max_memory\": " + std::to_string(options.max_memory) +
          '}';
@@ -244,6 +254,10 @@ class Rechunk {
  private:
   // Makes room and the nodes, or finds them made.
   void start() {
+    if (would_remove(tree_, store_, path_)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "[rechunk] " + place_of(store_, path_) + ": source and destination overlap");
+    }
     for (const Job& job : jobs_) {
       if (is_archive_ && job.plan.passes.size() > 1) {
         throw Error(ErrorCode::unsupported,
@@ -326,14 +340,16 @@ class Rechunk {
     std::vector<Selection> blocks;
     std::vector<std::size_t> numbers;  // of these blocks in the pass
     std::vector<Selection> all = block_selections(pass.block_sizes);
+    std::int64_t done = 0;
     for (std::size_t block = 0; block < all.size(); ++block) {
       if (state_.is_done(block)) {
-        advance(nbytes[block]);
+        done += nbytes[block];
       } else {
         numbers.push_back(block);
         blocks.push_back(std::move(all[block]));
       }
     }
+    if (done > 0) advance(done);
     const auto finished = [&](std::size_t i) {
       state_.finish_block(numbers[i]);
       advance(nbytes[numbers[i]]);
@@ -378,7 +394,7 @@ class Rechunk {
       if (!same_elements(job.source.read(blocks[i], io_), target.read(blocks[i], io_))) {
         throw Error(ErrorCode::corrupt,
                     "[rechunk] verify: " + place_of(store_, target.path()) + ' ' +
-                        text_of(blocks[i]) + " differs from " + tree_.place);
+                        text_of(blocks[i]) + " differs from " + tree_.place());
       }
       advance(nbytes[i]);
     }

@@ -170,6 +170,14 @@ def test_archive_takes_one_pass(tmp_path):
         hr.rechunk(src, str(tmp_path / "two.zip"), chunks=(8, 1), max_memory=128)
 
 
+def test_refuses_to_overwrite_its_source(store):
+    data = counting((8, 8))
+    source_of(data, store, chunks=(1, 8))
+    with pytest.raises(ValueError, match="overlap"):
+        hr.rechunk(store, store, chunks=(8, 1), overwrite=True)
+    assert_same(read_zarr(store), data)
+
+
 def test_refuses_what_is_there_and_too_little_memory(store):
     src = source_of(counting((8, 8)), chunks=(8, 8))
     with pytest.raises(ValueError, match="needs 512 bytes"):

@@ -111,6 +111,23 @@ TEST(Rechunk, RefusesOtherArgumentsUntilToldToOverwrite) {
   EXPECT_EQ(elements(open_array(store)), counting(64));
 }
 
+TEST(Rechunk, NeverRemovesItsSource) {
+  const Store store = memory_store();
+  create_group(store);
+  CreateOptions create;
+  create.shape = {4};
+  create.dtype = DType::int32;
+  const Array source = create_array(store, "g/a", create);
+  RechunkOptions options = into({2}, 1 << 20);
+  options.overwrite = true;
+  for (const char* path : {"", "g", "g/a", "g/a/b"}) {
+    EXPECT_EQ(code_of([&] { rechunk(source, store, path, options); }), ErrorCode::invalid_argument)
+        << path;
+  }
+  rechunk(source, store, "g/ab", options);
+  EXPECT_EQ(open_array(store, "g/ab").chunks(), (Shape{2}));
+}
+
 TEST(Rechunk, DamagedStateIsAnError) {
   const Array source = counting_array({8}, {2});
   for (const std::string text : {"{", "{}", "{\"arguments\": {}, \"array\": -1}", "[]"}) {
