@@ -69,10 +69,57 @@ def state_dict_table(result: dict) -> str:
     )
 
 
+def suite_table(result: dict) -> str:
+    columns = ("passed", "skipped", "failed")
+    return markdown(
+        f"zarr-python {result['versions']['zarr']}'s own tests",
+        ["pipeline", *columns],
+        [
+            [name, *(str(result[name].get(column, 0)) for column in columns)]
+            for name in ("default", "headrace")
+        ],
+    )
+
+
+def shm_tables(result: dict) -> str:
+    arrays, dataset = (result["throughput"][payload] for payload in ("arrays", "dataset"))
+    settings = result["settings"]
+    throughput = markdown(
+        f"{settings['nbytes'] / 1e6:.0f} MB of float32 from one process to another: ms until the "
+        f"other has it, {place(result['machine'])}",
+        ["way", f"as {settings['arrays']} arrays", "as one Dataset"],
+        [[way, *(f"{row[way]['median_ms']:.1f}" for row in (arrays, dataset))] for way in arrays],
+    )
+    latency = markdown(
+        "A message of 64 bytes there and back, us",
+        ["way", "median", "of ten the slowest"],
+        [
+            [way, f"{row['median_us']:.0f}", f"{row['p90_us']:.0f}"]
+            for way, row in result["latency"].items()
+        ],
+    )
+    loader = markdown(
+        "torch's DataLoader, samples of 3.9 MB a second",
+        ["workers", "plain", "after install()", "ratio"],
+        [
+            [
+                str(row["workers"]),
+                f"{row['plain_samples_s']:.0f}",
+                f"{row['installed_samples_s']:.0f}",
+                f"{row['ratio']:.1f}",
+            ]
+            for row in result["loader"]
+        ],
+    )
+    return "\n\n".join([throughput, latency, loader])
+
+
 TABLES = {
+    "zarr-suite-*.json": suite_table,
     "zarr-pipeline-*.json": pipeline_table,
     "xarray-open*.json": xarray_table,
     "state-dict*.json": state_dict_table,
+    "shm.json": shm_tables,
 }
 
 

@@ -1,12 +1,14 @@
 """Open a data set with xarray and take a mean: engine "headrace" beside engine "zarr".
 
-    python bench/ecosystem/xarray_open.py --json bench/results/xarray-open.json
+    python bench/ecosystem/xarray_open.py --real auto --json bench/results/xarray-open-cpu.json
     python bench/ecosystem/xarray_open.py --device cuda:0 --json bench/results/xarray-open-cuda.json
 
 The data are those of bench/e2e/data.py (64 fields of 721 x 1440, 266 MB as float32) with
-coordinates, consolidated metadata, in a warm page cache. The engines take turns, a different one
-first each time; every run opens the store anew. With a device, engine "zarr" reads to the host and
-copies the data to the device with CuPy, and both take the mean there.
+coordinates, consolidated metadata, in a warm page cache; with --real also the files of the demo
+(Debian's ferret-datasets, or PyPI's iris-sample-data), which need netcdf4, as xarray stores them.
+The engines take turns, a different one first each time; every run opens the store anew. A region
+is a week of the made data, and a quarter of each real variable. With a device, engine "zarr" reads
+to the host and copies the data to the device with CuPy, and both take the mean there.
 """
 
 import argparse
@@ -20,10 +22,12 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "demo"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 import data
 import machine
+import sources
 
 ENGINES = ("headrace", "zarr")
 PACKING = {"dtype": "int16", "scale_factor": 0.002, "add_offset": 270.0, "_FillValue": -32768}
@@ -60,30 +64,53 @@ def prepare(folder, steps):
     return stores
 
 
+def prepare_real(folder, wanted):
+    """The path of each real variable's store; made when missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stores = {}
+    source = sources.fetch(folder, wanted)
+    for variable in source.variables:
+        name = f"{Path(variable.file).stem}-{variable.name}"
+        stores[name] = path = folder / f"xarray-{name}.zarr"
+        if path.exists():
+            continue
+        with xr.open_dataset(source.folder / variable.file, decode_times=False) as file:
+            # Climatologies have times in the year 0, which xarray does not decode.
+            ds = file[[variable.name]].drop_vars("TIME", errors="ignore").drop_encoding()
+            partial = path.with_suffix(".partial")
+            ds.to_zarr(partial, mode="w", zarr_format=3)
+        partial.rename(path)
+    return stores
+
+
 def open_engine(path, engine, device):
     options = {"device": device} if engine == "headrace" else {}
     return xr.open_dataset(path, engine=engine, **options)
 
 
-def mean(path, engine, device, select=lambda t2m: t2m):
+def mean(path, engine, device, select=lambda variable: variable):
     """The mean of the selection, computed where the data are."""
     with open_engine(path, engine, device) as ds:
-        t2m = select(ds.t2m)
+        (name,) = ds.data_vars
+        variable = select(ds[name])
         if engine == "zarr" and device != "cpu":
             import cupy
 
-            t2m = t2m.copy(data=cupy.asarray(t2m.data))
-        return t2m.mean(dtype="float64").data.item()
+            variable = variable.copy(data=cupy.asarray(variable.data))
+        return variable.mean(dtype="float64").data.item()
 
 
-def first_week(t2m):
-    return t2m.sel(time=slice("2020-01-01", "2020-01-07"), lat=slice(60, 30))
+def region(variable):
+    if variable.name == "t2m":
+        return variable.sel(time=slice("2020-01-01", "2020-01-07"), lat=slice(60, 30))
+    half = {d: slice(n // 4, n // 4 + n // 2) for d, n in list(variable.sizes.items())[-2:]}
+    return variable.isel(half)
 
 
 ACCESSES = {
     "open": lambda *where: open_engine(*where).close(),
     "mean": mean,
-    "region": lambda *where: mean(*where, first_week),
+    "region": lambda *where: mean(*where, region),
 }
 
 
@@ -120,9 +147,12 @@ def main():
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--real", choices=("auto", "ferret", "iris"), help="real data, from where")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     stores = prepare(arguments.data, arguments.steps)
+    if arguments.real:
+        stores |= prepare_real(arguments.data / "real", arguments.real)
     report = {
         "command": " ".join(["python", "bench/ecosystem/xarray_open.py", *sys.argv[1:]]),
         "time": machine.now(),

@@ -90,6 +90,8 @@ class Array {
   // The same array read to another device; metadata and caches are shared.
   Array to(Device device) const;
   Array with_implementations(const Implementations& implementations) const;
+  // Throws for codecs that nobody has or whose configuration is wrong, as the first read would.
+  void check_codecs() const;
 
   // Missing chunks read as the fill value. `corrupt` names array, chunk key and codec.
   // Elements of variable length are VlenElements: read() makes them, in host memory and nowhere

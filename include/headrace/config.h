@@ -13,8 +13,8 @@ namespace headrace {
 struct Config {
   int threads = 0;  // for reads and writes; 0: the processors this process may use
   // Scratch of one request, bytes. What is needed for one chunk (on writing, two shards) is taken
-  // even where that is more.
-  std::size_t memory_budget = std::size_t{64} << 20;
+  // even where that is more. 0: 32 MiB a thread, 64 MiB at least.
+  std::size_t memory_budget = 0;
   std::size_t coalesce_gap = std::size_t{1} << 20;   // neighbours in a shard closer than this are
   std::size_t coalesce_run = std::size_t{16} << 20;  // read together, up to a run this long
   Implementations implementations;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "headrace/tensor.h"
 
@@ -20,5 +21,10 @@ struct Allocator {
 // Of results and scratch on `device` from now on; memory that is there goes back where it came
 // from. Without functions: headrace's own pool.
 void set_allocator(Device device, const Allocator& allocator);
+
+// Locks the pages of host memory so that `device` copies from and to it at full speed, without a
+// copy on the host in between; unlocked with the last copy of the pointer. The memory must stay
+// mapped until then. `device` when the driver refuses. On "simt" there is nothing to do.
+std::shared_ptr<void> pin_memory(void* data, std::size_t nbytes, Device device = Device::cuda());
 
 }  // namespace headrace

@@ -23,10 +23,9 @@ def iterate(array: _core.Array) -> Iterator[Any]:
 
 def rows_of_chunk(array: _core.Array) -> int:
     """The extent of a chunk along the first axis; of a rectilinear grid, of the largest."""
-    try:
-        return max(array.chunks[0], 1)
-    except NotImplementedError:
+    if array.is_rectilinear:
         return max(array.read_chunk_sizes[0], default=1)
+    return max(array.chunks[0], 1)
 
 
 def metadata(array: _core.Array) -> dict[str, Any]:
@@ -36,13 +35,10 @@ def metadata(array: _core.Array) -> dict[str, Any]:
 
 def describe(array: _core.Array) -> str:
     parts = [f"/{array.path}", f"shape={array.shape}", str(array.dtype)]
-    for name in ("chunks", "shards"):
-        try:
-            extents = getattr(array, name)
-        except NotImplementedError:
-            extents = "<variable>"  # of a rectilinear grid
-        if extents is not None:
-            parts.append(f"{name}={extents}")
+    units = ["chunks", "shards"] if array.is_sharded else ["chunks"]
+    for unit in units:
+        varies = array.is_rectilinear and unit == units[-1]
+        parts.append(f"{unit}={'<variable>' if varies else getattr(array, unit)}")
     parts.append(f"device={array.device}")
     if array.read_only:
         parts.append("read-only")

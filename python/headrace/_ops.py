@@ -175,16 +175,14 @@ def create_like(
 
 def _grid_of(src: _core.Array) -> dict[str, Any]:
     """Extents of the stored unit; of a rectilinear grid, its edges up to the array's end."""
-    try:
+    if not src.is_rectilinear:
         return {"chunks": src.shards or src.chunks}
-    except NotImplementedError:
-        dimensions = src.metadata["chunk_grid"]["configuration"]["chunk_shapes"]
-        return {
-            "edges": [
-                _edges_up_to(edges, extent)
-                for edges, extent in zip(dimensions, src.shape, strict=True)
-            ]
-        }
+    dimensions = src.metadata["chunk_grid"]["configuration"]["chunk_shapes"]
+    return {
+        "edges": [
+            _edges_up_to(edges, extent) for edges, extent in zip(dimensions, src.shape, strict=True)
+        ]
+    }
 
 
 def _edges_up_to(edges: int | list[int | list[int]], extent: int) -> int | list[int]:

@@ -493,6 +493,9 @@ def table() -> list[dict[str, Any]]:
         is chosen by measured rates, for as many threads as are configured. ``encodes``: whether it
         encodes too, and ``used_to_encode``, for what; empty when it only decodes.
 
+        The last rows are what only the user's Python has: ``implementation`` is ``"numcodecs"`` or
+        ``"zarr-python"`` there. Both are imported for it where they are installed.
+
     Examples
     --------
     >>> [row["implementation"] for row in headrace.codecs.table() if row["codec"] == "gzip"]

@@ -1,16 +1,16 @@
 """Process-wide settings.
 
 ``threads`` (0: the processors this process may use), ``memory_budget`` (scratch bytes of one
-request), ``coalesce_gap`` and ``coalesce_run`` (bytes; which neighbours in a shard are read
-together), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
-none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
-host's threads smaller ones; None, the default: whichever takes less time by measured rates; writes
-from a device of fewer bytes, 1 MiB by default, are encoded by the host's threads),
-``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three times),
-``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices encode:
-smaller ones are decoded sooner by devices, and take more space) and ``gds`` (GPUDirect Storage:
-files with chunks that are not compressed go to the GPU past the host's memory; "off", the default;
-"auto": where it is native; "on": a read to a device that cannot go that way raises
+request; 0: 32 MiB a thread, 64 MiB at least), ``coalesce_gap`` and ``coalesce_run`` (bytes; which
+neighbours in a shard are read together), ``implementations`` (codec name to implementation name),
+``device`` (of handles that name none), ``device_min_decode_nbytes`` (a device decodes batches of at
+least so many decoded bytes, the host's threads smaller ones; None, the default: whichever takes
+less time by measured rates; writes from a device of fewer bytes, 1 MiB by default, are encoded by
+the host's threads), ``device_slab_nbytes`` (decoded bytes on their way through a device at a time,
+three times), ``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices
+encode: smaller ones are decoded sooner by devices, and take more space) and ``gds`` (GPUDirect
+Storage: files with chunks that are not compressed go to the GPU past the host's memory; "off", the
+default; "auto": where it is native; "on": a read to a device that cannot go that way raises
 NotImplementedError and says why). A request takes the settings that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})

@@ -117,10 +117,9 @@ def from_zarr(
 
 
 def _auto_blocks(array: _core.Array) -> tuple[Any, ...]:
-    try:
-        unit = array.shards or array.chunks
-    except NotImplementedError:  # a rectilinear grid
+    if array.is_rectilinear:
         return _blocks_of_edges(array)
+    unit = array.shards or array.chunks
     proposed = normalize_chunks("auto", array.shape, dtype=array.dtype, previous_chunks=unit)
     # Dask may propose parts of a unit, which would each fetch the whole.
     return tuple(

@@ -130,8 +130,7 @@ class HeadraceStore(AbstractDataStore):
         """The array of that name; `NotImplementedError` when headrace does not read its kind."""
         array = self._group[name]
         assert isinstance(array, _core.Array)
-        if array.ndim > 0:
-            array.read((slice(0, 0),) * array.ndim)  # resolves the codecs, reads nothing
+        array._check_codecs()
         return array
 
     def _variable(self, name: str) -> xr.Variable:
@@ -215,13 +214,11 @@ def _encoding(array: _core.Array, dimensions: tuple[Any, ...]) -> dict[str, Any]
 
 
 def _grid(array: _core.Array, dimensions: tuple[Any, ...]) -> dict[str, Any]:
-    try:
-        chunks, shards = array.chunks, array.shards
-    except NotImplementedError:  # a rectilinear grid, as xarray has it of zarr-python
+    if array.is_rectilinear:  # as xarray has it of zarr-python
         sizes = array.read_chunk_sizes
         return {"chunks": sizes, "preferred_chunks": dict(zip(dimensions, sizes, strict=True))}
-    preferred = dict(zip(dimensions, chunks, strict=True))
-    return {"chunks": chunks, "preferred_chunks": preferred, "shards": shards}
+    preferred = dict(zip(dimensions, array.chunks, strict=True))
+    return {"chunks": array.chunks, "preferred_chunks": preferred, "shards": array.shards}
 
 
 def _encoding_of_zarr_python(array: _core.Array) -> dict[str, Any]:

@@ -449,6 +449,14 @@ void bind_array(nb::module_& m) {
           "Shape of the unit that is stored when sharded, else None.\n\n"
           "Raises NotImplementedError for shards of a rectilinear grid: see `write_chunk_sizes`.")
       .def_prop_ro(
+          "is_rectilinear",
+          [](PyArray& self) { return self.array.is_rectilinear(); },
+          "Whether chunks, or shards, have more than one shape.")
+      .def_prop_ro(
+          "is_sharded",
+          [](PyArray& self) { return self.array.is_sharded(); },
+          "Whether stored units hold many chunks.")
+      .def_prop_ro(
           "read_chunk_sizes",
           [](PyArray& self) { return shape_tuples(self.array.read_chunk_sizes()); },
           nb::sig("def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]"),
@@ -498,6 +506,10 @@ void bind_array(nb::module_& m) {
             return self.array.nchunks_initialized();
           },
           "Number of chunks that are stored; lists the store.")
+      .def(
+          "_check_codecs",
+          [](PyArray& self) { self.array.check_codecs(); },
+          nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("_metadata_json", [](PyArray& self) { return self.array.metadata_json(); })
       .def_prop_ro(
           "_codec_specs", raw_codecs, nb::sig("def _codec_specs(self) -> list[tuple[str, str]]"))

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "common.h"
+#include "future.h"
 
 namespace headrace::python {
 
@@ -24,5 +26,14 @@ class BufferBytes {
  private:
   Py_buffer view_{};
 };
+
+// The last owner may be a thread without the GIL.
+inline std::shared_ptr<BufferBytes> shared_bytes(nb::handle object) {
+  return {new BufferBytes(object), [](BufferBytes* held) {
+            if (interpreter_is_gone()) return;
+            nb::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
 
 }  // namespace headrace::python

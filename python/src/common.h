@@ -20,6 +20,7 @@ void bind_device_array(nb::module_& m);
 void bind_future(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_python_store(nb::module_& m);
+void add_python_codecs();
 void bind_array(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_create(nb::module_& m);
@@ -27,6 +28,7 @@ void bind_codecs(nb::module_& m);
 void bind_config(nb::module_& m);
 void bind_rechunk(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_shm(nb::module_& m);
 
 // A new reference, or the Python error that is set.
 inline nb::object steal_or_throw(PyObject* result) {

@@ -12,6 +12,7 @@ NB_MODULE(_core, m) {
   bind_future(m);
   bind_store(m);
   bind_python_store(m);
+  add_python_codecs();
   bind_array(m);
   bind_group(m);
   bind_create(m);
@@ -19,6 +20,7 @@ NB_MODULE(_core, m) {
   bind_config(m);
   bind_rechunk(m);
   bind_trace(m);
+  bind_shm(m);
 }
 
 }  // namespace headrace::python

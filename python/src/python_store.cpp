@@ -1,6 +1,6 @@
 // A store whose keys a Python object serves: headrace._python_store says what it must have.
 
-#include <headrace/custom_store.h>
+#include <headrace/store.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -19,13 +19,8 @@ namespace headrace::python {
 
 namespace {
 
-// The last owner may be a thread without the GIL.
 StoredBytes stored_bytes(nb::handle object) {
-  auto buffer = std::shared_ptr<BufferBytes>(new BufferBytes(object), [](BufferBytes* held) {
-    if (interpreter_is_gone()) return;
-    nb::gil_scoped_acquire gil;
-    delete held;
-  });
+  auto buffer = shared_bytes(object);
   return {buffer->bytes(), buffer};
 }
 

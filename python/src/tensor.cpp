@@ -68,6 +68,15 @@ bool same_dtype(nb::handle found, nb::handle wanted) {
   return equal == 1;
 }
 
+// `found` is the dtype of `array`. NumPy's cast does not swap the bytes of times without a unit.
+nb::object with_dtype(nb::handle array, nb::handle found, nb::handle wanted) {
+  const auto kind = nb::cast<std::string>(found.attr("kind"));
+  if ((kind == "M" || kind == "m") && same_dtype(found.attr("newbyteorder")("S"), wanted)) {
+    return array.attr("byteswap")().attr("view")(wanted);
+  }
+  return call2(numpy().asarray, array, wanted);
+}
+
 [[noreturn]] void wrong_dtype(const std::string& found, const std::string& wanted) {
   raise(PyExc_ValueError, "[read] out: expected dtype " + wanted + ", got " + found);
 }
@@ -352,7 +361,7 @@ ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype
     array = call2(numpy().asarray, data, numpy_dtype);
   } else {
     nb::object found = steal_or_throw(PyObject_GetAttr(data.ptr(), numpy().dtype_name));
-    if (!same_dtype(found, numpy_dtype)) array = call2(numpy().asarray, data, numpy_dtype);
+    if (!same_dtype(found, numpy_dtype)) array = with_dtype(data, found, numpy_dtype);
   }
   const ArrayInterface* found = nullptr;
   nb::object capsule = array_interface(array, &found);

@@ -38,6 +38,7 @@ void decode_bounded(const Codec& codec, ConstBytes src, std::size_t max_nbytes, 
   constexpr std::size_t kUsual = 16;
   constexpr std::size_t kMost = std::size_t{1} << 15;  // zstd: a block of 128 KiB from 4 bytes
   constexpr std::size_t kSmall = 1 << 20;
+  if (codec.finds_decoded_size()) return codec.decode_unknown(src, max_nbytes, dst);
   const std::size_t most = std::min(max_nbytes, checked_mul(src.size(), kMost, "decode") + kSmall);
   for (std::size_t bound = kUsual * src.size() + kSmall; bound < most; bound *= 8) {
     try {
@@ -87,6 +88,7 @@ CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
   std::optional<std::size_t> nbytes = decoded_nbytes_;
   std::size_t max_nbytes = decoded_nbytes_;
   for (const CodecSpec& spec : specs) {
+    if (site.position == CodecPosition::before_bytes) site.chunk = site.in;
     CodecPtr codec = resolve_codec(spec, site, implementations);
     check_order(codec->kind(), site.position, spec.name);
     if (!codec->identity()) steps_.push_back({codec.get(), nbytes, max_nbytes});

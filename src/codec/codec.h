@@ -85,6 +85,8 @@ class Codec {
 
   // True when encode and decode give back what they are given: the chain leaves the codec out.
   virtual bool identity() const { return false; }
+  // True when decode_unknown takes memory by what it decodes: no bound would make it take less.
+  virtual bool finds_decoded_size() const { return false; }
   // True when decode may be called with src and dst the same memory (byte swap, delta, ...).
   virtual bool in_place() const { return false; }
   // True when the decoded bytes lie in the encoded ones as they are (checksums).
@@ -118,6 +120,7 @@ struct CodecSite {
   ChunkSpec in;
   CodecPosition position = CodecPosition::before_bytes;
   const Implementations* implementations = nullptr;  // for codecs inside of codecs; may be null
+  ChunkSpec chunk{};  // after_bytes: what the codec that makes bytes of the array is given
 };
 
 // The prepared codec for `spec`. `unsupported` names an unknown codec; `invalid_argument` a wrong

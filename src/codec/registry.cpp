@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codec/codecs.h"
+#include "codec/custom.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -53,12 +54,11 @@ constexpr CodecEntry kEntries[] = {
     {"categorize", "headrace", "cpu", make_categorize},
 };
 
-// Known names that have no body here, and why.
-constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
-    {"pickle", "it runs code that the data brings along"},
+// Known names that have no body here, and why. A provider of the application may have one.
+constexpr std::pair<std::string_view, std::string_view> kMissing[] = {
     {"zfp", "this build is without libzfp"},
     {"zfpy", "this build is without libzfp"},
-    {"pcodec", "this version has no decoder for it"},
+    {"pcodec", "headrace has no decoder for it; in Python, numcodecs has with pcodec installed"},
     {"gdeflate", "this version has no decoder for it"},
 };
 
@@ -76,6 +76,11 @@ constexpr std::string_view kNumcodecs = "numcodecs.";
                   "'; there are: " + known);
 }
 
+[[noreturn]] void throw_not_supported(const CodecSpec& spec, std::string_view why) {
+  throw Error(ErrorCode::unsupported,
+              "codec " + spec.name + " is not supported: " + std::string(why));
+}
+
 }  // namespace
 
 std::span<const CodecEntry> codec_entries() { return kEntries; }
@@ -86,6 +91,8 @@ std::string_view canonical_codec_name(std::string_view name) {
   if (name == "endian") return "bytes";  // its name in drafts of v3
   return name;
 }
+
+bool is_refused_codec(std::string_view name) { return name == "pickle"; }
 
 bool is_sharding_codec(std::string_view name) { return name == "sharding_indexed"; }
 
@@ -103,11 +110,10 @@ CodecPtr resolve_codec(const CodecSpec& spec,
     if (wanted.empty() || entry.implementation == wanted) return entry.make(spec, site);
   }
   if (known) throw_no_implementation(name, wanted);
-  for (const auto& [refused, why] : kRefused) {
-    if (refused == name) {
-      throw Error(ErrorCode::unsupported,
-                  "codec " + spec.name + " is not supported: " + std::string(why));
-    }
+  if (is_refused_codec(name)) throw_not_supported(spec, "it runs code that the data brings along");
+  if (CodecPtr custom = make_custom(spec, site)) return custom;
+  for (const auto& [missing, why] : kMissing) {
+    if (missing == name) throw_not_supported(spec, why);
   }
   throw Error(ErrorCode::unsupported, "codec " + spec.name + " is not known");
 }

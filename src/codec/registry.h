@@ -24,4 +24,7 @@ std::span<const CodecEntry> codec_entries();
 // The v3 name of a v3 codec, a "numcodecs.*" name or a registry alias ("numcodecs.zstd" -> "zstd").
 std::string_view canonical_codec_name(std::string_view name);
 
+// True for codecs that nobody may serve, by their canonical names.
+bool is_refused_codec(std::string_view name);
+
 }  // namespace headrace

@@ -1,6 +1,7 @@
 #include "device/backend.h"
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
@@ -64,6 +65,14 @@ class CudaBackend final : public Backend {
   }
   std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) override {
     return allocate_pinned_host(index, nbytes);
+  }
+  std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
+    const DeviceGuard guard(index);
+    HEADRACE_CUDA_CHECK(cudaHostRegister(data, nbytes, cudaHostRegisterPortable));
+    // A forked child has no driver to tell. Failing to unlock leaves memory locked, no more.
+    return {data, [owner = getpid()](void* memory) {
+              if (getpid() == owner) cudaHostUnregister(memory);
+            }};
   }
   void with_device(int index, FunctionRef<void()> body) override {
     const DeviceGuard guard(index);

@@ -14,6 +14,8 @@ namespace {
 // uploads go by way of pinned memory, up to a size where the wait costs little.
 constexpr std::size_t kMinStaged = (64 << 10) + 1, kMaxStaged = 16 << 20;
 
+bool is_staged(std::size_t nbytes) { return nbytes >= kMinStaged && nbytes <= kMaxStaged; }
+
 unsigned processor_count(int device) {
   int count = 0;
   HEADRACE_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
@@ -96,20 +98,27 @@ void CudaQueue::free(void* memory) noexcept {
 // pinned memory it does not.
 void CudaQueue::upload(void* target, const void* source, std::size_t nbytes) {
   if (nbytes == 0) return;
-  if (nbytes >= kMinStaged && nbytes <= kMaxStaged) {
-    drop_copied();
-    std::shared_ptr<std::byte> block = allocate_pinned_host(device_, nbytes);
-    std::memcpy(block.get(), source, nbytes);
-    upload_pinned(target, block.get(), nbytes);
-    staged_.push_back({std::move(block), std::make_unique<CudaMark>(*this)});
-    return;
-  }
+  if (is_staged(nbytes))
+    return upload_made(target, nbytes, [&](void* block) { std::memcpy(block, source, nbytes); });
   const DeviceGuard guard(device_);
   cudaPointerAttributes attributes{};
   HEADRACE_CUDA_CHECK(cudaPointerGetAttributes(&attributes, source));
   HEADRACE_CUDA_CHECK(cudaMemcpyAsync(target, source, nbytes, cudaMemcpyHostToDevice, stream_));
   if (attributes.type != cudaMemoryTypeUnregistered)
     HEADRACE_CUDA_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CudaQueue::upload_made(void* target, std::size_t nbytes, FunctionRef<void(void*)> make) {
+  if (!is_staged(nbytes)) {
+    const auto source = std::make_unique_for_overwrite<std::byte[]>(nbytes);
+    make(source.get());
+    return upload(target, source.get(), nbytes);
+  }
+  drop_copied();
+  std::shared_ptr<std::byte> block = allocate_pinned_host(device_, nbytes);
+  make(block.get());
+  upload_pinned(target, block.get(), nbytes);
+  staged_.push_back({std::move(block), std::make_unique<CudaMark>(*this)});
 }
 
 void CudaQueue::drop_copied() {

@@ -43,6 +43,8 @@ class Backend {
   // Host memory that devices of the type copy from and to at full speed, aligned to 64 bytes.
   // Blocks that are freed are kept for the next. `index` is a device that is in use already.
   virtual std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) = 0;
+  // The pages of the caller's memory; unlocked with the last copy of the pointer.
+  virtual std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) = 0;
   virtual void set_allocator(int index, const Allocator& allocator) = 0;
   // Calls `body` with the device current to this thread, for libraries that ask the driver for it.
   virtual void with_device(int index, FunctionRef<void()> body);

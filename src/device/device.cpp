@@ -38,6 +38,13 @@ void set_allocator(Device device, const Allocator& allocator) {
   backend(device.type).set_allocator(device.index, allocator);
 }
 
+std::shared_ptr<void> pin_memory(void* data, std::size_t nbytes, Device device) {
+  if (device.is_cpu())
+    throw Error(ErrorCode::invalid_argument, "pin_memory: \"cpu\" is no device to copy to");
+  check_device(device);
+  return backend(device.type).pin(device.index, data, nbytes);
+}
+
 Device Device::parse(std::string_view name) {
   if (name == "cpu") return cpu();
   if (name == "cuda") return cuda();

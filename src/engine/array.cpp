@@ -220,6 +220,8 @@ Array Array::to(Device device) const {
   return Array(std::make_shared<ArrayState>(state_->shared(), std::move(choice)));
 }
 
+void Array::check_codecs() const { static_cast<void>(state_->layout()); }
+
 Array Array::with_implementations(const Implementations& implementations) const {
   check_implementations(implementations, "implementations");
   ArrayState::Choice choice = state_->choice();

@@ -121,9 +121,10 @@ std::shared_ptr<const ArrayLayout> ArrayState::layout(const Implementations& ext
     ForkLock lock(mutex_);
     if (layout_ && layout_->metadata == now && layout_implementations_ == wanted) return layout_;
   }
-  auto made = std::make_shared<const ArrayLayout>(make_layout(std::move(now), wanted));
+  const auto made = std::make_shared<const ArrayLayout>(make_layout(std::move(now), wanted));
+  auto layout = made;  // takes the one before, whose codecs may be the application's, off the lock
   ForkLock lock(mutex_);
-  layout_ = made;
+  layout_.swap(layout);
   layout_implementations_.swap(wanted);
   return made;
 }

@@ -39,7 +39,8 @@ PreparedCodec prepare(std::string_view codec, const BatchOptions& options, const
     prepared.implementation = chosen->second;
   std::erase_if(implementations,
                 [](const auto& choice) { return device_of_implementation(choice.second); });
-  const CodecSite site{{DType::uint8, {0}, {}}, CodecPosition::after_bytes, &implementations};
+  const ChunkSpec any_bytes{DType::uint8, {0}, {}};
+  const CodecSite site{any_bytes, CodecPosition::after_bytes, &implementations, any_bytes};
   prepared.codec =
       resolve_codec({std::string(codec), options.configuration}, site, implementations);
   return prepared;

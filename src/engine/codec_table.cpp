@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/thread_pool.h"
+#include "codec/custom.h"
 #include "codec/registry.h"
 #include "device/backend.h"
 #include "engine/config.h"
@@ -103,6 +104,14 @@ class Usage {
   const int threads_ = thread_count();
 };
 
+// What headrace has itself, it does not ask the application for.
+bool is_of_the_application(std::string_view codec) {
+  const std::string_view name = canonical_codec_name(codec);
+  const auto entries = codec_entries();
+  const bool known = std::ranges::find(entries, name, &CodecEntry::codec) != entries.end();
+  return !known && !is_refused_codec(name);
+}
+
 }  // namespace
 
 std::vector<CodecInfo> codec_table() {
@@ -146,6 +155,10 @@ std::vector<CodecInfo> codec_table() {
                      usage.of_nvcomp(codec),
                      false,
                      {}});
+  for (auto& [codec, implementation] : custom_codecs()) {
+    if (!is_of_the_application(codec)) continue;
+    table.push_back({codec, implementation, "cpu", true, {}, "always", true, "always"});
+  }
   return table;
 }
 

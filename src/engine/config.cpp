@@ -18,6 +18,11 @@ namespace {
 
 constexpr int kMaxThreads = 4096;
 
+// Two chunks of 16 MiB. A budget for all threads together would leave processors idle on machines
+// that have many: with 64 MiB, 8 of 16 read chunks of 4 MiB.
+constexpr std::size_t kBudgetPerThread = std::size_t{32} << 20;
+constexpr std::size_t kLeastBudget = std::size_t{64} << 20;
+
 [[noreturn]] void throw_invalid(const std::string& where,
                                 std::string_view wanted,
                                 std::string_view got) {
@@ -66,7 +71,6 @@ void check_config(const Config& config, const char* where) {
     throw_invalid(
         place + " threads", "0 to " + std::to_string(kMaxThreads), std::to_string(config.threads));
   }
-  if (config.memory_budget == 0) throw_invalid(place + " memory_budget", "at least one byte", "0");
   if (config.device_slab_nbytes == 0)
     throw_invalid(place + " device_slab_nbytes", "at least one byte", "0");
   if (config.device_zstd_block_nbytes < 1024 || config.device_zstd_block_nbytes > 128 * 1024)
@@ -171,6 +175,11 @@ void set_config(const Config& config) {
   ForkLock lock(installed.mutex);
   set_thread_count(made->threads);
   installed.config = std::move(made);
+}
+
+std::size_t memory_budget(const Config& config) {
+  if (config.memory_budget != 0) return config.memory_budget;
+  return std::max(kLeastBudget, kBudgetPerThread * static_cast<std::size_t>(thread_count()));
 }
 
 Implementations merged_implementations(const Implementations& handle, const Implementations& call) {

@@ -12,6 +12,9 @@ Implementations merged_implementations(const Implementations& handle, const Impl
 // Each pair names a row of the table of codecs; invalid_argument otherwise, naming what there is.
 void check_implementations(const Implementations& implementations, const char* where);
 
+// Bytes of scratch for one request.
+std::size_t memory_budget(const Config& config);
+
 // The configuration that the environment asks for. Reads it anew at each call.
 Config config_from_environment();
 

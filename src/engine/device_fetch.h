@@ -110,7 +110,7 @@ class SlabFetch {
       if (chunk.level->parent && reads_whole(chunk)) {
         if (!run.empty() && chunks_[run.front()].level != chunk.level) add_runs(run);
         run.push_back(i);
-      } else if (batch > 1 && !chunk.level->parent && reads_whole(chunk)) {
+      } else if (batch > 0 && !chunk.level->parent && reads_whole(chunk)) {
         add_object(i, batch);
       } else {
         add({Request::Kind::one, order_.size()}, i);
@@ -163,13 +163,15 @@ class SlabFetch {
     return nbytes > kMost * layout_.chain.decoded_nbytes() + kSlack;
   }
 
-  // Objects to ask the store for at once. What all threads ask for fits into half of the budget.
+  // Whole objects to ask the store for at once, 0 to open one after the other. What all threads ask
+  // for fits into half of the budget.
   std::size_t batch_size() const {
     const std::size_t most = gds_ && gds_->forced() ? 1 : context_.driver.batch_size();
     const std::size_t nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
-    if (most == 1 || nbytes > kMaxBatchedChunk) return 1;
-    const std::size_t fit = context_.config.memory_budget / 2 / (threads_ * nbytes);
-    return std::min({most, fit, (chunks_.size() + threads_ - 1) / threads_});
+    if (most == 1 || nbytes > kMaxBatchedChunk) return 0;
+    const std::size_t fit = context_.memory_budget / 2 / (threads_ * nbytes);
+    const std::size_t batch = std::min({most, fit, (chunks_.size() + threads_ - 1) / threads_});
+    return batch == 1 && context_.driver.local() ? 0 : batch;
   }
 
   void fetch(const Request& request, Objects& objects) {
@@ -228,8 +230,10 @@ class SlabFetch {
       const ConstBytes encoded = object.into->bytes();
       if (object.error) {
         at(chunk, [&] { std::rethrow_exception(object.error); });
+      } else if (!object.found && !context_.driver.has_files()) {
+        chunk.missing = true;
       } else if (!object.found || is_swollen(encoded.size())) {
-        fetch_one(chunk);  // tells what is missing from what is no object
+        fetch_one(chunk);  // tells what is missing from what is no file
       } else if (on_host_) {
         at(chunk, [&] { decode(chunk, encoded); });
       } else {

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "device/backend.h"
 #include "device/cufile.h"
+#include "engine/config.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "headrace/error.h"
@@ -165,7 +166,7 @@ Json gds() {
 Json configuration() {
   const Config c = config();
   return {{"threads", thread_count()},
-          {"memory_budget", c.memory_budget},
+          {"memory_budget", memory_budget(c)},
           {"coalesce_gap", c.coalesce_gap},
           {"coalesce_run", c.coalesce_run},
           {"implementations", c.implementations},

@@ -22,11 +22,14 @@ template <typename Query>
 class Reader {
  public:
   explicit Reader(RequestContext& context)
-      : context_(context), layout_(context.layout), threads_(context.threads) {}
+      : context_(context),
+        layout_(context.layout),
+        threads_(context.threads),
+        few_chunks_(context.threads < thread_count()) {}
 
   void read_region(Query query, const Region& region) {
     const auto level = top_level(layout_, region, std::move(query));
-    if (const std::size_t batch = batch_size(*level); batch > 1) {
+    if (const std::size_t batch = batch_size(*level); batch > 0) {
       read_batches(*level, batch);
     } else {
       read_level(level);
@@ -53,7 +56,7 @@ class Reader {
     }
   }
 
-  // One level of chunks. When they are too few for the threads, each may use several.
+  // One level of chunks.
   template <typename Body>
   void each(std::size_t n, Body body) {
     if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
@@ -66,7 +69,9 @@ class Reader {
         threads_);
   }
 
-  DecodeContext decode_context() const { return {few_chunks_ ? threads_ : 1, context_.arena}; }
+  DecodeContext decode_context() const {
+    return {few_chunks_ ? thread_count() : 1, context_.arena};
+  }
 
   // Names the array and the chunk in what goes wrong.
   template <typename Body>
@@ -142,20 +147,23 @@ class Reader {
     at(level, position, [&] { decode_chunk(layout_.chain, encoded, sink, decode_context()); });
   }
 
-  // Objects to ask the store for at once: several where it gains by that, whole chunks are small
-  // and most of their bytes are wanted. What the batches hold fits into half of the budget.
+  // Whole objects to ask the store for at once, 0 to open one after the other: where it gains
+  // nothing by batches, chunks are large or few of their bytes are wanted. What the batches hold
+  // fits into half of the budget.
   std::size_t batch_size(const Level& level) const {
     const std::size_t most = context_.driver.batch_size();
     const std::size_t nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
     const std::size_t chunks = level.cut.size();
     const bool large = nbytes > kMaxBatchedChunk && context_.driver.local();
-    if (most == 1 || !layout_.shards.empty() || large) return 1;
+    if (most == 1 || !layout_.shards.empty() || large) return 0;
     if (layout_.chain.is_identity() &&
         level.query.size() * layout_.itemsize() < chunks * nbytes / 2) {
-      return 1;
+      return 0;
     }
-    const std::size_t fit = context_.config.memory_budget / 2 / (kFetchedBatches * nbytes);
-    return std::max<std::size_t>(std::min({most, fit, (chunks + 1) / 2}), 1);
+    const std::size_t fit = context_.memory_budget / 2 / (kFetchedBatches * nbytes);
+    const std::size_t batch = std::min({most, fit, (chunks + 1) / 2});
+    // Opening costs a request of its own, which a local store answers sooner than a batch of one.
+    return batch == 1 && context_.driver.local() ? 0 : batch;
   }
 
   void read_batches(const Level& level, std::size_t batch) {
@@ -175,8 +183,10 @@ class Reader {
             at(level, i, [&] { std::rethrow_exception(request.error); });
           } else if (request.found) {
             decode(level, i, request.into->bytes());
+          } else if (context_.driver.has_files()) {
+            read_one(level, i);  // tells what is missing from what is no file
           } else {
-            read_one(level, i);  // tells what is missing from what is no object
+            fill(level, i);
           }
         },
         [&] { context_.check(); });
@@ -185,7 +195,7 @@ class Reader {
   RequestContext& context_;
   const ArrayLayout& layout_;
   const int threads_;
-  std::atomic<bool> few_chunks_{false};
+  std::atomic<bool> few_chunks_;  // at a time: each may use several threads
 };
 
 template <typename Query>

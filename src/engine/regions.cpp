@@ -16,9 +16,10 @@ std::shared_ptr<const ArrayLayout> RegionLayouts::of(const Shape& stored_shape) 
   }
   auto made =
       std::make_shared<const ArrayLayout>(make_layout(metadata_, implementations_, stored_shape));
+  decltype(layouts_) dropped;  // after the lock: codecs may be the application's
   ForkLock lock(mutex_);
-  if (layouts_.size() >= kMaxLayouts) layouts_.clear();
-  layouts_[stored_shape] = made;
+  if (layouts_.size() >= kMaxLayouts) layouts_.swap(dropped);
+  layouts_.emplace(stored_shape, made);
   return made;
 }
 

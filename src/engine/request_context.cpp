@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/thread_pool.h"
+#include "engine/config.h"
 
 namespace headrace {
 namespace {
@@ -10,9 +11,9 @@ namespace {
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 // A thread holds at most a chunk's encoded and decoded bytes, and an intermediate.
-int threads_within_budget(const ArrayLayout& layout, const Config& config) {
+int threads_within(std::size_t budget, const ArrayLayout& layout) {
   const std::size_t need = std::max<std::size_t>(2 * layout.chain.decoded_nbytes(), 1);
-  const std::size_t fit = std::max<std::size_t>(config.memory_budget / need, 1);
+  const std::size_t fit = std::max<std::size_t>(budget / need, 1);
   return static_cast<int>(std::min<std::size_t>(fit, static_cast<std::size_t>(thread_count())));
 }
 
@@ -27,7 +28,8 @@ RequestContext::RequestContext(const ArrayState& s,
       layout(*layout_owner),
       driver(s.driver()),
       config(headrace::config()),
-      threads(threads_within_budget(layout, config)),
+      memory_budget(headrace::memory_budget(config)),
+      threads(threads_within(memory_budget, layout)),
       poll_(options.poll),
       cancel_(cancel),
       caller_(std::this_thread::get_id()),
@@ -39,7 +41,8 @@ RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<co
       layout(*layout_owner),
       driver(request.driver),
       config(request.config),
-      threads(threads_within_budget(layout, config)),
+      memory_budget(request.memory_budget),
+      threads(threads_within(memory_budget, layout)),
       arena(request.arena),
       poll_(request.poll_),
       cancel_(request.cancel_),

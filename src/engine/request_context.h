@@ -26,8 +26,9 @@ class RequestContext {
   const ArrayLayout& layout;
   StoreDriver& driver;
   const Config config;
-  const int threads;           // that the memory budget allows
-  VlenArena* arena = nullptr;  // of a read of elements of variable length
+  const std::size_t memory_budget;  // bytes of scratch
+  const int threads;                // that it allows
+  VlenArena* arena = nullptr;       // of a read of elements of variable length
 
   // `cancelled` when the request was; calls the caller's poll on the caller's thread when due.
   void check();

@@ -83,7 +83,7 @@ class Writer {
   int objects_at_once() const {
     if (layout_.shards.empty()) return context_.threads;
     const std::size_t shard = checked_nbytes(layout_.stored_shape(), layout_.itemsize(), "shard");
-    const std::size_t fit = context_.config.memory_budget / std::max<std::size_t>(shard, 1);
+    const std::size_t fit = context_.memory_budget / std::max<std::size_t>(shard, 1);
     return static_cast<int>(std::min<std::size_t>(std::max<std::size_t>(fit, 2),
                                                   static_cast<std::size_t>(context_.threads)));
   }

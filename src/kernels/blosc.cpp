@@ -14,6 +14,7 @@
 #include "kernels/lz.h"
 #include "kernels/shuffle.h"
 #include "kernels/table.h"
+#include "simt/ranges.h"
 #include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE {
@@ -27,7 +28,11 @@ struct Block {
   u32 index;  // within the chunk
   u32 n_streams;
   u64 first_stream;
+  u64 waiting;  // bytes of earlier blocks that wait for their shuffle to be undone
 };
+
+// What a thread takes at once.
+constexpr u64 kRangeFrames = 512, kRangeStreams = 512;
 
 struct BlockSource {
   const u8* chunk;
@@ -87,6 +92,22 @@ class BloscDecoder {
     RecyclingVector<Frame> frames;
     RecyclingVector<const u8*> host_sources;
   };
+  struct StreamLists {
+    std::array<Inner, kBloscInners> inners;
+    RecyclingVector<Frame> stored;
+  };
+  // Of a range of blocks in each of the lists, by plane.
+  struct Places {
+    u32 next[kBloscInners + 1][kBloscMaxStreams] = {};
+  };
+  static constexpr std::size_t kStored = kBloscInners;
+  // Of a slab.
+  struct WaitingMemory {
+    u8* data;
+    u64 first;  // block.waiting of its first block
+    u8* of(const Block& block) const { return data + (block.waiting - first); }
+  };
+  using Shuffle = std::pair<BloscFilter, u32>;  // and typesize
 
   bool on_host() const { return !batch_.host_sources.empty(); }
 
@@ -97,11 +118,13 @@ class BloscDecoder {
       bytes.resize(kBloscHeader * frames.size());
       download_headers(bytes);
     }
-    for (std::size_t i = 0; i < frames.size(); ++i)
-      faults_[i] =
-          read_blosc_header(on_host() ? batch_.host_sources[i] : bytes.data() + kBloscHeader * i,
-                            frames[i],
-                            headers_[i]);
+    for_each_range(frames.size(), kRangeFrames, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        faults_[i] =
+            read_blosc_header(on_host() ? batch_.host_sources[i] : bytes.data() + kBloscHeader * i,
+                              frames[i],
+                              headers_[i]);
+    });
   }
 
   void download_headers(std::vector<u8>& bytes) {
@@ -122,6 +145,8 @@ class BloscDecoder {
   }
 
   void list_blocks() {
+    blocks_.reserve(headers_.size());
+    u64 waiting = 0;
     for (u32 f = 0; f < headers_.size(); ++f) {
       const BloscHeader& header = headers_[f];
       const Frame& frame = batch_.frames[f];
@@ -131,8 +156,9 @@ class BloscDecoder {
             {frame.source + kBloscHeader, header.nbytes, frame.target, header.nbytes, frame.chunk});
       for (u32 b = 0; b < header.n_blocks; ++b) {
         const u32 n = header.n_streams(b);
-        blocks_.push_back({f, b, n, n_streams_});
+        blocks_.push_back({f, b, n, n_streams_, waiting});
         n_streams_ += n;
+        waiting += waiting_nbytes(blocks_.back());
       }
     }
   }
@@ -148,31 +174,31 @@ class BloscDecoder {
     std::erase_if(blocks_, [&](const Block& b) { return faults_[b.frame] != Fault::none; });
   }
 
-  // The first stream of all blocks, then the second, and so on: one is known only by the one before
-  // it, and waiting for memory block by block is most of the work.
+  // The first stream of many blocks, then the second, and so on: one is known only by the one
+  // before it, and waiting for memory block by block is most of the work.
   void read_streams(RecyclingVector<u32>& found) {
-    each_plane(blocks_, [&](std::size_t i, u32 k) {
-      if (!found[i]) return;
-      const Block& block = blocks_[i];
-      found[i] = find_blosc_stream(batch_.host_sources[block.frame],
-                                   static_cast<u32>(batch_.frames[block.frame].source_nbytes),
-                                   block.index,
-                                   k,
-                                   streams_.data() + block.first_stream);
+    for_each_range(blocks_.size(), range_length(blocks_), [&](std::size_t begin, std::size_t end) {
+      bool more = true;
+      for (u32 k = 0; std::exchange(more, false); ++k) {
+        for (std::size_t i = begin; i < end; ++i) {
+          const Block& block = blocks_[i];
+          if (k >= block.n_streams || !found[i]) continue;
+          found[i] = find_blosc_stream(batch_.host_sources[block.frame],
+                                       static_cast<u32>(batch_.frames[block.frame].source_nbytes),
+                                       block.index,
+                                       k,
+                                       streams_.data() + block.first_stream);
+          more = true;
+        }
+      }
     });
   }
 
-  // Calls visit(i, k) for stream k of block i: the first streams of all blocks, then the second.
-  template <class Visit>
-  static void each_plane(std::span<const Block> blocks, Visit visit) {
-    bool more = true;
-    for (u32 k = 0; std::exchange(more, false); ++k) {
-      for (std::size_t i = 0; i < blocks.size(); ++i) {
-        if (k >= blocks[i].n_streams) continue;
-        visit(i, k);
-        more = true;
-      }
-    }
+  static std::size_t range_length(std::span<const Block> blocks) {
+    if (blocks.empty()) return 1;
+    const Block &first = blocks.front(), &last = blocks.back();
+    const u64 streams = last.first_stream + last.n_streams - first.first_stream;
+    return std::max<u64>(1, kRangeStreams * blocks.size() / streams);
   }
 
   // c-blosc takes streams that overlap. Some do by chance; thousands over the same bytes would make
@@ -224,71 +250,112 @@ class BloscDecoder {
     return waits ? (u64{header.block_nbytes(block.index)} + 15) / 16 * 16 : 0;
   }
 
+  // Of all from `first` to `last`.
+  u64 waiting_between(const Block& first, const Block& last) const {
+    return last.waiting - first.waiting + waiting_nbytes(last);
+  }
+
   std::size_t slab_end(std::size_t begin) const {
-    u64 nbytes = 0;
-    std::size_t end = begin;
-    do nbytes += waiting_nbytes(blocks_[end++]);
-    while (end < blocks_.size() && nbytes + waiting_nbytes(blocks_[end]) <= kSlab);
+    std::size_t end = begin + 1;
+    while (end < blocks_.size() && waiting_between(blocks_[begin], blocks_[end]) <= kSlab) ++end;
     return end;
   }
 
   void decode_blocks(std::span<const Block> blocks) {
-    u64 nbytes = 0;
-    for (const Block& block : blocks) nbytes += waiting_nbytes(block);
-    const Scratch<u8> waiting(queue_, nbytes + kSourcePadding);
-    const std::size_t n_streams =
-        blocks.back().first_stream + blocks.back().n_streams - blocks.front().first_stream;
-    std::array<Inner, kBloscInners> inners;
-    std::map<std::pair<BloscFilter, u32>, RecyclingVector<Frame>> shuffled;  // also by typesize
-    RecyclingVector<Frame> stored;
-    stored.reserve(n_streams);
-    u8* next = waiting.data();
-    RecyclingVector<u8*> targets;
-    targets.reserve(blocks.size());
-    for (const Block& block : blocks) {
-      const BloscHeader& header = headers_[block.frame];
-      const Frame& frame = batch_.frames[block.frame];
-      const BloscFilter filter = header.filter_of(block.index);
-      const u32 block_nbytes = header.block_nbytes(block.index);
-      u8* target = frame.target + u64{block.index} * header.blocksize;
-      if (filter != BloscFilter::none) {
-        RecyclingVector<Frame>& alike = shuffled[{filter, header.typesize}];
-        if (alike.empty()) alike.reserve(blocks.size());
-        alike.push_back({next, block_nbytes, target, block_nbytes, frame.chunk});
-        target = std::exchange(next, next + waiting_nbytes(block));
-      }
-      targets.push_back(target);
-      Inner& inner = inners[static_cast<std::size_t>(header.inner)];
-      inner.frames.reserve(n_streams);
-      if (on_host()) inner.host_sources.reserve(n_streams);
-    }
-    // One plane after the other: streams of a plane are alike, and decoded beside each other.
-    each_plane(blocks,
-               [&](std::size_t i, u32 k) { add_stream(blocks[i], k, targets[i], inners, stored); });
-    copy_frames(queue_, stored);
-    for (std::size_t i = 0; i < inners.size(); ++i)
-      if (!inners[i].frames.empty())
-        decode_inner(static_cast<BloscInner>(i), inners[i], !shuffled.empty());
-    for (const auto& [key, frames] : shuffled)
+    const Scratch<u8> waiting(queue_,
+                              waiting_between(blocks.front(), blocks.back()) + kSourcePadding);
+    const WaitingMemory memory{waiting.data(), blocks.front().waiting};
+    const StreamLists lists = list_streams(blocks, memory);
+    copy_frames(queue_, lists.stored);
+    for (std::size_t i = 0; i < lists.inners.size(); ++i)
+      if (!lists.inners[i].frames.empty())
+        decode_inner(static_cast<BloscInner>(i), lists.inners[i], waiting.size() > kSourcePadding);
+    for (const auto& [key, frames] : list_shuffled(blocks, memory))
       (key.first == BloscFilter::shuffle ? unshuffle : bit_unshuffle)(queue_, {frames, key.second});
   }
 
+  // One plane after the other: streams of a plane are alike, and decoded beside each other. Each
+  // thread counts what it has for each list, then writes behind what those before it have.
+  StreamLists list_streams(std::span<const Block> blocks, const WaitingMemory& waiting) const {
+    const std::size_t length = range_length(blocks);
+    std::vector<Places> places((blocks.size() + length - 1) / length);
+    for_each_range(blocks.size(), length, [&](std::size_t begin, std::size_t end) {
+      Places& counts = places[begin / length];
+      for (const Block& block : blocks.subspan(begin, end - begin))
+        for (u32 k = 0; k < block.n_streams; ++k) ++counts.next[list_of(block, k)][k];
+    });
+    StreamLists lists;
+    lists.stored.resize(take_places(places, kStored));
+    for (std::size_t i = 0; i < kBloscInners; ++i) {
+      Inner& inner = lists.inners[i];
+      inner.frames.resize(take_places(places, i));
+      if (on_host()) inner.host_sources.resize(inner.frames.size());
+    }
+    for_each_range(blocks.size(), length, [&](std::size_t begin, std::size_t end) {
+      Places& next = places[begin / length];
+      for (const Block& block : blocks.subspan(begin, end - begin)) {
+        u8* const target = waiting_nbytes(block) ? waiting.of(block) : target_of(block);
+        for (u32 k = 0; k < block.n_streams; ++k) {
+          const std::size_t list = list_of(block, k);
+          put_stream(block, k, target, lists, list, next.next[list][k]++);
+        }
+      }
+    });
+    return lists;
+  }
+
+  // From counts to the places of the first streams; gives their sum.
+  static std::size_t take_places(std::span<Places> places, std::size_t list) {
+    std::size_t sum = 0;
+    for (u32 k = 0; k < kBloscMaxStreams; ++k)
+      for (Places& range : places) sum += std::exchange(range.next[list][k], static_cast<u32>(sum));
+    return sum;
+  }
+
+  u32 stream_nbytes(const Block& block) const {
+    return headers_[block.frame].block_nbytes(block.index) / block.n_streams;
+  }
+
+  std::size_t list_of(const Block& block, u32 k) const {
+    if (streams_[block.first_stream + k].nbytes == stream_nbytes(block)) return kStored;
+    return static_cast<std::size_t>(headers_[block.frame].inner);
+  }
+
+  u8* target_of(const Block& block) const {
+    return batch_.frames[block.frame].target + u64{block.index} * headers_[block.frame].blocksize;
+  }
+
   // Stream `k` of a block that is decoded to `target`.
-  void add_stream(const Block& block,
+  void put_stream(const Block& block,
                   u32 k,
                   u8* target,
-                  std::array<Inner, kBloscInners>& inners,
-                  RecyclingVector<Frame>& stored) const {
+                  StreamLists& lists,
+                  std::size_t list,
+                  u32 place) const {
     const Frame& frame = batch_.frames[block.frame];
-    const BloscHeader& header = headers_[block.frame];
-    const u32 nbytes = header.block_nbytes(block.index) / block.n_streams;
     const BloscStream stream = streams_[block.first_stream + k];
-    const Frame of_stream{
+    const u32 nbytes = stream_nbytes(block);
+    auto& frames = list == kStored ? lists.stored : lists.inners[list].frames;
+    frames[place] = {
         frame.source + stream.offset, stream.nbytes, target + u64{k} * nbytes, nbytes, frame.chunk};
-    if (stream.nbytes == nbytes) return stored.push_back(of_stream);
-    Inner& inner = inners[static_cast<std::size_t>(header.inner)];
-    inner.frames.push_back(of_stream);
-    if (on_host()) inner.host_sources.push_back(batch_.host_sources[block.frame] + stream.offset);
+    if (on_host() && list != kStored)
+      lists.inners[list].host_sources[place] = batch_.host_sources[block.frame] + stream.offset;
+  }
+
+  std::map<Shuffle, RecyclingVector<Frame>> list_shuffled(std::span<const Block> blocks,
+                                                          const WaitingMemory& waiting) const {
+    std::map<Shuffle, RecyclingVector<Frame>> shuffled;
+    for (const Block& block : blocks) {
+      const BloscHeader& header = headers_[block.frame];
+      const BloscFilter filter = header.filter_of(block.index);
+      if (filter == BloscFilter::none) continue;
+      RecyclingVector<Frame>& alike = shuffled[{filter, header.typesize}];
+      if (alike.empty()) alike.reserve(blocks.size());
+      const u32 nbytes = header.block_nbytes(block.index);
+      alike.push_back(
+          {waiting.of(block), nbytes, target_of(block), nbytes, batch_.frames[block.frame].chunk});
+    }
+    return shuffled;
   }
 
   void decode_inner(BloscInner codec, const Inner& inner, bool planes) {

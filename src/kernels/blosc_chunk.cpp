@@ -5,13 +5,12 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr u32 kExtended = 0x08;  // the flag of blosc2
-// Blocks are split up to this size of type, and down to this many elements a block.
-constexpr u32 kMaxSplits = 16, kMinSplitElements = 128;
-constexpr u32 kMinCompressed = 128;  // smaller chunks are copies
+constexpr u32 kExtended = 0x08;         // the flag of blosc2
+constexpr u32 kMinSplitElements = 128;  // of a block
+constexpr u32 kMinCompressed = 128;     // smaller chunks are copies
 
 bool splits(const BloscFormat& format, u32 blocksize) {
-  return format.inner != BloscFormat::Inner::zstd && format.typesize <= kMaxSplits &&
+  return format.inner != BloscFormat::Inner::zstd && format.typesize <= kBloscMaxStreams &&
          blocksize / format.typesize >= kMinSplitElements;
 }
 
@@ -72,7 +71,7 @@ Fault read_blosc_header(const u8* bytes, const Frame& frame, BloscHeader& header
   if (header.n_blocks > (frame.source_nbytes - kBloscHeader) / 4) return Fault::truncated;
   if (flags >> 5 >= kBloscInners || bytes[1] != kBloscInnerVersion) return Fault::unsupported;
   header.inner = static_cast<BloscInner>(flags >> 5);
-  header.splits = !(flags & kBloscNotSplit) && header.typesize <= kMaxSplits &&
+  header.splits = !(flags & kBloscNotSplit) && header.typesize <= kBloscMaxStreams &&
                   header.blocksize / header.typesize >= kMinSplitElements;
   if (header.splits && header.blocksize % header.typesize != 0) return Fault::malformed;
   if ((flags & kBloscShuffle) && header.typesize > 1)

@@ -14,6 +14,7 @@ inline constexpr std::size_t kBloscInners = 5;
 enum class BloscFilter : u8 { none, shuffle, bit_shuffle };
 
 inline constexpr u32 kBloscHeader = 16;
+inline constexpr u32 kBloscMaxStreams = 16;  // of a block
 inline constexpr u32 kBloscVersion = 2, kBloscInnerVersion = 1;
 // Flags of the header.
 inline constexpr u32 kBloscShuffle = 0x01, kBloscMemcpyed = 0x02, kBloscBitShuffle = 0x04,

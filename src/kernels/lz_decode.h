@@ -10,7 +10,7 @@
 #include "kernels/lz_execute.h"
 #include "kernels/lz_map.h"
 #include "kernels/lz_parse.h"
-#include "simt/recycling_vector.h"
+#include "simt/ranges.h"
 
 namespace headrace::SIMT_SPACE {
 
@@ -21,27 +21,46 @@ inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
 // From here on a lane a stream is the fastest parse.
 inline constexpr std::size_t kLzLeadStreams = 16000;
 
-struct LzSlab {
-  u32 group_nbytes;  // of the cut
-  RecyclingVector<LzStream> streams{};
+// What is listed at once by a thread.
+inline constexpr std::size_t kLzRange = 512;
+
+// Of streams that are decoded together.
+struct LzSums {
   u64 nbytes = 0;  // of sources or targets, what is more
   u64 records = 0;
-  u32 groups = 0, tiles = 0, largest = 0;
+  u32 streams = 0, groups = 0, tiles = 0, largest = 0;
 
-  bool is_mapped() const { return group_nbytes == LzMapCut::kGroup; }
+  static u64 nbytes_of(const Frame& frame) {
+    return std::max(frame.source_nbytes, frame.target_nbytes);
+  }
 
+  // The stream that joins them.
   template <class Dialect>
-  void add(const Frame& frame) {
+  LzStream add(const Frame& frame, u32 group_nbytes) {
     const auto from = static_cast<u32>(frame.source_nbytes),
                to = static_cast<u32>(frame.target_nbytes);
-    streams.push_back({frame.source, frame.target, from, to, frame.chunk, groups, records, tiles});
+    const LzStream stream{
+        frame.source, frame.target, from, to, frame.chunk, groups, records, tiles};
     // One more than can be, and the last token may be shorter.
     records += std::min(from / Dialect::kMinToken, to / Dialect::kMinOutput) + 2;
     groups += (from + group_nbytes - 1) / group_nbytes;
     tiles += LzJumpTiles::count(to);
-    nbytes += std::max(from, to);
+    nbytes += nbytes_of(frame);
     largest = std::max(largest, to);
+    ++streams;
+    return stream;
   }
+};
+
+enum class LzParse { guessed, mapped, refused };
+
+struct LzSlab {
+  LzParse parse;
+  LzSums sums{};
+  std::vector<LzSums> before{};  // each range of the frames that it is of
+
+  bool is_mapped() const { return parse == LzParse::mapped; }
+  u32 group_nbytes() const { return is_mapped() ? LzMapCut::kGroup : LzGuessCut::kGroup; }
 };
 
 // One allocation of both tables: at one chunk the calls for memory count.
@@ -87,21 +106,21 @@ void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
 
 template <class Dialect>
 void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
-  if (slab.streams.size() >= kLzLeadStreams) {
+  if (slab.sums.streams >= kLzLeadStreams) {
     constexpr u32 kLanes = LzLead<Dialect>::kLanes;
     return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
   }
   if (slab.is_mapped())
-    parse_mapped<Dialect>(queue, batch, slab.groups);
+    parse_mapped<Dialect>(queue, batch, slab.sums.groups);
   else
-    parse_guessed<Dialect>(queue, batch, slab.groups);
+    parse_guessed<Dialect>(queue, batch, slab.sums.groups);
 }
 
 // order takes the longest stream at some 2.1 GB/s (1.6 of byte planes), jump everything at some 150
 // (60 to 70: they have long chains), and some 20 us more.
 inline bool in_order(const LzSlab& slab) {
   const u64 streams = slab.is_mapped() ? 42 : 70;
-  return slab.largest * streams <= slab.nbytes + 1'200'000;
+  return slab.sums.largest * streams <= slab.sums.nbytes + 1'200'000;
 }
 
 template <class Dialect>
@@ -119,28 +138,13 @@ void execute_jumping(Queue& queue, const LzBatch& batch, u32 n_tiles, u32 tiles_
 template <class Dialect>
 void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
   if (!in_order(slab))
-    execute_jumping<Dialect>(queue, batch, slab.tiles, kLzJumpTiles);
-  else if (slab.largest <= 4096)
+    execute_jumping<Dialect>(queue, batch, slab.sums.tiles, kLzJumpTiles);
+  else if (slab.sums.largest <= 4096)
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
-  else if (batch.n_streams > 200 || slab.largest <= 16384)
+  else if (batch.n_streams > 200 || slab.sums.largest <= 16384)
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 16384>{batch});
   else
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 32768>{batch});
-}
-
-template <class Dialect>
-void decode_slab(Queue& queue, const LzSlab& slab, u32* faults) {
-  if (slab.streams.empty()) return;
-  const auto streams = Scratch<LzStream>::of(queue, slab.streams.data(), slab.streams.size());
-  const Scratch<LzRecord> records(queue, slab.records);
-  const Scratch<u32> n_records(queue, slab.streams.size());
-  const LzBatch batch{streams.data(),
-                      static_cast<u32>(slab.streams.size()),
-                      records.data(),
-                      n_records.data(),
-                      faults};
-  parse_lz<Dialect>(queue, batch, slab);
-  execute_lz<Dialect>(queue, batch, slab);
 }
 
 // Guesses are for streams that hold mostly literals. Where they shrink more than this, as planes of
@@ -149,26 +153,70 @@ inline bool shrinks_much(const Frame& frame) {
   return frame.source_nbytes * 3 < frame.target_nbytes * 2;
 }
 
+inline LzParse parse_of(const Frame& frame, bool planes) {
+  if (LzSums::nbytes_of(frame) >= kMaxStream) return LzParse::refused;
+  return planes || shrinks_much(frame) ? LzParse::mapped : LzParse::guessed;
+}
+
+// Those of the frames that the slab's parse is for.
 template <class Dialect>
-void decode_lz(Queue& queue, const DecodeBatch& batch) {
-  std::vector<FrameFault> refused;
-  LzSlab guessed{LzGuessCut::kGroup}, mapped{LzMapCut::kGroup};
-  for (const Frame& frame : batch.frames) {
-    const u64 nbytes = std::max(frame.source_nbytes, frame.target_nbytes);
-    if (nbytes >= kMaxStream) {
+void decode_slab(Queue& queue,
+                 const LzSlab& slab,
+                 std::span<const Frame> frames,
+                 const DecodeBatch& batch) {
+  const LzSums& sums = slab.sums;
+  if (sums.streams == 0) return;
+  const Scratch<LzStream> streams(queue, sums.streams);
+  queue.upload_made(streams.data(), sums.streams * sizeof(LzStream), [&](void* memory) {
+    auto* const list = static_cast<LzStream*>(memory);
+    for_each_range(frames.size(), kLzRange, [&](std::size_t begin, std::size_t end) {
+      LzSums before = slab.before[begin / kLzRange];
+      for (const Frame& frame : frames.subspan(begin, end - begin)) {
+        if (parse_of(frame, batch.planes) != slab.parse) continue;
+        const u32 place = before.streams;
+        list[place] = before.add<Dialect>(frame, slab.group_nbytes());
+      }
+    });
+  });
+  const Scratch<LzRecord> records(queue, sums.records);
+  const Scratch<u32> n_records(queue, sums.streams);
+  const LzBatch of_slab{
+      streams.data(), sums.streams, records.data(), n_records.data(), batch.faults};
+  parse_lz<Dialect>(queue, of_slab, slab);
+  execute_lz<Dialect>(queue, of_slab, slab);
+}
+
+// Decodes the first of the frames, as many as fit into a slab of either parse; at least one. Gives
+// their number.
+template <class Dialect>
+std::size_t decode_slabs(Queue& queue,
+                         std::span<const Frame> frames,
+                         const DecodeBatch& batch,
+                         std::vector<FrameFault>& refused) {
+  LzSlab slabs[] = {{LzParse::guessed}, {LzParse::mapped}};
+  std::size_t n = 0;
+  for (; n < frames.size(); ++n) {
+    const Frame& frame = frames[n];
+    const LzParse parse = parse_of(frame, batch.planes);
+    if (n % kLzRange == 0)
+      for (LzSlab& slab : slabs) slab.before.push_back(slab.sums);
+    if (parse == LzParse::refused) {
       refused.push_back({frame.chunk, Fault::unsupported});
       continue;
     }
-    LzSlab& slab = batch.planes || shrinks_much(frame) ? mapped : guessed;
-    if (slab.streams.empty()) slab.streams.reserve(batch.frames.size());
-    if (slab.nbytes + nbytes > kLzSlab) {
-      decode_slab<Dialect>(queue, slab, batch.faults);
-      slab = LzSlab{slab.group_nbytes};
-    }
-    slab.add<Dialect>(frame);
+    LzSlab& slab = slabs[parse == LzParse::mapped];
+    if (slab.sums.streams > 0 && slab.sums.nbytes + LzSums::nbytes_of(frame) > kLzSlab) break;
+    slab.sums.add<Dialect>(frame, slab.group_nbytes());
   }
-  decode_slab<Dialect>(queue, guessed, batch.faults);
-  decode_slab<Dialect>(queue, mapped, batch.faults);
+  for (const LzSlab& slab : slabs) decode_slab<Dialect>(queue, slab, frames.first(n), batch);
+  return n;
+}
+
+template <class Dialect>
+void decode_lz(Queue& queue, const DecodeBatch& batch) {
+  std::vector<FrameFault> refused;
+  for (std::size_t done = 0; done < batch.frames.size();)
+    done += decode_slabs<Dialect>(queue, batch.frames.subspan(done), batch, refused);
   raise_faults(queue, refused, batch.faults);
 }
 

@@ -37,17 +37,23 @@ void decode(Queue& queue, const Plan& plan, u32* faults) {
 }  // namespace zstd
 
 void decode_zstd(Queue& queue, const DecodeBatch& batch) {
-  const bool on_host = !batch.host_sources.empty();
-  std::vector<zstd::Counted> counted;
-  if (!on_host) counted = zstd::count_on_device(queue, batch.frames);
-  for (std::size_t begin = 0; begin < batch.frames.size();) {
-    const auto frames = batch.frames.subspan(begin);
-    const zstd::Plan plan =
-        on_host ? zstd::parse_on_host(queue, frames, batch.host_sources.subspan(begin))
-                : zstd::parse_on_device(queue, frames, std::span(counted).subspan(begin));
-    zstd::decode(queue, plan, batch.faults);
-    begin += plan.sources.size();
+  const auto decode_slabs = [&](auto next_slab) {
+    for (std::size_t first = 0; first < batch.frames.size();) {
+      const zstd::Plan plan = next_slab(first);
+      zstd::decode(queue, plan, batch.faults);
+      first += plan.sources.size();
+    }
+  };
+  if (!batch.host_sources.empty()) {
+    const zstd::HostParse parse(batch.frames, batch.host_sources);
+    return decode_slabs(
+        [&](std::size_t first) { return parse.upload(queue, batch.frames, first); });
   }
+  const auto counted = zstd::count_on_device(queue, batch.frames);
+  decode_slabs([&](std::size_t first) {
+    return zstd::parse_on_device(
+        queue, batch.frames.subspan(first), std::span(counted).subspan(first));
+  });
 }
 
 }  // namespace headrace::SIMT_SPACE

@@ -24,6 +24,16 @@ struct Tally {
     a.checksums += b.checksums;
     return a;
   }
+  friend Tally operator-(Tally a, const Tally& b) {
+    a.records -= b.records;
+    a.literals -= b.literals;
+    a.frames -= b.frames;
+    a.blocks -= b.blocks;
+    a.with_sequences -= b.with_sequences;
+    a.with_pool_literals -= b.with_pool_literals;
+    a.checksums -= b.checksums;
+    return a;
+  }
 };
 
 // Where to write what is found. Of each at most `capacity`; what is beyond is only counted.

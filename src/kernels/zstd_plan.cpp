@@ -1,11 +1,10 @@
 #include "kernels/zstd_plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
 #include "kernels/zstd_look_ahead.h"
-#include "simt/recycling_vector.h"
+#include "simt/ranges.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
@@ -72,54 +71,45 @@ u64 scratch_nbytes(const Tally& tally) {
          tally.blocks * (sizeof(Block) + sizeof(BlockResult) + sizeof(PlacedBlock));
 }
 
-// Adds sources to a plan as long as they fit.
-class Slab {
- public:
-  explicit Slab(Plan& plan) : plan_(plan) {}
-
-  // `after`: the tally with this source.
-  bool add(Source source, const Tally& after) {
-    nbytes_ += std::max(source.nbytes, source.target_nbytes);
-    if (!plan_.sources.empty() && (nbytes_ > kSlabNbytes || scratch_nbytes(after) > kSlabScratch))
-      return false;
-    source.first_block = plan_.total.blocks;
-    source.end_block = after.blocks;
-    source.first_frame = plan_.total.frames;
-    source.end_frame = after.frames;
-    plan_.sources.push_back(source);
-    plan_.total = after;
-    return true;
-  }
-
- private:
-  Plan& plan_;
-  u64 nbytes_ = 0;
-};
-
 std::size_t blocks_of_threads(std::size_t threads) {
   return (threads + kParseThreads - 1) / kParseThreads;
 }
 
-// Lays the parts of a plan out behind each other. What is known on the host is uploaded at once.
+// Of the first of the frames, as many as fit; at least one. `before`: what there is before each.
+Plan list_sources(std::span<const headrace::Frame> frames,
+                  std::span<const Counted> counted,
+                  RecyclingVector<Tally>& before) {
+  Plan plan;
+  plan.sources.reserve(frames.size());
+  before.reserve(frames.size());
+  u64 nbytes = 0;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    Source source = to_source(frames[i]);
+    const Tally after = plan.total + counted[i].tally;
+    nbytes += std::max(source.nbytes, source.target_nbytes);
+    if (i > 0 && (nbytes > kSlabNbytes || scratch_nbytes(after) > kSlabScratch)) break;
+    source.fault = counted[i].fault;
+    source.first_block = plan.total.blocks;
+    source.end_block = after.blocks;
+    source.first_frame = plan.total.frames;
+    source.end_frame = after.frames;
+    plan.sources.push_back(source);
+    before.push_back(plan.total);
+    plan.total = after;
+  }
+  return plan;
+}
+
+// Lays the parts of a plan out behind each other.
 class PlanMemory {
  public:
   template <class T>
-  void add(T*& part, std::size_t count, const T* known = nullptr) {
-    parts_.push_back({[&part](u8* p) { part = reinterpret_cast<T*>(p); },
-                      nbytes_,
-                      known,
-                      known ? count * sizeof(T) : 0});
+  void add(T*& part, std::size_t count) {
+    parts_.push_back({[&part](u8* p) { part = reinterpret_cast<T*>(p); }, nbytes_});
     nbytes_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
   }
   Scratch<u8> make(Queue& queue) const {
-    std::size_t known_nbytes = 0;
-    for (const Part& part : parts_)
-      if (part.known) known_nbytes = part.offset + part.known_nbytes;
-    RecyclingVector<u8> host(known_nbytes);
-    for (const Part& part : parts_)
-      if (part.known_nbytes) std::memcpy(host.data() + part.offset, part.known, part.known_nbytes);
     Scratch<u8> memory(queue, nbytes_);
-    queue.upload(memory.data(), host.data(), known_nbytes);
     for (const Part& part : parts_) part.set(memory.data() + part.offset);
     return memory;
   }
@@ -129,58 +119,36 @@ class PlanMemory {
   struct Part {
     std::function<void(u8*)> set;
     std::size_t offset;
-    const void* known;
-    std::size_t known_nbytes;
   };
   std::vector<Part> parts_;
   std::size_t nbytes_ = 0;
 };
 
-// What parsing on the host finds. Sources are walked once, or again when the room was too little.
-class HostParse {
- public:
-  void reserve(std::size_t blocks) {
-    if (blocks > blocks_.size()) resize(std::max(blocks, 2 * blocks_.size()));
-  }
+void add_parsed(PlanMemory& memory, Plan& plan) {
+  memory.add(plan.frames, plan.total.frames);
+  memory.add(plan.blocks, plan.total.blocks);
+  memory.add(plan.with_sequences, plan.total.with_sequences);
+  memory.add(plan.with_pool_literals, plan.total.with_pool_literals);
+}
 
-  // Of a source behind those that `tally` counts, which it joins unless there is a fault.
-  Fault parse(const u8* data, const Source& source, u32 index, Tally& tally) {
-    const Parser start(data, source.nbytes, source.target_nbytes, index, tally);
-    Parser parser = start;
-    const Fault fault = parser.run(output());
-    if (fault != Fault::none) return fault;
-    if (parser.tally().blocks > blocks_.size()) {
-      reserve(parser.tally().blocks);
-      Parser(start).run(output());
-    }
-    tally = parser.tally();
-    return Fault::none;
-  }
+ParseOutput output_of(const Plan& plan) {
+  return {
+      plan.total.blocks, plan.frames, plan.blocks, plan.with_sequences, plan.with_pool_literals};
+}
 
-  ParseOutput output() {
-    return {static_cast<u32>(blocks_.size()),
-            frames_.data(),
-            blocks_.data(),
-            with_sequences_.data(),
-            with_pool_literals_.data()};
-  }
+constexpr u64 kRangeBlocks = 256;  // some 25 us of parsing
 
- private:
-  void resize(std::size_t blocks) {
-    frames_.resize(blocks);
-    blocks_.resize(blocks);
-    with_sequences_.resize(blocks);
-    with_pool_literals_.resize(blocks);
-  }
-
-  RecyclingVector<Frame> frames_;
-  RecyclingVector<Block> blocks_;
-  RecyclingVector<u32> with_sequences_, with_pool_literals_;
-};
+// Of sources, by the number of blocks that libzstd makes.
+std::size_t range_length(std::span<const headrace::Frame> frames) {
+  u64 blocks = 1;
+  for (const headrace::Frame& frame : frames)
+    blocks += (frame.target_nbytes + kMaxBlock - 1) / kMaxBlock;
+  return std::max<u64>(1, kRangeBlocks * frames.size() / blocks);
+}
 
 }  // namespace
 
-std::vector<Counted> count_on_device(Queue& queue, std::span<const headrace::Frame> frames) {
+RecyclingVector<Counted> count_on_device(Queue& queue, std::span<const headrace::Frame> frames) {
   std::vector<Source> on_host;
   on_host.reserve(frames.size());
   for (const headrace::Frame& frame : frames) on_host.push_back(to_source(frame));
@@ -189,7 +157,7 @@ std::vector<Counted> count_on_device(Queue& queue, std::span<const headrace::Fra
   simt::launch(queue,
                blocks_of_threads(frames.size()),
                CountSources{sources.data(), static_cast<u32>(frames.size()), counted.data()});
-  std::vector<Counted> result(frames.size());
+  RecyclingVector<Counted> result(frames.size());
   queue.download(result.data(), counted.data(), result.size() * sizeof(Counted));
   queue.synchronize();
   return result;
@@ -198,62 +166,140 @@ std::vector<Counted> count_on_device(Queue& queue, std::span<const headrace::Fra
 Plan parse_on_device(Queue& queue,
                      std::span<const headrace::Frame> frames,
                      std::span<const Counted> counted) {
-  Plan plan;
-  Slab slab(plan);
-  std::vector<Tally> before;
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    Source source = to_source(frames[i]);
-    source.fault = counted[i].fault;
-    const Tally at = plan.total;
-    if (!slab.add(source, at + counted[i].tally)) break;
-    before.push_back(at);
-  }
+  RecyclingVector<Tally> before;
+  Plan plan = list_sources(frames, counted, before);
   Tally* device_before = nullptr;
   PlanMemory memory;
-  memory.add(plan.device_sources, plan.sources.size(), plan.sources.data());
-  memory.add(device_before, before.size(), before.data());
-  memory.add(plan.frames, plan.total.frames);
-  memory.add(plan.blocks, plan.total.blocks);
-  memory.add(plan.with_sequences, plan.total.with_sequences);
-  memory.add(plan.with_pool_literals, plan.total.with_pool_literals);
+  memory.add(plan.device_sources, plan.sources.size());
+  memory.add(device_before, before.size());
+  add_parsed(memory, plan);
   plan.memory = memory.make(queue);
+  queue.upload(plan.device_sources, plan.sources.data(), plan.sources.size() * sizeof(Source));
+  queue.upload(device_before, before.data(), before.size() * sizeof(Tally));
   simt::launch(queue,
                blocks_of_threads(plan.sources.size()),
                ParseSources{plan.device_sources,
                             static_cast<u32>(plan.sources.size()),
                             device_before,
-                            {plan.total.blocks,
-                             plan.frames,
-                             plan.blocks,
-                             plan.with_sequences,
-                             plan.with_pool_literals}});
+                            output_of(plan)});
   return plan;
 }
 
-Plan parse_on_host(Queue& queue,
-                   std::span<const headrace::Frame> frames,
-                   std::span<const u8* const> host_sources) {
-  Plan plan;
-  Slab slab(plan);
-  HostParse found;
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    if (i % kLookAhead == 0)
-      found.reserve(plan.total.blocks + look_ahead(frames.subspan(i), host_sources.subspan(i)));
-    Source source = to_source(frames[i]);
-    Tally after = plan.total;
-    if (source.fault == Fault::none)
-      source.fault = found.parse(host_sources[i], source, static_cast<u32>(i), after);
-    if (!slab.add(source, after)) break;
-  }
-  const ParseOutput known = found.output();
+HostParse::HostParse(std::span<const headrace::Frame> frames,
+                     std::span<const u8* const> host_sources)
+    : length_(range_length(frames)),
+      counted_(frames.size()),
+      ranges_((frames.size() + length_ - 1) / length_) {
+  for_each_range(frames.size(), length_, [&](std::size_t begin, std::size_t end) {
+    Range& range = ranges_[begin / length_];
+    range.reserve(kRangeBlocks);
+    Tally tally;
+    for (std::size_t i = begin; i < end; ++i) {
+      if ((i - begin) % kLookAhead == 0)
+        range.reserve(tally.blocks +
+                      look_ahead(frames.subspan(i, end - i), host_sources.subspan(i)));
+      const Source source = to_source(frames[i]);
+      const Tally before = tally;
+      const Fault fault = source.fault == Fault::none
+                              ? range.parse(host_sources[i], source, static_cast<u32>(i), tally)
+                              : source.fault;
+      counted_[i] = {tally - before, fault};
+    }
+  });
+}
+
+Plan HostParse::upload(Queue& queue,
+                       std::span<const headrace::Frame> frames,
+                       std::size_t first) const {
+  RecyclingVector<Tally> before;
+  Plan plan = list_sources(frames.subspan(first), std::span(counted_).subspan(first), before);
   PlanMemory memory;
-  memory.add(plan.device_sources, plan.sources.size(), plan.sources.data());
-  memory.add(plan.frames, plan.total.frames, known.frames);
-  memory.add(plan.blocks, plan.total.blocks, known.blocks);
-  memory.add(plan.with_sequences, plan.total.with_sequences, known.with_sequences);
-  memory.add(plan.with_pool_literals, plan.total.with_pool_literals, known.with_pool_literals);
+  memory.add(plan.device_sources, plan.sources.size());
+  add_parsed(memory, plan);
   plan.memory = memory.make(queue);
+  queue.upload_made(plan.memory.data(), plan.memory.size(), [&](void* host) {
+    const auto twin = [&]<class T>(T* part) {
+      return reinterpret_cast<T*>(static_cast<u8*>(host) +
+                                  (reinterpret_cast<u8*>(part) - plan.memory.data()));
+    };
+    const ParseOutput output{plan.total.blocks,
+                             twin(plan.frames),
+                             twin(plan.blocks),
+                             twin(plan.with_sequences),
+                             twin(plan.with_pool_literals)};
+    std::ranges::copy(plan.sources, twin(plan.device_sources));
+    const std::size_t last = first + plan.sources.size() - 1, first_range = first / length_;
+    for_each_range(last / length_ + 1 - first_range, 1, [&](std::size_t i, std::size_t) {
+      const std::size_t range = first_range + i, range_begin = range * length_;
+      const std::size_t begin = std::max(first, range_begin);
+      const std::size_t end = std::min(last + 1, range_begin + length_);
+      Tally from;
+      for (std::size_t s = range_begin; s < begin; ++s) from = from + counted_[s].tally;
+      const Tally to = before[begin - first];
+      const Tally after = end == last + 1 ? plan.total : before[end - first];
+      ranges_[range].copy(from, to, after - to, static_cast<u32>(first), output);
+    });
+  });
   return plan;
+}
+
+void HostParse::Range::reserve(std::size_t blocks) {
+  if (blocks > blocks_.size()) resize(std::max(blocks, 2 * blocks_.size()));
+}
+
+void HostParse::Range::resize(std::size_t blocks) {
+  frames_.resize(blocks);
+  blocks_.resize(blocks);
+  with_sequences_.resize(blocks);
+  with_pool_literals_.resize(blocks);
+}
+
+Fault HostParse::Range::parse(const u8* data, const Source& source, u32 index, Tally& tally) {
+  const Parser start(data, source.nbytes, source.target_nbytes, index, tally);
+  Parser parser = start;
+  const Fault fault = parser.run(output());
+  if (fault != Fault::none) return fault;
+  if (parser.tally().blocks > blocks_.size()) {
+    reserve(parser.tally().blocks);
+    Parser(start).run(output());
+  }
+  tally = parser.tally();
+  return Fault::none;
+}
+
+ParseOutput HostParse::Range::output() {
+  return {static_cast<u32>(blocks_.size()),
+          frames_.data(),
+          blocks_.data(),
+          with_sequences_.data(),
+          with_pool_literals_.data()};
+}
+
+void HostParse::Range::copy(const Tally& from,
+                            const Tally& to,
+                            const Tally& count,
+                            u32 first_source,
+                            const ParseOutput& output) const {
+  const Tally shift = to - from;
+  for (u32 i = 0; i < count.frames; ++i) {
+    Frame& frame = output.frames[to.frames + i] = frames_[from.frames + i];
+    frame.source -= first_source;
+    frame.first_block += shift.blocks;
+    frame.end_block += shift.blocks;
+  }
+  for (u32 i = 0; i < count.blocks; ++i) {
+    Block& block = output.blocks[to.blocks + i] = blocks_[from.blocks + i];
+    block.source -= first_source;
+    block.frame += shift.frames;
+    block.records += shift.records;
+    block.literals += shift.literals;
+  }
+  for (u32 i = 0; i < count.with_sequences; ++i)
+    output.with_sequences[to.with_sequences + i] =
+        with_sequences_[from.with_sequences + i] + shift.blocks;
+  for (u32 i = 0; i < count.with_pool_literals; ++i)
+    output.with_pool_literals[to.with_pool_literals + i] =
+        with_pool_literals_[from.with_pool_literals + i] + shift.blocks;
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd

@@ -16,6 +16,7 @@ class NoCuda final : public Backend {
   std::unique_ptr<Queue> wrap_stream(int, void*) override { refuse(); }
   std::shared_ptr<void> allocate(Queue&, std::size_t) override { refuse(); }
   std::shared_ptr<std::byte> allocate_pinned(int, std::size_t) override { refuse(); }
+  std::shared_ptr<void> pin(int, void*, std::size_t) override { refuse(); }
   void set_allocator(int, const Allocator&) override { refuse(); }
 
  private:

@@ -36,6 +36,10 @@ void HostQueue::upload(void* target, const void* source, std::size_t nbytes) {
   copy(target, source, nbytes);
 }
 
+void HostQueue::upload_made(void* target, std::size_t, FunctionRef<void(void*)> make) {
+  make(target);
+}
+
 void HostQueue::upload_pinned(void* target, const void* source, std::size_t nbytes) {
   copy(target, source, nbytes);
 }

@@ -17,6 +17,7 @@ class HostQueue final : public Queue {
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;
   void upload(void* target, const void* source, std::size_t nbytes) override;
+  void upload_made(void* target, std::size_t nbytes, FunctionRef<void(void*)> make) override;
   void upload_pinned(void* target, const void* source, std::size_t nbytes) override;
   void download(void* target, const void* source, std::size_t nbytes) override;
   void copy(void* target, const void* source, std::size_t nbytes) override;

@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/function_ref.h"
+
 namespace headrace {
 
 // A point in the work of a queue.
@@ -33,6 +35,10 @@ class Queue {
 
   // `source` is host memory and may be used again on return.
   virtual void upload(void* target, const void* source, std::size_t nbytes) = 0;
+  // As upload, of what `make` puts into the memory that it is given: spares a copy.
+  virtual void upload_made(void* target,
+                           std::size_t nbytes,
+                           FunctionRef<void(void* source)> make) = 0;
   // As upload, but `source` is pinned memory (Backend::allocate_pinned) and must stay as it is
   // until a mark made after this.
   virtual void upload_pinned(void* target, const void* source, std::size_t nbytes) = 0;

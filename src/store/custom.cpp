@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "headrace/custom_store.h"
 #include "headrace/error.h"
+#include "headrace/store.h"
 #include "store/store.h"
 
 namespace headrace {

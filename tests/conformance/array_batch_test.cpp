@@ -140,8 +140,9 @@ TEST_P(ArrayBatch, ReadsPartsOfChunks) {
 TEST_P(ArrayBatch, AsksForNoMoreThanIsWanted) {
   const Array compressed = make(true);
   EXPECT_EQ(floats(compressed.read({7, 9})), std::vector<float>{at(7, 9)});
-  EXPECT_EQ(counts_->batches, 0) << "one chunk is no batch";
-  EXPECT_EQ(counts_->opens, 1);
+  const bool local = inner_->local();
+  EXPECT_EQ(counts_->batches, local ? 0 : 1) << "one chunk is no batch where opening costs little";
+  EXPECT_EQ(counts_->opens, local ? 1 : 0);
   compressed.store().driver().erase_prefix("a/");
 
   const Array plain = make(false);
@@ -161,7 +162,9 @@ TEST_P(ArrayBatch, FillsChunksThatAreMissing) {
       }
     }
   }
+  counts_->reset();
   EXPECT_EQ(floats(a.read()), expected);
+  EXPECT_EQ(counts_->opens, inner_->has_files() ? 4 : 0) << "only files may be folders";
   a.store().driver().erase_prefix("a/c/");
   EXPECT_EQ(floats(a.read()), std::vector<float>(truth_.size(), kFill));
 }

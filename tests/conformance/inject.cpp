@@ -29,6 +29,7 @@ class Wrapper : public StoreDriver {
   std::string url() const override { return store_->url(); }
   bool read_only() const override { return store_->read_only(); }
   bool local() const override { return store_->local(); }
+  bool has_files() const override { return store_->has_files(); }
   std::size_t batch_size() const override { return store_->batch_size(); }
   bool exists(std::string_view key) override { return store_->exists(key); }
   void erase(std::string_view key) override { store_->erase(key); }

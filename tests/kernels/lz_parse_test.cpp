@@ -108,13 +108,16 @@ struct Parsed : OneStream {
   Parsed(Queue& queue, const Bytes& original)
       : OneStream(
             queue, compress(original), static_cast<u32>(original.size()), LzGuessCut::kGroup) {
-    slab.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0});
-    records = Scratch<LzRecord>(queue, slab.records);
+    listed =
+        slab.sums.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0},
+                           slab.group_nbytes());
+    records = Scratch<LzRecord>(queue, slab.sums.records);
     parse_lz<Lz4>(queue, batch(), slab);
   }
-  LzBatch batch() { return {slab.streams.data(), 1, records.data(), &n_records, &fault}; }
+  LzBatch batch() { return {&listed, 1, records.data(), &n_records, &fault}; }
 
-  LzSlab slab{LzGuessCut::kGroup};
+  LzSlab slab{LzParse::guessed};
+  LzStream listed{};
   Scratch<LzRecord> records;
   u32 n_records = 0, fault = 0;
 };
@@ -125,7 +128,7 @@ TEST(LzJump, GoesOnWhereARoundEnds) {
     for (const u32 tiles_at_once : {1u, 2u, 5u}) {
       HostQueue queue(tiles_at_once);
       Parsed one(queue, original);
-      execute_jumping<Lz4>(queue, one.batch(), one.slab.tiles, tiles_at_once);
+      execute_jumping<Lz4>(queue, one.batch(), one.slab.sums.tiles, tiles_at_once);
       EXPECT_EQ(one.fault, 0u);
       EXPECT_TRUE(one.target == original) << tiles_at_once;
     }

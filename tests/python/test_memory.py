@@ -1,4 +1,4 @@
-"""Peak memory of a read: the result and at most 64 MiB, whatever the size of the array.
+"""Peak memory of a read: the result and the memory budget, whatever the size of the array.
 
 Measured as VmHWM of a process of its own, reset (clear_refs) after import and opening.
 """
@@ -26,6 +26,7 @@ def status(key):
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith(key))
 
 what = sys.argv[2]
+hr.config.set({"memory_budget": "64MiB"})
 array = hr.open_array(sys.argv[1])
 out = None
 if what == "out":

@@ -103,6 +103,15 @@ def test_big_endian_v2(store, dtype):
     assert_same(read_zarr(store), data)
 
 
+@pytest.mark.filterwarnings("ignore:.*generic.*:DeprecationWarning")
+@pytest.mark.parametrize("dtype", ["M8", "m8", "M8[us]", "f8"])
+def test_values_of_the_other_byte_order(store, dtype):
+    numbers = np.array([0, 1, -2, 100], ">i8")
+    array = hr.create_array(store, shape=(4,), dtype=dtype)
+    array[...] = numbers.view(f">{dtype}")
+    assert array[...].view("i8").tolist() == numbers.tolist()
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize(
     ("shape", "chunks"),

@@ -5,6 +5,8 @@ import contextlib
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +24,7 @@ zarr = pytest.importorskip("zarr", minversion="3.1.6")
 import headrace.zarr as hz  # noqa: E402
 import zarr.codecs as zc  # noqa: E402
 import zarr.storage as zs  # noqa: E402
-from zarr.core.buffer import default_buffer_prototype  # noqa: E402
+from zarr.core.buffer import BufferPrototype, cpu, default_buffer_prototype  # noqa: E402
 
 OURS = "headrace.zarr.CodecPipeline"
 DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
@@ -303,6 +305,57 @@ def test_leaves_what_headrace_lacks_to_zarr_python(tmp_path, left_to_zarr):
     assert left_to_zarr == ["_write_default", "_read_default"]
 
 
+class ProgramsGzip(zc.GzipCodec):
+    """A codec of the program's own under a name that headrace knows."""
+
+    decoded = 0
+
+    async def _decode_single(self, *args):
+        ProgramsGzip.decoded += 1
+        return await super()._decode_single(*args)
+
+
+@pytest.mark.parametrize("shards", [None, (20,)])
+def test_leaves_codecs_of_the_program_to_zarr_python(tmp_path, left_to_zarr, shards):
+    numbers = np.arange(40)
+    array = zarr.create_array(
+        tmp_path / "x", data=numbers, chunks=(10,), shards=shards, compressors=ProgramsGzip()
+    )
+    ProgramsGzip.decoded = 0
+    assert_same(array[:], numbers)
+    assert ProgramsGzip.decoded == 4
+    assert set(left_to_zarr) == {"_write_default", "_read_default"}
+
+
+class ProgramsBuffer(cpu.Buffer):
+    """Memory of the program's own kind."""
+
+
+class TakesProgramsBuffers(zs.MemoryStore):
+    async def get(self, key, prototype, byte_range=None):
+        if "/c/" in key:
+            assert prototype.buffer is ProgramsBuffer
+        return await super().get(key, prototype, byte_range)
+
+
+def test_leaves_buffers_of_the_program_to_zarr_python(left_to_zarr):
+    numbers = np.arange(40)
+    array = zarr.create_array(TakesProgramsBuffers(), name="x", shape=40, chunks=10, dtype="i8")
+    prototype = BufferPrototype(buffer=ProgramsBuffer, nd_buffer=cpu.NDBuffer)
+    array.set_basic_selection(slice(None), numbers, prototype=prototype)
+    assert_same(array.get_basic_selection(slice(None), prototype=prototype), numbers)
+    assert left_to_zarr == ["_write_default", "_read_default"]
+
+
+def test_follows_a_store_that_moves(tmp_path):
+    array = zarr.create_array(zs.LocalStore(tmp_path / "a"), data=np.arange(40), chunks=10)
+    assert_same(array[:], np.arange(40))
+    asyncio.run(array.store.move(tmp_path / "b"))
+    assert_same(array[:], np.arange(40))
+    array[:10] = 0
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.parametrize("dtype", ["string", "variable_length_bytes"])
 @pytest.mark.parametrize(
     "options", [{}, {"shards": (4, 4)}, {"zarr_format": 2}, {"fill_value": "fill"}], ids=str
@@ -352,6 +405,27 @@ def test_structures(tmp_path, left_to_zarr):
     data[3:5] = (7, 8.5)
     assert_same(array[...], data)
     assert left_to_zarr == []
+
+
+@pytest.mark.parametrize("dtype", [">m8", [("a", ">f4"), ("b", ">i4")]], ids=str)
+def test_big_endian_times_and_structures(tmp_path, left_to_zarr, dtype):
+    values = np.arange(96, dtype="u1").view(dtype)
+    read = {}
+    for path in (OURS, DEFAULT):
+        with pipeline(path):
+            array = zarr.create_array(
+                tmp_path / path,
+                shape=12,
+                chunks=12,
+                dtype=values.dtype,
+                zarr_format=2,
+                compressors=None,
+            )
+            array[:] = values
+        assert (tmp_path / path / "0").read_bytes() == values.tobytes()
+        read[path] = opened(zs.LocalStore(tmp_path / OURS), path)[:]
+    assert_same(read[OURS], read[DEFAULT])
+    assert not left_to_zarr
 
 
 def test_order_f_and_out(tmp_path):
@@ -484,16 +558,19 @@ def test_the_error_of_a_foreign_store_reaches_the_caller():
 
 
 class Counting(zs.WrapperStore):
-    """Counts the bytes that are asked for."""
+    """Counts the requests and the bytes that are asked for."""
 
+    requests = 0
     nbytes = 0
 
     async def get(self, key, prototype=None, byte_range=None):
         found = await self._store.get(key, prototype or default_buffer_prototype(), byte_range)
+        Counting.requests += 1
         Counting.nbytes += 0 if found is None else len(found)
         return found
 
     async def getsize(self, key):
+        Counting.requests += 1
         return len(await self._store.get(key, default_buffer_prototype()))
 
 
@@ -505,6 +582,20 @@ def test_reads_parts_of_shards_of_a_foreign_store():
     Counting.nbytes = 0
     assert_same(array[5000:6000], data[5000:6000])
     assert 8000 <= Counting.nbytes < 20000
+
+
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+@pytest.mark.parametrize("chunks", [1, 2, 5])
+def test_asks_a_foreign_store_once_for_each_chunk(device, chunks):
+    data = np.arange(500.0)
+    store = zs.MemoryStore()
+    array = zarr.create_array(store, shape=500, dtype="f8", chunks=50)
+    array[:100] = data[:100]
+    counted = hr.open_array(Counting(store), device=device)
+    expected = np.where(data < 100, data, 0)[: 50 * chunks]
+    Counting.requests = 0
+    assert_same(np.asarray(counted.read((slice(0, 50 * chunks),), device="cpu")), expected)
+    assert Counting.requests == chunks
 
 
 # headrace's own functions with stores of zarr-python.
@@ -624,6 +715,26 @@ def test_in_the_child_of_a_fork(tmp_path):
         good = np.array_equal(array[:], data) and np.array_equal(other[:], data)
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_nothing_is_left_at_the_end_of_the_interpreter(tmp_path):
+    """pytest keeps the parameters of its tests to the very end, in cycles with much else."""
+    path = tmp_path / "test_parameter.py"
+    path.write_text("""
+import numpy, pytest, zarr
+@pytest.mark.parametrize("array", [zarr.array(numpy.arange(10), chunks=5)])
+def test_reads(array):
+    assert array[:].sum() == 45
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "headrace.zarr", path],
+        cwd=tmp_path,
+        env={**os.environ, "ZARR_CODEC_PIPELINE__PATH": OURS},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
 
 
 def test_chunks_that_must_not_be_missing(tmp_path):

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "engine/config.h"
@@ -67,7 +68,7 @@ TEST_F(ConfigTest, NamesTheVariableThatIsWrong) {
   for (const auto* value : {"three", "3x", "", "-1", "5000"}) {
     EXPECT_NE(message_of_environment("HEADRACE_THREADS", value), "") << value;
   }
-  for (const auto* value : {"0", "1MB", "-5", "99999999999GiB", "99999999999999999999"}) {
+  for (const auto* value : {"", "1MB", "-5", "99999999999GiB", "99999999999999999999"}) {
     EXPECT_NE(message_of_environment("HEADRACE_MEMORY_BUDGET", value), "") << value;
   }
   EXPECT_NE(message_of_environment("HEADRACE_DEVICE", "gpu"), "");
@@ -85,9 +86,6 @@ TEST_F(ConfigTest, RefusesImplementationsThatTheTableLacks) {
   c.implementations = {{"no-such-codec", "x"}};
   EXPECT_THROW(set_config(c), Error);
   c = {};
-  c.memory_budget = 0;
-  EXPECT_THROW(set_config(c), Error);
-  c = {};
   c.threads = -1;
   EXPECT_THROW(set_config(c), Error);
   c = {};
@@ -101,6 +99,20 @@ TEST_F(ConfigTest, InstallsTheThreads) {
   set_config(c);
   EXPECT_EQ(thread_count(), 5);
   EXPECT_EQ(config().threads, 5);
+}
+
+TEST_F(ConfigTest, TheBudgetGrowsWithTheThreadsUnlessItIsSet) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  Config c;
+  for (const auto& [threads, budget] :
+       {std::pair{1, 64 * kMiB}, {2, 64 * kMiB}, {16, 512 * kMiB}}) {
+    c.threads = threads;
+    set_config(c);
+    EXPECT_EQ(memory_budget(config()), budget) << threads;
+  }
+  c.memory_budget = kMiB;
+  set_config(c);
+  EXPECT_EQ(memory_budget(config()), kMiB);
 }
 
 TEST_F(ConfigTest, TheCallGoesBeforeTheHandleBeforeTheConfiguration) {

@@ -1,5 +1,3 @@
-#include "headrace/custom_store.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,6 +8,7 @@
 
 #include "headrace/array.h"
 #include "headrace/error.h"
+#include "headrace/store.h"
 #include "store/store.h"
 
 namespace headrace::test {

@@ -239,6 +239,9 @@ class OtherKernels final : public Backend {
   std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) override {
     return simt_.allocate_pinned(index, nbytes);
   }
+  std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
+    return simt_.pin(index, data, nbytes);
+  }
   void set_allocator(int index, const Allocator& allocator) override {
     simt_.set_allocator(index, allocator);
   }

@@ -340,6 +340,9 @@ class WatchedQueue final : public Queue {
   }
   void free(void* memory) noexcept override { queue_.free(memory); }
   void upload(void* to, const void* from, std::size_t n) override { queue_.upload(to, from, n); }
+  void upload_made(void* to, std::size_t n, FunctionRef<void(void*)> make) override {
+    queue_.upload_made(to, n, make);
+  }
   void upload_pinned(void* to, const void* from, std::size_t n) override {
     queue_.upload_pinned(to, from, n);
   }

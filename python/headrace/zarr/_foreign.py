@@ -8,7 +8,7 @@ loop is needed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,14 @@ def _on_loop(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoo
     return sync(coroutine, loop=loop)
 
 
+def _is_below_a_file(error: Exception) -> bool:
+    """Whether there is no such object because a part of its key names a file, and no folder."""
+    # obstore has no class for it.
+    return isinstance(error, NotADirectoryError) or "Not a directory (os error" in str(error)
+
+
 class ForeignStore:
-    """The interface that ``_core.python_store`` calls; see ``headrace/custom_store.h``."""
+    """The interface that ``_core.python_store`` calls; see ``headrace/store.h``."""
 
     batch_size = _BATCH
 
@@ -59,7 +65,12 @@ class ForeignStore:
         return self._run(coroutine, self._loop)
 
     async def _get(self, key: str) -> np.ndarray[Any, Any] | None:
-        found = await self._store.get(key, cpu.buffer_prototype)
+        try:
+            found = await self._store.get(key, cpu.buffer_prototype)
+        except Exception as error:
+            if not _is_below_a_file(error):
+                raise
+            return None
         return None if found is None else np.ascontiguousarray(found.as_numpy_array())
 
     async def _get_all(self, keys: list[str]) -> list[np.ndarray[Any, Any] | None]:
@@ -98,14 +109,15 @@ class ForeignStore:
         self._await(self._store.delete_dir(prefix))
 
     def list(self, prefix: str) -> list[str]:
-        return self._await(_collect(self._store.list_prefix(prefix)))
+        return self._await(_collect(self._store.list_prefix, prefix))
 
     def list_dir(self, prefix: str) -> list[str]:
-        return self._await(_collect(self._store.list_dir(prefix)))
+        return self._await(_collect(self._store.list_dir, prefix))
 
 
-async def _collect(names: AsyncIterator[str]) -> list[str]:
-    return [name async for name in names]
+async def _collect(list_names: Callable[[str], AsyncIterator[str]], prefix: str) -> list[str]:
+    # Called here: some stores want the loop as soon as they are asked.
+    return [name async for name in list_names(prefix)]
 
 
 def foreign_store(store: Store, loop: asyncio.AbstractEventLoop | None = None) -> _core.Store:

@@ -17,8 +17,8 @@ def _place(store: ZarrStore) -> str | None:
     """URL of the folder or archive."""
     if type(store) is LocalStore:
         return _url("file", os.fspath(store.root))
-    # An archive that zarr-python writes has no directory yet.
-    if type(store) is ZipStore and store._zmode == "r":
+    # An archive that zarr-python writes has no directory yet, one in a file object no path.
+    if type(store) is ZipStore and store._zmode == "r" and store.path is not None:
         return _url("zip", os.fspath(store.path))
     if type(store) is FsspecStore:
         # What has no asynchronous interface is wrapped.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, cpu
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.storage import StorePath
 
-from .. import _core
+from .. import _core, _python_codecs
 from ._buffer import HostBuffer
 from ._buffer import NDBuffer as DeviceBuffer
 from ._foreign import foreign_store
@@ -38,6 +40,17 @@ _HOST_PROTOTYPE = BufferPrototype(buffer=cpu.Buffer, nd_buffer=HostBuffer)
 _PRESENT = {"status": "present"}
 
 
+# By their address, those whose arrays refer to a Python store. The garbage collector does not see
+# that reference, and what it keeps alive would outlive the interpreter.
+_of_foreign_stores: weakref.WeakValueDictionary[int, CodecPipeline] = weakref.WeakValueDictionary()
+
+
+@atexit.register
+def _let_go() -> None:
+    for pipeline in list(_of_foreign_stores.values()):
+        pipeline._last_place = None
+
+
 class _Unserved(Exception):
     """This batch is zarr-python's."""
 
@@ -46,6 +59,7 @@ class _Place(NamedTuple):
     """Where an array lies."""
 
     owner: Any  # zarr-python's store
+    root: Any  # of the store, which it may move
     loop: asyncio.AbstractEventLoop | None  # that serves the store, and must not wait for it
     store: _core.Store
     path: str
@@ -71,6 +85,11 @@ class CodecPipeline(ZarrPipeline):
         self._served = True
         self._document: dict[str, Any] | None = None
         self._keys: ChunkKeys | None = None
+        # headrace writes the chunks of a shard in C order.
+        self._column_major_shards = any(
+            getattr(codec, "subchunk_write_order", "") == "colexicographic"
+            for codec in _codecs(metadata)
+        )
         self._last_place: _Place | None = None
         # Made at once, for its warnings about the codecs.
         self.default = _default_pipeline(metadata)  # zarr-python's own pipeline of the same codecs
@@ -170,6 +189,8 @@ class CodecPipeline(ZarrPipeline):
         spec = batch[0][1]
         if batch[0][0].store.read_only:
             raise _Unserved  # zarr-python has an error of its own for it
+        if self._column_major_shards:
+            raise _Unserved
         place, plan = self._plan(batch, drop_axes)
         data = value.as_ndarray_like()
         if data.shape not in ((), plan.shape):
@@ -180,7 +201,7 @@ class CodecPipeline(ZarrPipeline):
         if plan.kind == "basic" and not drop_axes and not self.supports_partial_encode:
             shape = exact_shape(batch, shape, self._keys, place.skipped)
         array = self._array(place, shape, spec.config.write_empty_chunks)
-        if array.dtype != _native(data.dtype):
+        if array.dtype not in (data.dtype, _native(data.dtype)):
             raise _Unserved
         await self._call(lambda: _write_plan(array, plan, data), inline=False)
 
@@ -222,6 +243,8 @@ class CodecPipeline(ZarrPipeline):
             raise _Unserved
         if not isinstance(getter.store, ZarrStore):
             raise _Unserved
+        if not batch[0][1].prototype.buffer.__module__.startswith("zarr.core."):
+            raise _Unserved  # the store is to bring bytes in memory of the program's own kind
         if self._keys is None:
             self._learn()
         assert self._keys is not None
@@ -249,6 +272,9 @@ class CodecPipeline(ZarrPipeline):
     def _learn(self) -> None:
         """What the metadata say, once."""
         metadata = self._metadata
+        if not all(map(_comes_with_zarr, _codecs(metadata))):
+            self._served = False
+            raise _Unserved
         try:
             self._keys = ChunkKeys(metadata)
             self._document = _document(metadata)
@@ -259,7 +285,13 @@ class CodecPipeline(ZarrPipeline):
     def _place(self, chunk: StorePath, keys: ChunkKeys) -> _Place:
         loop = asyncio.get_running_loop()
         place = self._last_place
-        if place and place.owner is chunk.store and place.loop in (None, loop):
+        root = _root(chunk.store)
+        if (
+            place
+            and place.owner is chunk.store
+            and place.root == root
+            and place.loop in (None, loop)
+        ):
             return place
         try:
             store = native_store(chunk.store)
@@ -269,9 +301,10 @@ class CodecPipeline(ZarrPipeline):
         skipped = keys.skipped(path)
         if store is None:
             store = foreign_store(chunk.store, loop)
-            place = _Place(chunk.store, loop, store, path, skipped, {})
+            _of_foreign_stores[id(self)] = self
+            place = _Place(chunk.store, root, loop, store, path, skipped, {})
         else:
-            place = _Place(chunk.store, None, store, path, skipped, {})
+            place = _Place(chunk.store, root, None, store, path, skipped, {})
         self._last_place = place
         return place
 
@@ -281,14 +314,16 @@ class CodecPipeline(ZarrPipeline):
         array = place.arrays.get((shape, write_empty_chunks))
         if array is None:
             try:
-                array = _core.open_array(
-                    place.store,
-                    place.path,
-                    "cpu",
-                    self._metadata.zarr_format,
-                    metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
-                    write_empty_chunks=write_empty_chunks,
-                )
+                with _python_codecs.left_out():
+                    array = _core.open_array(
+                        place.store,
+                        place.path,
+                        "cpu",
+                        self._metadata.zarr_format,
+                        metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
+                        write_empty_chunks=write_empty_chunks,
+                    )
+                    array._check_codecs()
             except (NotImplementedError, ValueError) as error:
                 self._served = False
                 raise _Unserved from error
@@ -310,6 +345,32 @@ def _default_pipeline(metadata: Any) -> BatchedCodecPipeline:
     return BatchedCodecPipeline.from_codecs(metadata.codecs)
 
 
+def _root(store: ZarrStore) -> Any:
+    return getattr(store, "root", None) or getattr(store, "path", None)
+
+
+def _codecs(metadata: Any) -> Iterator[Any]:
+    if metadata.zarr_format == 3:
+        yield from _nested(metadata.codecs)
+    else:
+        yield from metadata.filters or ()
+        if metadata.compressor is not None:
+            yield metadata.compressor
+
+
+def _nested(codecs: Iterable[Any]) -> Iterator[Any]:
+    """The codecs, each before those inside it."""
+    for codec in codecs:
+        yield codec
+        yield from _nested(getattr(codec, "codecs", ()))
+        yield from _nested(getattr(codec, "index_codecs", ()))
+
+
+def _comes_with_zarr(codec: Any) -> bool:
+    """It does what headrace's codec of that name does; one of the program's own need not."""
+    return type(codec).__module__.partition(".")[0] in ("zarr", "numcodecs")
+
+
 def _document(metadata: Any) -> dict[str, Any]:
     """zarr.json or .zarray, without the attributes."""
     documents = metadata.to_buffer_dict(cpu.buffer_prototype)
@@ -324,14 +385,10 @@ def _document(metadata: Any) -> dict[str, Any]:
 
 def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
     """Of the chunks that a plan touches; infinite where that is work to find out."""
-    if plan.kind != "basic":
-        return math.inf
-    try:
-        chunks = array.chunks
-    except NotImplementedError:  # a rectilinear grid
+    if plan.kind != "basic" or array.is_rectilinear:
         return math.inf
     nbytes = array.itemsize
-    for item, size in zip(plan.selection, chunks, strict=True):
+    for item, size in zip(plan.selection, array.chunks, strict=True):
         nbytes *= size
         if isinstance(item, slice):
             nbytes *= (item.stop - 1) // size - item.start // size + 1
@@ -362,7 +419,7 @@ def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
         return lambda: out.adopt(read(selection, device=out.device))
     data = out.as_ndarray_like()
     if isinstance(data, np.ndarray):
-        if data.dtype.isnative:
+        if data.dtype == array.dtype:
             return lambda: read(selection, out=data)
         return lambda: _read_swapped(read, selection, data)
     if hasattr(data, "__cuda_array_interface__"):

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "headrace/error.h"
+#include "headrace/shm.h"
+#include "shm/arena_state.h"
+
+namespace headrace::shm {
+
+namespace {
+
+// Tells a wait that can never end: all other processes that had the channel open are gone.
+class PeerWatch {
+ public:
+  PeerWatch(ArenaState& arena, std::uint32_t ring) : arena_(arena), ring_(ring) {}
+
+  // After each slice of a wait.
+  void look() {
+    if (arena_.ledger().ring(ring_).shared.load(std::memory_order_relaxed) == 0 ||
+        !arena_.is_alone_with(ring_)) {
+      alone_since_ = kNever;
+      return;
+    }
+    const auto now = Waiting::Clock::now();
+    alone_since_ = std::min(alone_since_, now);
+    if (now - alone_since_ < kPatience) return;  // somebody may be about to start another
+    throw Error(ErrorCode::io, "[shm] all other processes of the channel are gone", EPIPE);
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPatience{1};
+  static constexpr Waiting::Clock::time_point kNever = Waiting::Clock::time_point::max();
+
+  ArenaState& arena_;
+  std::uint32_t ring_;
+  Waiting::Clock::time_point alone_since_ = kNever;
+};
+
+}  // namespace
+
+// ---------------------------------------------------------------- Arena
+
+Arena Arena::create(std::size_t nbytes, const ArenaOptions& options) {
+  return Arena(ArenaState::create(nbytes, options));
+}
+
+Arena Arena::attach(int fd) { return Arena(ArenaState::attach(fd)); }
+
+int Arena::fd() const { return state_->segment()->fd(); }
+
+std::string Arena::id() const {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : state_->ledger().header().id) {
+    text += kDigits[std::to_integer<unsigned>(byte >> 4)];
+    text += kDigits[std::to_integer<unsigned>(byte & std::byte{15})];
+  }
+  return text;
+}
+
+std::span<std::byte> Arena::memory() const { return state_->segment()->memory(); }
+
+std::optional<Block> Arena::allocate(std::size_t nbytes, const Wait& wait) const {
+  Waiting waiting(wait);
+  return state_->allocate(nbytes, waiting);
+}
+
+Channel Arena::channel(std::size_t capacity) const {
+  return {state_, state_->make_channel(capacity)};
+}
+
+Channel Arena::open(ChannelHandle handle) const { return {state_, state_->open_channel(handle)}; }
+
+std::optional<Descriptor> Arena::send(Parts parts, const Wait& wait) const {
+  Waiting waiting(wait);
+  std::optional<ArenaState::Packed> message = state_->pack(parts, waiting);
+  if (!message) return std::nullopt;
+  return state_->send(std::move(*message));
+}
+
+Message Arena::receive(const Descriptor& descriptor) const { return state_->receive(descriptor); }
+
+ArenaStats Arena::stats() const { return state_->stats(); }
+
+std::size_t Arena::reclaim(bool orphans) const { return state_->reclaim(orphans ? 0 : UINT64_MAX); }
+
+// ---------------------------------------------------------------- Channel
+
+Channel::Channel(std::shared_ptr<ArenaState> arena, Block ring)
+    : arena_(std::move(arena)), ring_(std::move(ring)) {}
+
+bool Channel::put(Parts parts, const Wait& wait) const {
+  const std::uint32_t index = ArenaState::block_index(ring_);
+  Ring& ring = arena_->ledger().ring(index);
+  Waiting waiting(wait);
+  PeerWatch peers(*arena_, index);
+  std::optional<ArenaState::Packed> message;
+  while (true) {
+    const std::uint32_t seen = ring.emptied_event.load();
+    // Nothing is copied before there is a place for it.
+    if (size() < capacity()) {
+      if (!message) message = arena_->pack(parts, waiting);
+      if (!message) return false;
+      if (arena_->push(index, *message)) break;
+    }
+    if (!waiting.sleep(ring.emptied_event, ring.emptied_waiters, seen)) return false;
+    peers.look();
+  }
+  announce(ring.filled_event, ring.filled_waiters, 1);
+  return true;
+}
+
+std::optional<Message> Channel::get(const Wait& wait) const {
+  const std::uint32_t index = ArenaState::block_index(ring_);
+  Ring& ring = arena_->ledger().ring(index);
+  Waiting waiting(wait);
+  PeerWatch peers(*arena_, index);
+  while (true) {
+    const std::uint32_t seen = ring.filled_event.load();
+    if (std::optional<Message> message = arena_->pop(index)) {
+      announce(ring.emptied_event, ring.emptied_waiters, 1);
+      return message;
+    }
+    if (!waiting.sleep(ring.filled_event, ring.filled_waiters, seen)) return std::nullopt;
+    peers.look();
+  }
+}
+
+std::size_t Channel::size() const {
+  const Ring& ring = arena_->ledger().ring(ArenaState::block_index(ring_));
+  const std::uint64_t head = ring.head.load(std::memory_order_acquire);
+  const std::uint64_t tail = ring.tail.load(std::memory_order_acquire);
+  return tail > head ? static_cast<std::size_t>(tail - head) : 0;
+}
+
+std::size_t Channel::capacity() const {
+  return static_cast<std::size_t>(arena_->ledger().ring(ArenaState::block_index(ring_)).capacity);
+}
+
+ChannelHandle Channel::handle() const {
+  const std::uint32_t index = ArenaState::block_index(ring_);
+  return {index, arena_->ledger().block(index).generation};
+}
+
+}  // namespace headrace::shm

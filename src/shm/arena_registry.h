@@ -1,0 +1,32 @@
+#pragma once
+
+// The arenas of this process: so that it has each but once, and takes all of them through a fork.
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "shm/arena_state.h"
+
+namespace headrace::shm {
+
+class ArenaRegistry {
+ public:
+  static ArenaRegistry& get();
+
+  void add(const std::shared_ptr<ArenaState>& state);
+  std::shared_ptr<ArenaState> find(const std::array<std::byte, 16>& id);
+
+ private:
+  ArenaRegistry();
+  void before_fork();
+  void after_fork(void (ArenaState::*step)());
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<ArenaState>> states_;
+  std::vector<std::shared_ptr<ArenaState>> forking_;  // while a fork is on its way
+};
+
+}  // namespace headrace::shm
