@@ -31,10 +31,11 @@ struct RechunkOptions {
   Shape chunks{};
   std::optional<Shape> shards{};  // likewise; none: no shards, empty: chosen, about 64 MiB
   std::optional<std::vector<CodecSpec>> codecs{};  // none: bytes, zstd
-  // Of decoded elements at once. Beside it a request has its scratch (Config::memory_budget) and
-  // the encoded bytes of what it writes.
+  // Half of it for the elements of a block, a quarter, 1 MiB at least, for the scratch of its read
+  // and its write. A chunk or shard that needs more scratch takes it even so; with an executor
+  // scratch is what the executor makes of it.
   std::size_t max_memory = std::size_t{1} << 30;
-  bool overwrite = false;  // remove a node that is there, or a rechunk that stopped halfway
+  bool overwrite = false;  // remove a node that is there, or what others began and left halfway
   bool verify = false;     // compare source and destination at the end; `corrupt` names a block
   std::function<void(std::int64_t done_nbytes, std::int64_t total_nbytes)> progress{};
   std::function<void()> poll{};  // as that of ReadOptions
@@ -71,7 +72,8 @@ std::vector<RechunkPlan> plan_rechunk(const Group& source, const RechunkOptions&
 // the source's are; chunks that hold nothing but the fill value are not stored.
 //
 // Progress is kept under ".rechunk/" of the destination, with what lies between two passes, and
-// removed at the end. A call with other arguments than those that began is `invalid_argument`. An
+// removed at the end. A call with other arguments than those that began, or of a source that was
+// resized since, is `invalid_argument`, and so is a destination within the source or around it. An
 // archive (zip) keeps none and takes one pass.
 void rechunk(const Array& source,
              const Store& store,

@@ -33,7 +33,7 @@ def rechunk(
     compressors: Any = "auto",
     max_memory: int | str = "1GiB",
     executor: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     verify: bool = False,
     overwrite: bool = False,
 ) -> _core.Array | Group:
@@ -59,23 +59,24 @@ def rechunk(
     compressors
         As in `create_array`; ``"auto"`` is zstd.
     max_memory
-        Of decoded elements at once, bytes or a string (``"512MiB"``). Each request needs its
-        scratch and what it encodes besides.
+        Bytes or a string (``"512MiB"``): half for the elements of a block, a quarter for the
+        scratch of reading and writing it. A chunk or shard that needs more scratch takes it.
     executor
-        A `dask.distributed.Client`: its workers copy the blocks, one a task; each task may take
-        `max_memory`. Workers open the stores by their URLs.
+        A `dask.distributed.Client`: its workers copy the blocks, one a task; each task has a block
+        and its worker's ``memory_budget``. Workers open the stores by their URLs.
     progress
-        Called with the bytes done and the bytes in all.
+        Called with the bytes done and the bytes in all; True shows a bar with rate and time left
+        on standard error.
     verify
         Compare source and destination at the end.
     overwrite
-        Remove what is there, also a rechunk that stopped halfway.
+        Remove what is there, also what a call with other arguments left halfway.
 
     Raises
     ------
     ValueError
-        There is a node already, or a rechunk with other arguments stopped halfway; `max_memory` is
-        less than two chunks.
+        There is a node already, or a rechunk with other arguments stopped halfway; source and
+        destination overlap; `max_memory` is less than two chunks.
     headrace.CorruptError
         A chunk of the source is damaged, or `verify` found a difference.
 
@@ -94,7 +95,7 @@ def rechunk(
             codecs=_codecs(source.node, compressors),
             overwrite=overwrite,
             verify=verify and source.foreign is None,
-            progress=progress,
+            progress=_shown(progress),
             executor=_executor(source, executor),
         )
         if verify and source.foreign is not None:
@@ -320,6 +321,16 @@ def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): plain(value) for name, value in attributes.items()}
 
 
+def _shown(progress: Progress | bool | None) -> Progress | None:
+    if not isinstance(progress, bool):
+        return progress
+    if not progress:
+        return None
+    from ._progress import Bar
+
+    return Bar("rechunk")
+
+
 def _executor(source: _Source, client: Any) -> Any:
     """The function that copies blocks for the core; None when it does so itself."""
     if client is not None:
@@ -362,7 +373,8 @@ def _copy_on_cluster(
 ) -> None:
     from distributed import as_completed
 
-    read = source.behind(array)
+    # Once to the workers, not with every task: arrays of other libraries may bring their elements.
+    read = client.scatter(source.behind(array), hash=False)
     futures = [client.submit(_copy_block, read, destination, block, pure=False) for block in boxes]
     numbers = {future.key: number for number, future in enumerate(futures)}
     try:

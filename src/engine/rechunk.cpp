@@ -4,8 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "codec/hashes.h"
 #include "engine/catalog.h"
 #include "engine/create.h"
 #include "engine/rechunk_plan.h"
@@ -16,6 +18,8 @@ namespace headrace {
 namespace {
 
 constexpr const char* kFolder = ".rechunk";
+// Requests with less fetch objects by several requests each.
+constexpr std::size_t kLeastScratch = std::size_t{1} << 20;
 // Where xarray keeps the names of dimensions in Zarr v2.
 constexpr const char* kDimensions = "_ARRAY_DIMENSIONS";
 
@@ -57,16 +61,19 @@ Tree tree_of(const Array& array) {
   return {array.store(), array.path(), {}, {{"", array.to(Device::cpu())}}};
 }
 
-bool is_within(const std::string& path, const std::string& other) {
-  return other.empty() || path == other || path.starts_with(other + '/');
+bool overlap(const std::string& a, const std::string& b) {
+  const auto is_within = [](const std::string& inner, const std::string& outer) {
+    return outer.empty() || inner == outer || inner.starts_with(outer + '/');
+  };
+  return is_within(a, b) || is_within(b, a);
 }
 
-// Whether making room at `path` would remove the source. Stores in memory that have no name share
-// their URL.
-bool would_remove(const Tree& tree, const Store& store, const std::string& path) {
-  const bool same_store = tree.store.shared_driver() == store.shared_driver() ||
-                          (tree.store.url() == store.url() && !store.url().starts_with("memory:"));
-  return same_store && (is_within(tree.path, path) || is_within(path, tree.path));
+// Whether one is within the other, so that making room for the destination would remove the source.
+bool overlaps(const Tree& tree, const Store& store, const std::string& path) {
+  if (tree.store.shared_driver() == store.shared_driver()) return overlap(tree.path, path);
+  constexpr const char* kNamelessMemory = "memory://";
+  if (store.url() == kNamelessMemory || tree.store.url() == kNamelessMemory) return false;
+  return overlap(node_below(tree.store.url(), tree.path), node_below(store.url(), path));
 }
 
 // v3 has a place of its own for the names of dimensions.
@@ -171,8 +178,23 @@ std::string json_of(const Shape& extents) {
   return text + ']';
 }
 
+// Of the blocks, which are known by their numbers when a rechunk goes on: they are others where the
+// source was resized meanwhile, or the planner changed.
+std::uint32_t checksum(const std::vector<Job>& jobs) {
+  std::string text;
+  for (const Job& job : jobs) {
+    text += json_quote(job.plan.path) + job.source.dtype().name();
+    for (const RechunkPass& pass : job.plan.passes) {
+      for (const Shape& sizes : pass.block_sizes) text += json_of(sizes);
+    }
+  }
+  return crc32c(bytes_of(text));
+}
+
 // What must be the same when a rechunk goes on.
-std::string arguments_json(const Tree& tree, const RechunkOptions& options) {
+std::string arguments_json(const Tree& tree,
+                           const std::vector<Job>& jobs,
+                           const RechunkOptions& options) {
   std::string codecs = "null";
   if (options.codecs) {
     codecs = "[";
@@ -185,7 +207,15 @@ std::string arguments_json(const Tree& tree, const RechunkOptions& options) {
   return "{\"source\": " + json_quote(tree.place()) + ", \"chunks\": " + json_of(options.chunks) +
          ", \"shards\": " + (options.shards ? json_of(*options.shards) : "null") +
          ", \"codecs\": " + codecs + ", \"max_memory\": " + std::to_string(options.max_memory) +
-         '}';
+         ", \"blocks\": " + std::to_string(checksum(jobs)) + '}';
+}
+
+std::size_t largest_block_nbytes(const std::vector<Job>& jobs) {
+  std::int64_t largest = 0;
+  for (const Job& job : jobs) {
+    for (const RechunkPass& pass : job.plan.passes) largest = std::max(largest, pass.block_nbytes);
+  }
+  return static_cast<std::size_t>(largest);
 }
 
 std::vector<std::int64_t> block_nbytes(const RechunkPass& pass, std::size_t itemsize) {
@@ -200,12 +230,39 @@ std::vector<std::int64_t> block_nbytes(const RechunkPass& pass, std::size_t item
   return nbytes;
 }
 
-bool same_elements(const Tensor& a, const Tensor& b) {
-  if (!a.dtype().variable_length())
-    return a.nbytes() == 0 || std::memcmp(a.data(), b.data(), a.nbytes()) == 0;
-  const auto* left = static_cast<const VlenElement*>(a.data());
-  const auto* right = static_cast<const VlenElement*>(b.data());
-  return std::equal(left, left + a.view().size(), right, [](const auto& x, const auto& y) {
+// The elements of one block after another, in the same memory: that of a Tensor each is kept for a
+// while, and smaller blocks at the edges would take more.
+class Block {
+ public:
+  explicit Block(std::size_t room_nbytes) : room_nbytes_(room_nbytes) {}
+
+  // Valid until the next one.
+  TensorView read(const Array& array, const Selection& block, const ReadOptions& options) {
+    if (array.dtype().variable_length()) {
+      strings_ = array.read(block, options);
+      return strings_->view();
+    }
+    TensorView view{nullptr, array.result_shape(block), {}, array.dtype(), Device::cpu()};
+    memory_.resize(std::max(room_nbytes_, view.size() * view.dtype.itemsize()));
+    view.data = memory_.data();
+    array.read_into(block, view, options);
+    return view;
+  }
+
+ private:
+  const std::size_t room_nbytes_;  // of the largest block, as far as it is known
+  Buffer memory_;
+  std::optional<Tensor> strings_;
+};
+
+bool same_elements(const TensorView& a, const TensorView& b) {
+  if (!a.dtype.variable_length()) {
+    const std::size_t nbytes = a.size() * a.dtype.itemsize();
+    return nbytes == 0 || std::memcmp(a.data, b.data, nbytes) == 0;
+  }
+  const auto* left = static_cast<const VlenElement*>(a.data);
+  const auto* right = static_cast<const VlenElement*>(b.data);
+  return std::equal(left, left + a.size(), right, [](const auto& x, const auto& y) {
     return x.text() == y.text();
   });
 }
@@ -230,8 +287,10 @@ class Rechunk {
         folder_(join_key(path_, kFolder)),
         is_archive_(store_.url().starts_with("zip:")),
         jobs_(jobs_of(tree, options)),
-        state_(store_, folder_, arguments_json(tree, options), !is_archive_) {
+        state_(store_, folder_, arguments_json(tree, jobs_, options), !is_archive_),
+        wanted_(largest_block_nbytes(jobs_)) {
     io_.poll = options.poll;
+    io_.memory_budget = std::max(options.max_memory / 4, kLeastScratch);
   }
 
   void run() {
@@ -254,7 +313,7 @@ class Rechunk {
  private:
   // Makes room and the nodes, or finds them made.
   void start() {
-    if (would_remove(tree_, store_, path_)) {
+    if (overlaps(tree_, store_, path_)) {
       throw Error(ErrorCode::invalid_argument,
                   "[rechunk] " + place_of(store_, path_) + ": source and destination overlap");
     }
@@ -268,8 +327,8 @@ class Rechunk {
     if (!state_.same_arguments() && !options_.overwrite) {
       throw Error(ErrorCode::invalid_argument,
                   "[rechunk] " + place_of(store_, path_) +
-                      ": a rechunk with other arguments stopped halfway there; give the same ones "
-                      "or overwrite");
+                      ": a rechunk with other arguments, or of what the source was then, stopped "
+                      "halfway there; give the same ones or overwrite");
     }
     if (!state_.found() || !state_.same_arguments()) {
       prepare_node("rechunk", store_, path_, 3, options_.overwrite);
@@ -296,9 +355,11 @@ class Rechunk {
     return open_array(store_, where);
   }
 
+  std::string between(std::size_t i) const { return folder_ + "/between-" + std::to_string(i); }
+
   // The array between two passes; it has no node above it.
   Array intermediate(std::size_t i) const {
-    const std::string where = folder_ + "/between-" + std::to_string(i);
+    const std::string where = between(i);
     if (!node_is_group(store_, where)) {
       const Job& job = jobs_[i];
       CreateOptions create;
@@ -332,7 +393,7 @@ class Rechunk {
       copy_blocks(between, target, passes[1]);
     }
     state_.begin(i + 1, 0);
-    if (passes.size() > 1) store_.erase_prefix(folder_ + "/between-" + std::to_string(i) + '/');
+    if (passes.size() > 1) store_.erase_prefix(between(i) + '/');
   }
 
   void copy_blocks(const Array& source, const Array& target, const RechunkPass& pass) {
@@ -369,11 +430,10 @@ class Rechunk {
   void copy_in_turn(const Array& source,
                     const Array& target,
                     const std::vector<Selection>& blocks,
-                    const std::function<void(std::size_t)>& finished) const {
+                    const std::function<void(std::size_t)>& finished) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (options_.poll) options_.poll();
-      const Tensor elements = source.read(blocks[i], io_);
-      target.write(blocks[i], elements.view(), io_);
+      target.write(blocks[i], wanted_.read(source, blocks[i], io_), io_);
       finished(i);
     }
   }
@@ -391,7 +451,8 @@ class Rechunk {
     const std::vector<Selection> blocks = block_selections(pass.block_sizes);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (options_.poll) options_.poll();
-      if (!same_elements(job.source.read(blocks[i], io_), target.read(blocks[i], io_))) {
+      if (!same_elements(wanted_.read(job.source, blocks[i], io_),
+                         got_.read(target, blocks[i], io_))) {
         throw Error(ErrorCode::corrupt,
                     "[rechunk] verify: " + place_of(store_, target.path()) + ' ' +
                         text_of(blocks[i]) + " differs from " + tree_.place());
@@ -414,6 +475,8 @@ class Rechunk {
   const std::vector<Job> jobs_;
   RechunkState state_;
   ReadOptions io_;
+  Block wanted_;
+  Block got_{0};  // by verify
   std::int64_t done_ = 0;
   std::int64_t total_ = 0;
 };

@@ -82,7 +82,12 @@ void RechunkState::remove() {
   array_ = pass_ = 0;
   done_.clear();
   found_ = false;
-  if (kept_) store_.erase_prefix(folder_ + '/');
+  if (!kept_) return;
+  // The document last: nobody would know of the rest without it.
+  for (const std::string& key : store_.list(folder_ + '/')) {
+    if (key != key_) store_.erase(key);
+  }
+  store_.erase_prefix(folder_ + '/');
 }
 
 }  // namespace headrace
