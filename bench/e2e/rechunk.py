@@ -4,7 +4,7 @@
                                 [--out bench/results/rechunk.json] [ROW ...]
 
 The source is a time series of maps, 4.2 MB a chunk, Zarr 2, zstd 3; every peer writes zstd 3 in the
-format it writes by default. rechunker 0.5.2 runs with zarr 2 only: --zarr2 is an interpreter that
+format it writes by default. rechunker runs with zarr 2 only: --zarr2 is an interpreter that
 has both. A run is a process of its own; peers take turns. Seconds are those of the copy without
 imports, from a warm page cache and not synced; the peak is the process's above what it had before.
 
