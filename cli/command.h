@@ -13,10 +13,13 @@
 
 namespace headrace::cli {
 
+void add_advise(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_info(CLI::App& app);
 void add_read(CLI::App& app);
+void add_rechunk(CLI::App& app);
 void add_tree(CLI::App& app);
 void add_verify(CLI::App& app, int& status);
 void add_version(CLI::App& app);

@@ -26,6 +26,9 @@ int run(int argc, char** argv) {
   add_tree(app);
   add_read(app);
   add_verify(app, status);
+  add_advise(app);
+  add_rechunk(app);
+  add_convert(app);
   add_bench(app);
   add_doctor(app);
   add_version(app);

@@ -123,6 +123,19 @@ def shm_device_table(result: dict) -> str:
     )
 
 
+def rechunk_table(result: dict) -> str:
+    return markdown(
+        f"{result['nbytes'] / 1e9:.1f} GB of float32 into other chunks within "
+        f"{result['max_memory'] >> 20} MiB: seconds (MiB at the peak), "
+        f"{place(result['machine'])}; one pass: with memory for all of it",
+        ["to", *(peers := list(next(iter(result["rows"].values()))))],
+        [
+            [name, *(f"{row[p]['median_seconds']} ({row[p]['peak_mib']})" for p in peers)]
+            for name, row in result["rows"].items()
+        ],
+    )
+
+
 TABLES = {
     "zarr-suite-*.json": suite_table,
     "zarr-pipeline-*.json": pipeline_table,
@@ -130,6 +143,7 @@ TABLES = {
     "state-dict*.json": state_dict_table,
     "shm.json": shm_tables,
     "shm-device.json": shm_device_table,
+    "rechunk.json": rechunk_table,
 }
 
 

@@ -46,6 +46,7 @@ struct ReadOptions {
   // Called by the calling thread now and then (about every 50 ms of work); throwing from it stops
   // the read. This is how an interpreter handles its signals.
   std::function<void()> poll{};
+  std::size_t memory_budget = 0;  // of this request; 0: that of the configuration
 };
 using WriteOptions = ReadOptions;
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from . import codecs, config, lazy
     from ._doctor import doctor
     from ._ops import copy, load, save
+    from ._rechunk import advise, rechunk, rechunk_plan
     from ._trace import trace
 
 __version__ = version()
@@ -42,6 +43,7 @@ __all__ = [
     "Future",
     "Group",
     "Store",
+    "advise",
     "codecs",
     "config",
     "consolidate_metadata",
@@ -57,6 +59,8 @@ __all__ = [
     "open_group",
     "open_store",
     "read_many",
+    "rechunk",
+    "rechunk_plan",
     "save",
     "set_allocator",
     "trace",
@@ -67,8 +71,11 @@ _LAZY = {
     "codecs": ("codecs", None),
     "config": ("config", None),
     "lazy": ("lazy", None),
+    "advise": ("_rechunk", "advise"),
     "copy": ("_ops", "copy"),
     "load": ("_ops", "load"),
+    "rechunk": ("_rechunk", "rechunk"),
+    "rechunk_plan": ("_rechunk", "rechunk_plan"),
     "save": ("_ops", "save"),
     "doctor": ("_doctor", "doctor"),
     "trace": ("_trace", "trace"),

@@ -26,6 +26,7 @@ void bind_group(nb::module_& m);
 void bind_create(nb::module_& m);
 void bind_codecs(nb::module_& m);
 void bind_config(nb::module_& m);
+void bind_rechunk(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_shm(nb::module_& m);
 

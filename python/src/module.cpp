@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_create(m);
   bind_codecs(m);
   bind_config(m);
+  bind_rechunk(m);
   bind_trace(m);
   bind_shm(m);
 }

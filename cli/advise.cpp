@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <string_view>
+
+#include "cli/command.h"
+
+namespace headrace::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::int64_t window = 1;
+  std::vector<std::string> patch;
+  std::int64_t batch = 1;
+};
+
+// The axis of a dimension by its name or number.
+std::size_t axis_of(const Array& array, const std::string& name) {
+  const auto names = array.dimension_names();
+  const auto found = std::ranges::find(names, std::optional(name));
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  std::size_t axis = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), axis);
+  if (error == std::errc() && end == name.data() + name.size() && axis < array.shape().size())
+    return axis;
+  throw_usage("--patch: there is no dimension \"" + name + '"');
+}
+
+// The window along the first dimension, "lat=256" along others, the rest whole.
+Shape sample_of(const Array& array, const Options& options) {
+  Shape sample(array.shape().size(), -1);
+  if (!sample.empty()) sample[0] = options.window;
+  for (const std::string& part : options.patch) {
+    const std::size_t equals = std::min(part.find('='), part.size());
+    std::int64_t extent = 0;
+    const char* end = part.data() + part.size();
+    const auto parsed =
+        std::from_chars(part.data() + std::min(equals + 1, part.size()), end, extent);
+    if (parsed.ec != std::errc() || parsed.ptr != end)
+      throw_usage("--patch: expected DIMENSION=EXTENT, got \"" + part + '"');
+    sample[axis_of(array, part.substr(0, equals))] = extent;
+  }
+  return sample;
+}
+
+Json cost_json(const SampleCost& cost) {
+  return {{"chunks_per_sample", cost.chunks},
+          {"nbytes_per_sample", cost.nbytes},
+          {"amplification", cost.amplification}};
+}
+
+std::string cost_text(std::string_view layout, const SampleCost& cost) {
+  return fmt::format("{:<9} amplification {:.3g}, {} and {:.3g} chunks a sample\n",
+                     layout,
+                     cost.amplification,
+                     human_nbytes(cost.nbytes),
+                     cost.chunks);
+}
+
+Json codecs_json(const std::vector<CodecSpec>& codecs) {
+  Json result = Json::array();
+  for (const CodecSpec& codec : codecs)
+    result.push_back({{"name", codec.name}, {"configuration", parse_json(codec.configuration)}});
+  return result;
+}
+
+std::string advice_text(const Advice& advice) {
+  std::string codecs;
+  for (const CodecSpec& codec : advice.codecs)
+    codecs += (codecs.empty() ? "" : ", ") + codec.name + ' ' + codec.configuration;
+  return cost_text("present", advice.present) + cost_text("proposed", advice.proposed) +
+         fmt::format("chunks    {}\nshards    {}\ncodecs    {}\n",
+                     shape_text(advice.chunks),
+                     advice.shards ? shape_text(*advice.shards) : "none",
+                     codecs);
+}
+
+}  // namespace
+
+void add_advise(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("advise", "Propose chunks for how an array is read");
+  const auto options = std::make_shared<Options>();
+  add_common_options(*command, *options);
+  command->add_option("--window", options->window, "Extent of a sample along the first dimension");
+  command
+      ->add_option(
+          "--patch", options->patch, "Along others, as in lat=256,lon=256 or 1=256; else whole")
+      ->delimiter(',');
+  command->add_option("--batch", options->batch, "Samples at once");
+  command->callback([options] {
+    const Array array = open_target_array(*options);
+    const Advice advice = advise(array, {sample_of(array, *options), options->batch});
+    if (!options->json) return print_text(advice_text(advice));
+    print_json({{"chunks", advice.chunks},
+                {"shards", advice.shards ? Json(*advice.shards) : Json(nullptr)},
+                {"codecs", codecs_json(advice.codecs)},
+                {"present", cost_json(advice.present)},
+                {"proposed", cost_json(advice.proposed)}});
+  });
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+
+namespace headrace::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string destination;
+  std::string chunks;
+  std::string shards;
+  std::vector<std::string> codecs;
+  std::string max_memory = "1GiB";
+  bool overwrite = false;
+  bool verify = false;
+  bool plan_only = false;
+};
+
+std::int64_t parse_integer(const char* option, std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw_usage(fmt::format("{}: expected an integer, got \"{}\"", option, text));
+  return value;
+}
+
+// "1,721,-1"
+Shape parse_extents(const char* option, std::string_view text) {
+  Shape extents;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    extents.push_back(parse_integer(option, text.substr(0, comma)));
+    if (extents.back() < 1 && extents.back() != -1)
+      throw_usage(fmt::format("{}: expected extents of at least 1, or -1 for all", option));
+    if (comma == std::string_view::npos) return extents;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// "512MiB", "1GiB", "100000"
+std::size_t parse_nbytes(const std::string& text) {
+  constexpr std::pair<const char*, double> kUnits[] = {{"KiB", 0x1p10},
+                                                       {"MiB", 0x1p20},
+                                                       {"GiB", 0x1p30},
+                                                       {"TiB", 0x1p40},
+                                                       {"", 1},
+                                                       {"kB", 1e3},
+                                                       {"MB", 1e6},
+                                                       {"GB", 1e9},
+                                                       {"TB", 1e12},
+                                                       {"B", 1}};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const auto& [name, nbytes] : kUnits) {
+    if (error == std::errc() && unit == name && value * nbytes >= 1 && value * nbytes < 0x1p62)
+      return static_cast<std::size_t>(value * nbytes);
+  }
+  throw_usage("--max-memory: expected a size as 512MiB, got \"" + text + '"');
+}
+
+// "zstd:3", "blosc", "none"
+std::vector<CodecSpec> parse_codecs(const std::vector<std::string>& texts) {
+  std::vector<CodecSpec> codecs;
+  for (const std::string& text : texts) {
+    const std::size_t colon = text.find(':');
+    const std::string name = text.substr(0, colon);
+    if (name == "none") continue;
+    const auto level = [&](int otherwise) {
+      if (colon == std::string::npos) return otherwise;
+      return static_cast<int>(parse_integer("--codec", std::string_view(text).substr(colon + 1)));
+    };
+    if (name == "zstd") {
+      codecs.push_back(codec::zstd(level(3)));
+    } else if (name == "gzip") {
+      codecs.push_back(codec::gzip(level(5)));
+    } else if (name == "lz4") {
+      codecs.push_back(codec::lz4(level(1)));
+    } else if (name == "blosc") {
+      codecs.push_back(codec::blosc("lz4", level(5)));
+    } else if (name == "crc32c") {
+      codecs.push_back(codec::crc32c());
+    } else {
+      throw_usage("--codec: expected zstd, gzip, lz4, blosc, crc32c or none, got \"" + text + '"');
+    }
+  }
+  return codecs;
+}
+
+RechunkOptions rechunk_options(const Options& options, bool choose_shards) {
+  RechunkOptions result;
+  if (!options.chunks.empty()) result.chunks = parse_extents("--chunks", options.chunks);
+  if (!options.shards.empty()) {
+    result.shards = parse_extents("--shards", options.shards);
+  } else if (choose_shards) {
+    result.shards = Shape();
+  }
+  if (!options.codecs.empty()) result.codecs = parse_codecs(options.codecs);
+  result.max_memory = parse_nbytes(options.max_memory);
+  result.overwrite = options.overwrite;
+  result.verify = options.verify;
+  return result;
+}
+
+// A folder or URL, made when missing, or a new archive.
+Store open_destination(const std::string& location, bool overwrite) {
+  if (!location.ends_with(".zip")) return open_store(location, StoreMode::append);
+  return open_store(location, overwrite ? StoreMode::overwrite : StoreMode::create);
+}
+
+Json plan_json(const RechunkPlan& plan) {
+  Json passes = Json::array();
+  for (const RechunkPass& pass : plan.passes) {
+    Shape block;
+    for (const Shape& sizes : pass.block_sizes)
+      block.push_back(sizes.empty() ? 0 : std::ranges::max(sizes));
+    passes.push_back({{"block", block},
+                      {"blocks", pass.nblocks},
+                      {"block_nbytes", pass.block_nbytes},
+                      {"chunks_read", pass.chunks_read},
+                      {"nbytes_read", pass.nbytes_read},
+                      {"nbytes_written", pass.nbytes_written}});
+  }
+  return {{"path", plan.path},
+          {"chunks", plan.chunks},
+          {"shards", plan.shards ? Json(*plan.shards) : Json(nullptr)},
+          {"passes", std::move(passes)},
+          {"nbytes_read", plan.nbytes_read()},
+          {"nbytes_written", plan.nbytes_written()},
+          {"amplification", plan.amplification()}};
+}
+
+std::string plan_text(const Json& plan) {
+  const auto nbytes = [](const Json& n) { return human_nbytes(n.get<double>()); };
+  std::string text = fmt::format(
+      "{}: chunks {}{}, amplification {:.3g}\n",
+      plan.at("path").get<std::string>().empty() ? "array" : plan.at("path").get<std::string>(),
+      shape_text(plan.at("chunks").get<Shape>()),
+      plan.at("shards").is_null() ? "" : " in shards " + shape_text(plan.at("shards").get<Shape>()),
+      plan.at("amplification").get<double>());
+  for (const Json& pass : plan.at("passes")) {
+    text += fmt::format("  {} blocks of {} ({}): reads {}, writes {}\n",
+                        pass.at("blocks").get<std::int64_t>(),
+                        shape_text(pass.at("block").get<Shape>()),
+                        nbytes(pass.at("block_nbytes")),
+                        nbytes(pass.at("nbytes_read")),
+                        nbytes(pass.at("nbytes_written")));
+  }
+  return text;
+}
+
+template <typename Node>
+void run(const Node& source, const Options& options, bool choose_shards) {
+  RechunkOptions chosen = rechunk_options(options, choose_shards);
+  Json arrays = Json::array();
+  for (const RechunkPlan& plan : plan_rechunk(source, chosen)) arrays.push_back(plan_json(plan));
+  if (!options.json) {
+    for (const Json& plan : arrays) print_text(plan_text(plan));
+  }
+  if (!options.plan_only) {
+    Store store = open_destination(options.destination, options.overwrite);
+    Progress progress("rechunk", 1, Progress::Unit::bytes);
+    chosen.progress = [&](std::int64_t done, std::int64_t total) { progress.set(done, total); };
+    rechunk(source, store, "", chosen);
+    store.close();
+  }
+  if (options.json) {
+    print_json({{"destination", options.destination},
+                {"done", !options.plan_only},
+                {"verified", options.verify && !options.plan_only},
+                {"arrays", std::move(arrays)}});
+  }
+}
+
+void add_command(CLI::App& app, const char* name, const char* what, bool convert) {
+  CLI::App* command = app.add_subcommand(name, what);
+  const auto options = std::make_shared<Options>();
+  add_common_options(*command, *options);
+  command->add_option("destination", options->destination, "Path or URL; made when missing")
+      ->required();
+  CLI::Option* chunks = command->add_option(
+      "--chunks", options->chunks, "Extents, as in 1,721,1440; -1 for a whole dimension");
+  if (!convert) chunks->required();
+  command->add_option("--shards", options->shards, "Extents, multiples of the chunks");
+  command->add_option(
+      "--codec", options->codecs, "zstd:LEVEL, gzip:LEVEL, blosc:LEVEL, lz4, crc32c, none; repeat");
+  command->add_option("--max-memory", options->max_memory, "Of decoded elements, as in 512MiB");
+  command->add_flag("--overwrite", options->overwrite, "Remove what is at the destination");
+  command->add_flag("--verify", options->verify, "Compare both at the end");
+  command->add_flag("--plan", options->plan_only, "Say how it would go, and stop");
+  command->callback([options, convert] {
+    const Target target = open_target(*options);
+    if (target.is_group) {
+      run(target.group(), *options, convert);
+    } else {
+      run(target.array(), *options, convert);
+    }
+  });
+}
+
+}  // namespace
+
+void add_rechunk(CLI::App& app) {
+  add_command(app, "rechunk", "Copy an array or a group into other chunks, within memory", false);
+}
+
+void add_convert(CLI::App& app) {
+  add_command(app, "convert", "Copy an array or a group to sharded Zarr v3", true);
+}
+
+}  // namespace headrace::cli

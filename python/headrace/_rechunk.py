@@ -1,0 +1,386 @@
+"""Arrays and groups cut into other chunks, within a bound on memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._create import _as_list, _is_auto, create_array, create_group
+from ._open import open
+from ._ops import _Target, blocks
+from .group import Group
+
+_UNITS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"([0-9.]+)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+
+# Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk.cpp).
+_FOLDER = ".rechunk"
+
+Progress = Callable[[int, int], None]
+
+
+def rechunk(
+    src: Any,
+    dst: Any,
+    *,
+    chunks: int | Sequence[int] | None,
+    shards: int | Sequence[int] | str | None = None,
+    compressors: Any = "auto",
+    max_memory: int | str = "1GiB",
+    executor: Any = None,
+    progress: Progress | bool | None = None,
+    verify: bool = False,
+    overwrite: bool = False,
+) -> _core.Array | Group:
+    """Copy an array, or a group and everything below it, into other chunks, as Zarr v3.
+
+    Where a block of whole chunks (shards) of the destination fits into memory and reads little of
+    the source more than once, the copy takes one pass; else two, with an uncompressed array
+    between them, beside the destination. `rechunk_plan` says which. A call that was killed,
+    cancelled or failed goes on where it stopped when it is repeated.
+
+    Parameters
+    ----------
+    src
+        What `headrace.open` takes, an open `Array` or `Group`; an xarray `Dataset` or `DataArray`,
+        or any array with ``shape``, ``dtype`` and slicing.
+    dst
+        A path or URL (made when missing), a `Store`, or a `Group`.
+    chunks
+        Extents, -1 for a whole dimension; None keeps those of the source. Of a group's arrays those
+        with as many dimensions take them, the others keep theirs.
+    shards
+        Extents, multiples of the chunks; ``"auto"``: about 64 MiB; None: no shards.
+    compressors
+        As in `create_array`; ``"auto"`` is zstd.
+    max_memory
+        Bytes or a string (``"512MiB"``): half for the elements of a block, a quarter for the
+        scratch of reading and writing it. A chunk or shard that needs more scratch takes it.
+    executor
+        A `dask.distributed.Client`: its workers copy the blocks, one a task; each task has a block
+        and its worker's ``memory_budget``. Workers open the stores by their URLs.
+    progress
+        Called with the bytes done and the bytes in all; True shows a bar with rate and time left
+        on standard error.
+    verify
+        Compare source and destination at the end.
+    overwrite
+        Remove what is there, also what a call with other arguments left halfway.
+
+    Raises
+    ------
+    ValueError
+        There is a node already, or a rechunk with other arguments stopped halfway; source and
+        destination overlap; `max_memory` is less than two chunks.
+    headrace.CorruptError
+        A chunk of the source is damaged, or `verify` found a difference.
+
+    Examples
+    --------
+    >>> hr.rechunk("era5.zarr/t2m", "series.zarr", chunks=(8760, 10, 10), max_memory="2GiB")
+    """
+    source = _source_of(src)
+    arguments = _arguments(source.node, chunks, shards, max_memory)
+    with _Target(dst, overwrite=overwrite) as target:
+        _core.rechunk(
+            _handle(source.node),
+            target.store,
+            target.path,
+            **arguments,
+            codecs=_codecs(source.node, compressors),
+            overwrite=overwrite,
+            verify=verify and source.foreign is None,
+            progress=_shown(progress),
+            executor=_executor(source, executor),
+        )
+        if verify and source.foreign is not None:
+            source.verify(open(target.store, target.path))
+    if target.closes:
+        return open(dst)
+    return open(target.store, target.path)
+
+
+def rechunk_plan(
+    src: Any,
+    *,
+    chunks: int | Sequence[int] | None,
+    shards: int | Sequence[int] | str | None = None,
+    max_memory: int | str = "1GiB",
+) -> list[dict[str, Any]]:
+    """How `rechunk` with these arguments would go: a dict for each array.
+
+    ``passes`` are one or two, each with the extents of its blocks along each dimension
+    (``block_sizes``), their number (``nblocks``), the largest one's bytes (``block_nbytes``), the
+    chunks that it decodes (``chunks_read``) and the bytes of decoded elements that it reads and
+    writes (``nbytes_read``, ``nbytes_written``). ``amplification`` is the bytes read by all passes
+    for each byte of the array.
+
+    Examples
+    --------
+    >>> hr.rechunk_plan("era5.zarr/t2m", chunks=(8760, 10, 10))[0]["amplification"]
+    2.0
+    """
+    node = _source_of(src).node
+    return _core.plan_rechunk(_handle(node), **_arguments(node, chunks, shards, max_memory))
+
+
+def advise(
+    src: Any,
+    *,
+    window: int = 1,
+    patch: Mapping[str | int, int] | None = None,
+    batch: int = 1,
+) -> dict[str, Any]:
+    """Chunks, shards and codecs for an array that is read in samples at random places.
+
+    Parameters
+    ----------
+    src
+        An `Array`, or what `headrace.open` takes.
+    window
+        Extent of a sample along the first dimension.
+    patch
+        Extents along others, by name or number; those that are left out are taken whole.
+    batch
+        Samples at once; no chunk is proposed that is larger than a batch.
+
+    Returns
+    -------
+    dict
+        ``chunks``, ``shards``, ``codecs`` (name and configuration as JSON), and for the ``present``
+        and the ``proposed`` layout the means over all places of a sample: ``chunks`` touched,
+        ``nbytes`` decoded, ``amplification`` (decoded bytes for each byte wanted).
+
+    Raises
+    ------
+    ValueError
+        A sample that is larger than the array, or a dimension that it does not have.
+
+    Examples
+    --------
+    >>> hr.advise("era5.zarr/t2m", window=2, patch={"lat": 256, "lon": 256}, batch=8)["chunks"]
+    (1, 128, 128)
+    """
+    array = src if isinstance(src, _core.Array) else open(src)
+    if not isinstance(array, _core.Array):
+        raise ValueError("advise: expected an array, got a group")
+    sample = [-1] * array.ndim
+    sample[:1] = [window] * min(array.ndim, 1)
+    for name, extent in (patch or {}).items():
+        sample[_axis(array, name)] = extent
+    return _core.advise(array, sample, batch)
+
+
+def _axis(array: _core.Array, name: str | int) -> int:
+    axes: dict[str | int, int] = {axis: axis for axis in range(array.ndim)}
+    axes.update((known, axis) for axis, known in enumerate(array.dimension_names or ()) if known)
+    if name not in axes:
+        raise ValueError(f"patch: /{array.path} has no dimension {name!r}")
+    return axes[name]
+
+
+def _handle(node: _core.Array | Group) -> Any:
+    return node._handle if isinstance(node, Group) else node
+
+
+def _arguments(
+    node: _core.Array | Group, chunks: Any, shards: Any, max_memory: int | str
+) -> dict[str, Any]:
+    if shards is not None and _is_auto(shards):
+        shards = ()
+    return {
+        "chunks": _extents(node, chunks),
+        "shards": _extents(node, shards),
+        "max_memory": _nbytes(max_memory),
+    }
+
+
+def _extents(node: _core.Array | Group, extents: Any) -> Any:
+    if isinstance(extents, int):
+        if isinstance(node, Group):
+            raise ValueError("chunks, shards: an int is for an array; a group needs extents")
+        return (extents,) * node.ndim
+    return None if extents is None else [index(extent) for extent in extents]
+
+
+def _nbytes(size: int | str) -> int:
+    if isinstance(size, int):
+        return size
+    match = _SIZE.fullmatch(size.strip())
+    if match is None:
+        raise ValueError(f"max_memory: expected bytes or a size as '512MiB', got {size!r}")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** _UNITS[match[2].lower()])
+
+
+def _codecs(node: _core.Array | Group, compressors: Any) -> list[tuple[str, str]] | None:
+    if _is_auto(compressors):
+        return None
+    from . import codecs
+
+    chain = [codecs.parse(codec) for codec in _as_list(compressors)]
+    if isinstance(node, _core.Array):
+        itemsize = _core.describe_dtype(node)[1]
+        chain = [codec.for_itemsize(itemsize) for codec in chain]
+    return [codec.to_spec() for codec in chain]
+
+
+class _Source:
+    """What is copied: a node of headrace's, or one that stands for arrays of somebody else's."""
+
+    def __init__(self, node: _core.Array | Group, foreign: dict[str, Any] | None = None) -> None:
+        self.node = node
+        self.foreign = foreign  # by path
+
+    def behind(self, array: _core.Array) -> Any:
+        """What to read for `array`, which is below `node` or lies between two passes."""
+        if self.foreign is None or _FOLDER in array.path.split("/"):
+            return array
+        return self.foreign[array.path]
+
+    def verify(self, copy: _core.Array | Group) -> None:
+        for path, array in (self.foreign or {}).items():
+            written = copy[path] if isinstance(copy, Group) else copy
+            for block in blocks(written.write_chunk_sizes):
+                _compare(np.asarray(array[block]), written.read(block, device="cpu"), path, block)
+
+
+def _compare(wanted: Any, got: Any, path: str, block: tuple[slice, ...]) -> None:
+    same = (wanted == got) | ((wanted != wanted) & (got != got))
+    if not np.all(same):
+        from .errors import CorruptError
+
+        raise CorruptError(f"[rechunk] verify: /{path} {block} differs from the source")
+
+
+def _source_of(src: Any) -> _Source:
+    if isinstance(src, _core.Array | Group):
+        return _Source(src)
+    if isinstance(src, _core.Store) or (not hasattr(src, "shape") and not _is_dataset(src)):
+        return _Source(open(src))
+    store = _core.memory_store()
+    if not _is_dataset(src):
+        return _Source(_stand_in(store, "", src), {"": _sliceable(src)})
+    group = create_group(store, attributes=_attributes(src.attrs))
+    arrays = dict(src.variables)
+    for name, variable in arrays.items():
+        _stand_in(store, name, variable)
+    return _Source(
+        Group(_core.open_group(store, group.path)),
+        {name: _sliceable(variable) for name, variable in arrays.items()},
+    )
+
+
+def _is_dataset(src: Any) -> bool:
+    return isinstance(getattr(src, "variables", None), Mapping) and hasattr(src, "data_vars")
+
+
+def _sliceable(array: Any) -> Any:
+    """The array whose slices are read, without the index that xarray would slice beside it."""
+    return getattr(array, "variable", array)
+
+
+def _stand_in(store: _core.Store, path: str, array: Any) -> _core.Array:
+    """An array without chunks that has the metadata of somebody else's."""
+    names = getattr(array, "dims", None)
+    return create_array(
+        store,
+        path,
+        shape=array.shape,
+        dtype=array.dtype,
+        chunks=_chunks_of(array),
+        attributes=_attributes(getattr(array, "attrs", {})),
+        dimension_names=None if names is None else [str(name) for name in names],
+    )
+
+
+def _chunks_of(array: Any) -> Any:
+    """What is read at once: Dask's blocks, the chunks of the file; else whatever suits."""
+    chunks = getattr(array, "chunks", None)
+    if not chunks:
+        chunks = getattr(array, "encoding", {}).get("preferred_chunks")
+        if isinstance(chunks, Mapping):
+            chunks = [chunks.get(name, n) for name, n in zip(array.dims, array.shape, strict=True)]
+    if not chunks:
+        return "auto"
+    largest = [extent if isinstance(extent, int) else max(extent) for extent in chunks]
+    return [max(extent, 1) for extent in largest]
+
+
+def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """Attributes as JSON has them: xarray's may be NumPy's scalars and arrays."""
+
+    def plain(value: Any) -> Any:
+        return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+    return {str(name): plain(value) for name, value in attributes.items()}
+
+
+def _shown(progress: Progress | bool | None) -> Progress | None:
+    if not isinstance(progress, bool):
+        return progress
+    if not progress:
+        return None
+    from ._progress import Bar
+
+    return Bar("rechunk")
+
+
+def _executor(source: _Source, client: Any) -> Any:
+    """The function that copies blocks for the core; None when it does so itself."""
+    if client is not None:
+        return lambda *work: _copy_on_cluster(source, client, *work)
+    if source.foreign is not None:
+        return lambda *work: _copy_in_turn(source, *work)
+    return None
+
+
+def _copy_in_turn(
+    source: _Source,
+    array: _core.Array,
+    destination: _core.Array,
+    boxes: list[tuple[slice, ...]],
+    finished: Callable[[int], None],
+) -> None:
+    read = source.behind(array)
+    for number, block in enumerate(boxes):
+        _copy_block(read, destination, block)
+        finished(number)
+
+
+def _read(array: Any, block: tuple[slice, ...]) -> Any:
+    if isinstance(array, _core.Array):
+        return array.read(block, device="cpu")
+    return np.asarray(array[block])
+
+
+def _copy_block(array: Any, destination: _core.Array, block: tuple[slice, ...]) -> None:
+    destination.write(block, _read(array, block))
+
+
+def _copy_on_cluster(
+    source: _Source,
+    client: Any,
+    array: _core.Array,
+    destination: _core.Array,
+    boxes: list[tuple[slice, ...]],
+    finished: Callable[[int], None],
+) -> None:
+    from distributed import as_completed
+
+    # Once to the workers, not with every task: arrays of other libraries may bring their elements.
+    read = client.scatter(source.behind(array), hash=False)
+    futures = [client.submit(_copy_block, read, destination, block, pure=False) for block in boxes]
+    numbers = {future.key: number for number, future in enumerate(futures)}
+    try:
+        for future in as_completed(futures):
+            future.result()
+            finished(numbers[future.key])
+    except BaseException:
+        client.cancel(futures)
+        raise
