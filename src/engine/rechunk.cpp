@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/buffer.h"
@@ -13,6 +16,7 @@
 #include "engine/rechunk_plan.h"
 #include "engine/rechunk_state.h"
 #include "format/json.h"
+#include "store/url.h"
 
 namespace headrace {
 namespace {
@@ -61,6 +65,19 @@ Tree tree_of(const Array& array) {
   return {array.store(), array.path(), {}, {{"", array.to(Device::cpu())}}};
 }
 
+// Files by their one real path, whatever links and ".." lead there.
+std::string real_place(const Store& store, const std::string& path) {
+  const std::string place = node_below(store.url(), path);
+  for (const std::string_view scheme : {"file://", "zip://"}) {
+    if (!place.starts_with(scheme)) continue;
+    std::error_code failed;
+    const std::string file = percent_decode(std::string_view(place).substr(scheme.size()));
+    const auto real = std::filesystem::weakly_canonical(file, failed);
+    return failed ? file : real.string();
+  }
+  return place;
+}
+
 bool overlap(const std::string& a, const std::string& b) {
   const auto is_within = [](const std::string& inner, const std::string& outer) {
     return outer.empty() || inner == outer || inner.starts_with(outer + '/');
@@ -73,7 +90,7 @@ bool overlaps(const Tree& tree, const Store& store, const std::string& path) {
   if (tree.store.shared_driver() == store.shared_driver()) return overlap(tree.path, path);
   constexpr const char* kNamelessMemory = "memory://";
   if (store.url() == kNamelessMemory || tree.store.url() == kNamelessMemory) return false;
-  return overlap(node_below(tree.store.url(), tree.path), node_below(store.url(), path));
+  return overlap(real_place(tree.store, tree.path), real_place(store, path));
 }
 
 // v3 has a place of its own for the names of dimensions.

@@ -183,6 +183,17 @@ def test_refuses_to_overwrite_its_source(store, destination):
     assert_same(read_zarr(store, "g/a"), data)
 
 
+def test_refuses_to_overwrite_its_source_by_another_name(tmp_path):
+    data = counting((8, 8))
+    store = tmp_path / "a b.zarr"
+    source_of(data, str(store), chunks=(1, 8))
+    (tmp_path / "link.zarr").symlink_to(store)
+    for name in (tmp_path / "link.zarr", tmp_path / "none" / ".." / "a b.zarr", tmp_path):
+        with pytest.raises(ValueError, match="overlap"):
+            hr.rechunk(str(store), str(name), chunks=(8, 1), overwrite=True)
+    assert_same(read_zarr(str(store), ""), data)
+
+
 def test_refuses_what_is_there_and_too_little_memory(store):
     src = source_of(counting((8, 8)), chunks=(8, 8))
     with pytest.raises(ValueError, match="needs 512 bytes"):
