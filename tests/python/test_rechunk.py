@@ -427,7 +427,15 @@ def test_dask_executor(store, tmp_path):
             assert told[-1] == 1
 
 
-def test_interrupt_leaves_a_state_to_go_on_from(store, tmp_path):
+@pytest.fixture
+def interrupts():
+    """As in a terminal: a shell may have had them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupt_leaves_a_state_to_go_on_from(store, tmp_path, interrupts):
     data = counting((64, 64))
     src = source_of(data, store, chunks=(1, 64))
 
