@@ -241,7 +241,8 @@ TEST(Array, StoresPlainShardsFromTheCallersMemory) {
     return objects;
   };
   std::vector<float> data = ramp(elements(layout.shape));
-  std::fill_n(data.begin() + 2 * 17, 2 * 17, -1.0F);  // a chunk of the first shard is all fill value
+  std::fill_n(
+      data.begin() + 2 * 17, 2 * 17, -1.0F);  // a chunk of the first shard is all fill value
   counts->reset();
   a.write({}, view_of(data, layout.shape));
   EXPECT_EQ(floats(a.read()), data);
