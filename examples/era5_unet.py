@@ -61,7 +61,7 @@ def statistics_of(group):
 
 
 def headrace_batches(args):
-    """Tensors on the device, (batch, WINDOW, lat, lon) by variable: decoded and normalised there."""
+    """Tensors (batch, WINDOW, lat, lon) by variable, decoded and normalised on the device."""
     from headrace.loader import Loader
 
     group = hr.open_group(args.store)

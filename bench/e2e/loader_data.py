@@ -1,6 +1,6 @@
-"""ERA5-like stores for loaders, of any size: several float32 fields over time, Zarr 2 as xarray has it.
+"""ERA5-like stores for loaders, of any size: float32 fields over time, Zarr 2 as xarray has it.
 
-    python bench/e2e/loader_data.py FOLDER --steps 1024 --lat 721 --lon 1440 --chunk-steps 8 --codec zstd
+    python bench/e2e/loader_data.py FOLDER --steps 1024 --chunk-steps 8 --codec zstd
 
 The fields are those of data.py, of another seed for each variable. A chunk holds whole fields.
 """
