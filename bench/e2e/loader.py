@@ -5,9 +5,10 @@
 
 A sample is one step of all variables; batches are shuffled, float32, in host memory, and nothing
 else is done with them. Stories: chunks of 1, 8 and 32 samples, blosc-lz4 with shuffle and zstd.
-Peers take turns, each in a process of its own; each goes through epochs for --seconds, and has to
-deliver every step once an epoch. A peer that wants another interpreter is given one:
---python insitubatch=/path/to/python. The files are in the page cache.
+Peers take turns, each in a process of its own, for one epoch (some keep decoded chunks: later ones
+of a small store would time their memory) or --seconds. Each has to deliver every step once an
+epoch. A peer that wants another interpreter is given one: --python insitubatch=/path/to/python. The
+files are in the page cache.
 
 A row: samples and decoded GB a second (from the start, first batch included), CPU seconds a
 decoded GB and peak memory (PSS) of the process tree, that peak over what its imports took, time to
@@ -150,6 +151,7 @@ def job_of(path: Path, store: loader_data.Store, args) -> dict:
         "batch": args.batch,
         "block_chunks": BLOCK_CHUNKS,
         "seconds": args.seconds,
+        "epochs": args.epochs,
         "marks": marks,
     }
 
@@ -202,7 +204,7 @@ def interpreter(text: str) -> tuple[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=data.default_folder())
-    parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=512)
     parser.add_argument("--lat", type=int, default=181)
     parser.add_argument("--lon", type=int, default=360)
     parser.add_argument("--variables", type=int, default=2)
@@ -210,7 +212,8 @@ def main() -> int:
     parser.add_argument("--chunk-steps", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--codecs", nargs="+", default=list(loader_data.CODECS))
     parser.add_argument("--peers", default=",".join(PEERS), help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--seconds", type=float, default=4, help="of a row")
+    parser.add_argument("--epochs", type=int, default=1, help="of a row")
+    parser.add_argument("--seconds", type=float, default=4, help="of a row, at most")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--python", type=interpreter, action="append", default=[])
     parser.add_argument("--json", type=Path)
@@ -235,6 +238,7 @@ def main() -> int:
             "variables": args.variables,
             "batch": args.batch,
             "block_chunks": BLOCK_CHUNKS,
+            "epochs": args.epochs,
             "seconds": args.seconds,
             "rounds": args.rounds,
         },

@@ -1,7 +1,8 @@
-"""One loader in a process of its own, for loader.py: loader_worker.py '{"peer": ..., ...}'.
+"""One loader in a process of its own, for loader.py.
 
-It imports the peer, prints "ready", waits for a line, then goes through epochs and prints its
-figures as JSON. Each peer is a generator of batches, dicts of arrays with a sample a row.
+It reads a job as JSON from standard input, imports the peer and says so, waits for a line, then goes
+through epochs and prints its figures. Each peer generates batches, dicts of arrays with a sample a
+row, and None after each epoch.
 """
 
 import contextlib
@@ -256,7 +257,8 @@ def measure(peer, job) -> dict:
             waits.append(now - asked)
             samples += marks.take(batch)
             del batch
-        if now - begin > job["seconds"] and len(waits) > 1:
+        late = now - begin > job["seconds"] and len(waits) > 1
+        if late or epochs == job["epochs"]:
             break
     seconds = time.perf_counter() - begin
     facts = peer.facts()
@@ -264,7 +266,7 @@ def measure(peer, job) -> dict:
     del batches
     gc.collect()
     nbytes = samples * job["sample_nbytes"]
-    steady = np.array(waits[1:])
+    steady = waits[1:] or waits
     return {
         "seconds": round(seconds, 3),
         "samples": samples,
