@@ -58,31 +58,30 @@ def tree(pid: int) -> list[int]:
     return pids
 
 
-def _field(path: str, name: str) -> int:
-    for line in Path(path).read_text().splitlines():
-        if line.startswith(name + ":"):
+def pss_kib(pid: int) -> int:
+    """Resident memory, of what processes share its part."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
             return int(line.split()[1])
-    raise ValueError(f"{path}: no {name}")
+    return 0  # it ended
 
 
 class Watch(threading.Thread):
-    """Memory and read calls of a process tree, looked at many times a second."""
+    """The memory of a process tree, looked at many times a second."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid, self._stop_now = pid, threading.Event()
-        self._read: dict[int, int] = {}
         self.peak_kib = 0
         self._look()
-        self.base_kib, self._base_read = self.peak_kib, sum(self._read.values())
+        self.base_kib = self.peak_kib
         self.start()
 
     def _look(self) -> None:
         total = 0
         for pid in tree(self._pid):
             with suppress(OSError):  # it ended
-                total += _field(f"/proc/{pid}/smaps_rollup", "Pss")
-                self._read[pid] = _field(f"/proc/{pid}/io", "rchar")
+                total += pss_kib(pid)
         self.peak_kib = max(self.peak_kib, total)
 
     def run(self) -> None:
@@ -92,10 +91,6 @@ class Watch(threading.Thread):
     def stop(self) -> None:
         self._stop_now.set()
         self.join()
-
-    @property
-    def read_nbytes(self) -> int:
-        return sum(self._read.values()) - self._base_read
 
 
 def run_peer(name: str, job: dict, python: str, stored_nbytes: int) -> dict:
@@ -127,7 +122,7 @@ def run_peer(name: str, job: dict, python: str, stored_nbytes: int) -> dict:
     return {
         **hello,
         **figures,
-        "read_amplification": round(watch.read_nbytes / delivered, 2),
+        "read_amplification": round(figures["read_nbytes"] / delivered, 2),
         "peak_mib": round(watch.peak_kib / 1024, 1),
         "peak_over_imports_mib": round((watch.peak_kib - watch.base_kib) / 1024, 1),
     }

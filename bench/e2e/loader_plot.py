@@ -35,7 +35,7 @@ def main() -> None:
     )
     for codec, axes in zip(codecs, panels[0], strict=True):
         for peer, points in series(report, codec).items():
-            style = {"linewidth": 3} if peer == "headrace" else {"linestyle": "--"}
+            style = {"linewidth": 3, "color": "black"} if peer == "headrace" else {"linestyle": "--"}
             axes.plot(*zip(*points, strict=True), marker="o", label=peer, **style)
         axes.set(title=codec, xlabel="samples a chunk", xscale="log", yscale="log")
         axes.set_xticks(sorted({row["chunk_steps"] for row in report["rows"]}))

@@ -1,8 +1,8 @@
 """One loader in a process of its own, for loader.py.
 
-It reads a job as JSON from standard input, imports the peer and says so, waits for a line, then goes
-through epochs and prints its figures. Each peer generates batches, dicts of arrays with a sample a
-row, and None after each epoch.
+It reads a job as JSON from standard input, imports the peer and says so, waits for a line, then
+goes through epochs and prints its figures. Each peer generates batches, dicts of arrays with a
+sample a row, and None after each epoch.
 """
 
 import contextlib
@@ -213,6 +213,12 @@ def cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usage)
 
 
+def read_nbytes() -> int:
+    """What read calls gave, of this process and of the children that it waited for."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
 class Marks:
     """Tells by the sums of the fields' first rows, which are exact, which steps came."""
 
@@ -243,7 +249,7 @@ def measure(peer, job) -> dict:
     marks = Marks(job)
     waits = []
     samples = epochs = 0
-    cpu = cpu_seconds()
+    cpu, read = cpu_seconds(), read_nbytes()
     begin = time.perf_counter()
     batches = peer.batches(job)
     while True:
@@ -262,7 +268,7 @@ def measure(peer, job) -> dict:
             break
     seconds = time.perf_counter() - begin
     facts = peer.facts()
-    batches.close()  # ends its workers, so that their time counts
+    batches.close()  # ends its workers, so that what they did counts
     del batches
     gc.collect()
     nbytes = samples * job["sample_nbytes"]
@@ -277,6 +283,7 @@ def measure(peer, job) -> dict:
         "first_batch_s": round(waits[0], 4),
         "wait_p50_ms": round(float(np.percentile(steady, 50)) * 1e3, 3),
         "wait_p99_ms": round(float(np.percentile(steady, 99)) * 1e3, 3),
+        "read_nbytes": read_nbytes() - read,
         **facts,
     }
 
