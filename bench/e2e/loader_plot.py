@@ -35,8 +35,8 @@ def main() -> None:
     )
     for codec, axes in zip(codecs, panels[0], strict=True):
         for peer, points in series(report, codec).items():
-            style = {"linewidth": 3, "color": "black"} if peer == "headrace" else {"linestyle": "--"}
-            axes.plot(*zip(*points, strict=True), marker="o", label=peer, **style)
+            color, line = ("black", "-") if peer == "headrace" else (None, "--")
+            axes.plot(*zip(*points, strict=True), line, marker="o", color=color, label=peer)
         axes.set(title=codec, xlabel="samples a chunk", xscale="log", yscale="log")
         axes.set_xticks(sorted({row["chunk_steps"] for row in report["rows"]}))
         axes.xaxis.set_major_formatter("{x:.0f}")
