@@ -1,7 +1,7 @@
 """Loaders on the CPU: shuffled batches of an ERA5-like store, beside the loaders people use today.
 
     python bench/e2e/loader.py --json bench/results/loader-cpu.json
-    python bench/e2e/loader.py --peers headrace,dataloader-zarr --chunk-steps 8 --codecs zstd
+    python bench/e2e/loader.py --peers headrace,dataloader-zarr-2 --chunk-steps 8
 
 A sample is one step of all variables; batches are shuffled, float32, in host memory, and nothing
 else is done with them. Stories: chunks of 1, 8 and 32 samples, blosc-lz4 with shuffle and zstd.
