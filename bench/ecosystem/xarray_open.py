@@ -121,10 +121,12 @@ def measure(path, device, runs):
         if access != "open":
             assert np.isclose(*results.values(), rtol=1e-9, atol=0), (path, access, results)
         seconds = {engine: [] for engine in ENGINES}
+        cpu = {engine: [] for engine in ENGINES}
         for number in range(runs):
             for engine in ENGINES[:: 1 if number % 2 else -1]:
-                begin = time.perf_counter()
+                begin, cpu_begin = time.perf_counter(), time.process_time()
                 call(str(path), engine, device)
+                cpu[engine].append(time.process_time() - cpu_begin)
                 seconds[engine].append(time.perf_counter() - begin)
         middle = {engine: statistics.median(s) for engine, s in seconds.items()}
         rows[access] = {
@@ -134,6 +136,7 @@ def measure(path, device, runs):
                     "median_ms": round(middle[engine] * 1e3, 2),
                     "min_ms": round(min(s) * 1e3, 2),
                     "max_ms": round(max(s) * 1e3, 2),
+                    "cpu_ms": round(statistics.median(cpu[engine]) * 1e3, 2),
                 }
                 for engine, s in seconds.items()
             },

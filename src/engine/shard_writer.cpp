@@ -139,4 +139,29 @@ bool ShardWriter::finish(Buffer& encoded) {
   return true;
 }
 
+PlainShard::PlainShard(const ShardLevel& level)
+    : level_(level), index_(ShardIndex::empty(level.inner_count)), parts_(1) {}
+
+void PlainShard::put(std::int64_t inner, ConstBytes chunk) {
+  const std::size_t first = level_.index_at_end ? 0 : level_.index_nbytes;
+  index_.set(inner, first + chunks_nbytes_, chunk.size());
+  chunks_nbytes_ += chunk.size();
+  ConstBytes& before = parts_.back();
+  if (!before.empty() && before.data() + before.size() == chunk.data()) {
+    before = {before.data(), before.size() + chunk.size()};
+  } else {
+    parts_.push_back(chunk);
+  }
+}
+
+std::span<const ConstBytes> PlainShard::finish() {
+  encode_shard_index(index_, level_.index_chain, encoded_index_);
+  if (level_.index_at_end) {
+    parts_.push_back(encoded_index_.bytes());
+  } else {
+    parts_.front() = encoded_index_.bytes();
+  }
+  return parts_;
+}
+
 }  // namespace headrace

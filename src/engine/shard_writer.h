@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
@@ -71,6 +72,25 @@ class ShardWriter {
 
   std::size_t slot_nbytes_ = 0;
   std::vector<Slot> slots_;
+};
+
+// A new shard whose inner chunks lie in memory as they are stored; borrows them.
+class PlainShard {
+ public:
+  explicit PlainShard(const ShardLevel& level);
+
+  // In the order in which they are to lie.
+  void put(std::int64_t inner, ConstBytes chunk);
+  bool empty() const { return chunks_nbytes_ == 0; }
+  // The shard, until the next call.
+  std::span<const ConstBytes> finish();
+
+ private:
+  const ShardLevel& level_;
+  ShardIndex index_;
+  std::vector<ConstBytes> parts_;  // the first stands for an index at the start
+  std::size_t chunks_nbytes_ = 0;
+  Buffer encoded_index_;
 };
 
 }  // namespace headrace

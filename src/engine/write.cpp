@@ -62,6 +62,7 @@ class Writer {
   void write_one(const std::string& key, const Query& query, const Shape& valid) {
     const bool whole = covers(query, valid);
     const auto lock = lock_key(store_url_, key);
+    if (whole && store_plain_shard(key, query, valid)) return;
     Scratch old;
     bool exists = false;
     if (!whole) exists = context_.driver.get(key, *old);
@@ -86,6 +87,43 @@ class Writer {
     const std::size_t fit = context_.memory_budget / std::max<std::size_t>(shard, 1);
     return static_cast<int>(std::min<std::size_t>(std::max<std::size_t>(fit, 2),
                                                   static_cast<std::size_t>(context_.threads)));
+  }
+
+  // Stores an uncompressed shard from the caller's memory, where its chunks lie there as they will
+  // be stored: all but the last, which may reach over the edge of the array. False where they do
+  // not.
+  bool store_plain_shard(const std::string& key, const Query& query, const Shape& valid) {
+    if (layout_.shards.size() != 1 || !layout_.chain.is_identity()) return false;
+    const ShardLevel& level = layout_.shards.front();
+    const typename Query::Cut cut(query, level.inner_shape);
+    const std::size_t nbytes = layout_.chain.decoded_nbytes();
+    PlainShard shard(level);
+    Scratch last;
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+      context_.check();
+      Coordinates coordinates;
+      Query child;
+      cut.child(i, coordinates.at, child);
+      auto sink = make_sink(child, level.inner_shape, layout_.itemsize());
+      const std::byte* chunk = sink.ordered() ? sink.direct(0, nbytes) : nullptr;
+      if (!chunk && i + 1 < cut.size()) return false;
+      if (!chunk) {
+        last->resize(nbytes);
+        VlenArena arena;
+        const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
+        merge(sink, child, inner_valid, std::nullopt, last->bytes(), arena);
+        chunk = last->data();
+      }
+      if (!drops({chunk, nbytes})) {
+        shard.put(linear_index(coordinates.at, level.inner_grid), {chunk, nbytes});
+      }
+    }
+    if (shard.empty()) {
+      context_.driver.erase(key);
+    } else {
+      context_.driver.set_parts(key, shard.finish());
+    }
+    return true;
   }
 
   // The encoded bytes of a chunk with the query's part replaced, in `encoded` or in the caller's

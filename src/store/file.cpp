@@ -273,8 +273,10 @@ bool FileStore::exists(std::string_view key) {
   return object_size(st, path).has_value();
 }
 
-void FileStore::set(std::string_view key, ConstBytes bytes) {
-  const Span span("store", bytes.size());
+void FileStore::set(std::string_view key, ConstBytes bytes) { set_parts(key, {&bytes, 1}); }
+
+void FileStore::set_parts(std::string_view key, std::span<const ConstBytes> parts) {
+  const Span span("store", total_size(parts));
   if (options_.read_only) throw_read_only(url());
   const std::string path = path_of(key);
   if (names_temporary(key)) {
@@ -285,7 +287,7 @@ void FileStore::set(std::string_view key, ConstBytes bytes) {
   // one.
   for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     TemporaryFile file(path, options_.durable);
-    write_at(file.fd(), 0, {&bytes, 1}, file.path());
+    write_at(file.fd(), 0, parts, file.path());
     if (file.publish()) return;
   }
   throw_io(ENOENT, "write", path);

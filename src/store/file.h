@@ -33,6 +33,7 @@ class FileStore : public StoreDriver {
   std::unique_ptr<ObjectReader> open(std::string_view key) override;
   bool exists(std::string_view key) override;
   void set(std::string_view key, ConstBytes bytes) override;
+  void set_parts(std::string_view key, std::span<const ConstBytes> parts) override;
   void erase(std::string_view key) override;
   void erase_prefix(std::string_view prefix) override;
   std::vector<std::string> list(std::string_view prefix) override;

@@ -24,6 +24,13 @@ std::string printable(std::string_view key) {
   return out;
 }
 
+template <typename Bytes>
+std::uint64_t sum_of_sizes(std::span<const Bytes> parts) {
+  std::uint64_t total = 0;
+  for (Bytes part : parts) total = checked_add<std::uint64_t>(total, part.size(), "object size");
+  return total;
+}
+
 }  // namespace
 
 const char* key_fault(std::string_view key) {
@@ -66,6 +73,14 @@ void ObjectReader::read_scattered(std::uint64_t offset, std::span<const MutableB
   }
 }
 
+void StoreDriver::set_parts(std::string_view key, std::span<const ConstBytes> parts) {
+  Buffer object;
+  object.resize(checked_cast<std::size_t>(total_size(parts), "object size"));
+  object.clear();
+  for (ConstBytes part : parts) object.append(part);
+  set(key, object.bytes());
+}
+
 void StoreDriver::get_many(std::span<GetRequest> requests) {
   for (GetRequest& request : requests) {
     request.found = false;
@@ -88,11 +103,8 @@ void check_object_range(std::string_view object,
                   std::to_string(offset) + ", the object has " + std::to_string(size));
 }
 
-std::uint64_t total_size(std::span<const MutableBytes> parts) {
-  std::uint64_t total = 0;
-  for (MutableBytes part : parts) total = checked_add<std::uint64_t>(total, part.size(), "read");
-  return total;
-}
+std::uint64_t total_size(std::span<const MutableBytes> parts) { return sum_of_sizes(parts); }
+std::uint64_t total_size(std::span<const ConstBytes> parts) { return sum_of_sizes(parts); }
 
 void throw_read_only(std::string_view url) {
   throw Error(ErrorCode::permission_denied, std::string(url) + " is open for reading only");

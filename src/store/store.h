@@ -85,6 +85,8 @@ class StoreDriver {
   virtual bool exists(std::string_view key) = 0;
 
   virtual void set(std::string_view key, ConstBytes bytes) = 0;
+  // The same of an object whose parts lie apart in memory.
+  virtual void set_parts(std::string_view key, std::span<const ConstBytes> parts);
   virtual void erase(std::string_view key) = 0;            // of a missing key: nothing happens
   virtual void erase_prefix(std::string_view prefix) = 0;  // "" empties the store
   // All keys under a prefix ("" or "a/b/"), sorted.
@@ -110,6 +112,7 @@ void check_object_range(std::string_view object,
                         std::uint64_t offset,
                         std::uint64_t nbytes);
 std::uint64_t total_size(std::span<const MutableBytes> parts);
+std::uint64_t total_size(std::span<const ConstBytes> parts);
 [[noreturn]] void throw_read_only(std::string_view url);
 
 }  // namespace headrace

@@ -302,6 +302,12 @@ class CountingStore : public Wrapper {
     store_->set(key, bytes);
     counts().bytes_written += static_cast<long>(bytes.size());
   }
+  void set_parts(std::string_view key, std::span<const ConstBytes> parts) override {
+    ++counts().sets;
+    counts().parts += static_cast<long>(parts.size());
+    store_->set_parts(key, parts);
+    counts().bytes_written += static_cast<long>(total_size(parts));
+  }
   void erase(std::string_view key) override {
     ++counts().erases;
     store_->erase(key);
@@ -334,6 +340,7 @@ void StoreCounts::reset() {
                                    &bytes_read,
                                    &exists,
                                    &sets,
+                                   &parts,
                                    &bytes_written,
                                    &erases,
                                    &lists,

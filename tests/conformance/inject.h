@@ -63,7 +63,8 @@ struct StoreCounts {
   std::atomic<long> range_reads{0};
   std::atomic<long> bytes_read{0};  // of gets and ranges; bytes taken from mapped() are not seen
   std::atomic<long> exists{0};
-  std::atomic<long> sets{0};
+  std::atomic<long> sets{0};   // whole or in parts
+  std::atomic<long> parts{0};  // of objects set in parts
   std::atomic<long> bytes_written{0};
   std::atomic<long> erases{0};
   std::atomic<long> lists{0};

@@ -123,6 +123,20 @@ TEST_P(StoreConformance, SetReplacesWhole) {
   EXPECT_EQ(get_text(*fixture_->reopened(), "k"), pattern(20000, 2));
 }
 
+TEST_P(StoreConformance, PartsMakeOneObject) {
+  const std::string text = pattern(100000, 7);
+  const auto bytes = std::as_bytes(std::span(text));
+  const ConstBytes parts[] = {bytes.first(1), {}, bytes.subspan(1, 70000), bytes.subspan(70001)};
+  store_->set_parts("k", parts);
+  EXPECT_TRUE(get_text(*store_, "k") == text);
+  store_->set_parts("k", std::span(parts).first(1));
+  store_->set_parts("empty", {});
+  EXPECT_EQ(get_text(*store_, "empty"), "");
+  const auto reopened = fixture_->reopened();
+  EXPECT_EQ(get_text(*reopened, "k"), text.substr(0, 1));
+  EXPECT_EQ(error_of([&] { reopened->set_parts("k", parts); }), ErrorCode::permission_denied);
+}
+
 TEST_P(StoreConformance, RangesComeBack) {
   const std::string text = pattern(300000, 3);
   put("dir/object", text);

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -51,6 +52,7 @@ std::vector<Layout> layouts() {
       {"gzip_crc", {13, 17}, {13, 6}, {}, {little, codec::gzip(5), codec::crc32c()}},
       {"transposed", {9, 7, 5}, {4, 3, 2}, {}, {codec::transpose({2, 0, 1}), little, codec::lz4()}},
       {"shards_plain", {13, 17}, {2, 3}, {6, 9}, {little}},
+      {"shards_of_rows", {13, 17}, {2, 17}, {6, 17}, {little}},
       {"shards_zstd", {13, 17}, {2, 3}, {6, 9}, {little, codec::zstd(1)}},
       {"nested_shards", {21, 17}, {4, 4}, {12, 8}, {nested}},
       {"v2_zstd", {13, 17}, {4, 5}, {}, {little, codec::zstd(1)}, 2},
@@ -222,6 +224,45 @@ TEST(Array, ReadsOnlyTheBytesOfPlainChunksThatAreWanted) {
   a.read({slice(3, 5), all});
   EXPECT_EQ(counts->bytes_read, 2 * 1024 * 4);
   EXPECT_EQ(counts->range_reads, 1);
+}
+
+TEST(Array, StoresPlainShardsFromTheCallersMemory) {
+  auto counts = std::make_shared<StoreCounts>();
+  const Store store(test::make_counting_store(memory_store().shared_driver(), counts));
+  const Layout layout = layout_named("shards_of_rows");
+  const Array a = create(store, layout);
+  const auto stored = [&] {
+    std::map<std::string, std::string> objects;
+    for (const std::string& key : store.driver().list("a/c/")) {
+      Buffer object;
+      store.driver().get(key, object);
+      objects[key] = text_of(object);
+    }
+    return objects;
+  };
+  std::vector<float> data = ramp(elements(layout.shape));
+  std::fill_n(
+      data.begin() + 2 * 17, 2 * 17, -1.0F);  // a chunk of the first shard is all fill value
+  counts->reset();
+  a.write({}, view_of(data, layout.shape));
+  EXPECT_EQ(floats(a.read()), data);
+  const auto from_memory = stored();
+  EXPECT_EQ(from_memory.size(), 3U);
+  // The place of an index at the start, chunks, index; of the first shard, chunks in two pieces.
+  EXPECT_EQ(counts->parts, 4 + 3 + 3);
+
+  std::vector<float> apart(2 * data.size());  // the same elements, each second one in memory
+  for (std::size_t i = 0; i < data.size(); ++i) apart[2 * i] = data[i];
+  TensorView view = view_of(apart, layout.shape);
+  view.strides = {2 * 17 * sizeof(float), 2 * sizeof(float)};
+  counts->reset();
+  a.write({}, view);
+  EXPECT_EQ(stored(), from_memory);
+  EXPECT_EQ(counts->parts, 3);  // of the last shard, which has one chunk
+
+  std::ranges::fill(data, -1.0F);
+  a.write({}, view_of(data, layout.shape));
+  EXPECT_TRUE(stored().empty());
 }
 
 TEST(Array, ReadsAShardIndexOnceWhileTheShardStaysTheSame) {

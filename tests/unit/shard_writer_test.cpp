@@ -139,6 +139,20 @@ TEST_P(ShardWriterTest, ShardShorterThanItsIndex) {
   EXPECT_THROW(ShardWriter(level_, cut.bytes(), 0), Error);
 }
 
+TEST_P(ShardWriterTest, PlainShardFromMemory) {
+  const std::string chunks = "aaaabbbbcccc";
+  const std::string apart = "dddd";
+  PlainShard writer(level_);
+  EXPECT_TRUE(writer.empty());
+  writer.put(0, std::as_bytes(std::span(chunks)).first(4));
+  writer.put(1, std::as_bytes(std::span(chunks)).subspan(4, 4));
+  writer.put(3, std::as_bytes(std::span(apart)));
+  ASSERT_FALSE(writer.empty());
+  Buffer shard;
+  for (ConstBytes part : writer.finish()) shard.append(part);
+  EXPECT_EQ(parts(level_, shard), (Parts{"aaaa", "bbbb", "-", "dddd", "aaaabbbbdddd"}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Index, ShardWriterTest, testing::Bool(), [](const auto& index) {
   return std::string(index.param ? "AtEnd" : "AtStart");
 });

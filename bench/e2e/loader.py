@@ -1,0 +1,249 @@
+"""Loaders on the CPU: shuffled batches of an ERA5-like store, beside the loaders people use today.
+
+    python bench/e2e/loader.py --json bench/results/loader-cpu.json
+    python bench/e2e/loader.py --peers headrace,dataloader-zarr-2 --chunk-steps 8
+
+A sample is one step of all variables; batches are shuffled, float32, in host memory, and nothing
+else is done with them. Stories: chunks of 1, 8 and 32 samples, blosc-lz4 with shuffle and zstd.
+Peers take turns, each in a process of its own, for one epoch (some keep decoded chunks: later ones
+of a small store would time their memory) or --seconds. Each has to deliver every step once an
+epoch. A peer that wants another interpreter is given one: --python insitubatch=/path/to/python. The
+files are in the page cache.
+
+A row: samples and decoded GB a second (from the start, first batch included), CPU seconds a
+decoded GB and peak memory (PSS) of the process tree, that peak over what its imports took, time to
+the first batch (opening the store included), p50 and p99 of the waits for the others,
+`read_amplification`: bytes that the tree's read calls gave over the stored bytes of what was
+delivered, and what a loader itself says of the bytes it decoded.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import data
+import loader_data
+import machine
+
+PEERS = {  # the peer of the worker, and processes that read beside the one that trains
+    "headrace": ("headrace", 0),
+    "dataloader-zarr-0": ("dataloader-zarr", 0),
+    "dataloader-zarr-1": ("dataloader-zarr", 1),
+    "dataloader-zarr-2": ("dataloader-zarr", 2),
+    "dataloader-zarrs-0": ("dataloader-zarrs", 0),
+    "dataloader-zarrs-1": ("dataloader-zarrs", 1),
+    "dataloader-zarrs-2": ("dataloader-zarrs", 2),
+    "xbatcher-0": ("xbatcher", 0),
+    "xbatcher-2": ("xbatcher", 2),
+    "insitubatch": ("insitubatch", 0),
+    "beluga": ("beluga", 0),
+}
+BLOCK_CHUNKS = 16  # chunks that are mixed at a time, where a loader shuffles blocks
+POLL_S = 0.02
+
+
+def tree(pid: int) -> list[int]:
+    """The process and what lives below it."""
+    pids = [pid]
+    for parent in pids:
+        with suppress(OSError):
+            for task in Path(f"/proc/{parent}/task").iterdir():
+                pids += map(int, (task / "children").read_text().split())
+    return pids
+
+
+def pss_kib(pid: int) -> int:
+    """Resident memory, of what processes share its part."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0  # it ended
+
+
+class Watch(threading.Thread):
+    """The memory of a process tree, looked at many times a second."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid, self._stop_now = pid, threading.Event()
+        self.peak_kib = 0
+        self._look()
+        self.base_kib = self.peak_kib
+        self.start()
+
+    def _look(self) -> None:
+        total = 0
+        for pid in tree(self._pid):
+            with suppress(OSError):  # it ended
+                total += pss_kib(pid)
+        self.peak_kib = max(self.peak_kib, total)
+
+    def run(self) -> None:
+        while not self._stop_now.wait(POLL_S):
+            self._look()
+
+    def stop(self) -> None:
+        self._stop_now.set()
+        self.join()
+
+
+def run_peer(name: str, job: dict, python: str, stored_nbytes: int) -> dict:
+    peer, workers = PEERS[name]
+    command = [python, str(Path(__file__).parent / "loader_worker.py")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def answer() -> dict:
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{name}: the worker ended with status {process.wait()}")
+            return json.loads(line)
+
+        process.stdin.write(json.dumps({**job, "peer": peer, "workers": workers}) + "\n")
+        process.stdin.flush()
+        hello = answer()
+        if "unavailable" in hello:
+            return hello
+        watch = Watch(process.pid)
+        try:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            figures = answer()
+        finally:
+            watch.stop()
+    delivered = stored_nbytes * figures["samples"] / job["steps"]
+    return {
+        **hello,
+        **figures,
+        "read_amplification": round(figures["read_nbytes"] / delivered, 2),
+        "peak_mib": round(watch.peak_kib / 1024, 1),
+        "peak_over_imports_mib": round((watch.peak_kib - watch.base_kib) / 1024, 1),
+    }
+
+
+def job_of(path: Path, store: loader_data.Store, args) -> dict:
+    import zarr
+
+    group = zarr.open_group(str(path), mode="r")
+    marks = {
+        name: group[name][:, 0].sum(axis=1, dtype="f8").tolist() for name in store.names
+    }  # reads all chunks: they are in the page cache from here on
+    for name, of_steps in marks.items():
+        if len(set(of_steps)) != store.steps:
+            raise ValueError(f"{path}: first rows of {name} do not tell its steps")
+    return {
+        "path": str(path),
+        "variables": list(store.names),
+        "steps": store.steps,
+        "sample_nbytes": store.sample_nbytes,
+        "batch": args.batch,
+        "block_chunks": BLOCK_CHUNKS,
+        "seconds": args.seconds,
+        "epochs": args.epochs,
+        "marks": marks,
+    }
+
+
+def summary(runs: list[dict]) -> dict:
+    """Of rounds: the one in the middle by speed, and all speeds."""
+    if "samples_s" not in runs[0]:
+        return runs[0]
+    middle = statistics.median_low([run["samples_s"] for run in runs])
+    (found, *_) = [run for run in runs if run["samples_s"] == middle]
+    return {**found, "all_samples_s": [run["samples_s"] for run in runs]}
+
+
+def measure(store: loader_data.Store, names: list[str], args) -> dict:
+    path = loader_data.prepare(args.data, store)
+    job = job_of(path, store, args)
+    stored = loader_data.stored_nbytes(path, store)
+    runs: dict[str, list[dict]] = {name: [] for name in names}
+    for turn in range(args.rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            python = args.python.get(PEERS[name][0], sys.executable)
+            runs[name].append(run_peer(name, job, python, stored))
+    peers = {name: summary(of_peer) for name, of_peer in runs.items()}
+    for name, row in peers.items():
+        print(f"{store.chunk_steps:3} {store.codec:6} {name:20}", line_of(row), flush=True)
+    return {
+        "chunk_steps": store.chunk_steps,
+        "codec": store.codec,
+        "stored_nbytes": stored,
+        "peers": peers,
+    }
+
+
+def line_of(row: dict) -> str:
+    if "unavailable" in row:
+        return row["unavailable"]
+    return (
+        f"{row['samples_s']:8.1f} samples/s {row['decoded_gb_s']:6.3f} GB/s "
+        f"{row['cpu_s_per_gb']:7.2f} CPU s/GB {row['peak_over_imports_mib']:6.0f} MiB "
+        f"first {row['first_batch_s']:6.3f} s, wait {row['wait_p50_ms']:.2f} "
+        f"p99 {row['wait_p99_ms']:.2f} ms, read x{row['read_amplification']:.2f}"
+    )
+
+
+def interpreter(text: str) -> tuple[str, str]:
+    peer, _, path = text.partition("=")
+    return peer, path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=data.default_folder())
+    parser.add_argument("--steps", type=int, default=512)
+    parser.add_argument("--lat", type=int, default=181)
+    parser.add_argument("--lon", type=int, default=360)
+    parser.add_argument("--variables", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--chunk-steps", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--codecs", nargs="+", default=list(loader_data.CODECS))
+    parser.add_argument("--peers", default=",".join(PEERS), help=f"of {', '.join(PEERS)}")
+    parser.add_argument("--epochs", type=int, default=1, help="of a row")
+    parser.add_argument("--seconds", type=float, default=4, help="of a row, at most")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--python", type=interpreter, action="append", default=[])
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    args.python = dict(args.python)
+    args.data.mkdir(parents=True, exist_ok=True)
+    names = args.peers.split(",")
+    if unknown := set(names) - set(PEERS):
+        parser.error(f"no peer {', '.join(sorted(unknown))}")
+    shape = (args.steps, args.lat, args.lon, args.variables)
+    stores = [loader_data.Store(*shape, k, c) for k in args.chunk_steps for c in args.codecs]
+    begin = time.perf_counter()
+    report = {
+        "schema": 1,
+        "what": "loader-cpu",
+        "date": machine.now(),
+        "commit": machine.commit(),
+        "machine": machine.describe(args.data),
+        "settings": {
+            "steps": args.steps,
+            "field": [args.lat, args.lon],
+            "variables": args.variables,
+            "batch": args.batch,
+            "block_chunks": BLOCK_CHUNKS,
+            "epochs": args.epochs,
+            "seconds": args.seconds,
+            "rounds": args.rounds,
+        },
+        "rows": [measure(store, names, args) for store in stores],
+    }
+    print(f"{time.perf_counter() - begin:.0f} s in all")
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

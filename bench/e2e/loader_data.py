@@ -1,0 +1,123 @@
+"""ERA5-like stores for loaders, of any size: float32 fields over time, Zarr 2 as xarray has it.
+
+    python bench/e2e/loader_data.py FOLDER --steps 1024 --chunk-steps 8 --codec zstd
+
+The fields are those of data.py, of another seed for each variable. A chunk holds whole fields.
+"""
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import data
+import numpy as np
+
+CODECS = ("blosc", "zstd")
+VARIABLES = ("t2m", "z500", "u10", "v10", "msl", "q700")
+
+
+@dataclass(frozen=True)
+class Store:
+    steps: int
+    nlat: int
+    nlon: int
+    variables: int
+    chunk_steps: int
+    codec: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return VARIABLES[: self.variables]
+
+    @property
+    def sample_nbytes(self) -> int:
+        """Of one step of all variables."""
+        return 4 * self.nlat * self.nlon * self.variables
+
+    @property
+    def folder_name(self) -> str:
+        shape = f"{self.steps}x{self.nlat}x{self.nlon}x{self.variables}"
+        return f"loader-v{data.FORMAT}-{shape}-{self.chunk_steps}-{self.codec}.zarr"
+
+
+def _compressor(codec: str):
+    import numcodecs
+
+    return {
+        "blosc": numcodecs.Blosc("lz4", clevel=5, shuffle=numcodecs.Blosc.SHUFFLE),
+        "zstd": numcodecs.Zstd(level=3),
+    }[codec]
+
+
+def _write_coordinates(group, store: Store) -> None:
+    hours = 6 * np.arange(store.steps)
+    coordinates = {
+        "time": (hours, {"units": "hours since 2020-01-01", "calendar": "proleptic_gregorian"}),
+        "latitude": (np.linspace(90, -90, store.nlat), {"units": "degrees_north"}),
+        "longitude": (np.arange(store.nlon) * 360 / store.nlon, {"units": "degrees_east"}),
+    }
+    for name, (values, attributes) in coordinates.items():
+        array = group.create_array(name, shape=values.shape, dtype=values.dtype)
+        array[...] = values
+        array.attrs.update({"_ARRAY_DIMENSIONS": [name], **attributes})
+
+
+def _write_variable(group, store: Store, number: int, name: str) -> None:
+    array = group.create_array(
+        name,
+        shape=(store.steps, store.nlat, store.nlon),
+        dtype="float32",
+        chunks=(min(store.chunk_steps, store.steps), store.nlat, store.nlon),
+        compressors=_compressor(store.codec),
+    )
+    array.attrs["_ARRAY_DIMENSIONS"] = ["time", "latitude", "longitude"]
+    fields = data.fields(store.steps, store.nlat, store.nlon, seed=data.SEED + number)
+    first = 0
+    while block := list(islice(fields, store.chunk_steps)):
+        array[first : first + len(block)] = np.stack(block)
+        first += len(block)
+
+
+def prepare(folder: Path, store: Store) -> Path:
+    """The path of the store; made when missing."""
+    import zarr
+
+    path = folder / store.folder_name
+    if path.exists():
+        return path
+    partial = path.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    group = zarr.open_group(str(partial), mode="w", zarr_format=2)
+    _write_coordinates(group, store)
+    for number, name in enumerate(store.names):
+        _write_variable(group, store, number, name)
+    zarr.consolidate_metadata(str(partial), zarr_format=2)
+    partial.rename(path)
+    return path
+
+
+def stored_nbytes(path: Path, store: Store) -> int:
+    """Bytes of the chunks of the variables."""
+    files = (f for name in store.names for f in (path / name).iterdir())
+    return sum(f.stat().st_size for f in files if not f.name.startswith(".z"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument("--lat", type=int, default=data.NLAT)
+    parser.add_argument("--lon", type=int, default=data.NLON)
+    parser.add_argument("--variables", type=int, default=2)
+    parser.add_argument("--chunk-steps", type=int, default=1)
+    parser.add_argument("--codec", choices=CODECS, default="blosc")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    store = Store(args.steps, args.lat, args.lon, args.variables, args.chunk_steps, args.codec)
+    print(prepare(args.folder, store))
+
+
+if __name__ == "__main__":
+    main()

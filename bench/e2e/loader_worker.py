@@ -1,0 +1,313 @@
+"""One loader in a process of its own, for loader.py.
+
+It reads a job as JSON from standard input, imports the peer and says so, waits for a line, then
+goes through epochs and prints its figures. Each peer generates batches, dicts of arrays with a
+sample a row, and None after each epoch.
+"""
+
+import contextlib
+import gc
+import json
+import resource
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+SEED = 7
+
+
+class Headrace:
+    packages = ("headrace",)
+
+    def __init__(self):
+        import headrace
+        from headrace.loader import Loader
+
+        self._open_group, self._loader = headrace.open_group, Loader
+        self._stats = None
+
+    def batches(self, job):
+        group = self._open_group(job["path"])
+        loader = self._loader(
+            {name: group[name] for name in job["variables"]},
+            batch_size=job["batch"],
+            sample_dim="time",
+            shuffle="block",
+            block_chunks=job["block_chunks"],
+            seed=SEED,
+            device="cpu",
+            drop_last=False,
+        )
+        while True:
+            for batch in loader:
+                yield {name: np.asarray(values)[:, 0] for name, values in batch.items()}
+                self._stats = loader.stats
+            yield None
+
+    def facts(self):
+        return {"decoded_amplification": round(self._stats()["read_amplification"], 3)}
+
+
+class Steps:
+    """Steps of arrays of zarr-python, for a DataLoader; opened where they are read."""
+
+    def __init__(self, path, variables, count):
+        self.path, self.variables, self.count = path, variables, count
+        self._arrays = None
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        import zarr
+
+        if self._arrays is None:
+            group = zarr.open_group(self.path, mode="r")
+            self._arrays = {name: group[name] for name in self.variables}
+        return {name: array[i] for name, array in self._arrays.items()}
+
+
+class DataLoaderOfZarr:
+    packages = ("torch", "zarr")
+    pipeline = None
+
+    def __init__(self):
+        import torch
+        import zarr
+
+        self._torch = torch
+        if self.pipeline:
+            zarr.config.set({"codec_pipeline.path": self.pipeline})
+
+    def dataset(self, job):
+        return Steps(job["path"], job["variables"], job["steps"])
+
+    def batches(self, job):
+        loader = self._torch.utils.data.DataLoader(
+            self.dataset(job),
+            batch_size=job["batch"],
+            shuffle=True,
+            num_workers=job["workers"],
+            persistent_workers=job["workers"] > 0,
+            generator=self._torch.Generator().manual_seed(SEED),
+        )
+        while True:
+            for batch in loader:
+                yield {name: np.asarray(values) for name, values in batch.items()}
+            yield None
+
+    def facts(self):
+        return {}
+
+
+class DataLoaderOfZarrs(DataLoaderOfZarr):
+    packages = ("torch", "zarr", "zarrs")
+    pipeline = "zarrs.ZarrsCodecPipeline"
+
+
+class Fields:
+    """Data sets of one step as dicts of arrays."""
+
+    def __init__(self, batches):
+        self._batches = batches
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, i):
+        return {name: field.values[0] for name, field in self._batches[i].items()}
+
+
+class Xbatcher(DataLoaderOfZarr):
+    packages = ("torch", "xbatcher", "xarray", "zarr")
+
+    def __init__(self):
+        import xarray
+        import xbatcher
+
+        super().__init__()
+        self._xarray, self._xbatcher = xarray, xbatcher
+
+    def dataset(self, job):
+        ds = self._xarray.open_zarr(job["path"], chunks=None)[job["variables"]]
+        return Fields(self._xbatcher.BatchGenerator(ds, {**ds.sizes, "time": 1}))
+
+
+class Insitubatch:
+    packages = ("insitubatch", "zarr", "obstore")
+
+    def __init__(self):
+        import insitubatch
+
+        self._library = insitubatch
+
+    def batches(self, job):
+        library = self._library
+        store = library.obstore_store(f"file://{job['path']}")
+        geometries = library.open_geometries(store, variables=job["variables"])
+        manifest = library.split_by_chunk(
+            geometries[job["variables"][0]], fractions=(1.0, 0.0, 0.0)
+        )
+        dataset = library.InSituDataset(
+            store,
+            manifest,
+            geometries=geometries,
+            batch_size=job["batch"],
+            block_chunks=job["block_chunks"],
+            seed=SEED,
+        )
+        with contextlib.closing(dataset):
+            for epoch in range(sys.maxsize):
+                dataset.set_epoch(epoch)
+                for batch in dataset.train:
+                    yield batch.arrays
+                yield None
+
+    def facts(self):
+        return {}
+
+
+class Beluga:
+    packages = ("zarr-beluga",)
+
+    def __init__(self):
+        import beluga
+
+        self._library = beluga
+
+    def batches(self, job):
+        path = Path(job["path"])
+        reader = self._library.open_zarr_group(
+            str(path.parent), path.name, variables=job["variables"]
+        )
+        random = np.random.default_rng(SEED)
+        while True:
+            order = random.permutation(job["steps"]).tolist()
+            samples = (np.from_dlpack(s)[0] for s in reader.stream(order, frames=1))
+            for first in range(0, len(order), job["batch"]):
+                count = min(job["batch"], len(order) - first)
+                batch = np.stack([next(samples) for _ in range(count)])
+                yield dict(zip(job["variables"], np.moveaxis(batch, 1, 0), strict=True))
+            yield None
+
+    def facts(self):
+        return {}
+
+
+PEERS = {
+    "headrace": Headrace,
+    "dataloader-zarr": DataLoaderOfZarr,
+    "dataloader-zarrs": DataLoaderOfZarrs,
+    "xbatcher": Xbatcher,
+    "insitubatch": Insitubatch,
+    "beluga": Beluga,
+}
+
+
+def cpu_seconds() -> float:
+    """Of this process and of the children that it waited for."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in usage)
+
+
+def read_nbytes() -> int:
+    """What read calls gave, of this process and of the children that it waited for."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
+
+
+class Marks:
+    """Tells by the sums of the fields' first rows, which are exact, which steps came."""
+
+    def __init__(self, job):
+        self._step_of = {
+            name: {mark: i for i, mark in enumerate(marks)} for name, marks in job["marks"].items()
+        }
+        self._steps = list(range(job["steps"]))
+        self._seen = []
+
+    def take(self, batch) -> int:
+        steps = [
+            [self._step_of[name][mark] for mark in fields[:, 0].sum(axis=1, dtype="f8").tolist()]
+            for name, fields in batch.items()
+        ]
+        if len(steps) != len(self._step_of) or any(of_one != steps[0] for of_one in steps):
+            raise ValueError(f"a batch of different steps: {steps}")
+        self._seen += steps[0]
+        return len(steps[0])
+
+    def end_epoch(self) -> None:
+        if sorted(self._seen) != self._steps:
+            raise ValueError("an epoch without each step once")
+        self._seen.clear()
+
+
+def measure(peer, job) -> dict:
+    marks = Marks(job)
+    waits = []
+    samples = epochs = 0
+    cpu, read = cpu_seconds(), read_nbytes()
+    begin = time.perf_counter()
+    batches = peer.batches(job)
+    while True:
+        asked = time.perf_counter()
+        batch = next(batches)
+        now = time.perf_counter()
+        if batch is None:
+            marks.end_epoch()
+            epochs += 1
+        else:
+            waits.append(now - asked)
+            samples += marks.take(batch)
+            del batch
+        late = now - begin > job["seconds"] and len(waits) > 1
+        if late or epochs == job["epochs"]:
+            break
+    seconds = time.perf_counter() - begin
+    facts = peer.facts()
+    batches.close()  # ends its workers, so that what they did counts
+    del batches
+    gc.collect()
+    nbytes = samples * job["sample_nbytes"]
+    steady = waits[1:] or waits
+    return {
+        "seconds": round(seconds, 3),
+        "samples": samples,
+        "epochs": epochs,
+        "samples_s": round(samples / seconds, 1),
+        "decoded_gb_s": round(nbytes / seconds / 1e9, 3),
+        "cpu_s_per_gb": round((cpu_seconds() - cpu) / (nbytes / 1e9), 3),
+        "first_batch_s": round(waits[0], 4),
+        "wait_p50_ms": round(float(np.percentile(steady, 50)) * 1e3, 3),
+        "wait_p99_ms": round(float(np.percentile(steady, 99)) * 1e3, 3),
+        "read_nbytes": read_nbytes() - read,
+        **facts,
+    }
+
+
+def versions(packages) -> dict:
+    found = {"python": sys.version.split()[0], "numpy": np.__version__}
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def main() -> int:
+    job = json.loads(sys.stdin.readline())
+    try:
+        peer = PEERS[job["peer"]]()
+    except ImportError as error:
+        print(json.dumps({"unavailable": f"{type(error).__name__}: {error}"}), flush=True)
+        return 0
+    print(json.dumps({"versions": versions(peer.packages)}), flush=True)
+    sys.stdin.readline()
+    print(json.dumps(measure(peer, job)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

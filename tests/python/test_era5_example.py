@@ -1,0 +1,82 @@
+"""examples/era5_unet.py, and that both of its ways train on the same windows."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "era5_unet.py"
+HAS_LOADER = importlib.util.find_spec("headrace.loader") is not None
+needs_loader = pytest.mark.skipif(not HAS_LOADER, reason="needs headrace.loader")
+TINY = ["--steps", "18", "--size", "10", "18", "--batch", "4", "--width", "4", "--chunk-steps", "5"]
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("era5_unet", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def store(example, tmp_path):
+    example.make_store(tmp_path / "era5.zarr", steps=18, nlat=10, nlon=18, chunk_steps=5)
+    return tmp_path / "era5.zarr"
+
+
+def windows(batches, name):
+    """In the order of their values: the ways shuffle differently."""
+    rows = [row.numpy() for batch in batches for row in batch[name]]
+    return np.stack(sorted(rows, key=lambda row: row.flat[0]))
+
+
+def test_plain_windows_are_those_of_the_store(example, store):
+    args = example.parse([str(store), "--plain", "--workers", "0"])
+    array = example.hr.open_array(store, "t2m")
+    mean, std = array.attrs["mean"], array.attrs["std"]
+    values = array[...]
+    assert np.isclose(values.mean(dtype="f8"), mean) and np.isclose(values.std(dtype="f8"), std)
+    wanted = np.stack([(values[i : i + 3] - mean) / std for i in range(16)])
+    wanted = wanted[np.argsort(wanted[:, 0, 0, 0])]
+    found = windows(example.plain_batches(args), "t2m")
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+@needs_loader
+@pytest.mark.parametrize("name", ["t2m", "z500"])
+def test_both_ways_have_the_same_windows(example, store, name):
+    args = example.parse([str(store), "--workers", "0"])
+    plain = windows(example.plain_batches(args), name)
+    found = windows(example.headrace_batches(args), name)
+    assert found.shape == (16, 3, 10, 18)
+    np.testing.assert_allclose(found, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--mixed"], marks=needs_loader, id="headrace"),
+        pytest.param(["--plain", "--workers", "1"], id="plain"),
+    ],
+)
+def test_the_example_trains(tmp_path, options):
+    command = [sys.executable, "-W", "error", str(EXAMPLE), str(tmp_path / "era5.zarr"), *TINY]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["loader"] == ("plain" if "--plain" in options else "headrace")
+    assert report["samples_s"] > 0 and 0 < report["stall_percent"] < 100
+    assert all(np.isfinite(report["loss"]))
+
+
+def test_timeline(example, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "timeline.svg"
+    example.plot(path, [(0.0, 0.1, 0.4), (0.4, 0.45, 0.8)], "18.8 % of the time waiting")
+    assert "18.8 % of the time waiting" in path.read_text()
