@@ -23,7 +23,21 @@ std::size_t engine_nbytes(const Plan& plan, std::size_t largest_chunk) {
   return std::min(3 * config().device_slab_nbytes, plan.options.memory_budget / 4);
 }
 
-// What is left of the budget for chunks.
+bool is_floating(const DType& dtype) {
+  return dtype.kind() == DType::Kind::floating || dtype == DType::bfloat16;
+}
+
+// An element for what is in a bad chunk: NaN, 0 where there is none.
+std::vector<std::uint8_t> bad_element(const DType& dtype) {
+  std::vector<std::uint8_t> bytes(dtype.itemsize());
+  if (!is_floating(dtype)) return bytes;
+  std::fill(bytes.begin(), bytes.end(), std::uint8_t{0xff});
+  bytes.back() = 0x7f;
+  return bytes;
+}
+
+}  // namespace
+
 std::size_t cache_nbytes(const Plan& plan) {
   std::size_t largest = 0;
   for (const PlannedVariable& variable : plan.variables)
@@ -40,21 +54,6 @@ std::size_t cache_nbytes(const Plan& plan) {
                   std::to_string(taken + largest) + " bytes, got " +
                   std::to_string(plan.options.memory_budget));
 }
-
-bool is_floating(const DType& dtype) {
-  return dtype.kind() == DType::Kind::floating || dtype == DType::bfloat16;
-}
-
-// An element for what is in a bad chunk: NaN, 0 where there is none.
-std::vector<std::uint8_t> bad_element(const DType& dtype) {
-  std::vector<std::uint8_t> bytes(dtype.itemsize());
-  if (!is_floating(dtype)) return bytes;
-  std::fill(bytes.begin(), bytes.end(), std::uint8_t{0xff});
-  bytes.back() = 0x7f;
-  return bytes;
-}
-
-}  // namespace
 
 // A chunk to be read: into the batch for `need`, or to be kept.
 struct BatchMaker::ReadJob {
@@ -144,6 +143,7 @@ bool BatchMaker::read_ahead(std::int64_t position, std::int64_t now) {
   for (const ReadJob& job : jobs) nbytes += job.nbytes;
   if (!make_room(nbytes, now, position)) return false;
   if (jobs.empty()) return true;
+  add_following(jobs, position, now);
   read(jobs);
   for (ReadJob& job : jobs) keep(job, position);
   return true;
@@ -204,7 +204,7 @@ void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
       flush();
       continue;
     }
-    if (done == missing.size()) add_read_ahead(jobs, position);
+    if (done == missing.size()) add_following(jobs, position, position);
     read(jobs);
     for (ReadJob& job : jobs) {
       if (!job.need) {
@@ -220,24 +220,24 @@ void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
   flush();
 }
 
-// Of the batches after the one at `position`, as long as a device has room for more at a time.
-void BatchMaker::add_read_ahead(std::vector<ReadJob>& jobs, std::int64_t position) {
+// Chunks of the batches after the one at `position`: a device decodes many together sooner.
+void BatchMaker::add_following(std::vector<ReadJob>& jobs,
+                               std::int64_t position,
+                               std::int64_t now) {
   if (plan_->options.device.is_cpu()) return;
-  const std::int64_t step = plan_->global_batch();
+  const std::size_t limit = config().device_slab_nbytes;
   std::size_t nbytes = 0;
   for (const ReadJob& job : jobs) nbytes += job.nbytes;
-  const std::size_t limit = config().device_slab_nbytes;
   for (std::int64_t i = 1; i <= kBatchesAhead; ++i) {
-    const std::int64_t at = position + i * step;
-    if (at >= order_->size()) return;
+    const std::int64_t at = position + i * plan_->global_batch();
+    if (at >= order_->size() || jobs.size() >= kDeviceChunks || nbytes >= limit) return;
     for (const Need& need : find_needs(*plan_, samples_of_rank(at))) {
-      if (jobs.size() >= kDeviceChunks || nbytes >= limit) return;
       const auto is_wanted = [&](const ReadJob& job) { return job.key == need.key; };
       if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted) ||
           is_direct(need))
         continue;
       const std::size_t size = plan_->variables[need.key.variable].chunk_nbytes(need.key.chunk);
-      if (!make_room(nbytes + size, position, at)) return;
+      if (!make_room(nbytes + size, now, at)) return;
       nbytes += size;
       jobs.push_back({need.key, nullptr, false, size});
     }

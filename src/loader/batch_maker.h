@@ -21,10 +21,12 @@
 
 namespace headrace::loader {
 
+// What the budget leaves for chunks; `out_of_memory` when that is less than one.
+std::size_t cache_nbytes(const Plan& plan);
+
 class BatchMaker {
  public:
-  // `out_of_memory` when the budget has no room for the batches and one chunk. `stop`: reading ends
-  // with `cancelled` once it is set.
+  // `stop`: reading ends with `cancelled` once it is set.
   BatchMaker(std::shared_ptr<const Plan> plan, StatsBoard& board, const std::atomic<bool>& stop);
 
   void begin_epoch(std::shared_ptr<const Order> order, std::int64_t epoch);
@@ -43,7 +45,7 @@ class BatchMaker {
   bool is_direct(const Need& need) const;
   ReadRequest read_request(const ReadJob& job) const;
   void read(std::vector<ReadJob>& jobs);
-  void add_read_ahead(std::vector<ReadJob>& jobs, std::int64_t position);
+  void add_following(std::vector<ReadJob>& jobs, std::int64_t position, std::int64_t now);
   bool make_room(std::size_t nbytes, std::int64_t now, std::int64_t needed_until);
   CachedChunk& keep(ReadJob& job, std::int64_t position);
   void add_parts(const Need& need, const CachedChunk& chunk);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "loader/quality.h"
 #include "loader/session.h"
 
@@ -13,8 +14,8 @@ class Loader::State {
  public:
   State(std::vector<Variable> variables, const Options& options)
       : plan(std::make_shared<const Plan>(make_plan(std::move(variables), options))) {
-    const std::atomic<bool> stop{false};
-    BatchMaker(plan, board, stop);  // says now what does not fit
+    check_device(plan->options.device);
+    static_cast<void>(cache_nbytes(*plan));  // says now what does not fit
     position_.epoch = options.epoch;
   }
 

@@ -5,14 +5,10 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "loader/tensor_layout.h"
 
 namespace headrace::loader {
 namespace {
-
-[[noreturn]] void refuse(const std::string& what,
-                         ErrorCode code = ErrorCode::invalid_argument) {
-  throw Error(code, "[loader] " + what);
-}
 
 void check_least(std::int64_t value, std::int64_t least, const char* what) {
   if (value < least)
@@ -251,120 +247,6 @@ PlannedVariable plan_variable(const Variable& variable, const Plan& plan) {
   return planned;
 }
 
-// ---- Tensors of a batch
-
-// The axes of a variable as a batch has them: the steps, then the others.
-std::vector<std::size_t> batch_axes(const PlannedVariable& variable) {
-  std::vector<std::size_t> axes{variable.sample_axis};
-  for (std::size_t d = 0; d < variable.axes.size(); ++d)
-    if (d != variable.sample_axis) axes.push_back(d);
-  return axes;
-}
-
-// Gives the axes strides as of C order, the last `stride`; returns the first's times its extent.
-std::int64_t stride_axes(PlannedVariable& variable,
-                         std::span<const std::size_t> axes,
-                         std::int64_t stride) {
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    PlannedAxis& axis = variable.axes[axes[i]];
-    axis.target_stride = stride;
-    stride = checked_mul(stride, axis.extent, "size of a sample");
-  }
-  return stride;
-}
-
-void lay_out(Plan& plan, PlannedTensor& tensor, std::span<const std::size_t> members) {
-  const Layout layout = plan.options.layout;
-  const auto itemsize = static_cast<std::int64_t>(tensor.dtype.itemsize());
-  if (layout == Layout::as_stored) {
-    if (members.size() > 1) refuse("stack: needs the layout NCHW or NHWC");
-    PlannedVariable& variable = plan.variables[members.front()];
-    const auto axes = batch_axes(variable);
-    for (const std::size_t axis : axes) tensor.sample_shape.push_back(variable.axes[axis].extent);
-    stride_axes(variable, axes, itemsize);
-  } else {
-    std::int64_t channels = 0;
-    Shape image;
-    for (const std::size_t m : members) {
-      const PlannedVariable& variable = plan.variables[m];
-      const auto axes = batch_axes(variable);
-      if (axes.size() < 3)
-        refuse(variable.name + ": NCHW and NHWC need two dimensions beside the sample dimension");
-      Shape found;
-      for (const std::size_t axis : std::span(axes).last(2))
-        found.push_back(variable.axes[axis].extent);
-      if (!image.empty() && image != found)
-        refuse("stack " + tensor.name + ": " + variable.name + " has other images");
-      image = found;
-      std::int64_t own = 1;
-      for (const std::size_t axis : std::span(axes).first(axes.size() - 2))
-        own = checked_mul(own, variable.axes[axis].extent, "channels");
-      channels = checked_add(channels, own, "channels");
-    }
-    const bool channels_last = layout == Layout::nhwc;
-    const std::int64_t image_nbytes =
-        checked_mul(checked_mul(image[0], image[1], "size of an image"), itemsize, "an image");
-    const std::int64_t channel_stride = channels_last ? itemsize : image_nbytes;
-    std::int64_t offset = 0;
-    for (const std::size_t m : members) {
-      PlannedVariable& variable = plan.variables[m];
-      const auto axes = batch_axes(variable);
-      stride_axes(variable,
-                  std::span(axes).last(2),
-                  channels_last ? checked_mul(channels, itemsize, "size of a sample") : itemsize);
-      variable.slot_offset = offset;
-      offset += stride_axes(variable, std::span(axes).first(axes.size() - 2), channel_stride);
-    }
-    tensor.sample_shape = channels_last ? Shape{image[0], image[1], channels}
-                                        : Shape{channels, image[0], image[1]};
-  }
-  tensor.sample_nbytes =
-      checked_nbytes(tensor.sample_shape, tensor.dtype.itemsize(), "size of a sample");
-}
-
-std::size_t member_number(const Plan& plan, const std::string& name, const Stack& stack) {
-  for (std::size_t v = 0; v < plan.variables.size(); ++v)
-    if (plan.variables[v].name == name) return v;
-  refuse("stack " + stack.name + ": no variable " + name);
-}
-
-void plan_tensors(Plan& plan, const std::vector<Variable>& variables) {
-  std::vector<std::vector<std::size_t>> members;
-  std::vector<bool> stacked(variables.size());
-  for (const Stack& stack : plan.options.stack) {
-    if (stack.variables.empty()) refuse("stack " + stack.name + ": no variables");
-    plan.tensors.push_back({stack.name, {}, {}});
-    members.emplace_back();
-    for (const std::string& name : stack.variables) {
-      const std::size_t v = member_number(plan, name, stack);
-      if (stacked[v]) refuse("stack " + stack.name + ": " + name + " is stacked twice");
-      stacked[v] = true;
-      members.back().push_back(v);
-    }
-  }
-  for (std::size_t v = 0; v < variables.size(); ++v) {
-    if (stacked[v]) continue;
-    plan.tensors.push_back({variables[v].name, {}, {}});
-    members.push_back({v});
-  }
-  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
-    PlannedTensor& tensor = plan.tensors[t];
-    for (std::size_t other = 0; other < t; ++other)
-      if (plan.tensors[other].name == tensor.name) refuse("two tensors named " + tensor.name);
-    for (const std::size_t m : members[t]) {
-      plan.variables[m].tensor = t;
-      const DType dtype = variables[m].dtype.value_or(variables[m].array.dtype());
-      if (m != members[t].front() && dtype != tensor.dtype)
-        refuse("stack " + tensor.name + ": " + tensor.dtype.to_string() + " and " +
-               dtype.to_string());
-      tensor.dtype = dtype;
-    }
-    lay_out(plan, tensor, members[t]);
-  }
-}
-
-// ---- Order
-
 // Blocks of neighbouring chunks along the sample dimension. Where samples reach into further
 // chunks these are decoded for two blocks unless they can be kept, so blocks are longer then.
 void plan_order(Plan& plan) {
@@ -441,6 +323,8 @@ Plan empty_plan(const std::vector<Variable>& variables, const Options& options) 
 
 }  // namespace
 
+void refuse(const std::string& what, ErrorCode code) { throw Error(code, "[loader] " + what); }
+
 std::int64_t PlannedVariable::chunk_count() const {
   std::int64_t count = 1;
   for (const PlannedAxis& axis : axes) count = checked_mul(count, axis.chunks.count(), "chunks");
@@ -507,7 +391,7 @@ Plan make_plan(std::vector<Variable> variables, const Options& options) {
   Plan plan = empty_plan(variables, options);
   for (const Variable& variable : variables)
     plan.variables.push_back(plan_variable(variable, plan));
-  plan_tensors(plan, variables);
+  lay_out_tensors(plan, variables);
   plan_order(plan);
   return plan;
 }

@@ -2,6 +2,7 @@
 
 // What the variables and options of a loader mean, worked out once. Immutable.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -89,6 +90,8 @@ struct Plan {
   // The samples that need a chunk of the variable, and few others.
   Range samples_of(const PlannedVariable& variable, std::int64_t chunk) const;
 };
+
+[[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::invalid_argument);
 
 // `invalid_argument` or `unsupported` for what does not fit together.
 Plan make_plan(std::vector<Variable> variables, const Options& options);

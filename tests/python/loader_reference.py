@@ -60,9 +60,9 @@ def same(got, wanted):
     assert got.shape == wanted.shape
     bits = f"u{got.dtype.itemsize}"
     if got.dtype.kind in "fV" or got.dtype.name == "bfloat16":
-        nans = np.isnan(got.astype("f8"))
-        assert np.array_equal(nans, np.isnan(wanted.astype("f8")))
-        got, wanted = np.where(nans, 0, got).astype(got.dtype), np.where(nans, 0, wanted).astype(
-            wanted.dtype
-        )
+        with np.errstate(invalid="ignore"):
+            nans = np.isnan(got)
+            assert np.array_equal(nans, np.isnan(wanted))
+        got, wanted = np.array(got), np.array(wanted)
+        got[nans] = wanted[nans] = 0
     assert np.array_equal(np.ascontiguousarray(got).view(bits), wanted.copy().view(bits))

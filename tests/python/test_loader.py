@@ -190,7 +190,7 @@ def test_selection_channels_and_layout(layout, per_level, window):
         normalize={"x": (mean, std)},
         layout=layout,
     )
-    got, origins = epoch_of(loader), loader.origins()[:, 0]
+    origins, got = loader.origins()[:, 0], epoch_of(loader)
     wanted = converted(
         data[:, levels, :, 1:5], "f4", np.reshape(mean, (-1, 1, 1)), np.reshape(std, (-1, 1, 1))
     )

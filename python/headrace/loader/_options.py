@@ -116,8 +116,11 @@ def selections(
     """Indices of each selected dimension."""
     result = []
     for dim, wanted in (select or {}).items():
-        extent = _extent(arrays, dim)
-        chosen = np.arange(extent)[wanted if isinstance(wanted, slice) else np.asarray(wanted)]
+        if not isinstance(wanted, slice):
+            wanted = np.asarray(wanted)
+            if wanted.size == 0:
+                raise ValueError(f"select: no indices of {dim!r}")
+        chosen = np.arange(_extent(arrays, dim))[wanted]
         result.append({"dimension": dim, "indices": np.ravel(chosen).tolist()})
     return result
 
