@@ -120,8 +120,8 @@ struct Options {
 };
 
 struct Batch {
-  std::vector<Tensor> tensors;   // in the order of Loader::names()
-  std::int64_t samples = 0;      // in it: batch_size, or less at the end of an epoch
+  std::vector<Tensor> tensors;  // in the order of Loader::names()
+  std::int64_t samples = 0;     // in it: batch_size, or less at the end of an epoch
   std::int64_t epoch = 0;
 };
 
@@ -134,9 +134,9 @@ struct Position {
   std::int64_t samples = 0;
 };
 
-// How well the order of an epoch mixes: distances of samples, in steps of the sample dimension, as a
-// mean over the epoch and by those of a random order of all samples. 1 is as good as that, 0 is in
-// order.
+// How well the order of an epoch mixes: distances of samples, in steps of the sample dimension, as
+// a mean over the epoch and by those of a random order of all samples. 1 is as good as that, 0 is
+// in order.
 struct ShuffleQuality {
   double successive = 0;  // of a sample and the next
   // Of a sample and the nearest of the next 255: near 0 where samples of few chunks are mixed.
@@ -157,8 +157,8 @@ struct Stats {
   std::vector<std::string> bad_chunks{};  // what the errors said
 };
 
-// Copies are one loader. Any thread may take batches, one at a time: a second one's call, while there
-// is one, is `invalid_argument`. A child of fork goes on by itself from what was delivered.
+// Copies are one loader. Any thread may take batches, one at a time: a second one's call, while
+// there is one, is `invalid_argument`. A child of fork goes on by itself from what was delivered.
 class Loader {
  public:
   // `invalid_argument` for what does not fit together, `out_of_memory` when the budget has no room

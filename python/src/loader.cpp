@@ -59,7 +59,8 @@ T choice(nb::handle options, const char* key, std::initializer_list<std::pair<co
     if (name == text) return result;
     known += (known.empty() ? "\"" : ", \"") + std::string(text) + "\"";
   }
-  raise(PyExc_ValueError, std::string(key) + ": expected one of " + known + ", got \"" + name + "\"");
+  raise(PyExc_ValueError,
+        std::string(key) + ": expected one of " + known + ", got \"" + name + "\"");
 }
 
 template <typename T>

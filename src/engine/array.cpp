@@ -373,8 +373,9 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
       return requests[other].array.state() == requests[i].array.state() &&
              reads[other].layout == reads[i].layout;
     };
-    const auto group = outs[i].device.is_cpu() ? groups.end()
-                                               : std::find_if(groups.begin(), groups.end(), is_like);
+    const auto group = outs[i].device.is_cpu()
+                           ? groups.end()
+                           : std::find_if(groups.begin(), groups.end(), is_like);
     if (group == groups.end())
       groups.push_back({i});
     else

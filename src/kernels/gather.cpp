@@ -1,5 +1,5 @@
-// A thread takes kUnits elements of one box, its neighbours in the block those next to them along the
-// axis with the nearest targets.
+// A thread takes kUnits elements of one box, its neighbours in the block those next to them along
+// the axis with the nearest targets.
 
 #include "kernels/gather.h"
 
@@ -119,13 +119,13 @@ class PartList {
     const u64 elements = elements_of(box, axes_);
     if (elements == 0) return;
     if (elements > most_) return add_halves(box);
-    GatherPart part{box.source, box.target, box.mean, box.std, 0, static_cast<u32>(elements), 0, {}};
+    GatherPart part{
+        box.source, box.target, box.mean, box.std, 0, static_cast<u32>(elements), 0, {}};
     std::vector<unsigned> order;
     for (unsigned i = 0; i < axes_; ++i)
       if (box.count[i] > 1) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](unsigned a, unsigned b) {
-      return box.to[a] > box.to[b];
-    });
+    std::stable_sort(
+        order.begin(), order.end(), [&](unsigned a, unsigned b) { return box.to[a] > box.to[b]; });
     for (const unsigned i : order) {
       const u64 count = static_cast<u64>(box.count[i]);
       GatherAxis* const outer = part.axis_count > 0 ? &part.axes[part.axis_count - 1] : nullptr;
@@ -176,9 +176,9 @@ bool is_wide(Number type) {
 
 void gather_within(Queue& queue, const GatherBatch& batch, u64 most) {
   if (batch.axes > kMaxAxes)
-    throw Error(ErrorCode::unsupported,
-                "gather: " + std::to_string(batch.axes) + " axes, at most " +
-                    std::to_string(kMaxAxes));
+    throw Error(
+        ErrorCode::unsupported,
+        "gather: " + std::to_string(batch.axes) + " axes, at most " + std::to_string(kMaxAxes));
   PartList parts(batch.axes, most);
   for (const GatherBox& box : batch.boxes) parts.add(box);
   if (parts.list().items() == 0) return;

@@ -138,16 +138,17 @@ struct PlaceBatch {
   std::uint32_t swap_nbytes = 0;  // reverse each group of so many bytes; 0: none
 };
 
-// Elements of decoded chunks on their way into a batch of samples: (value - mean) / std of each, and
-// `nan_fill` in place of NaNs then. Computed in double for sources of float64 and of integers of 32
-// bits and more, and for targets of float64; else in float.
+// Elements of decoded chunks on their way into a batch of samples: (value - mean) / std of each,
+// and `nan_fill` in place of NaNs then. Computed in double for sources of float64 and of integers
+// of 32 bits and more, and for targets of float64; else in float.
 struct GatherFormat {
   Number from = Number::float32;
   Number to = Number::float32;  // a floating one
   std::optional<double> nan_fill{};
 };
 
-// The outer product of the axes; bytes from one element of an axis to the next. Elements are aligned.
+// The outer product of the axes; bytes from one element of an axis to the next. Elements are
+// aligned.
 struct GatherBox {
   const std::uint8_t* source = nullptr;
   std::uint8_t* target = nullptr;

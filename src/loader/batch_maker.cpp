@@ -15,12 +15,27 @@ namespace {
 constexpr std::size_t kDeviceChunks = 64;
 constexpr std::int64_t kBatchesAhead = 64;
 
-// What the engine has beside the chunks while it reads: encoded bytes, a chunk a thread, or the
-// slabs of a device.
-std::size_t engine_nbytes(const Plan& plan, std::size_t largest_chunk) {
-  if (plan.options.device.is_cpu())
-    return largest_chunk * static_cast<std::size_t>(std::max(thread_count(), 1));
-  return std::min(3 * config().device_slab_nbytes, plan.options.memory_budget / 4);
+std::size_t largest_chunk_nbytes(const Plan& plan) {
+  std::size_t largest = 1;
+  for (const PlannedVariable& variable : plan.variables)
+    largest = std::max(largest, variable.largest_chunk_nbytes());
+  return largest;
+}
+
+// A quarter of the budget at most, and one chunk at least. What the engine holds beside the chunks
+// is the encoded bytes of one a thread, or the slabs of a device.
+ReadLimit read_limit(const Plan& plan) {
+  const std::size_t largest = largest_chunk_nbytes(plan);
+  const std::size_t quarter = plan.options.memory_budget / 4;
+  constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+  if (!plan.options.device.is_cpu()) {
+    const std::size_t nbytes =
+        std::max(largest, std::min(3 * config().device_slab_nbytes, quarter));
+    return {nbytes, kUnlimited, nbytes};
+  }
+  const auto threads = static_cast<std::size_t>(std::max(thread_count(), 1));
+  const std::size_t chunks = std::clamp<std::size_t>(quarter / largest, 1, threads);
+  return {chunks * largest, chunks == threads ? kUnlimited : chunks, kUnlimited};
 }
 
 bool is_floating(const DType& dtype) {
@@ -39,18 +54,15 @@ std::vector<std::uint8_t> bad_element(const DType& dtype) {
 }  // namespace
 
 std::size_t cache_nbytes(const Plan& plan) {
-  std::size_t largest = 0;
-  for (const PlannedVariable& variable : plan.variables)
-    largest = std::max(largest, variable.largest_chunk_nbytes());
   // One is in the making, one is the caller's.
   const std::size_t batches = static_cast<std::size_t>(plan.options.prefetch) + 2;
-  const std::size_t taken = batches * plan.batch_nbytes() + engine_nbytes(plan, largest);
-  if (taken + largest <= plan.options.memory_budget)
-    return plan.options.memory_budget - taken;
+  const std::size_t largest = largest_chunk_nbytes(plan);
+  const std::size_t taken = batches * plan.batch_nbytes() + read_limit(plan).reserved_nbytes;
+  if (taken + largest <= plan.options.memory_budget) return plan.options.memory_budget - taken;
   throw Error(ErrorCode::out_of_memory,
               "[loader] memory_budget: " + std::to_string(batches) + " batches of " +
-                  std::to_string(plan.batch_nbytes()) + " bytes, chunks of up to " +
-                  std::to_string(largest) + " and what it takes to decode them need " +
+                  std::to_string(plan.batch_nbytes()) + " bytes, a chunk of up to " +
+                  std::to_string(largest) + " and what it takes to decode it need " +
                   std::to_string(taken + largest) + " bytes, got " +
                   std::to_string(plan.options.memory_budget));
 }
@@ -63,6 +75,7 @@ struct BatchMaker::ReadJob {
   std::size_t nbytes = 0;  // of the cache
   std::shared_ptr<void> memory{};
   bool bad = false;
+  bool dropped = false;  // read ahead in vain: it is for the batch that needs it to say so
 };
 
 BatchMaker::BatchMaker(std::shared_ptr<const Plan> plan,
@@ -73,6 +86,7 @@ BatchMaker::BatchMaker(std::shared_ptr<const Plan> plan,
       stop_(stop),
       memory_(make_batch_memory(plan_->options.device)),
       cache_(cache_nbytes(*plan_)),
+      limit_(read_limit(*plan_)),
       boxes_(plan_->variables.size()) {}
 
 void BatchMaker::begin_epoch(std::shared_ptr<const Order> order, std::int64_t epoch) {
@@ -145,7 +159,8 @@ bool BatchMaker::read_ahead(std::int64_t position, std::int64_t now) {
   if (jobs.empty()) return true;
   add_following(jobs, position, now);
   read(jobs);
-  for (ReadJob& job : jobs) keep(job, position);
+  for (ReadJob& job : jobs)
+    if (!job.dropped) keep(job, position);
   return true;
 }
 
@@ -208,7 +223,7 @@ void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
     read(jobs);
     for (ReadJob& job : jobs) {
       if (!job.need) {
-        keep(job, position);
+        if (!job.dropped) keep(job, position);
       } else if (!job.direct || job.bad) {
         CachedChunk& chunk = keep(job, position);
         chunk.pinned = true;
@@ -225,12 +240,11 @@ void BatchMaker::add_following(std::vector<ReadJob>& jobs,
                                std::int64_t position,
                                std::int64_t now) {
   if (plan_->options.device.is_cpu()) return;
-  const std::size_t limit = config().device_slab_nbytes;
   std::size_t nbytes = 0;
   for (const ReadJob& job : jobs) nbytes += job.nbytes;
   for (std::int64_t i = 1; i <= kBatchesAhead; ++i) {
     const std::int64_t at = position + i * plan_->global_batch();
-    if (at >= order_->size() || jobs.size() >= kDeviceChunks || nbytes >= limit) return;
+    if (at >= order_->size() || jobs.size() >= kDeviceChunks || nbytes >= limit_.nbytes) return;
     for (const Need& need : find_needs(*plan_, samples_of_rank(at))) {
       const auto is_wanted = [&](const ReadJob& job) { return job.key == need.key; };
       if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted) ||
@@ -272,9 +286,24 @@ ReadOptions BatchMaker::read_options() const {
   return options;
 }
 
-// All at once; where one is corrupt and that is allowed, one after the other.
-void BatchMaker::read(std::vector<ReadJob>& jobs) {
+// As many at once as the limit has it.
+void BatchMaker::read(std::span<ReadJob> jobs) {
   const StageTimer timer(board_, &Stats::read_s);
+  while (!jobs.empty()) {
+    std::size_t count = 0, nbytes = 0;
+    while (count < jobs.size() && count < limit_.chunks) {
+      const ChunkKey& key = jobs[count].key;
+      nbytes += plan_->variables[key.variable].chunk_nbytes(key.chunk);
+      if (count > 0 && nbytes > limit_.nbytes) break;
+      ++count;
+    }
+    read_together(jobs.first(count));
+    jobs = jobs.subspan(count);
+  }
+}
+
+// Where that fails and not all is lost by it, one after the other.
+void BatchMaker::read_together(std::span<ReadJob> jobs) {
   std::vector<ReadRequest> requests;
   std::int64_t decoded = 0;
   for (ReadJob& job : jobs) {
@@ -283,26 +312,39 @@ void BatchMaker::read(std::vector<ReadJob>& jobs) {
     if (!job.direct) job.memory = memory_->allocate(job.nbytes);
     requests.push_back(read_request(job));
   }
-  const ReadOptions options = read_options();
+  const bool raises = plan_->options.on_bad_chunk == BadChunk::raise;
+  const bool all_needed =
+      std::all_of(jobs.begin(), jobs.end(), [](const ReadJob& job) { return job.need; });
   try {
-    read_many(requests, options);
+    read_many(requests, read_options());
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt || plan_->options.on_bad_chunk == BadChunk::raise) throw;
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      try {
-        read_many({requests[i]}, options);
-      } catch (const Error& own) {
-        if (own.code() != ErrorCode::corrupt) throw;
-        jobs[i].bad = true;
-        bad_message_ = own.what();
-        board_.update([&](Stats& stats) { stats.bad_chunks.emplace_back(own.what()); });
-      }
-    }
+    if (error.code() == ErrorCode::cancelled || (raises && all_needed)) throw;
+    for (std::size_t i = 0; i < jobs.size(); ++i) read_alone(jobs[i], requests[i]);
   }
   board_.update([&](Stats& stats) {
     stats.chunks_decoded += static_cast<std::int64_t>(jobs.size());
     stats.decoded_nbytes += decoded;
   });
+}
+
+void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request) {
+  try {
+    read_many({request}, read_options());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::cancelled) throw;
+    if (!job.need) {
+      job.dropped = true;
+      return;
+    }
+    if (error.code() != ErrorCode::corrupt || plan_->options.on_bad_chunk == BadChunk::raise) throw;
+    job.bad = true;
+    bad_message_ = error.what();
+    board_.update([&](Stats& stats) {
+      auto& known = stats.bad_chunks;
+      if (std::find(known.begin(), known.end(), bad_message_) == known.end())
+        known.push_back(bad_message_);
+    });
+  }
 }
 
 CachedChunk& BatchMaker::keep(ReadJob& job, std::int64_t position) {
@@ -316,9 +358,8 @@ CachedChunk& BatchMaker::keep(ReadJob& job, std::int64_t position) {
   }
   CachedChunk& kept = cache_.insert(job.key, std::move(chunk));
   const auto nbytes = static_cast<std::int64_t>(cache_.nbytes());
-  board_.update([&](Stats& stats) {
-    stats.peak_cache_nbytes = std::max(stats.peak_cache_nbytes, nbytes);
-  });
+  board_.update(
+      [&](Stats& stats) { stats.peak_cache_nbytes = std::max(stats.peak_cache_nbytes, nbytes); });
   return kept;
 }
 

@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "loader/batch_memory.h"
@@ -20,6 +22,12 @@
 #include "loader/stats_board.h"
 
 namespace headrace::loader {
+
+// How much is read at once.
+struct ReadLimit {
+  std::size_t reserved_nbytes;  // of the budget, for what reading takes beside the chunks
+  std::size_t chunks, nbytes;   // decoded
+};
 
 // What the budget leaves for chunks; `out_of_memory` when that is less than one.
 std::size_t cache_nbytes(const Plan& plan);
@@ -32,8 +40,8 @@ class BatchMaker {
   void begin_epoch(std::shared_ptr<const Order> order, std::int64_t epoch);
   // This rank's part of the global batch from `position` on.
   Batch make(std::int64_t position);
-  // Reads what the global batch from `position` on will need, while the next to be made is that from
-  // `now` on. False: there is no room for all.
+  // Reads what the global batch from `position` on will need, while the next to be made is that
+  // from `now` on. False: there is no room for all.
   bool read_ahead(std::int64_t position, std::int64_t now);
 
  private:
@@ -44,7 +52,9 @@ class BatchMaker {
   void serve(std::vector<Need>& needs, std::int64_t position);
   bool is_direct(const Need& need) const;
   ReadRequest read_request(const ReadJob& job) const;
-  void read(std::vector<ReadJob>& jobs);
+  void read(std::span<ReadJob> jobs);
+  void read_together(std::span<ReadJob> jobs);
+  void read_alone(ReadJob& job, const ReadRequest& request);
   void add_following(std::vector<ReadJob>& jobs, std::int64_t position, std::int64_t now);
   bool make_room(std::size_t nbytes, std::int64_t now, std::int64_t needed_until);
   CachedChunk& keep(ReadJob& job, std::int64_t position);
@@ -60,6 +70,7 @@ class BatchMaker {
   const std::atomic<bool>& stop_;
   const std::unique_ptr<BatchMemory> memory_;
   ChunkCache cache_;
+  const ReadLimit limit_;
 
   std::shared_ptr<const Order> order_;
   std::int64_t epoch_ = 0;

@@ -72,8 +72,7 @@ class DeviceMemory final : public BatchMemory {
         placement.to[i].stride = box.to[i];
       }
     }
-    backend_.kernels().place(*queue_,
-                             {placements, axes, static_cast<std::uint32_t>(itemsize), 0});
+    backend_.kernels().place(*queue_, {placements, axes, static_cast<std::uint32_t>(itemsize), 0});
   }
   void finish() override { queue_->synchronize(); }
   Stream stream() const override { return Stream::from(queue_->native()); }

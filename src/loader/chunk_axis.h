@@ -19,10 +19,9 @@ class ChunkAxis {
       largest_ = std::max(largest_, size);
     }
     count_ = static_cast<std::int64_t>(sizes.size());
-    const bool regular =
-        std::all_of(sizes.begin(), sizes.end() - (sizes.empty() ? 0 : 1), [&](std::int64_t size) {
-          return size == largest_;
-        });
+    const bool regular = std::all_of(sizes.begin(),
+                                     sizes.end() - (sizes.empty() ? 0 : 1),
+                                     [&](std::int64_t size) { return size == largest_; });
     if (regular) return;
     std::int64_t begin = 0;
     for (const std::int64_t size : sizes) begins_.push_back(std::exchange(begin, begin + size));

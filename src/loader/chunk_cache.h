@@ -57,8 +57,8 @@ class ChunkCache {
   }
 
   // Lets go of chunks that are not pinned and are not needed up to `needed_until` until there is
-  // room. `next_use(key)` tells when a chunk is needed from `now` on, and is asked where that is not
-  // known. False: there is no room; then nothing has gone.
+  // room. `next_use(key)` tells when a chunk is needed from `now` on, and is asked where that is
+  // not known. False: there is no room; then nothing has gone.
   template <typename NextUse>
   bool make_room(std::size_t nbytes,
                  std::int64_t now,

@@ -27,8 +27,8 @@ struct Boolean {
 HEADRACE_INLINE float to_float(Half half) {
   const std::uint32_t magnitude = half.bits & 0x7fffu, sign = (half.bits & 0x8000u) << 16;
   // The exponent is moved by a multiplication, which is right for subnormal numbers too.
-  const std::uint32_t scaled = std::bit_cast<std::uint32_t>(
-      std::bit_cast<float>(magnitude << 13) * 0x1p112f);
+  const std::uint32_t scaled =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);
   const std::uint32_t special = 0x7f800000u | magnitude << 13;
   return std::bit_cast<float>(sign | (magnitude >= 0x7c00u ? special : scaled));
 }
@@ -58,8 +58,9 @@ HEADRACE_INLINE void store(double value, Half& half) {
                                 (std::uint64_t{1008} << 52)) >>
                                42;
   // Adding 2^28 rounds to multiples of 2^-24.
-  const std::uint64_t small = std::bit_cast<std::uint64_t>(std::bit_cast<double>(magnitude) + 0x1p28) -
-                              std::bit_cast<std::uint64_t>(0x1p28);
+  const std::uint64_t small =
+      std::bit_cast<std::uint64_t>(std::bit_cast<double>(magnitude) + 0x1p28) -
+      std::bit_cast<std::uint64_t>(0x1p28);
   std::uint64_t result = magnitude < std::bit_cast<std::uint64_t>(0x1p-14) ? small : normal;
   result = magnitude >= std::bit_cast<std::uint64_t>(65520.0) ? 0x7c00u : result;
   result = magnitude > std::uint64_t{0x7ff} << 52 ? 0x7e00u : result;
@@ -70,8 +71,7 @@ HEADRACE_INLINE void store(float value, BFloat& target) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   const std::uint32_t nan = bits >> 16 | 0x40u;
-  target.bits =
-      static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  target.bits = static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 HEADRACE_INLINE void store(double value, BFloat& target) {
   store(static_cast<float>(value), target);

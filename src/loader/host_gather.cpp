@@ -24,9 +24,8 @@ struct Rows {
   Rows(const GatherBox& gathered, unsigned axis_count, std::size_t itemsize) : box(gathered) {
     for (unsigned i = 0; i < axis_count; ++i)
       if (box.count[i] != 1) axes[n++] = {box.count[i], box.from[i], box.to[i]};
-    std::stable_sort(axes.begin(), axes.begin() + n, [](const Axis& a, const Axis& b) {
-      return a.to > b.to;
-    });
+    std::stable_sort(
+        axes.begin(), axes.begin() + n, [](const Axis& a, const Axis& b) { return a.to > b.to; });
     unsigned merged = 0;
     for (unsigned i = 0; i < n; ++i) {
       Axis* const outer = merged > 0 ? &axes[merged - 1] : nullptr;

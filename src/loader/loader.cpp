@@ -26,17 +26,19 @@ class Loader::State {
     const StageTimer timer(board, &Stats::stall_s);
     Session& session = running_session();
     std::optional<Batch> batch = session.next(poll);
-    const ForkLock lock(mutex_);
     if (batch) {
-      position_.samples = std::min(position_.samples + plan->global_batch(), plan->space.size());
       board.update([&](Stats& stats) {
         ++stats.batches;
         stats.samples += batch->samples;
       });
     } else {
-      position_ = {position_.epoch + 1, 0};
       begun_ = false;
     }
+    const ForkLock lock(mutex_);
+    if (batch)
+      position_.samples = std::min(position_.samples + plan->global_batch(), plan->space.size());
+    else
+      position_ = {position_.epoch + 1, 0};
     return batch;
   }
 
@@ -156,9 +158,9 @@ DType Loader::batch_dtype(std::size_t tensor) const {
 SampleOrigin Loader::sample(std::int64_t epoch, std::int64_t position) const {
   const Plan& plan = *state_->plan;
   if (position < 0 || position >= plan.space.size())
-    throw Error(ErrorCode::out_of_bounds,
-                "[loader] sample " + std::to_string(position) + " of " +
-                    std::to_string(plan.space.size()));
+    throw Error(
+        ErrorCode::out_of_bounds,
+        "[loader] sample " + std::to_string(position) + " of " + std::to_string(plan.space.size()));
   const std::int64_t sample = state_->order(epoch)->sample_at(position);
   SampleOrigin origin{plan.space.start_of(sample)};
   const auto patch = plan.patch_begin(plan.space.patch_of(sample));

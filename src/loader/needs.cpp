@@ -26,9 +26,9 @@ class NeedFinder {
         }
         cuts.push_back(&own[d]);
       }
-      const auto slot = static_cast<std::int64_t>(
-                            in_batch * plan_.tensors[variable.tensor].sample_nbytes) +
-                        variable.slot_offset;
+      const auto slot =
+          static_cast<std::int64_t>(in_batch * plan_.tensors[variable.tensor].sample_nbytes) +
+          variable.slot_offset;
       add_product(v, cuts, slot, in_batch);
     }
   }

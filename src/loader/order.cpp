@@ -8,6 +8,9 @@ namespace {
 
 enum KeyUse : std::uint64_t { kOfSamples, kOfBlocks, kOfWindow };
 
+// Of more samples one comes soon: when exactly is not worth asking for each.
+constexpr std::int64_t kExact = 64;
+
 // Of the range [begin, end), the first number that is `position` or later.
 std::int64_t next_within(std::int64_t begin, std::int64_t end, std::int64_t position) {
   return position < end ? std::max(begin, position) : kNever;
@@ -31,10 +34,10 @@ void Order::deal_blocks(const OrderOptions& options) {
   for (std::size_t b = 0; b + 1 < options.blocks.size(); ++b)
     largest = std::max(largest, options.blocks[b + 1] - options.blocks[b]);
 
-  std::int64_t at = 0;               // in the sequence
-  std::int64_t lane = -1;            // of the last window
+  std::int64_t at = 0;     // in the sequence
+  std::int64_t lane = -1;  // of the last window
   std::int64_t lane_end = 0;
-  std::int64_t window_end = 0;       // a bound for the first window of a lane
+  std::int64_t window_end = 0;  // a bound for the first window of a lane
   std::int64_t pieces_in_window = 0;
   const auto add_window = [&] {
     windows_.push_back({at, pieces_.size(), lane});
@@ -97,12 +100,33 @@ std::int64_t Order::sample_at(std::int64_t position) const {
   const auto last = w + 1 < windows_.size()
                         ? pieces_.begin() + static_cast<std::ptrdiff_t>(windows_[w + 1].first_piece)
                         : pieces_.end();
-  const auto piece = std::upper_bound(
-      pieces_.begin() + static_cast<std::ptrdiff_t>(windows_[w].first_piece),
-      last,
-      chosen,
-      [](std::int64_t value, const Piece& other) { return value < other.begin; });
+  const auto piece =
+      std::upper_bound(pieces_.begin() + static_cast<std::ptrdiff_t>(windows_[w].first_piece),
+                       last,
+                       chosen,
+                       [](std::int64_t value, const Piece& other) { return value < other.begin; });
   return piece[-1].first_sample + (chosen - piece[-1].begin);
+}
+
+// When one of the samples, of this piece, comes: exactly while the window is on its way, at its
+// beginning before.
+std::int64_t Order::next_in_window(const Piece& piece,
+                                   const Range& samples,
+                                   std::int64_t position) const {
+  const Window& window = windows_[piece.window];
+  const std::int64_t begin = position_of(window.lane, window.begin);
+  const std::int64_t last = position_of(window.lane, window_end(piece.window) - 1);
+  if (position <= begin) return begin;
+  if (position > last) return kNever;
+  if (samples.second - samples.first > kExact) return position;
+  const Permutation permutation = window_permutation(piece.window);
+  std::int64_t next = kNever;
+  for (std::int64_t sample = samples.first; sample < samples.second; ++sample) {
+    const std::int64_t in_window = piece.begin + (sample - piece.first_sample) - window.begin;
+    const std::int64_t at = position_of(window.lane, window.begin + permutation.inverse(in_window));
+    if (at >= position) next = std::min(next, at);
+  }
+  return next;
 }
 
 std::int64_t Order::next_use(const Range& samples, std::int64_t position) const {
@@ -111,8 +135,6 @@ std::int64_t Order::next_use(const Range& samples, std::int64_t position) const 
   if (shuffle_ == Shuffle::none) return next_within(begin, end, position);
   std::int64_t next = kNever;
   if (shuffle_ == Shuffle::global) {
-    // Of many, one comes soon: where it is exactly is not worth asking for each.
-    constexpr std::int64_t kExact = 64;
     if (end - begin > kExact) return std::min(position + size_ / (end - begin), size_ - 1);
     for (std::int64_t sample = begin; sample < end; ++sample)
       if (const std::int64_t at = all_.inverse(sample); at >= position) next = std::min(next, at);
@@ -125,12 +147,10 @@ std::int64_t Order::next_use(const Range& samples, std::int64_t position) const 
   if (piece != by_sample_.begin()) --piece;
   for (; piece != by_sample_.end() && pieces_[*piece].first_sample < end; ++piece) {
     const Piece& found = pieces_[*piece];
-    if (found.first_sample + (piece_end(*piece) - found.begin) <= begin) continue;
-    const Window& window = windows_[found.window];
-    next = std::min(next,
-                    next_within(position_of(window.lane, window.begin),
-                                position_of(window.lane, window_end(found.window) - 1) + 1,
-                                position));
+    const std::int64_t piece_last = found.first_sample + (piece_end(*piece) - found.begin);
+    if (piece_last <= begin) continue;
+    const Range own{std::max(begin, found.first_sample), std::min(end, piece_last)};
+    next = std::min(next, next_in_window(found, own, position));
   }
   return next;
 }

@@ -5,7 +5,8 @@
 // Under block shuffle the samples are cut into blocks, and the permuted blocks, one after another,
 // into as many lanes of equal length as there are. Position p is the (p / lanes)-th of lane
 // p % lanes. Within a lane some blocks at a time make a window, whose samples are permuted. The
-// first windows of lanes are of different lengths, so that not all lanes come to new chunks at once.
+// first windows of lanes are of different lengths, so that not all lanes come to new chunks at
+// once.
 
 #include <cstdint>
 #include <limits>
@@ -41,7 +42,7 @@ class Order {
  private:
   // Consecutive samples that are consecutive before the windows are permuted.
   struct Piece {
-    std::int64_t begin;         // in the sequence of permuted blocks
+    std::int64_t begin;  // in the sequence of permuted blocks
     std::int64_t first_sample;
     std::size_t window;
   };
@@ -59,6 +60,9 @@ class Order {
     return (in_sequence - lane_begin(lane)) * lanes_ + lane;
   }
   Permutation window_permutation(std::size_t window) const;
+  std::int64_t next_in_window(const Piece& piece,
+                              const Range& samples,
+                              std::int64_t position) const;
 
   Shuffle shuffle_;
   std::uint64_t key_;

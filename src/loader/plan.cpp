@@ -217,8 +217,7 @@ void plan_statistics(const Variable& variable, PlannedVariable& planned) {
 
 PlannedVariable plan_variable(const Variable& variable, const Plan& plan) {
   const Options& options = plan.options;
-  PlannedVariable planned{
-      variable.name, variable.array.to(options.device), variable.array.dtype()};
+  PlannedVariable planned{variable.name, variable.array.to(options.device), variable.array.dtype()};
   planned.format = format_of(variable);
   const auto sample_axis = find_axis(variable.array, options.sample_dim);
   if (!sample_axis)
@@ -357,11 +356,11 @@ std::size_t PlannedVariable::largest_chunk_nbytes() const {
 std::size_t Plan::batch_nbytes() const {
   std::size_t nbytes = 0;
   for (const PlannedTensor& tensor : tensors)
-    nbytes = checked_add(nbytes,
-                         checked_mul(tensor.sample_nbytes,
-                                     static_cast<std::size_t>(options.batch_size),
-                                     "size of a batch"),
-                         "size of a batch");
+    nbytes = checked_add(
+        nbytes,
+        checked_mul(
+            tensor.sample_nbytes, static_cast<std::size_t>(options.batch_size), "size of a batch"),
+        "size of a batch");
   return nbytes;
 }
 

@@ -39,24 +39,24 @@ struct PatchAxis {
 // One dimension of a variable.
 struct PlannedAxis {
   ChunkAxis chunks;
-  std::int64_t extent = 0;           // in a sample
-  std::int64_t target_stride = 0;    // bytes, in a sample
+  std::int64_t extent = 0;             // in a sample
+  std::int64_t target_stride = 0;      // bytes, in a sample
   std::optional<std::size_t> patch{};  // number of its PatchAxis
-  Cuts cuts{};                       // of every sample, unless it is patched or of the samples
+  Cuts cuts{};                         // of every sample, unless it is patched or of the samples
 };
 
 struct PlannedVariable {
   std::string name;
   Array array;
-  DType dtype;                        // of the array
+  DType dtype;                           // of the array
   std::optional<GatherFormat> format{};  // nothing: elements are copied as they are
   std::vector<PlannedAxis> axes{};
   std::size_t sample_axis = 0;
-  std::size_t tensor = 0;       // of the batch
-  std::int64_t slot_offset = 0;  // bytes, of the variable in a sample of the tensor
+  std::size_t tensor = 0;                        // of the batch
+  std::int64_t slot_offset = 0;                  // bytes, of the variable in a sample of the tensor
   std::optional<std::size_t> statistics_axis{};  // with one mean and std an index
-  std::vector<double> mean{}, std{};               // one at least
-  bool has_gaps = false;                       // a halo may lie outside of the array
+  std::vector<double> mean{}, std{};             // one at least
+  bool has_gaps = false;                         // a halo may lie outside of the array
 
   std::int64_t chunk_count() const;
   // Coordinates of a chunk by its number in C order.

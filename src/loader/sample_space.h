@@ -25,7 +25,7 @@ class SampleSpace {
   std::int64_t first_from(std::int64_t step) const;
 
  private:
-  std::vector<Range> allowed_;       // ascending first steps
+  std::vector<Range> allowed_;        // ascending first steps
   std::vector<std::int64_t> before_;  // first steps before each of these ranges
   std::int64_t starts_ = 0;
   std::int64_t patches_;

@@ -18,12 +18,20 @@
 namespace headrace::test {
 namespace {
 
-constexpr std::array kSources{Number::boolean, Number::int8,   Number::int16,  Number::int32,
-                              Number::int64,   Number::uint8,  Number::uint16, Number::uint32,
-                              Number::uint64,  Number::float16, Number::float32, Number::float64,
+constexpr std::array kSources{Number::boolean,
+                              Number::int8,
+                              Number::int16,
+                              Number::int32,
+                              Number::int64,
+                              Number::uint8,
+                              Number::uint16,
+                              Number::uint32,
+                              Number::uint64,
+                              Number::float16,
+                              Number::float32,
+                              Number::float64,
                               Number::bfloat16};
-constexpr std::array kTargets{
-    Number::float16, Number::bfloat16, Number::float32, Number::float64};
+constexpr std::array kTargets{Number::float16, Number::bfloat16, Number::float32, Number::float64};
 
 std::int64_t size_of(Number number) {
   switch (number) {

@@ -63,18 +63,32 @@ def test_device_gives_what_the_host_gives(device, options, dtype, codec):
     assert loader.stats()["read_amplification"] == 1
 
 
-@pytest.mark.parametrize("dtype", [None, "float16"])
-@pytest.mark.parametrize("policy", ["skip", "fill"])
-def test_bad_chunks(device, store, policy, dtype):
+@pytest.fixture
+def corrupt(store):
+    """40 steps in chunks of 2, the one of steps 10 and 11 broken."""
     array = hr.create_array(
         store, shape=(40, 64), dtype="f4", chunks=(2, 64), compressors=hr.codecs.Zstd(checksum=True)
     )
     array[...] = np.arange(40, dtype="f4")[:, None] * np.ones(64, "f4")
     file = chunk_files(store)["c/5/0"]
     file.write_bytes(file.read_bytes()[:-3] + b"bad")
+    return array
+
+
+def test_bad_chunk_raises_when_its_batch_comes(device, corrupt):
+    loader = Loader({"x": corrupt}, device=device, batch_size=2, shuffle=None, dtype="f2")
+    for step in range(5):
+        assert next(loader)["x"].to_numpy()[0, 0, 0] == 2 * step
+    with pytest.raises(hr.CorruptError, match="chunk c/5/0"):
+        next(loader)
+
+
+@pytest.mark.parametrize("dtype", [None, "float16"])
+@pytest.mark.parametrize("policy", ["skip", "fill"])
+def test_bad_chunks(device, corrupt, policy, dtype):
     options = {"batch_size": 4, "on_bad_chunk": policy, "dtype": dtype}
-    got, loader = batches({"x": array}, device, **options)
-    wanted, _ = batches({"x": array}, "cpu", **options)
+    got, loader = batches({"x": corrupt}, device, **options)
+    wanted, _ = batches({"x": corrupt}, "cpu", **options)
     for a, b in zip(got, wanted, strict=True):
         same(a["x"], b["x"])
     assert ["c/5/0" in text for text in loader.stats()["bad_chunks"]] == [True]

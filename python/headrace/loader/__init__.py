@@ -1,7 +1,8 @@
 """Batches for training: windows of arrays, shuffled, decoded once, on the host or a device.
 
 >>> from headrace.loader import Loader
->>> loader = Loader({"t2m": t2m, "z500": z500}, batch_size=8, sample_dim="time", window=2, lead_time=4)
+>>> arrays = {"t2m": t2m, "z500": z500}
+>>> loader = Loader(arrays, batch_size=8, sample_dim="time", window=2, lead_time=4)
 >>> for batch in loader:
 ...     train(batch["t2m"], batch["z500"])
 """

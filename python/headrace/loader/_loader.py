@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -52,20 +53,20 @@ class Loader:
     select
         Indices or a slice by dimension: only these are read, in this order.
     exclude
-        Steps that no sample may touch: a boolean mask of the sample dimension, or indices, slices and
-        pairs ``(start, stop)``.
+        Steps that no sample may touch: a boolean mask of the sample dimension, or indices, slices
+        and pairs ``(start, stop)``.
     shuffle
-        "block": blocks of chunks in random order, the samples of some at a time mixed; each chunk is
-        read about once. "global": a random order of all samples, which reads chunks many times. None:
-        in order.
+        "block": blocks of chunks in random order, the samples of some at a time mixed; each chunk
+        is read about once. "global": a random order of all samples, which reads chunks many times.
+        None: in order.
     block_chunks
         Chunks along the sample dimension that are mixed at a time.
     lanes
         Parts of the order that are read side by side. Ranks share chunks unless the world size
         divides it. It is a part of the order, as are ``seed`` and ``block_chunks``.
     seed, epoch
-        Of the order: with the same ones it is the same, whatever the threads, ``prefetch`` and world
-        size.
+        Of the order: with the same ones it is the same, whatever the threads, ``prefetch`` and
+        world size.
     rank, world_size
         This process among all; those of torchrun's environment when None.
     device
@@ -73,8 +74,9 @@ class Loader:
     dtype
         "float16", "bfloat16", "float32" or "float64", for all or by name; None is the array's.
     normalize
-        ``(mean, std)`` by name: numbers, or one for each index of the first dimension beside the sample
-        dimension. ``(x - mean) / std`` is computed in float32, or in float64 for wider arrays.
+        ``(mean, std)`` by name: numbers, or one for each index of the first dimension beside the
+        sample dimension. ``(x - mean) / std`` is computed in float32, or in float64 for wider
+        arrays.
     fill_nan
         What NaN becomes after that; a number, or numbers by name.
     layout
@@ -88,11 +90,11 @@ class Loader:
     prefetch
         Batches made ahead.
     memory_budget
-        Bytes, or as in "4GiB": batches (one of them the caller's), decoded chunks, and what it takes
-        to decode them.
+        Bytes, or as in "4GiB": batches (one of them the caller's), decoded chunks, and what it
+        takes to decode them.
     on_bad_chunk
-        For a chunk that is corrupt: "raise"; "skip", where the next good sample of the batch takes the
-        place; "fill", where its elements are NaN, then ``fill_nan``. `stats` tells which.
+        For a chunk that is corrupt: "raise"; "skip", where the next good sample of the batch takes
+        the place; "fill", where its elements are NaN, then ``fill_nan``. `stats` tells which.
 
     Raises
     ------
@@ -284,8 +286,8 @@ class Loader:
     def torch(self) -> TorchBatches:
         """The batches as torch tensors, without a copy; also for a `DataLoader`.
 
-        In a worker of ``DataLoader(loader.torch(), batch_size=None, num_workers=4)`` batches are of
-        that worker's share, on the host. `state_dict` counts what is delivered in this process only.
+        In a worker of ``DataLoader(loader.torch(), batch_size=None, num_workers=4)`` batches are
+        of that worker's share. `state_dict` counts what is delivered in this process only.
         """
         from ._torch import TorchBatches
 
@@ -323,8 +325,8 @@ def shuffle_quality(loader: Loader, epoch: int = 0) -> dict[str, float]:
     -------
     dict
         Mean distances along the sample dimension, by those of a random order: ``successive``, of a
-        sample and the next; ``nearest``, of a sample and the nearest of the next 255, which is small
-        where samples of few chunks are mixed.
+        sample and the next; ``nearest``, of a sample and the nearest of the next 255, which is
+        small where samples of few chunks are mixed.
     """
     successive, nearest = loader._core.shuffle_quality(epoch)
     return {"successive": successive, "nearest": nearest}
@@ -337,4 +339,5 @@ _alive: weakref.WeakSet[Loader] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for loader in list(_alive):
-        loader.close()
+        with contextlib.suppress(ValueError):  # a thread that the interpreter does not wait for
+            loader.close()
