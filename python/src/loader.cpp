@@ -1,7 +1,6 @@
 // The loader: what headrace.loader is made of. Options come as Python has worked them out.
 
 #include <headrace/loader.h>
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

@@ -179,7 +179,7 @@ TEST(Loader, TriesABatchAgainAfterAnError) {
         bytes.insert(bytes.end(), more.begin(), more.end());
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::io);
-        failing.faults->fail_read(40, EIO);  // more than a batch reads
+        failing.faults->fail_read(20, EIO);  // more than a batch reads
         ++errors;
       }
     }

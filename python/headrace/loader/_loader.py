@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +122,7 @@ class Loader:
         sample_dim: str | int = 0,
         window: int = 1,
         stride: int = 1,
-        lead_time: int | Iterable[int] = (),
+        lead_time: int | Sequence[int] = (),
         patch: Mapping[str | int, int] | None = None,
         halo: int | Mapping[str | int, int] = 0,
         padding: str | Mapping[str | int, str] = "zero",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,6 @@ def stacks(stack: Mapping[str, Iterable[str]] | None) -> list[dict[str, Any]]:
     return [{"name": name, "variables": list(members)} for name, members in (stack or {}).items()]
 
 
-def lead_times(lead_time: int | Iterable[int]) -> list[int]:
+def lead_times(lead_time: int | Sequence[int]) -> list[int]:
     """One or several."""
-    return [lead_time] if isinstance(lead_time, int) else [int(lead) for lead in lead_time]
+    return [int(lead) for lead in np.atleast_1d(np.asarray(lead_time, dtype="i8"))]
