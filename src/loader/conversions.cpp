@@ -24,13 +24,20 @@ struct Boolean {
   std::uint8_t value;
 };
 
+// Without a branch, into which the compiler would move what only one of the two needs.
+template <std::unsigned_integral T>
+HEADRACE_INLINE T choose(bool condition, T yes, T no) {
+  const T mask = T{0} - static_cast<T>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 HEADRACE_INLINE float to_float(Half half) {
   const std::uint32_t magnitude = half.bits & 0x7fffu, sign = (half.bits & 0x8000u) << 16;
   // The exponent is moved by a multiplication, which is right for subnormal numbers too.
   const std::uint32_t scaled =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);
   const std::uint32_t special = 0x7f800000u | magnitude << 13;
-  return std::bit_cast<float>(sign | (magnitude >= 0x7c00u ? special : scaled));
+  return std::bit_cast<float>(sign | choose(magnitude >= 0x7c00u, special, scaled));
 }
 
 HEADRACE_INLINE float to_float(BFloat value) {
@@ -45,9 +52,9 @@ HEADRACE_INLINE void store(float value, Half& half) {
   // Adding 1/2 rounds to multiples of 2^-24, the smallest of the subnormal numbers.
   const std::uint32_t small =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
-  std::uint32_t result = magnitude < (113u << 23) ? small : normal;
-  result = magnitude >= 0x477ff000u ? 0x7c00u : result;
-  result = magnitude > 0x7f800000u ? 0x7e00u : result;
+  std::uint32_t result = choose(magnitude < (113u << 23), small, normal);
+  result = choose(magnitude >= 0x477ff000u, 0x7c00u, result);
+  result = choose(magnitude > 0x7f800000u, 0x7e00u, result);
   half.bits = static_cast<std::uint16_t>(sign | result);
 }
 
@@ -61,9 +68,10 @@ HEADRACE_INLINE void store(double value, Half& half) {
   const std::uint64_t small =
       std::bit_cast<std::uint64_t>(std::bit_cast<double>(magnitude) + 0x1p28) -
       std::bit_cast<std::uint64_t>(0x1p28);
-  std::uint64_t result = magnitude < std::bit_cast<std::uint64_t>(0x1p-14) ? small : normal;
-  result = magnitude >= std::bit_cast<std::uint64_t>(65520.0) ? 0x7c00u : result;
-  result = magnitude > std::uint64_t{0x7ff} << 52 ? 0x7e00u : result;
+  std::uint64_t result = choose(magnitude < std::bit_cast<std::uint64_t>(0x1p-14), small, normal);
+  result =
+      choose(magnitude >= std::bit_cast<std::uint64_t>(65520.0), std::uint64_t{0x7c00}, result);
+  result = choose(magnitude > std::uint64_t{0x7ff} << 52, std::uint64_t{0x7e00}, result);
   half.bits = static_cast<std::uint16_t>(sign | result);
 }
 
@@ -71,7 +79,8 @@ HEADRACE_INLINE void store(float value, BFloat& target) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   const std::uint32_t nan = bits >> 16 | 0x40u;
-  target.bits = static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  target.bits =
+      static_cast<std::uint16_t>(choose((bits & 0x7fffffffu) > 0x7f800000u, nan, rounded));
 }
 HEADRACE_INLINE void store(double value, BFloat& target) {
   store(static_cast<float>(value), target);
