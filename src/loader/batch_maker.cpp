@@ -140,8 +140,13 @@ Batch BatchMaker::make(std::int64_t position) {
   for (auto& boxes : boxes_) boxes.clear();
   bad_samples_.assign(samples.size(), false);
   Batch batch = new_batch(static_cast<std::int64_t>(samples.size()));
-  serve(needs, position);
-  replace_bad_samples(batch);
+  try {
+    serve(needs, position);
+    replace_bad_samples(batch);
+  } catch (...) {
+    memory_->finish();  // what a device was given may still write to the batch
+    throw;
+  }
   memory_->finish();
   return batch;
 }
