@@ -29,6 +29,7 @@ void bind_config(nb::module_& m);
 void bind_rechunk(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_shm(nb::module_& m);
+void bind_loader(nb::module_& m);
 
 // A new reference, or the Python error that is set.
 inline nb::object steal_or_throw(PyObject* result) {

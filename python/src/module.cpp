@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   bind_rechunk(m);
   bind_trace(m);
   bind_shm(m);
+  bind_loader(m);
 }
 
 }  // namespace headrace::python

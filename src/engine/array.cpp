@@ -365,9 +365,30 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
     outs.push_back(request.place ? request.place(selection.result_shape) : request.out);
     check_out(state, selection, outs.back());
   }
-  parallel_for(requests.size(), [&](std::size_t i) {
-    const ArrayState& state = *requests[i].array.state();
-    read_prepared(state, reads[i], outs[i], options);
+  // Those of one array to a device are one plan there.
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto is_like = [&](const std::vector<std::size_t>& group) {
+      const std::size_t other = group.front();
+      return requests[other].array.state() == requests[i].array.state() &&
+             reads[other].layout == reads[i].layout;
+    };
+    const auto group = outs[i].device.is_cpu()
+                           ? groups.end()
+                           : std::find_if(groups.begin(), groups.end(), is_like);
+    if (group == groups.end())
+      groups.push_back({i});
+    else
+      group->push_back(i);
+  }
+  parallel_for(groups.size(), [&](std::size_t g) {
+    const std::size_t first = groups[g].front();
+    const ArrayState& state = *requests[first].array.state();
+    if (outs[first].device.is_cpu())
+      return read_prepared(state, reads[first], outs[first], options);
+    std::vector<DeviceTarget> targets;
+    for (const std::size_t i : groups[g]) targets.push_back({&reads[i].selection, outs[i]});
+    read_selections_to_device(state, reads[first].layout, targets, options);
   });
 }
 

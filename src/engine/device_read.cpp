@@ -285,10 +285,27 @@ DecodeWork decode_work(const ArrayLayout& layout, const ResolvedSelection& selec
   return work;
 }
 
+std::size_t saturated_sum(std::size_t a, std::size_t b) {
+  std::size_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+
+DecodeWork decode_work(const ArrayLayout& layout, std::span<const DeviceTarget> targets) {
+  DecodeWork sum;
+  for (const DeviceTarget& target : targets) {
+    const DecodeWork work = decode_work(layout, *target.selection);
+    sum.chunks = saturated_sum(sum.chunks, work.chunks);
+    sum.decoded_nbytes = saturated_sum(sum.decoded_nbytes, work.decoded_nbytes);
+    sum.encoded_nbytes = saturated_sum(sum.encoded_nbytes, work.encoded_nbytes);
+    sum.wanted_nbytes = saturated_sum(sum.wanted_nbytes, work.wanted_nbytes);
+  }
+  return sum;
+}
+
 // Whether chunks are decoded by the host's threads and copied.
 bool decodes_on_host(const RequestContext& context,
                      const Backend& devices,
-                     const ResolvedSelection& selection) {
+                     std::span<const DeviceTarget> targets) {
   const ArrayLayout& layout = context.layout;
   const std::string missing = layout.device_plan.missing(devices);
   const bool forced = !layout.on_device.empty();
@@ -304,7 +321,7 @@ bool decodes_on_host(const RequestContext& context,
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
   if (kinds.empty() && !context.config.device_min_decode_nbytes) return false;
   return !device_decodes(kinds,
-                         decode_work(layout, selection),
+                         decode_work(layout, targets),
                          context.threads,
                          context.config.device_min_decode_nbytes);
 }
@@ -331,7 +348,8 @@ void read_on_queue(RequestContext& context,
                    Backend& backend,
                    std::unique_ptr<Queue> queue) {
   check_on_device(context.layout, out.device.type);
-  const bool on_host = decodes_on_host(context, backend, selection);
+  const DeviceTarget target{&selection, out};
+  const bool on_host = decodes_on_host(context, backend, {&target, 1});
   if (selection.pointwise) {
     read_query(context, Points(selection, out), backend, *queue, out.device, on_host);
   } else {
@@ -351,6 +369,34 @@ void read_selection_to_device(const ArrayState& state,
   auto queue = devices.make_queue(out.device.index);
   queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
   read_on_queue(context, selection, out, devices, std::move(queue));
+}
+
+void read_selections_to_device(const ArrayState& state,
+                               std::shared_ptr<const ArrayLayout> layout,
+                               std::span<const DeviceTarget> targets,
+                               const ReadOptions& options) {
+  const bool has_points = std::any_of(targets.begin(), targets.end(), [](const auto& target) {
+    return target.selection->pointwise;
+  });
+  if (targets.size() == 1 || has_points || layout->regions) {
+    for (const DeviceTarget& target : targets)
+      read_selection_to_device(state, layout, *target.selection, target.out, options);
+    return;
+  }
+  RequestContext context(state, std::move(layout), options, nullptr);
+  const Device device = targets.front().out.device;
+  check_on_device(context.layout, device.type);
+  std::vector<RegionPart<Box>> parts;
+  for (const DeviceTarget& target : targets) {
+    if (target.selection->size() > 0)
+      parts.push_back({nullptr, {}, Box(*target.selection, target.out)});
+  }
+  if (parts.empty()) return;
+  Backend& devices = backend(device.type);
+  const auto queue = devices.make_queue(device.index);
+  queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
+  DeviceReader<Box>(context, devices, *queue, device)
+      .read(parts, decodes_on_host(context, devices, targets));
 }
 
 Tensor read_new_on_device(const ArrayState& state,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <span>
 
 #include "device/backend.h"
 #include "engine/request_context.h"
@@ -17,6 +18,18 @@ void read_selection_to_device(const ArrayState& state,
                               const TensorView& out,
                               const ReadOptions& options,
                               const std::atomic<bool>* cancel = nullptr);
+
+// A selection, resolved for the shape of the layout, and where it goes.
+struct DeviceTarget {
+  const ResolvedSelection* selection;
+  TensorView out;
+};
+
+// Several of one array to one device: their chunks are fetched and decoded together.
+void read_selections_to_device(const ArrayState& state,
+                               std::shared_ptr<const ArrayLayout> layout,
+                               std::span<const DeviceTarget> targets,
+                               const ReadOptions& options);
 
 // Into new memory, which nobody's earlier work uses: no stream is waited for.
 Tensor read_new_on_device(const ArrayState& state,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "simt/queue.h"
@@ -87,7 +88,7 @@ struct FilterBatch {
   std::uint32_t itemsize = 1;
 };
 
-// Elements of the typed filters, as src/codec/elements.h has them.
+// Elements of the typed filters, as src/codec/elements.h has them; bfloat16 only of gathers.
 enum class Number : std::uint8_t {
   boolean,
   int8,
@@ -101,6 +102,7 @@ enum class Number : std::uint8_t {
   float16,
   float32,
   float64,
+  bfloat16,
 };
 struct NumberFormat {
   Number type = Number::uint8;
@@ -134,6 +136,32 @@ struct PlaceBatch {
   unsigned axes = 0;                        // of each placement, at most kMaxAxes
   std::uint32_t itemsize = 1;
   std::uint32_t swap_nbytes = 0;  // reverse each group of so many bytes; 0: none
+};
+
+// Elements of decoded chunks on their way into a batch of samples: (value - mean) / std of each,
+// and `nan_fill` in place of NaNs then. Computed in double for sources of float64 and of integers
+// of 32 bits and more, and for targets of float64; else in float.
+struct GatherFormat {
+  Number from = Number::float32;
+  Number to = Number::float32;  // a floating one
+  std::optional<double> nan_fill{};
+};
+
+// The outer product of the axes; bytes from one element of an axis to the next. Elements are
+// aligned.
+struct GatherBox {
+  const std::uint8_t* source = nullptr;
+  std::uint8_t* target = nullptr;
+  std::int64_t count[kMaxAxes] = {};
+  std::int64_t from[kMaxAxes] = {};
+  std::int64_t to[kMaxAxes] = {};
+  double mean = 0, std = 1;
+};
+
+struct GatherBatch {
+  std::span<const GatherBox> boxes{};  // host memory, needed until the call returns
+  unsigned axes = 0;                   // of each box, at most kMaxAxes
+  GatherFormat format{};
 };
 
 using Filter = void (*)(Queue&, const FilterBatch&);
@@ -175,6 +203,7 @@ struct Kernels {
   Decode packbits = nullptr;
 
   void (*place)(Queue&, const PlaceBatch&) = nullptr;
+  void (*gather)(Queue&, const GatherBatch&) = nullptr;
 };
 
 const Kernels& host_kernels();

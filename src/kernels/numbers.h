@@ -16,6 +16,7 @@ SIMT_HOST_DEVICE constexpr bool is_signed(Number type) {
   return type >= Number::int8 && type <= Number::int64;
 }
 SIMT_HOST_DEVICE constexpr u32 nbytes_of(Number type) {
+  if (type == Number::bfloat16) return 2;
   if (is_floating(type)) return 2u << (static_cast<u32>(type) - static_cast<u32>(Number::float16));
   if (type == Number::boolean) return 1;
   return 1u << (static_cast<u32>(type) - static_cast<u32>(Number::int8)) % 4;

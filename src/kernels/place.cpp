@@ -125,13 +125,6 @@ Box make_box(const Placement& placement, const PlaceBatch& batch) {
   return box;
 }
 
-Divisor make_divisor(u64 divisor) {
-  const u32 shift = 31 + static_cast<u32>(std::bit_width(divisor - 1));
-  return {static_cast<u32>(divisor),
-          static_cast<u32>(((u64{1} << shift) + divisor - 1) / divisor),
-          shift};
-}
-
 // What one kernel places, and the axes of all its parts, each list of them once in a row.
 struct Parts {
   WorkList<Part> parts;

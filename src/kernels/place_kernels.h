@@ -8,6 +8,7 @@
 //   neighbouring items, but not the same.
 
 #include "kernels/access.h"
+#include "kernels/divisor.h"
 #include "kernels/work.h"
 
 namespace headrace::SIMT_SPACE {
@@ -18,13 +19,6 @@ using simt::Quad;
 
 constexpr unsigned kBlock = 256;
 constexpr unsigned kUnits = 4;  // a thread takes, the loads of all before the first store
-
-// Division of numbers below 2^31 (Granlund and Montgomery 1994).
-struct Divisor {
-  u32 divisor = 1, factor = 0x80000000, shift = 31;
-  SIMT_DEVICE u32 quotient(u32 n) const { return static_cast<u32>(u64{n} * factor >> shift); }
-  bool operator==(const Divisor&) const = default;
-};
 
 struct Axis {
   Divisor count;

@@ -2,6 +2,7 @@
 #include "kernels/checksum.h"
 #include "kernels/deflate.h"
 #include "kernels/filters.h"
+#include "kernels/gather.h"
 #include "kernels/kernels.h"
 #include "kernels/lz.h"
 #include "kernels/lz4_encode.h"
@@ -42,6 +43,7 @@ const Kernels& host_kernels() {
       .cast = cast,
       .packbits = packbits,
       .place = place,
+      .gather = gather,
   };
   return kKernels;
 }

@@ -192,6 +192,27 @@ TEST_P(DeviceReadLayouts, FillsStridedMemoryInPlace) {
   }
 }
 
+TEST_P(DeviceReadLayouts, ReadsManySelectionsTogether) {
+  const Array a = filled(memory_store(), GetParam());
+  for (const Device device : devices()) {
+    const Array there = a.to(device);
+    std::mt19937 random(3);
+    std::vector<Selection> selections;
+    std::vector<Tensor> results;
+    std::vector<ReadRequest> requests;
+    for (int i = 0; i < 12; ++i) {
+      selections.push_back(random_selection(GetParam().shape, random));
+      const Shape shape = a.result_shape(selections.back());
+      results.push_back(Tensor::empty(shape, GetParam().dtype, device));
+      requests.push_back({there, selections.back(), results.back().view()});
+    }
+    read_many(requests);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      ASSERT_EQ(bytes_of(results[i]), bytes_of(a.read(selections[i])))
+          << device.to_string() << " " << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts,
                          DeviceReadLayouts,
                          testing::ValuesIn(layouts()),

@@ -1,0 +1,343 @@
+"""`Loader`, over the C++ part."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core
+from . import _options
+
+if TYPE_CHECKING:
+    from ._torch import TorchBatches
+
+Batch = dict[str, Any]
+
+
+class Loader:
+    """Batches of samples of arrays that share a dimension, in a shuffled order that is known.
+
+    An iterator over an epoch. It goes on where it stopped: after a ``break``, after
+    `load_state_dict`. The end of an epoch ends the iteration, and the next iteration is the next
+    epoch.
+
+    The first iteration starts a thread that makes batches ahead; chunks are read and decoded by the
+    threads of the library, each once as far as the memory allows. Without ``prefetch`` there is no
+    thread. Loaders may be used in a child after a fork, and pickle where their arrays do.
+
+    Parameters
+    ----------
+    arrays
+        Arrays by name, with one extent along the sample dimension.
+    batch_size
+        Samples in a batch of this rank.
+    sample_dim
+        Name or number of the dimension along which samples are taken.
+    window, stride
+        A sample has ``window`` steps, ``stride`` apart.
+    lead_time
+        Further steps, counted from the last of the window: one or several.
+    patch
+        Sizes by dimension: samples are patches of these. They tile the dimension; the last is moved
+        back to end with it.
+    halo
+        Indices at both sides of a patch that are read as well: a number, or numbers by dimension.
+    padding
+        What a halo has outside of the array: "zero" (0 in the batch) or "wrap" (the other end, for
+        longitudes). For all, or by dimension.
+    select
+        Indices or a slice by dimension: only these are read, in this order.
+    exclude
+        Steps that no sample may touch: a boolean mask of the sample dimension, or indices, slices
+        and pairs ``(start, stop)``.
+    shuffle
+        "block": blocks of chunks in random order, the samples of some at a time mixed; each chunk
+        is read about once. "global": a random order of all samples, which reads chunks many times.
+        None: in order.
+    block_chunks
+        Chunks along the sample dimension that are mixed at a time.
+    lanes
+        Parts of the order that are read side by side. Ranks share chunks unless the world size
+        divides it. It is a part of the order, as are ``seed`` and ``block_chunks``.
+    seed, epoch
+        Of the order: with the same ones it is the same, whatever the threads, ``prefetch`` and
+        world size.
+    rank, world_size
+        This process among all; those of torchrun's environment when None.
+    device
+        Where batches are made: "cpu", "cuda:0"; None is the configured default.
+    dtype
+        "float16", "bfloat16", "float32" or "float64", for all or by name; None is the array's.
+    normalize
+        ``(mean, std)`` by name: numbers, or one for each index of the first dimension beside the
+        sample dimension. ``(x - mean) / std`` is computed in float32, or in float64 for wider
+        arrays.
+    fill_nan
+        What NaN becomes after that; a number, or numbers by name.
+    layout
+        None: ``(batch, steps, *rest)``. "NCHW" and "NHWC": all but the last two dimensions are
+        channels.
+    stack
+        Names of arrays by the name of the tensor that holds them, along the channels.
+    drop_last
+        Leave out the samples that make no whole batch on all ranks. Kept, they are a smaller last
+        batch, with no sample for some ranks if they are fewer than these.
+    prefetch
+        Batches made ahead.
+    memory_budget
+        Bytes, or as in "4GiB": batches (one of them the caller's), decoded chunks, and what it
+        takes to decode them.
+    on_bad_chunk
+        For a chunk that is corrupt: "raise"; "skip", where the next good sample of the batch takes
+        the place; "fill", where its elements are NaN, then ``fill_nan``. `stats` tells which.
+
+    Raises
+    ------
+    ValueError
+        Arrays or arguments that do not fit together.
+    MemoryError
+        ``memory_budget`` has no room for the batches and a chunk.
+    headrace.CorruptError
+        By the iteration: a corrupt chunk. The next iteration tries the same batch again.
+    NotImplementedError
+        A conversion that there is not, as from dates.
+
+    Examples
+    --------
+    >>> loader = Loader({"t2m": a}, batch_size=8, sample_dim="time", window=2, lead_time=[1, 4])
+    >>> next(loader)["t2m"].shape
+    (8, 4, 721, 1440)
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, _core.Array],
+        *,
+        batch_size: int = 1,
+        sample_dim: str | int = 0,
+        window: int = 1,
+        stride: int = 1,
+        lead_time: int | Sequence[int] = (),
+        patch: Mapping[str | int, int] | None = None,
+        halo: int | Mapping[str | int, int] = 0,
+        padding: str | Mapping[str | int, str] = "zero",
+        select: Mapping[str | int, Any] | None = None,
+        exclude: Any = None,
+        shuffle: str | None = "block",
+        block_chunks: int = 64,
+        lanes: int = 8,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        device: str | None = None,
+        dtype: Any = None,
+        normalize: Mapping[str, Any] | None = None,
+        fill_nan: float | Mapping[str, float] | None = None,
+        layout: str | None = None,
+        stack: Mapping[str, Iterable[str]] | None = None,
+        drop_last: bool = True,
+        prefetch: int = 2,
+        memory_budget: int | str = "4GiB",
+        on_bad_chunk: str = "raise",
+    ) -> None:
+        self._arrays = dict(arrays)
+        rank, world_size = _options.ranks(rank, world_size)
+        self._variables = _options.variables(self._arrays, dtype, normalize, fill_nan)
+        self._options = {
+            "batch_size": batch_size,
+            "sample_dim": sample_dim,
+            "window": window,
+            "stride": stride,
+            "lead_time": _options.lead_times(lead_time),
+            "patches": _options.patches(patch, halo, padding),
+            "select": _options.selections(select, self._arrays),
+            "exclude": _options.excluded_ranges(exclude),
+            "shuffle": shuffle,
+            "block_chunks": block_chunks,
+            "lanes": lanes,
+            "seed": seed,
+            "epoch": epoch,
+            "rank": rank,
+            "world_size": world_size,
+            "device": device,
+            "layout": layout,
+            "stack": _options.stacks(stack),
+            "drop_last": drop_last,
+            "prefetch": prefetch,
+            "memory_budget": _options.parse_nbytes(memory_budget),
+            "on_bad_chunk": on_bad_chunk,
+        }
+        self._open()
+
+    def _open(self) -> None:
+        self._core = _core.Loader(self._variables, self._options)
+        _alive.add(self)
+
+    @classmethod
+    def _of(cls, variables: list[Any], options: dict[str, Any], state: dict[str, Any]) -> Loader:
+        loader = cls.__new__(cls)
+        loader._arrays = {variable["name"]: variable["array"] for variable in variables}
+        loader._variables, loader._options = variables, options
+        loader._open()
+        loader.load_state_dict(state)
+        return loader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Loader._of, (self._variables, self._options, self.state_dict())
+
+    def share(self, number: int, count: int) -> Loader:
+        """A loader of one of ``count`` parts of this rank's samples, from where this one is."""
+        options = dict(self._options)
+        options["rank"] = options["rank"] * count + number
+        options["world_size"] *= count
+        return Loader._of(self._variables, options, self.state_dict())
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._core.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch."""
+        return int(self._core.batches)
+
+    @property
+    def samples(self) -> int:
+        """Samples of a whole epoch, of all ranks."""
+        return int(self._core.samples)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch is of."""
+        return int(self._core.position[0])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch; nothing when it is this one already, so that a resumed one goes on."""
+        if epoch != self.epoch:
+            self._core.seek(epoch, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the epoch has been delivered, by all ranks: a small dict that JSON takes.
+
+        Equal on all ranks after the same number of batches. `load_state_dict` takes it in a loader
+        with another world size, batch size, device or ``prefetch`` too.
+        """
+        epoch, samples = self._core.position
+        return {"version": 1, "epoch": epoch, "samples": samples, "order": self._core.order_id}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the batch after those that were delivered.
+
+        Raises
+        ------
+        ValueError
+            The state is of a loader with another order: other samples, seed, shuffle or lanes.
+        """
+        if state["version"] != 1 or state["order"] != self._core.order_id:
+            raise ValueError(
+                f"load_state_dict: expected the order {self._core.order_id}, got {state['order']}: "
+                "arrays, samples, seed, shuffle, block_chunks and lanes must be the same"
+            )
+        self._core.seek(state["epoch"], state["samples"])
+
+    def origins(self, begin: int = 0, end: int | None = None, epoch: int | None = None) -> Any:
+        """Where the samples of an epoch come from, in its order.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, a row a sample: its first step, then where its patch begins in each patched
+            dimension. Rank r of w gets every w-th of a global batch, from the r-th on.
+        """
+        end = self.samples if end is None else end
+        rows = self._core.origins(self.epoch if epoch is None else epoch, begin, end)
+        width = 1 + len(self._options["patches"])
+        return np.array(rows, np.int64).reshape(-1, width)
+
+    def stats(self) -> dict[str, Any]:
+        """What was done so far.
+
+        ``stall_s``: seconds that iterations waited for batches; ``plan_s``, ``read_s`` (with
+        decoding) and ``gather_s``: what the stages took. ``queue_depth``: batches that are ready.
+        ``read_amplification``: bytes decoded by those of the chunks needed, each once an epoch.
+        ``bad_chunks``: what was wrong with them; ``replaced_samples``: by ``on_bad_chunk="skip"``.
+        """
+        return self._core.stats()
+
+    def ideal(self) -> Iterator[Batch]:
+        """The first batch of the epoch as often as there are batches: what no loading would be."""
+        single = Loader._of(self._variables, {**self._options, "prefetch": 0}, self.state_dict())
+        single._core.seek(self.epoch, 0)
+        batch = next(single)
+        single.close()
+        for _ in range(len(self)):
+            yield batch
+
+    def torch(self) -> TorchBatches:
+        """The batches as torch tensors, without a copy; also for a `DataLoader`.
+
+        In a worker of ``DataLoader(loader.torch(), batch_size=None, num_workers=4)`` batches are
+        of that worker's share. `state_dict` counts what is delivered in this process only.
+        """
+        from ._torch import TorchBatches
+
+        return TorchBatches(self)
+
+    def jax(self) -> Iterator[dict[str, Any]]:
+        """The batches as JAX arrays: those of a GPU without a copy."""
+        import jax
+
+        for batch in self:
+            yield {
+                name: jax.dlpack.from_dlpack(value)
+                if isinstance(value, _core.DeviceArray)
+                else jax.numpy.asarray(value)
+                for name, value in batch.items()
+            }
+
+    def dali(self) -> Iterator[tuple[Any, ...]]:
+        """A source for DALI: ``fn.external_source(source=loader.dali(), num_outputs=n)``.
+
+        A tuple of batches in the order of the arrays (stacks first), in host or device memory.
+        """
+        for batch in self:
+            yield tuple(batch.values())
+
+    def close(self) -> None:
+        """End the thread and let go of memory; iterating starts anew."""
+        self._core.close()
+
+
+def shuffle_quality(loader: Loader, epoch: int = 0) -> dict[str, float]:
+    """How well the order of an epoch mixes; 1 is a random order of all samples, 0 none.
+
+    Returns
+    -------
+    dict
+        Mean distances along the sample dimension, by those of a random order: ``successive``, of a
+        sample and the next; ``nearest``, of a sample and the nearest of the next 255, which is
+        small where samples of few chunks are mixed.
+    """
+    successive, nearest = loader._core.shuffle_quality(epoch)
+    return {"successive": successive, "nearest": nearest}
+
+
+# Threads that read stores of Python must be gone before the interpreter is.
+_alive: weakref.WeakSet[Loader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for loader in list(_alive):
+        with contextlib.suppress(ValueError):  # a thread that the interpreter does not wait for
+            loader.close()

@@ -1,0 +1,238 @@
+"""The loader in threads, children, workers of a `DataLoader`, and after a kill."""
+
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+import threading
+
+import headrace as hr
+import numpy as np
+import pytest
+from headrace.loader import Loader
+from helpers import python, smooth
+from test_threads_fork import in_fork
+
+OPTIONS = {"batch_size": 3, "window": 2, "drop_last": False}
+DATA = smooth("f4", (60, 4, 4))
+
+
+@pytest.fixture
+def array(store):
+    array = hr.create_array(store, shape=DATA.shape, dtype="f4", chunks=(4, 4, 4))
+    array[...] = DATA
+    return array
+
+
+def values(loader):
+    return [batch["x"].tobytes() for batch in loader]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_child_after_fork_goes_on_from_what_was_delivered(array, prefetch):
+    wanted = values(Loader({"x": array}, **OPTIONS))
+    loader = Loader({"x": array}, prefetch=prefetch, **OPTIONS)
+    for i in range(4):
+        assert next(loader)["x"].tobytes() == wanted[i]
+
+    def child():
+        assert values(loader) == wanted[4:]
+        loader.set_epoch(0)
+        assert values(loader) == wanted
+
+    in_fork(child)
+    assert values(loader) == wanted[4:]
+
+
+def test_fork_while_another_thread_takes_batches(array):
+    loader, stop = Loader({"x": array}, **OPTIONS), threading.Event()
+
+    def take():
+        while not stop.is_set():
+            for _ in loader:
+                pass
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        for _ in range(20):
+            in_fork(lambda: next(Loader({"x": array}, **OPTIONS)) and loader.state_dict())
+            in_fork(lambda: [next(loader, None) for _ in range(3)])
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_two_threads_at_once_are_refused(array):
+    loader = Loader({"x": array}, **OPTIONS)
+    refused = []
+
+    def take():
+        for _ in range(300):
+            try:
+                next(loader, None)
+            except ValueError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(refused) <= {"[loader] another thread is using the loader"}
+    assert next(loader, {}) is not None
+
+
+def test_ranks_of_torchrun(array, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    mine = values(Loader({"x": array}, **OPTIONS))
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    assert mine == values(Loader({"x": array}, rank=1, world_size=2, **OPTIONS))
+
+
+def test_store_of_python_and_a_loader_that_is_dropped():
+    zarr = pytest.importorskip("zarr")
+    store = zarr.storage.MemoryStore()
+    zarr.create_array(store, shape=DATA.shape, dtype="f4", chunks=(1, 4, 4))[...] = DATA
+    array = hr.open_array(store)
+    for _ in range(10):
+        loader = Loader({"x": array}, batch_size=2, prefetch=8)
+        next(loader)
+        del loader
+
+
+def test_interpreter_ends_in_the_middle_of_an_epoch():
+    code = """
+import headrace as hr, numpy as np, zarr
+from headrace.loader import Loader
+store = zarr.storage.MemoryStore()
+zarr.create_array(store, shape=(64, 8), dtype="f4", chunks=(1, 8))[...] = 1
+loader = Loader({"x": hr.open_array(store)}, batch_size=2, prefetch=4)
+next(loader)
+print("end")
+"""
+    for _ in range(3):
+        assert python(code) == "end\n"
+
+
+def test_import_brings_in_nothing():
+    code = "import sys, headrace; print('headrace.loader' in sys.modules, 'torch' in sys.modules)"
+    assert python(code) == "False False\n"
+    code = "import sys, headrace.loader; print('torch' in sys.modules, 'jax' in sys.modules)"
+    assert python(code) == "False False\n"
+
+
+TRAIN = """
+import json, os, sys
+import headrace as hr
+from headrace.loader import Loader
+store, log, state = sys.argv[1:]
+loader = Loader({"x": hr.open_array(store)}, batch_size=3, window=2, drop_last=False)
+if os.path.exists(state):
+    loader.load_state_dict(json.load(open(state)))
+print("begin", flush=True)
+for batch in loader:
+    record = json.dumps({"state": loader.state_dict(), "sum": batch["x"].tobytes().hex()})
+    with open(log, "a") as file:
+        file.write(record + "\\n")
+    with open(state + ".new", "w") as file:
+        json.dump(loader.state_dict(), file)
+    os.replace(state + ".new", state)
+    print("step", flush=True)
+"""
+
+
+def test_killed_training_resumes(array, store, tmp_path):
+    wanted = [value.hex() for value in values(Loader({"x": array}, **OPTIONS))]
+    log, state = tmp_path / "log", tmp_path / "state"
+    for steps in (3, 1, 5):
+        command = [sys.executable, "-c", TRAIN, store, str(log), str(state)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for _ in range(1 + steps):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    python(TRAIN, store, log, state)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    # A step whose state was not stored any more is taken again.
+    by_step = {record["state"]["samples"] or 59: record["sum"] for record in records}
+    assert [by_step[step] for step in sorted(by_step)] == wanted
+    assert len(records) <= len(wanted) + 3
+
+
+def test_memory_stays_within_the_budget(tmp_path):
+    code = """
+import resource, sys
+import headrace as hr, numpy as np
+from headrace.loader import Loader
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+array = hr.create_array(sys.argv[1], shape=(640, 256, 256), dtype="f4", chunks=(4, 256, 256),
+                        compressors=hr.codecs.Zstd(level=1))
+for t in range(0, 640, 4):
+    array[t : t + 4] = np.arange(t, t + 4, dtype="f4")[:, None, None]
+loader = Loader({"x": array}, batch_size=4, window=2, dtype="float16", memory_budget="8MiB",
+                block_chunks=32)
+before = peak()
+for batch in loader:
+    pass
+print(peak() - before, loader.stats()["peak_cache_bytes"])
+"""
+    grown, cached = map(int, python(code, tmp_path / "a.zarr").split())
+    budget = 8 << 20  # of 160 MiB
+    assert cached <= budget
+    # The pool's stacks and the blocks that base/buffer keeps for the next one are not the budget's.
+    assert grown < 4 * budget
+
+
+# ---- torch
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def test_torch_tensors(array, torch):
+    loader = Loader({"x": array}, dtype="bfloat16", **OPTIONS)
+    batches = list(loader.torch())
+    assert batches[0]["x"].dtype == torch.bfloat16
+    wanted = np.stack([DATA[t : t + 2] for t in loader.origins(epoch=0)[:, 0]])
+    got = torch.cat([batch["x"] for batch in batches])
+    assert torch.equal(got, torch.from_numpy(wanted).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_workers_of_a_dataloader(array, torch, method):
+    loader = Loader({"x": array}, **OPTIONS)
+    workers = torch.utils.data.DataLoader(
+        loader.torch(),
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context=multiprocessing.get_context(method),
+    )
+    next(loader)
+    loader.set_epoch(1)
+    order = loader.origins(epoch=1)[:, 0]
+    got = [sample.numpy() for batch in workers for sample in batch["x"]]
+    key = lambda sample: sample.tobytes()  # noqa: E731
+    wanted = sorted((DATA[t : t + 2] for t in order), key=key)
+    assert np.array_equal(sorted(got, key=key), wanted)
+
+
+def test_jax_arrays(array):
+    jax = pytest.importorskip("jax")
+    loader = Loader({"x": array}, **OPTIONS)
+    batch = next(loader.jax())
+    assert isinstance(batch["x"], jax.Array)
+    wanted = np.stack([DATA[t : t + 2] for t in loader.origins(0, 3)[:, 0]])
+    assert np.array_equal(batch["x"], wanted)
+
+
+def test_source_for_dali(array):
+    loader = Loader({"x": array, "y": array}, **OPTIONS)
+    x, y = next(loader.dali())
+    assert np.array_equal(x, y) and len(x) == 3
