@@ -7,8 +7,10 @@ The fields are those of data.py, of another seed for each variable. A chunk hold
 
 import argparse
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import data
@@ -64,8 +66,10 @@ def _write_coordinates(group, store: Store) -> None:
         array.attrs.update({"_ARRAY_DIMENSIONS": [name], **attributes})
 
 
-def _write_variable(group, store: Store, number: int, name: str) -> None:
-    array = group.create_array(
+def _write_variable(path: str, store: Store, number: int, name: str) -> None:
+    import zarr
+
+    array = zarr.open_group(path, mode="r+").create_array(
         name,
         shape=(store.steps, store.nlat, store.nlon),
         dtype="float32",
@@ -91,8 +95,13 @@ def prepare(folder: Path, store: Store) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     group = zarr.open_group(str(partial), mode="w", zarr_format=2)
     _write_coordinates(group, store)
-    for number, name in enumerate(store.names):
-        _write_variable(group, store, number, name)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        jobs = [
+            pool.submit(_write_variable, str(partial), store, number, name)
+            for number, name in enumerate(store.names)
+        ]
+        for job in jobs:
+            job.result()
     zarr.consolidate_metadata(str(partial), zarr_format=2)
     partial.rename(path)
     return path

@@ -246,21 +246,41 @@ PlannedVariable plan_variable(const Variable& variable, const Plan& plan) {
   return planned;
 }
 
+std::uint64_t array_nbytes(const PlannedVariable& variable) {
+  std::uint64_t nbytes = variable.dtype.itemsize();
+  for (const PlannedAxis& axis : variable.axes)
+    nbytes = checked_mul(nbytes, static_cast<std::uint64_t>(axis.chunks.extent()), "array");
+  return nbytes;
+}
+
+// Steps in a chunk of the arrays; of those with several lengths the longest. Arrays that are small
+// beside the others, coordinates say, are no reason for longer blocks: reading them again costs
+// nothing.
+std::int64_t chunk_steps(const std::vector<PlannedVariable>& variables) {
+  constexpr std::uint64_t kSmall = 64;
+  std::uint64_t largest = 0;
+  for (const PlannedVariable& variable : variables)
+    largest = std::max(largest, array_nbytes(variable));
+  std::int64_t steps = 1;
+  for (const PlannedVariable& variable : variables) {
+    if (array_nbytes(variable) < largest / kSmall) continue;
+    steps = std::max(steps, variable.axes[variable.sample_axis].chunks.largest());
+  }
+  return steps;
+}
+
 // Blocks of neighbouring chunks along the sample dimension. Where samples reach into further
 // chunks these are decoded for two blocks unless they can be kept, so blocks are longer then.
 void plan_order(Plan& plan) {
   const Options& options = plan.options;
-  std::int64_t chunk = 1, steps = 0;
-  for (const PlannedVariable& variable : plan.variables) {
-    const ChunkAxis& axis = variable.axes[variable.sample_axis].chunks;
-    chunk = std::max(chunk, axis.largest());
-    steps = axis.extent();
-  }
+  const PlannedVariable& any = plan.variables.front();
+  const std::int64_t steps = any.axes[any.sample_axis].chunks.extent();
+  const std::int64_t chunk = chunk_steps(plan.variables);
   OrderOptions& order = plan.order;
   order.shuffle = options.shuffle;
   order.seed = options.seed;
-  order.lanes = options.lanes;
-  const std::int64_t window_chunks = std::max<std::int64_t>(options.block_chunks / order.lanes, 1);
+  order.lanes = std::min(options.lanes, options.block_chunks);
+  const std::int64_t window_chunks = options.block_chunks / order.lanes;
   const std::int64_t reach =
       (*std::max_element(plan.offsets.begin(), plan.offsets.end()) + chunk - 1) / chunk;
   const std::int64_t run =

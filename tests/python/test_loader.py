@@ -366,6 +366,28 @@ def test_state_of_another_order_is_refused(series):
         loader.load_state_dict({**loader.state_dict(), "samples": 41})
 
 
+def test_coordinates_do_not_lengthen_blocks(store):
+    fields = hr.create_array(store, "x", shape=(96, 16, 16), dtype="f4", chunks=(4, 16, 16))
+    fields[...] = np.arange(fields.size, dtype="f4").reshape(fields.shape)
+    times = hr.create_array(store, "time", shape=(96,), dtype="i8", chunks=(96,))
+    times[...] = np.arange(96)
+    alone = Loader({"x": fields}, block_chunks=8)
+    both = Loader({"x": fields, "time": times}, block_chunks=8, batch_size=4)
+    assert both.origins().tolist() == alone.origins().tolist()
+    got = joined(epoch_of(both), "time")
+    assert got.ravel().tolist() == both.origins(epoch=0)[:, 0].tolist()
+    assert both.stats()["read_amplification"] == 1
+
+
+def test_few_chunks_are_mixed_when_few_are_wanted(store):
+    array = hr.create_array(store, shape=(256, 64), dtype="f4", chunks=(8, 64))
+    array[...] = 1
+    loader = Loader({"x": array}, block_chunks=2)
+    chunks = loader.origins()[:, 0] // 8
+    for first in range(0, 256 - 16, 16):
+        assert len(set(chunks[first : first + 16].tolist())) <= 4
+
+
 def test_epochs(series):
     loader = Loader({"x": series}, sample_dim="time", batch_size=8)
     first = joined(epoch_of(loader))

@@ -62,8 +62,9 @@ class Loader:
     block_chunks
         Chunks along the sample dimension that are mixed at a time.
     lanes
-        Parts of the order that are read side by side. Ranks share chunks unless the world size
-        divides it. It is a part of the order, as are ``seed`` and ``block_chunks``.
+        Parts of the order that are read side by side, ``block_chunks`` at most. Ranks share chunks
+        unless the world size divides it. It is a part of the order, as are ``seed`` and
+        ``block_chunks``.
     seed, epoch
         Of the order: with the same ones it is the same, whatever the threads, ``prefetch`` and
         world size.

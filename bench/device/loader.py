@@ -1,0 +1,354 @@
+"""Training on GPUs: shuffled, normalised bfloat16 batches of ERA5-like fields, beside DataLoaders.
+
+    python bench/device/loader.py bench/results/loader-cuda.json
+    python bench/device/loader.py bench/results/loader-2-cuda.json --gpus 2 --peers headrace
+
+A sample is one step of all variables, (x - mean) / std in bfloat16 in the GPU's memory. headrace
+decodes and converts there; the DataLoaders read with zarr-python in `--cores` workers, and their
+batches are pinned, copied and converted on the GPU. Every peer runs on `--cores` processors a GPU,
+in processes of its own started by torchrun, and takes its turn. Two ways to consume, each for
+--seconds: as fast as batches come ("fast"), and with a training step of 0.1 s, which multiplies
+matrices ("train"). The stall is the share of the time in which the loop waited for a batch.
+Every step has to come once an epoch, over all ranks. The files are in the page cache.
+"""
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
+
+import loader_data
+import machine
+from loader_worker import cpu_seconds, versions
+
+STEP_S = 0.1
+SEED = 7
+PIPELINES = {
+    "dataloader-zarr": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    "dataloader-zarrs": "zarrs.ZarrsCodecPipeline",
+}
+PACKAGES = {
+    "headrace": ("headrace", "torch"),
+    "dataloader-zarr": ("torch", "zarr"),
+    "dataloader-zarrs": ("torch", "zarr", "zarrs"),
+}
+
+
+class Headrace:
+    def __init__(self, job):
+        import headrace
+
+        headrace.config.set(threads=job["cores"])
+        self._open_group = headrace.open_group
+
+    def batches(self, job):
+        from headrace.loader import Loader
+
+        group = self._open_group(job["path"])
+        self.loader = Loader(
+            {"time": group["time"], **{name: group[name] for name in job["variables"]}},
+            batch_size=job["batch"],
+            sample_dim="time",
+            block_chunks=job["block_chunks"],
+            seed=SEED,
+            device=f"cuda:{job['rank']}",
+            dtype=dict.fromkeys(job["variables"], "bfloat16"),
+            normalize=job["statistics"],
+            memory_budget=job["memory_budget"],
+            drop_last=False,
+        )
+        while True:
+            for batch in self.loader.torch():
+                yield batch.pop("time").flatten().tolist(), batch
+            yield None
+
+    def facts(self):
+        numbers = self.loader.stats().items()
+        return {name: value for name, value in numbers if isinstance(value, (int, float))}
+
+
+class Steps:
+    """Opened where they are read."""
+
+    def __init__(self, job, pipeline):
+        self._job, self._pipeline, self._arrays = job, pipeline, None
+
+    def __len__(self):
+        return self._job["steps"]
+
+    def __getitem__(self, i):
+        import zarr
+
+        if self._arrays is None:
+            zarr.config.set({"codec_pipeline.path": self._pipeline})
+            group = zarr.open_group(self._job["path"], mode="r")
+            self._arrays = {name: group[name] for name in ("time", *self._job["variables"])}
+        return {name: array[i : i + 1] for name, array in self._arrays.items()}
+
+
+class DataLoader:
+    def __init__(self, job):
+        import torch
+
+        self._torch = torch
+
+    def batches(self, job):
+        from torch.utils.data import DataLoader, DistributedSampler
+
+        dataset = Steps(job, PIPELINES[job["peer"]])
+        sampler = DistributedSampler(dataset, job["gpus"], job["rank"], seed=SEED)
+        loader = DataLoader(
+            dataset,
+            batch_size=job["batch"],
+            sampler=sampler,
+            num_workers=job["cores"],
+            pin_memory=True,
+            persistent_workers=True,
+        )
+        device = f"cuda:{job['rank']}"
+        for epoch in range(sys.maxsize):
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                times = batch.pop("time").flatten().tolist()
+                yield times, {name: self._ready(job, name, x, device) for name, x in batch.items()}
+            yield None
+
+    def _ready(self, job, name, values, device):
+        mean, std = job["statistics"][name]
+        return ((values.to(device, non_blocking=True) - mean) / std).to(self._torch.bfloat16)
+
+    def facts(self):
+        return {}
+
+
+class Work:
+    """A training step: products of matrices that take STEP_S."""
+
+    def __init__(self, device):
+        import torch
+
+        self._torch = torch
+        self._a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16) / 64
+        self._times = 1
+        self._seconds(20)
+        self._times = max(round(STEP_S / (self._seconds(100) / 100)), 1)
+
+    def _seconds(self, times):
+        begin = time.perf_counter()
+        for _ in range(times):
+            self._a @ self._a
+        self._torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    def step(self):
+        self._seconds(self._times)
+
+
+def look_at(batch) -> bool:
+    """Takes every element, and waits for the device."""
+    import torch
+
+    total = sum(x.sum(dtype=torch.float32) for x in batch.values())
+    return bool(torch.isfinite(total).item())
+
+
+def consume(peer, job, work) -> dict:
+    waits, times = [], []
+    seen, ends = [], []
+    first = None
+    batches = peer.batches(job)
+    cpu = cpu_seconds()
+    begin = time.perf_counter()
+    while True:
+        asked = time.perf_counter()
+        got = next(batches)
+        if got is None:
+            ends.append(len(seen))
+            continue
+        steps, batch = got
+        if not look_at(batch):
+            raise ValueError("a batch is not finite")
+        now = time.perf_counter()
+        if first is None:
+            first = now - begin
+        else:
+            waits.append(now - asked)
+        seen += steps
+        del batch, got
+        if work is not None:
+            work.step()
+        times.append(time.perf_counter() - begin)
+        if times[-1] > job["seconds"] and ends:
+            break
+    seconds = time.perf_counter() - begin
+    facts = peer.facts()
+    batches.close()
+    del batches
+    gc.collect()  # ends workers, whose time counts then
+    return {
+        "seconds": round(seconds, 3),
+        "first_batch_s": round(first, 3),
+        "samples": len(seen),
+        "epoch": seen[: ends[0]],
+        "waited_s": sum(waits),
+        "wait_p50_ms": round(1e3 * statistics.median(waits), 2),
+        "wait_p99_ms": round(1e3 * float(np.percentile(waits, 99)), 2),
+        "cpu_s": cpu_seconds() - cpu,
+        **facts,
+    }
+
+
+def rank_main(job: dict, out: Path) -> None:
+    """Of one process that torchrun started."""
+    job["rank"] = int(os.environ["RANK"])
+    cores = job["cores"]
+    own = sorted(os.sched_getaffinity(0))[job["rank"] * cores : (job["rank"] + 1) * cores]
+    os.sched_setaffinity(0, own)
+    import torch
+
+    device = f"cuda:{job['rank']}"
+    torch.cuda.set_device(device)
+    torch.zeros(1, device=device)
+    work = Work(device) if job["way"] == "train" else None
+    peer = Headrace(job) if job["peer"] == "headrace" else DataLoader(job)
+    found = consume(peer, job, work)
+    found["versions"] = versions(PACKAGES[job["peer"]])
+    free, total = torch.cuda.mem_get_info()
+    found["device_used_mib"] = (total - free) >> 20
+    (out / f"{job['rank']}.json").write_text(json.dumps(found))
+
+
+def run(job: dict) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += [f"--nproc-per-node={job['gpus']}", __file__, folder, "--job", json.dumps(job)]
+        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        ranks = [json.loads(p.read_text()) for p in sorted(Path(folder).glob("*.json"))]
+    epoch = sorted(step for rank in ranks for step in rank.pop("epoch"))
+    if job["steps"] % (job["gpus"] * job["batch"]) == 0 and epoch != job["times"]:
+        raise ValueError(f"{job['peer']}: an epoch without each step once")
+    seconds = max(rank["seconds"] for rank in ranks)
+    nbytes = sum(rank["samples"] for rank in ranks) * job["sample_nbytes"]
+    cpu = sum(rank["cpu_s"] for rank in ranks)
+    return {
+        "gb_per_s_per_gpu": round(nbytes / seconds / 1e9 / len(ranks), 3),
+        "samples_per_s": round(nbytes / job["sample_nbytes"] / seconds, 1),
+        "cores_per_gpu": round(cpu / seconds / len(ranks), 2),
+        "cpu_s_per_gb": round(cpu / (nbytes / 1e9), 3),
+        "stall": round(sum(rank["waited_s"] for rank in ranks) / len(ranks) / seconds, 4),
+        "ranks": ranks,
+    }
+
+
+def job_of(path: Path, store: loader_data.Store, args) -> dict:
+    import headrace
+
+    group = headrace.open_group(str(path))
+    statistics_of = {}
+    for name in store.names:
+        sample = group[name][:8]
+        statistics_of[name] = (float(sample.mean()), float(sample.std()))
+    return {
+        "path": str(path),
+        "variables": list(store.names),
+        "statistics": statistics_of,
+        "steps": store.steps,
+        "times": group["time"][:].tolist(),
+        "sample_nbytes": store.sample_nbytes,
+        "batch": args.batch,
+        "block_chunks": args.block_chunks,
+        "memory_budget": args.memory_budget,
+        "seconds": args.seconds,
+        "cores": args.cores,
+        "gpus": args.gpus,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-loader"))
+    parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument("--variables", type=int, default=6)
+    parser.add_argument("--chunk-steps", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--codecs", nargs="+", default=list(loader_data.CODECS))
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--block-chunks", type=int, default=8)
+    parser.add_argument("--memory-budget", default="4GiB", help="less than the data have")
+    parser.add_argument("--peers", nargs="+", default=list(PACKAGES))
+    parser.add_argument("--ways", nargs="+", default=["fast", "train"])
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--cores", type=int, default=4, help="a GPU")
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.job:
+        rank_main(args.job, args.out)
+        return
+    args.data.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for codec in args.codecs:
+        for chunk_steps in args.chunk_steps:
+            shape = (args.steps, loader_data.data.NLAT, loader_data.data.NLON, args.variables)
+            store = loader_data.Store(*shape, chunk_steps, codec)
+            path = loader_data.prepare(args.data, store)
+            job = job_of(path, store, args)
+            for way in args.ways:
+                for peer in args.peers:
+                    row = run({**job, "peer": peer, "way": way})
+                    rows.append(
+                        {
+                            "codec": codec,
+                            "chunk_steps": chunk_steps,
+                            "way": way,
+                            "peer": peer,
+                            **row,
+                        }
+                    )
+                    print(
+                        f"{codec:6} {chunk_steps:3} {way:6} {peer:18}"
+                        f" {row['gb_per_s_per_gpu']:7.2f} GB/s a GPU"
+                        f" {row['cores_per_gpu']:5.2f} cores stall {100 * row['stall']:5.1f} %",
+                        flush=True,
+                    )
+                    write(args, rows)
+
+
+def write(args, rows: list[dict]) -> None:
+    import torch
+
+    report = {
+        "schema": 1,
+        "what": "loader-cuda",
+        "date": machine.now(),
+        "commit": machine.commit(),
+        "machine": machine.describe(args.data),
+        "device": torch.cuda.get_device_name(),
+        "settings": {
+            "steps": args.steps,
+            "variables": args.variables,
+            "batch": args.batch,
+            "block_chunks": args.block_chunks,
+            "memory_budget": args.memory_budget,
+            "seconds": args.seconds,
+            "cores_per_gpu": args.cores,
+            "gpus": args.gpus,
+            "step_s": STEP_S,
+        },
+        "rows": rows,
+    }
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
