@@ -136,6 +136,46 @@ def rechunk_table(result: dict) -> str:
     )
 
 
+def loader_device_table(result: dict) -> str:
+    settings = result["settings"]
+
+    def decoded(row: dict) -> str:
+        """GB/s a GPU without what was still there from the epoch before."""
+        rates = [r["decoded_bytes"] / r["seconds"] for r in row["ranks"] if "decoded_bytes" in r]
+        return f"{sum(rates) / len(rates) / 1e9:.1f}" if rates else "-"
+
+    ways = {"fast": "as fast as it goes", "train": f"steps of {settings['step_s']} s"}
+    rows = [
+        [
+            str(row["chunk_steps"]),
+            ways[row["way"]],
+            row["peer"],
+            f"{row['gb_per_s_per_gpu']:.2f}",
+            decoded(row),
+            "-" if row["cores_per_gpu"] is None else f"{row['cores_per_gpu']:.1f}",
+            f"{100 * row['stall']:.0f} %" if row["way"] == "train" else "-",
+            f"{max(rank['first_batch_s'] for rank in row['ranks']):.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    return markdown(
+        f"Batches of {settings['batch']} samples, {settings['variables']} variables of 721 x 1440, "
+        f"shuffled, normalised, bfloat16, in {settings['gpus']} x {result['device']}; "
+        f"{settings['cores_per_gpu']} cores a GPU, blosc-lz4",
+        [
+            "samples a chunk",
+            "consumed",
+            "loader",
+            "GB/s a GPU",
+            "decoded",
+            "cores a GPU",
+            "stall",
+            "first, s",
+        ],
+        rows,
+    )
+
+
 TABLES = {
     "zarr-suite-*.json": suite_table,
     "zarr-pipeline-*.json": pipeline_table,
@@ -144,6 +184,7 @@ TABLES = {
     "shm.json": shm_tables,
     "shm-device.json": shm_device_table,
     "rechunk.json": rechunk_table,
+    "loader-*cuda.json": loader_device_table,
 }
 
 

@@ -103,7 +103,7 @@ struct Options {
 
   Shuffle shuffle = Shuffle::block;
   std::int64_t block_chunks = 64;  // along the sample dimension, mixed at a time
-  std::int64_t lanes = 8;  // block_chunks at most
+  std::int64_t lanes = 8;          // block_chunks at most
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;  // to begin with
   std::int64_t rank = 0, world_size = 1;
