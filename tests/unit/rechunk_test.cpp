@@ -80,7 +80,8 @@ TEST(Rechunk, GoesOnFromAnyBlock) {
   const Array source = counting_array({12, 8}, {1, 8});
   RechunkOptions options = into({12, 1}, 128);
   std::int64_t blocks = 0;
-  for (const RechunkPass& pass : plan_rechunk(source, options)[0].passes) blocks += pass.nblocks;
+  const auto plans = plan_rechunk(source, options);
+  for (const RechunkPass& pass : plans[0].passes) blocks += pass.nblocks;
   ASSERT_GT(blocks, 4);
   for (std::int64_t stop_at = 1; stop_at <= blocks; ++stop_at) {
     const Store store = memory_store();
