@@ -176,6 +176,22 @@ def loader_device_table(result: dict) -> str:
     )
 
 
+def loader_table(result: dict) -> str:
+    peers = list(result["rows"][0]["peers"])
+    settings = result["settings"]
+    return markdown(
+        f"Shuffled batches of {settings['batch']} samples of {settings['variables']} variables of "
+        f"{settings['field'][0]} x {settings['field'][1]} float32, one epoch of "
+        f"{settings['steps']}: samples a second (CPU seconds a GB), {place(result['machine'])}",
+        ["samples a chunk", "codec", *peers],
+        [
+            [str(row["chunk_steps"]), row["codec"]]
+            + [f"{p['samples_s']:.0f} ({p['cpu_s_per_gb']:.1f})" for p in row["peers"].values()]
+            for row in result["rows"]
+        ],
+    )
+
+
 TABLES = {
     "zarr-suite-*.json": suite_table,
     "zarr-pipeline-*.json": pipeline_table,
@@ -184,6 +200,7 @@ TABLES = {
     "shm.json": shm_tables,
     "shm-device.json": shm_device_table,
     "rechunk.json": rechunk_table,
+    "loader-cpu.json": loader_table,
     "loader-*cuda.json": loader_device_table,
 }
 
