@@ -11,8 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "era5_unet.py"
-HAS_LOADER = importlib.util.find_spec("headrace.loader") is not None
-needs_loader = pytest.mark.skipif(not HAS_LOADER, reason="needs headrace.loader")
 TINY = ["--steps", "18", "--size", "10", "18", "--batch", "4", "--width", "4", "--chunk-steps", "5"]
 
 
@@ -48,7 +46,6 @@ def test_plain_windows_are_those_of_the_store(example, store):
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
-@needs_loader
 @pytest.mark.parametrize("name", ["t2m", "z500"])
 def test_both_ways_have_the_same_windows(example, store, name):
     args = example.parse([str(store), "--workers", "0"])
@@ -61,7 +58,7 @@ def test_both_ways_have_the_same_windows(example, store, name):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(["--mixed"], marks=needs_loader, id="headrace"),
+        pytest.param(["--mixed"], id="headrace"),
         pytest.param(["--plain", "--workers", "1"], id="plain"),
     ],
 )
