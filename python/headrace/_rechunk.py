@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any
@@ -13,10 +12,8 @@ from . import _core
 from ._create import _as_list, _is_auto, create_array, create_group
 from ._open import open
 from ._ops import _Target, blocks
+from .config import _nbytes
 from .group import Group
-
-_UNITS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"([0-9.]+)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 
 # Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk.cpp).
 _FOLDER = ".rechunk"
@@ -196,7 +193,7 @@ def _arguments(
     return {
         "chunks": _extents(node, chunks),
         "shards": _extents(node, shards),
-        "max_memory": _nbytes(max_memory),
+        "max_memory": _nbytes("max_memory", max_memory),
     }
 
 
@@ -206,16 +203,6 @@ def _extents(node: _core.Array | Group, extents: Any) -> Any:
             raise ValueError("chunks, shards: an int is for an array; a group needs extents")
         return (extents,) * node.ndim
     return None if extents is None else [index(extent) for extent in extents]
-
-
-def _nbytes(size: int | str) -> int:
-    if isinstance(size, int):
-        return size
-    match = _SIZE.fullmatch(size.strip())
-    if match is None:
-        raise ValueError(f"max_memory: expected bytes or a size as '512MiB', got {size!r}")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** _UNITS[match[2].lower()])
 
 
 def _codecs(node: _core.Array | Group, compressors: Any) -> list[tuple[str, str]] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from ..config import _nbytes
 from . import _options
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class Loader:
             "stack": _options.stacks(stack),
             "drop_last": drop_last,
             "prefetch": prefetch,
-            "memory_budget": _options.parse_nbytes(memory_budget),
+            "memory_budget": _nbytes("memory_budget", memory_budget),
             "on_bad_chunk": on_bad_chunk,
         }
         self._open()

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import _core
-
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-_UNITS |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def parse_nbytes(size: int | str) -> int:
-    """Bytes of 1234, "4GiB" or "1.5 GB"."""
-    if not isinstance(size, str):
-        return int(size)
-    match = re.fullmatch(r"([0-9.]+)\s*([A-Za-z]*)", size.strip())
-    unit = _UNITS.get(match[2].upper()) if match else None
-    if match is None or unit is None:
-        raise ValueError(f'memory_budget: expected bytes, as in "4GiB", got {size!r}')
-    return int(float(match[1]) * unit)
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
