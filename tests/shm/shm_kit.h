@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "conformance/error_code.h"
 #include "headrace/error.h"
 #include "headrace/shm.h"
 #include "shm/arena_state.h"
@@ -51,17 +52,6 @@ inline std::string get_text(const Channel& channel, const Wait& wait = kNow) {
 inline Descriptor send_text(const Arena& arena, std::string_view text) {
   const std::span<const std::byte> part = bytes_of(text);
   return arena.send({&part, 1}, kNow).value();
-}
-
-template <typename Function>
-ErrorCode code_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "no error";
-  return ErrorCode::io;
 }
 
 // Runs `body` in a forked child, which ends with 0 when it returns and 1 when it throws.

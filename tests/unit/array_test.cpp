@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/thread_pool.h"
+#include "conformance/error_code.h"
 #include "conformance/inject.h"
 #include "conformance/random_selection.h"
 #include "format/selection.h"
@@ -281,17 +282,6 @@ TEST(Array, ReadsAShardIndexOnceWhileTheShardStaysTheSame) {
   std::vector<float> other{77};
   a.write({1, 1}, view_of(other, {}));
   EXPECT_EQ(floats(a.read({1, 1})), other);
-}
-
-ErrorCode code_of(const std::function<void()>& call, std::string* message = nullptr) {
-  try {
-    call();
-  } catch (const Error& error) {
-    if (message) *message = error.what();
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::invalid_argument;
 }
 
 TEST(Array, NamesArrayChunkAndCodecOfABadChunk) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "conformance/error_code.h"
 #include "headrace/array.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
@@ -117,17 +118,6 @@ Array counting_array(const Store& store, Shape shards = {}) {
   auto values = counted(1000);
   array.write({}, view_of(values));
   return array;
-}
-
-template <typename F>
-ErrorCode code_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::invalid_argument;
 }
 
 TEST(CustomStore, KeepsArrays) {

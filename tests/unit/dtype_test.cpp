@@ -6,21 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "conformance/error_code.h"
 #include "format/numpy_str.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
-
-ErrorCode code_of(const auto& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::io;
-}
 
 TEST(DType, NamesSizesAndSwapUnits) {
   const struct {

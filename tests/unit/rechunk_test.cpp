@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "conformance/error_code.h"
 #include "format/json.h"
 #include "headrace/error.h"
 
@@ -48,16 +49,6 @@ RechunkOptions into(const Shape& chunks, std::size_t max_memory) {
   options.chunks = chunks;
   options.max_memory = max_memory;
   return options;
-}
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  ADD_FAILURE() << "no error";
-  return ErrorCode::io;
 }
 
 TEST(Rechunk, OnePassAndTwoPassesGiveTheSame) {

@@ -8,23 +8,13 @@
 #include <memory>
 #include <string>
 
+#include "conformance/error_code.h"
 #include "device/device.h"
 #include "device/dlpack.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
-
-template <typename F>
-ErrorCode code_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.code();
-  }
-  ADD_FAILURE() << "no error";
-  return ErrorCode::io;
-}
 
 using Capsule = std::unique_ptr<DLManagedTensorVersioned, void (*)(DLManagedTensorVersioned*)>;
 
