@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 import loader_data
 import machine
-from loader_worker import cpu_seconds, versions
+from loader_worker import Steps, cpu_seconds, versions
 
 STEP_S = 0.1
 SEED = 7
@@ -77,35 +77,18 @@ class Headrace:
         return {name: value for name, value in numbers if isinstance(value, (int, float))}
 
 
-class Steps:
-    """Opened where they are read."""
-
-    def __init__(self, job, pipeline):
-        self._job, self._pipeline, self._arrays = job, pipeline, None
-
-    def __len__(self):
-        return self._job["steps"]
-
-    def __getitem__(self, i):
-        import zarr
-
-        if self._arrays is None:
-            zarr.config.set({"codec_pipeline.path": self._pipeline})
-            group = zarr.open_group(self._job["path"], mode="r")
-            self._arrays = {name: group[name] for name in ("time", *self._job["variables"])}
-        return {name: array[i : i + 1] for name, array in self._arrays.items()}
-
-
 class DataLoader:
     def __init__(self, job):
         import torch
+        import zarr
 
         self._torch = torch
+        zarr.config.set({"codec_pipeline.path": PIPELINES[job["peer"]]})  # of the workers too
 
     def batches(self, job):
         from torch.utils.data import DataLoader, DistributedSampler
 
-        dataset = Steps(job, PIPELINES[job["peer"]])
+        dataset = Steps(job["path"], ["time", *job["variables"]], job["steps"])
         sampler = DistributedSampler(dataset, job["gpus"], job["rank"], seed=SEED)
         loader = DataLoader(
             dataset,
