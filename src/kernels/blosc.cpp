@@ -266,10 +266,10 @@ class BloscDecoder {
                               waiting_between(blocks.front(), blocks.back()) + kSourcePadding);
     const WaitingMemory memory{waiting.data(), blocks.front().waiting};
     const StreamLists lists = list_streams(blocks, memory);
-    copy_frames(queue_, lists.stored);
     for (std::size_t i = 0; i < lists.inners.size(); ++i)
       if (!lists.inners[i].frames.empty())
         decode_inner(static_cast<BloscInner>(i), lists.inners[i], waiting.size() > kSourcePadding);
+    copy_frames(queue_, lists.stored);
     for (const auto& [key, frames] : list_shuffled(blocks, memory))
       (key.first == BloscFilter::shuffle ? unshuffle : bit_unshuffle)(queue_, {frames, key.second});
   }

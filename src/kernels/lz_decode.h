@@ -60,7 +60,10 @@ struct LzSlab {
   std::vector<LzSums> before{};  // each range of the frames that it is of
 
   bool is_mapped() const { return parse == LzParse::mapped; }
-  u32 group_nbytes() const { return is_mapped() ? LzMapCut::kGroup : LzGuessCut::kGroup; }
+  template <class Dialect>
+  u32 group_nbytes() const {
+    return is_mapped() ? LzMapCut::kGroup : Dialect::Guess::kGroup;
+  }
 };
 
 // One allocation of both tables: at one chunk the calls for memory count.
@@ -79,7 +82,7 @@ struct LzScratch {
 
 template <class Dialect>
 void parse_guessed(Queue& queue, const LzBatch& batch, u32 n_groups) {
-  using Cut = LzGuessCut;
+  using Cut = typename Dialect::Guess;
   const LzScratch<Cut> scratch(queue, batch, n_groups);
   const LzTables& tables = scratch.tables;
   const u32 blocks = (n_groups + 3) / 4;  // a warp a group
@@ -174,7 +177,7 @@ void decode_slab(Queue& queue,
       for (const Frame& frame : frames.subspan(begin, end - begin)) {
         if (parse_of(frame, batch.planes) != slab.parse) continue;
         const u32 place = before.streams;
-        list[place] = before.add<Dialect>(frame, slab.group_nbytes());
+        list[place] = before.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
       }
     });
   });
@@ -206,7 +209,7 @@ std::size_t decode_slabs(Queue& queue,
     }
     LzSlab& slab = slabs[parse == LzParse::mapped];
     if (slab.sums.streams > 0 && slab.sums.nbytes + LzSums::nbytes_of(frame) > kLzSlab) break;
-    slab.sums.add<Dialect>(frame, slab.group_nbytes());
+    slab.sums.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
   }
   for (const LzSlab& slab : slabs) decode_slab<Dialect>(queue, slab, frames.first(n), batch);
   return n;

@@ -14,15 +14,6 @@
 
 namespace headrace::SIMT_SPACE {
 
-// How many segments of how many bytes a group has.
-template <u32 segment_nbytes, u32 segments>
-struct LzCut {
-  static constexpr u32 kSegment = segment_nbytes, kSegments = segments,
-                       kGroup = kSegment * kSegments;
-};
-// 8 lanes warm up on 4 KiB: fewer than 0.1 % of the groups of packed floats then begin wrong.
-using LzGuessCut = LzCut<512, 24>;
-
 // A stretch of a chain: from the first token at or after some byte to the first one that is not in
 // the stretch, or a bad end.
 struct alignas(16) LzStretch {
@@ -74,7 +65,7 @@ struct LzTables {
 
 template <class Dialect>
 struct LzGuess {
-  using Cut = LzGuessCut;
+  using Cut = typename Dialect::Guess;
   static constexpr unsigned kThreads = 128;
   static constexpr u32 kWarmUp = simt::kWarp - Cut::kSegments;
   using Shared = simt::NoShared;
@@ -305,7 +296,8 @@ struct LzLead {
       start += step.nbytes;
       x = step.next;
     }
-    LzJoin<Dialect, LzGuessCut>{{batch, 0, nullptr, nullptr}}.finish(w, stream, x, n, start);
+    LzJoin<Dialect, typename Dialect::Guess>{{batch, 0, nullptr, nullptr}}.finish(
+        w, stream, x, n, start);
   }
 };
 

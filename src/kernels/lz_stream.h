@@ -9,6 +9,7 @@
 // A dialect says what a token is:
 //
 //   kMinToken, kMinOutput   fewest bytes a token takes and gives, but for the last of a stream
+//   Guess                   how its streams are cut where tokens are guessed: measured
 //   start(stream)           position of the first token, or a bad end
 //   step(token, p, x, end, run)
 //                           how many bytes the token at x gives, and where the next one is: `end`
@@ -29,6 +30,13 @@ inline constexpr u32 kMaxStream = 0x7fffffff;
 inline constexpr u32 kTruncated = ~u32{0};
 inline constexpr u32 kMalformed = ~u32{0} - 1;
 inline constexpr u32 kWrongSize = ~u32{0} - 2;
+
+// How many segments of how many bytes a group has.
+template <u32 segment_nbytes, u32 segments>
+struct LzCut {
+  static constexpr u32 kSegment = segment_nbytes, kSegments = segments,
+                       kGroup = kSegment * kSegments;
+};
 
 struct LzStream {
   const u8* source;

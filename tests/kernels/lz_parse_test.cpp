@@ -91,9 +91,9 @@ TEST(LzGuess, IsRightForPackedFields) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     const Bytes original = test::packed_field(1 << 20, seed), block = compress(original);
     HostQueue queue(seed);
-    const OneStream one(queue, block, static_cast<u32>(original.size()), LzGuessCut::kGroup);
+    const OneStream one(queue, block, static_cast<u32>(original.size()), Lz4::Guess::kGroup);
     simt::launch(queue, (one.n_groups + 3) / 4, LzGuess<Lz4>{one.tables()});
-    const std::vector<LzStretch> expected = walk_groups(block, LzGuessCut::kGroup);
+    const std::vector<LzStretch> expected = walk_groups(block, Lz4::Guess::kGroup);
     const std::vector<LzStretch> got = read(one.groups.data(), one.n_groups);
     groups += got.size();
     for (std::size_t i = 0; i < got.size(); ++i)
@@ -107,10 +107,10 @@ TEST(LzGuess, IsRightForPackedFields) {
 struct Parsed : OneStream {
   Parsed(Queue& queue, const Bytes& original)
       : OneStream(
-            queue, compress(original), static_cast<u32>(original.size()), LzGuessCut::kGroup) {
+            queue, compress(original), static_cast<u32>(original.size()), Lz4::Guess::kGroup) {
     listed =
         slab.sums.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0},
-                           slab.group_nbytes());
+                           slab.group_nbytes<Lz4>());
     records = Scratch<LzRecord>(queue, slab.sums.records);
     parse_lz<Lz4>(queue, batch(), slab);
   }
