@@ -16,10 +16,10 @@ constexpr std::size_t kMinStaged = (64 << 10) + 1, kMaxStaged = 16 << 20;
 
 bool is_staged(std::size_t nbytes) { return nbytes >= kMinStaged && nbytes <= kMaxStaged; }
 
-unsigned processor_count(int device) {
-  int count = 0;
-  HEADRACE_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return static_cast<unsigned>(count);
+unsigned attribute_of(int device, cudaDeviceAttr attribute) {
+  int value = 0;
+  HEADRACE_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+  return static_cast<unsigned>(value);
 }
 
 }  // namespace
@@ -70,10 +70,14 @@ CudaQueue::CudaQueue(int device)
     : device_(device),
       own_(take_stream(device)),
       stream_(own_->stream()),
-      processors_(processor_count(device)) {}
+      processors_(attribute_of(device, cudaDevAttrMultiProcessorCount)),
+      shared_nbytes_(attribute_of(device, cudaDevAttrMaxSharedMemoryPerBlockOptin)) {}
 
 CudaQueue::CudaQueue(int device, cudaStream_t stream)
-    : device_(device), stream_(stream), processors_(processor_count(device)) {}
+    : device_(device),
+      stream_(stream),
+      processors_(attribute_of(device, cudaDevAttrMultiProcessorCount)),
+      shared_nbytes_(attribute_of(device, cudaDevAttrMaxSharedMemoryPerBlockOptin)) {}
 
 CudaQueue::~CudaQueue() {
   for (Staged& staged : staged_) {

@@ -28,6 +28,7 @@ class CudaQueue final : public Queue {
 
   void* native() const override { return stream_; }
   unsigned processors() const override { return processors_; }
+  std::size_t shared_nbytes() const override { return shared_nbytes_; }
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;
   void upload(void* target, const void* source, std::size_t nbytes) override;
@@ -52,6 +53,7 @@ class CudaQueue final : public Queue {
   std::unique_ptr<OwnStream> own_;  // null on a stream of the caller's
   cudaStream_t stream_;
   unsigned processors_;
+  std::size_t shared_nbytes_;
   std::deque<Staged> staged_;
 };
 

@@ -144,7 +144,8 @@ void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
     execute_jumping<Dialect>(queue, batch, slab.sums.tiles, kLzJumpTiles);
   else if (slab.sums.largest <= 4096)
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
-  else if (batch.n_streams > 200 || slab.sums.largest <= 16384)
+  else if (batch.n_streams > 200 || slab.sums.largest <= 16384 ||
+           !fits<LzOrder<Dialect, 32768>>(queue))
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 16384>{batch});
   else
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 32768>{batch});

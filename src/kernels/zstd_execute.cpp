@@ -243,12 +243,13 @@ void execute_in_order(Queue& queue,
   for (const u32 index : list) largest = std::max(largest, plan.sources[index].target_nbytes);
   const auto sources = Scratch<u32>::of(queue, list.data(), list.size());
   // Large tiles need few steps, small ones let a multiprocessor work on several sources.
+  using OfFew = ExecuteInOrder<32 * 1024, 1024, 1>;
   if (largest <= 64 * 1024)
     simt::launch(queue, list.size(), ExecuteInOrder<4 * 1024, 256, 8>{work, sources.data()});
-  else if (list.size() > queue.processors())
+  else if (list.size() > queue.processors() || !fits<OfFew>(queue))
     simt::launch(queue, list.size(), ExecuteInOrder<8 * 1024, 512, 4>{work, sources.data()});
   else
-    simt::launch(queue, list.size(), ExecuteInOrder<32 * 1024, 1024, 1>{work, sources.data()});
+    simt::launch(queue, list.size(), OfFew{work, sources.data()});
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ class HostQueue final : public Queue {
 
   void* native() const override { return nullptr; }
   unsigned processors() const override { return 4; }
+  std::size_t shared_nbytes() const override { return std::size_t{227} << 10; }
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;
   void upload(void* target, const void* source, std::size_t nbytes) override;

@@ -28,6 +28,8 @@ class Queue {
   virtual void* native() const = 0;
   // How many blocks of one kernel the device runs side by side at least (multiprocessors).
   virtual unsigned processors() const = 0;
+  // The most shared memory that a block can have.
+  virtual std::size_t shared_nbytes() const = 0;
 
   // Uninitialised device memory, aligned to 256 bytes. Throws `out_of_memory`.
   virtual void* allocate(std::size_t nbytes) = 0;
@@ -53,6 +55,12 @@ class Queue {
   // Work given from now on waits for all that `other`, of the same device, was given so far.
   virtual void wait_for(Queue& other) = 0;
 };
+
+// Whether the device has the shared memory that a block of the kernel takes.
+template <class Kernel>
+bool fits(const Queue& queue) {
+  return sizeof(typename Kernel::Shared) <= queue.shared_nbytes();
+}
 
 // Device memory of `count` objects for as long as this lives, in the order of the queue.
 template <class T>

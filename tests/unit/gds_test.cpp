@@ -334,6 +334,7 @@ class WatchedQueue final : public Queue {
 
   void* native() const override { return nullptr; }
   unsigned processors() const override { return 1; }
+  std::size_t shared_nbytes() const override { return queue_.shared_nbytes(); }
   void* allocate(std::size_t nbytes) override {
     ++allocations;
     return queue_.allocate(nbytes);
