@@ -1,10 +1,10 @@
 """Whole reads of Zarr arrays into GPU memory: headrace beside tensorstore, zarr-python and zarrs.
 
-read.py OUT.json [--gib 4] [--folder /dev/shm/headrace-read] [PATTERN...]. Needs torch with CUDA;
+read.py OUT.json [--gib 4] [--folder /dev/shm/headrace-read] [--enough 5] [PATTERN...]. Needs torch with CUDA;
 peers that do not import are left out. Files are in memory or in the page cache; one warm-up, then
 the median of three. Every result is compared with the data on the GPU.
 
-A slow peer is timed less often: no run starts once ENOUGH seconds are timed.
+A slow peer is timed less often: no run starts once `enough` seconds are timed.
 
 Beside them the limit: encoded bytes can come no faster than pinned memory is copied to the device;
 decoded bytes, `ratio` times that. `read_gb_s` is what Python's threads, one a core, read of the
@@ -39,7 +39,6 @@ CODECS = {
     "gzip": hr.codecs.Gzip(level=5),
 }
 RUNS = 3
-ENOUGH = 5.0
 
 
 def read_headrace(path: Path):
@@ -144,10 +143,10 @@ def limit(path: Path, out, pinned) -> dict:
     }
 
 
-def measure(read, out, truth) -> dict:
+def measure(read, out, truth, enough: float) -> dict:
     seconds, cpu = [], []
     for run in range(RUNS + 1):
-        if sum(seconds) > ENOUGH:
+        if sum(seconds) > enough:
             break
         out.zero_()
         torch.cuda.synchronize()
@@ -174,6 +173,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--gib", type=float, default=4)
     parser.add_argument("--folder", type=Path, default=Path("/dev/shm/headrace-read"))
+    parser.add_argument("--enough", type=float, default=5.0)
     parser.add_argument("pattern", nargs="*")
     args = parser.parse_args()
     steps = int(args.gib * 2**30) // (NLAT * NLON * 4) // 16 * 16
@@ -204,7 +204,7 @@ def main() -> None:
             row["limit"] = limit(path, out, pinned)
             for peer, make in PEERS.items():
                 try:
-                    row[peer] = measure(make(path), out, truth)
+                    row[peer] = measure(make(path), out, truth, args.enough)
                 except Exception as error:
                     row[peer] = {"error": f"{type(error).__name__}: {error}"[:300]}
             rows.append(row)
