@@ -3,6 +3,7 @@
     python examples/era5_unet.py era5.zarr                  # batches by headrace.loader
     python examples/era5_unet.py era5.zarr --plain          # by a DataLoader over xarray
     python examples/era5_unet.py era5.zarr --device cuda --timeline timeline.svg
+    python examples/era5_unet.py era5.zarr --trace trace.json    # the loader's stages, for Perfetto
 
 The store is made when it is missing: --steps and --size say how large. Both ways train on the same
 windows, normalised, in a shuffled order, and print how long the network waited for them.
@@ -237,6 +238,7 @@ def parse(arguments=None):
     parser.add_argument("--size", type=int, nargs=2, default=(181, 360), metavar=("LAT", "LON"))
     parser.add_argument("--chunk-steps", type=int, default=8)
     parser.add_argument("--timeline", type=Path, help="a plot of waits and steps")
+    parser.add_argument("--trace", type=Path, help="what headrace does when, as a Chrome trace")
     args = parser.parse_args(arguments)
     if args.mixed is None:
         args.mixed = args.device != "cpu"
@@ -247,7 +249,8 @@ def main():
     args = parse()
     if not args.store.exists():
         make_store(args.store, args.steps, *args.size, args.chunk_steps)
-    report, spans = train(args)
+    with hr.trace(args.trace) if args.trace else nullcontext():
+        report, spans = train(args)
     print(json.dumps(report))
     if args.timeline:
         title = f"{report['loader']}: {report['stall_percent']} % of the time waiting"
