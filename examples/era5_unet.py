@@ -75,6 +75,7 @@ def headrace_batches(args):
         shuffle="block",
         normalize=statistics_of(group),
         device=args.device,
+        memory_budget=args.memory_budget,
     )
     return loader.torch()
 
@@ -231,6 +232,7 @@ def parse(arguments=None):
     parser.add_argument("--workers", type=int, default=2, help="of the DataLoader")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mixed", action=argparse.BooleanOptionalAction, default=None)
+    parser.add_argument("--memory-budget", default="4GiB", help="of headrace's loader")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--width", type=int, default=16, help="channels of the first level")

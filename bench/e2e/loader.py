@@ -15,9 +15,9 @@ A row: samples and decoded GB a second (from the start, first batch included), C
 decoded GB and peak memory (PSS) of the process tree, that peak over what its imports took, time to
 the first batch (opening the store included), p50 and p99 of the waits for the others,
 `read_amplification`: bytes that the tree's read calls gave over the stored bytes of what was
-delivered, and what a loader itself says of the bytes it decoded. `ceiling_samples_s` is what the
-codec's own library does alone: files read, and each chunk decoded once into memory in use, by a
-thread a core.
+delivered, and what a loader itself says of the bytes it decoded. `numcodecs_samples_s` is what
+decoding alone allows with the codec's own library from Python: files read, and each chunk decoded
+once into memory in use, by a thread a core.
 
 Rows of other stories stay in the JSON file, so that long runs can be made in parts.
 """
@@ -161,7 +161,7 @@ def job_of(path: Path, store: loader_data.Store, args) -> dict:
     }
 
 
-def ceiling_samples_s(path: Path, store: loader_data.Store) -> float:
+def numcodecs_samples_s(path: Path, store: loader_data.Store) -> float:
     import numcodecs
     import numpy as np
 
@@ -210,7 +210,7 @@ def measure(store: loader_data.Store, names: list[str], args) -> dict:
         "chunk_steps": store.chunk_steps,
         "codec": store.codec,
         "stored_nbytes": stored,
-        "ceiling_samples_s": ceiling_samples_s(path, store),
+        "numcodecs_samples_s": numcodecs_samples_s(path, store),
         "peers": peers,
     }
 

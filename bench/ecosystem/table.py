@@ -180,14 +180,14 @@ def loader_tables(result: dict) -> str:
     settings = result["settings"]
     peers = list(result["rows"][0]["peers"])
 
-    def table(title: str, figure: str, form: str, ceiling: bool = False) -> str:
+    def table(title: str, figure: str, form: str, numcodecs: bool = False) -> str:
         rows = []
         for row in result["rows"]:
             cells = [f"{row['peers'][peer][figure]:{form}}" for peer in peers]
-            if ceiling:
-                cells.append(f"{row['ceiling_samples_s']:{form}}")
+            if numcodecs:
+                cells.append(f"{row['numcodecs_samples_s']:{form}}")
             rows.append([str(row["chunk_steps"]), row["codec"], *cells])
-        columns = ["samples a chunk", "codec", *peers, *(["the codec alone"] if ceiling else [])]
+        columns = ["samples a chunk", "codec", *peers, *(["numcodecs alone"] if numcodecs else [])]
         return markdown(title, columns, rows)
 
     return "\n\n".join(
@@ -198,7 +198,7 @@ def loader_tables(result: dict) -> str:
                 f"of {settings['steps']}, {place(result['machine'])}; samples a second",
                 "samples_s",
                 ".0f",
-                ceiling=True,
+                numcodecs=True,
             ),
             table("CPU seconds a decoded GB", "cpu_s_per_gb", ".1f"),
             table("Peak memory of the process tree, MiB", "peak_mib", ".0f"),

@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kAlignment = 64;
-// From here on blocks are mapped and kept. glibc gives the end of its heap back when such a block is
-// freed, and takes fresh pages for the next.
+// From here on blocks are mapped and kept. glibc gives the end of its heap back when such a block
+// is freed, and takes fresh pages for the next.
 constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 // What the cache keeps at most. Its pages are marked MADV_FREE: the kernel takes them when short.
 constexpr std::size_t kCacheBytes = std::size_t{256} << 20;
