@@ -249,16 +249,18 @@ void BatchMaker::add_following(std::vector<ReadJob>& jobs,
   for (std::int64_t i = 1; i <= kBatchesAhead; ++i) {
     const std::int64_t at = position + i * plan_->global_batch();
     if (at >= order_->size() || jobs.size() >= limit_.together || nbytes >= limit_.nbytes) return;
+    bool any_kept = false;
     for (const Need& need : find_needs(*plan_, samples_of_rank(at))) {
+      if (is_direct(need)) continue;
+      any_kept = true;
       const auto is_wanted = [&](const ReadJob& job) { return job.key == need.key; };
-      if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted) ||
-          is_direct(need))
-        continue;
+      if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted)) continue;
       const std::size_t size = plan_->variables[need.key.variable].chunk_nbytes(need.key.chunk);
       if (!make_room(nbytes + size, now, at)) return;
       nbytes += size;
       jobs.push_back({need.key, nullptr, false, size});
     }
+    if (!any_kept) return;  // nor in the batches after it
   }
 }
 
