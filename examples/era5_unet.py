@@ -3,6 +3,7 @@
     python examples/era5_unet.py era5.zarr                  # batches by headrace.loader
     python examples/era5_unet.py era5.zarr --plain          # by a DataLoader over xarray
     python examples/era5_unet.py era5.zarr --device cuda --timeline timeline.svg
+    python examples/era5_unet.py era5.zarr --trace trace.json    # the loader's stages, for Perfetto
 
 The store is made when it is missing: --steps and --size say how large. Both ways train on the same
 windows, normalised, in a shuffled order, and print how long the network waited for them.
@@ -74,6 +75,7 @@ def headrace_batches(args):
         shuffle="block",
         normalize=statistics_of(group),
         device=args.device,
+        memory_budget=args.memory_budget,
     )
     return loader.torch()
 
@@ -230,6 +232,7 @@ def parse(arguments=None):
     parser.add_argument("--workers", type=int, default=2, help="of the DataLoader")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mixed", action=argparse.BooleanOptionalAction, default=None)
+    parser.add_argument("--memory-budget", default="4GiB", help="of headrace's loader")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--width", type=int, default=16, help="channels of the first level")
@@ -237,6 +240,7 @@ def parse(arguments=None):
     parser.add_argument("--size", type=int, nargs=2, default=(181, 360), metavar=("LAT", "LON"))
     parser.add_argument("--chunk-steps", type=int, default=8)
     parser.add_argument("--timeline", type=Path, help="a plot of waits and steps")
+    parser.add_argument("--trace", type=Path, help="what headrace does when, as a Chrome trace")
     args = parser.parse_args(arguments)
     if args.mixed is None:
         args.mixed = args.device != "cpu"
@@ -247,7 +251,8 @@ def main():
     args = parse()
     if not args.store.exists():
         make_store(args.store, args.steps, *args.size, args.chunk_steps)
-    report, spans = train(args)
+    with hr.trace(args.trace) if args.trace else nullcontext():
+        report, spans = train(args)
     print(json.dumps(report))
     if args.timeline:
         title = f"{report['loader']}: {report['stall_percent']} % of the time waiting"

@@ -5,25 +5,33 @@
 
 A sample is one step of all variables; batches are shuffled, float32, in host memory, and nothing
 else is done with them. Stories: chunks of 1, 8 and 32 samples, blosc-lz4 with shuffle and zstd.
-Peers take turns, each in a process of its own, for one epoch (some keep decoded chunks: later ones
-of a small store would time their memory) or --seconds. Each has to deliver every step once an
-epoch. A peer that wants another interpreter is given one: --python insitubatch=/path/to/python. The
-files are in the page cache.
+Peers take turns, in another order each round, each in a process of its own, for one epoch (some
+keep decoded chunks: later ones of a small store would time their memory) or --seconds. Each has to
+deliver every step once an epoch. A peer that wants another interpreter is given one: --python
+insitubatch=/path/to/python. The files are in the page cache. headrace-lean has memory for two
+windows of shuffling, what insitubatch takes by itself; headrace keeps what fits its default budget.
 
 A row: samples and decoded GB a second (from the start, first batch included), CPU seconds a
 decoded GB and peak memory (PSS) of the process tree, that peak over what its imports took, time to
 the first batch (opening the store included), p50 and p99 of the waits for the others,
 `read_amplification`: bytes that the tree's read calls gave over the stored bytes of what was
-delivered, and what a loader itself says of the bytes it decoded.
+delivered, and what a loader itself says of the bytes it decoded. `numcodecs_samples_s` is what
+decoding alone allows with the codec's own library from Python: files read, and each chunk decoded
+once into memory in use, by a thread a core.
+
+Rows of other stories stay in the JSON file, so that long runs can be made in parts.
 """
 
 import argparse
 import json
+import os
+import random
 import statistics
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +41,7 @@ import machine
 
 PEERS = {  # the peer of the worker, and processes that read beside the one that trains
     "headrace": ("headrace", 0),
+    "headrace-lean": ("headrace-lean", 0),
     "dataloader-zarr-0": ("dataloader-zarr", 0),
     "dataloader-zarr-1": ("dataloader-zarr", 1),
     "dataloader-zarr-2": ("dataloader-zarr", 2),
@@ -145,10 +154,35 @@ def job_of(path: Path, store: loader_data.Store, args) -> dict:
         "sample_nbytes": store.sample_nbytes,
         "batch": args.batch,
         "block_chunks": BLOCK_CHUNKS,
+        "chunk_steps": store.chunk_steps,
         "seconds": args.seconds,
         "epochs": args.epochs,
         "marks": marks,
     }
+
+
+def numcodecs_samples_s(path: Path, store: loader_data.Store) -> float:
+    import numcodecs
+    import numpy as np
+
+    metadata = json.loads((path / store.names[0] / ".zarray").read_text())
+    codec = numcodecs.get_codec(metadata["compressor"])
+    chunk_nbytes = store.sample_nbytes // store.variables * metadata["chunks"][0]
+    of_thread = threading.local()
+
+    def decode(file: Path) -> None:
+        if not hasattr(of_thread, "out"):
+            of_thread.out = np.zeros(chunk_nbytes, "u1")
+        codec.decode(file.read_bytes(), out=of_thread.out)
+
+    files = loader_data.chunk_files(path, store)
+    seconds = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in range(4):
+            begin = time.perf_counter()
+            list(pool.map(decode, files))
+            seconds.append(time.perf_counter() - begin)
+    return round(store.steps / min(seconds), 1)
 
 
 def summary(runs: list[dict]) -> dict:
@@ -166,7 +200,7 @@ def measure(store: loader_data.Store, names: list[str], args) -> dict:
     stored = loader_data.stored_nbytes(path, store)
     runs: dict[str, list[dict]] = {name: [] for name in names}
     for turn in range(args.rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in random.Random(turn).sample(names, len(names)):
             python = args.python.get(PEERS[name][0], sys.executable)
             runs[name].append(run_peer(name, job, python, stored))
     peers = {name: summary(of_peer) for name, of_peer in runs.items()}
@@ -176,6 +210,7 @@ def measure(store: loader_data.Store, names: list[str], args) -> dict:
         "chunk_steps": store.chunk_steps,
         "codec": store.codec,
         "stored_nbytes": stored,
+        "numcodecs_samples_s": numcodecs_samples_s(path, store),
         "peers": peers,
     }
 
@@ -189,6 +224,21 @@ def line_of(row: dict) -> str:
         f"first {row['first_batch_s']:6.3f} s, wait {row['wait_p50_ms']:.2f} "
         f"p99 {row['wait_p99_ms']:.2f} ms, read x{row['read_amplification']:.2f}"
     )
+
+
+def with_other_rows(report: dict, path: Path) -> dict:
+    """And the rows of other stores that the file has, if they were measured alike."""
+    if not path.exists():
+        return report
+    before = json.loads(path.read_text())
+    if before["settings"] != report["settings"]:
+        raise ValueError(f"{path} was measured with {before['settings']}")
+
+    def story(row: dict) -> tuple:
+        return row["chunk_steps"], row["codec"]
+
+    rows = {story(row): row for row in before["rows"] + report["rows"]}
+    return {**report, "rows": [rows[key] for key in sorted(rows)]}
 
 
 def interpreter(text: str) -> tuple[str, str]:
@@ -241,6 +291,7 @@ def main() -> int:
     }
     print(f"{time.perf_counter() - begin:.0f} s in all")
     if args.json:
+        report = with_other_rows(report, args.json)
         args.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 

@@ -107,10 +107,14 @@ def prepare(folder: Path, store: Store) -> Path:
     return path
 
 
+def chunk_files(path: Path, store: Store) -> list[Path]:
+    files = (f for name in store.names for f in sorted((path / name).iterdir()))
+    return [f for f in files if not f.name.startswith(".z")]
+
+
 def stored_nbytes(path: Path, store: Store) -> int:
     """Bytes of the chunks of the variables."""
-    files = (f for name in store.names for f in (path / name).iterdir())
-    return sum(f.stat().st_size for f in files if not f.name.startswith(".z"))
+    return sum(f.stat().st_size for f in chunk_files(path, store))
 
 
 def main() -> None:

@@ -29,6 +29,9 @@ class Headrace:
         self._open_group, self._loader = headrace.open_group, Loader
         self._stats = None
 
+    def budget(self, job):
+        return {}
+
     def batches(self, job):
         group = self._open_group(job["path"])
         loader = self._loader(
@@ -40,6 +43,7 @@ class Headrace:
             seed=SEED,
             device="cpu",
             drop_last=False,
+            **self.budget(job),
         )
         while True:
             for batch in loader:
@@ -49,6 +53,13 @@ class Headrace:
 
     def facts(self):
         return {"decoded_amplification": round(self._stats()["read_amplification"], 3)}
+
+
+class HeadraceLean(Headrace):
+    def budget(self, job):
+        chunk = job["chunk_steps"] * job["sample_nbytes"]
+        batch = job["batch"] * job["sample_nbytes"]
+        return {"memory_budget": 2 * job["block_chunks"] * chunk + 4 * batch}
 
 
 class Steps:
@@ -199,6 +210,7 @@ class Beluga:
 
 PEERS = {
     "headrace": Headrace,
+    "headrace-lean": HeadraceLean,
     "dataloader-zarr": DataLoaderOfZarr,
     "dataloader-zarrs": DataLoaderOfZarrs,
     "xbatcher": Xbatcher,

@@ -176,19 +176,36 @@ def loader_device_table(result: dict) -> str:
     )
 
 
-def loader_table(result: dict) -> str:
-    peers = list(result["rows"][0]["peers"])
+def loader_tables(result: dict) -> str:
     settings = result["settings"]
-    return markdown(
-        f"Shuffled batches of {settings['batch']} samples of {settings['variables']} variables of "
-        f"{settings['field'][0]} x {settings['field'][1]} float32, one epoch of "
-        f"{settings['steps']}: samples a second (CPU seconds a GB), {place(result['machine'])}",
-        ["samples a chunk", "codec", *peers],
+    peers = list(result["rows"][0]["peers"])
+
+    def table(title: str, figure: str, form: str, numcodecs: bool = False) -> str:
+        rows = []
+        for row in result["rows"]:
+            cells = [f"{row['peers'][peer][figure]:{form}}" for peer in peers]
+            if numcodecs:
+                cells.append(f"{row['numcodecs_samples_s']:{form}}")
+            rows.append([str(row["chunk_steps"]), row["codec"], *cells])
+        columns = ["samples a chunk", "codec", *peers, *(["numcodecs alone"] if numcodecs else [])]
+        return markdown(title, columns, rows)
+
+    return "\n\n".join(
         [
-            [str(row["chunk_steps"]), row["codec"]]
-            + [f"{p['samples_s']:.0f} ({p['cpu_s_per_gb']:.1f})" for p in row["peers"].values()]
-            for row in result["rows"]
-        ],
+            table(
+                f"Shuffled batches of {settings['batch']} samples of {settings['variables']} "
+                f"variables of {settings['field'][0]} x {settings['field'][1]} float32, one epoch "
+                f"of {settings['steps']}, {place(result['machine'])}; samples a second",
+                "samples_s",
+                ".0f",
+                numcodecs=True,
+            ),
+            table("CPU seconds a decoded GB", "cpu_s_per_gb", ".1f"),
+            table("Peak memory of the process tree, MiB", "peak_mib", ".0f"),
+            table("Seconds to the first batch", "first_batch_s", ".3f"),
+            table("Wait for a batch, p99, ms", "wait_p99_ms", ".1f"),
+            table("Bytes read by those of the samples", "read_amplification", ".1f"),
+        ]
     )
 
 
@@ -200,7 +217,7 @@ TABLES = {
     "shm.json": shm_tables,
     "shm-device.json": shm_device_table,
     "rechunk.json": rechunk_table,
-    "loader-cpu.json": loader_table,
+    "loader-cpu.json": loader_tables,
     "loader-*cuda.json": loader_device_table,
 }
 

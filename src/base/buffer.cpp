@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -21,9 +22,12 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kAlignment = 64;
+// From here on blocks are mapped and kept. glibc gives the end of its heap back when such a block
+// is freed, and takes fresh pages for the next.
+constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 // What the cache keeps at most. Its pages are marked MADV_FREE: the kernel takes them when short.
 constexpr std::size_t kCacheBytes = std::size_t{256} << 20;
-constexpr std::size_t kCacheBlocks = 32;
+constexpr std::size_t kCacheBlocks = 64;
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -31,9 +35,8 @@ std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to *
   throw Error(ErrorCode::out_of_memory, "cannot allocate " + std::to_string(nbytes) + " bytes");
 }
 
-// Freed blocks of 2 MiB and more, for the next one of about the same size. Measured (Zen 5, 256
-// MiB, memcpy from cache): 1.9 GB/s into fresh 4 KiB pages, 11 into fresh huge pages, 17 into used
-// ones.
+// Freed blocks that were mapped, for the next one of about the same size. Measured (Zen 5, 256 MiB,
+// memcpy from cache): 1.9 GB/s into fresh 4 KiB pages, 11 into fresh huge pages, 17 into used ones.
 class BlockCache {
  public:
   static BlockCache& get() {
@@ -88,27 +91,48 @@ std::chrono::nanoseconds thread_cpu_time() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
+bool is_slow_to_come(std::byte* huge_page) {
+  constexpr std::chrono::milliseconds kSlow(2);
+  const auto begin = thread_cpu_time();
+  *static_cast<volatile std::byte*>(huge_page) = std::byte{0};
+  return thread_cpu_time() - begin >= kSlow;
+}
+
 // Asks for huge pages, where they are at hand. A hypervisor that takes free memory back (free page
 // reporting) gives it again 4 KiB by 4 KiB: a huge page then took 5 to 9 ms (Firecracker, EPYC), in
-// place of 0.2 where it was there, and 1 ms in small pages, which come from what was used last. The
-// first page tells.
+// place of 0.2 where it was there, and 1 ms in small pages, which come from what was used last. One
+// that is slow speaks for those after it, in this block and the next ones. Of large blocks, which
+// several threads touch first, only the first page is tried.
 void choose_pages(std::byte* block, std::size_t size) {
-  constexpr std::chrono::milliseconds kSlowPage(2);
+  constexpr std::size_t kTriedBytes = std::size_t{16} << 20;
+  constexpr auto kSmallBytes = std::int64_t{256} << 20;  // until huge pages are tried again
+  static std::atomic<std::int64_t> small_left{0};
+  if (small_left.load(std::memory_order_relaxed) > 0) {
+    small_left.fetch_sub(static_cast<std::int64_t>(size), std::memory_order_relaxed);
+    madvise(block, size, MADV_NOHUGEPAGE);
+    return;
+  }
   madvise(block, size, MADV_HUGEPAGE);  // a hint: without it pages are small
-  if (size == kHugePage) return;
-  const auto begin = thread_cpu_time();
-  *static_cast<volatile std::byte*>(block) = std::byte{0};
-  if (thread_cpu_time() - begin < kSlowPage) return;
-  madvise(block + kHugePage, size - kHugePage, MADV_NOHUGEPAGE);
+  const std::size_t tried = size <= kTriedBytes ? size : kHugePage;
+  for (std::size_t at = 0; at < tried; at += kHugePage) {
+    if (!is_slow_to_come(block + at)) continue;
+    madvise(block, size, MADV_NOHUGEPAGE);  // what is there stays
+    small_left.store(kSmallBytes, std::memory_order_relaxed);
+    return;
+  }
+}
+
+std::byte* map_pages(std::size_t size) {
+  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) throw_out_of_memory(size);
+  return static_cast<std::byte*>(p);
 }
 
 std::byte* map_block(std::size_t size) {
   if (std::byte* p = BlockCache::get().take(size)) return p;
-  void* raw =
-      mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) throw_out_of_memory(size);
-  auto* start = static_cast<std::byte*>(raw);
-  const auto address = reinterpret_cast<std::uintptr_t>(raw);
+  if (size < kHugePage) return map_pages(size);
+  std::byte* const start = map_pages(size + kHugePage);
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
   const std::size_t head = round_up(address, kHugePage) - address;
   if (head > 0) munmap(start, head);
   if (kHugePage - head > 0) munmap(start + head + size, kHugePage - head);
@@ -116,15 +140,17 @@ std::byte* map_block(std::size_t size) {
   return start + head;
 }
 
+// Of mapped blocks few sizes, that those kept fit. A huge page may be empty by an eighth.
 std::size_t block_size(std::size_t nbytes) {
   if (nbytes > SIZE_MAX / 2) throw_out_of_memory(nbytes);
-  return nbytes >= kHugePage ? round_up(nbytes, kHugePage)
-                             : round_up(std::max<std::size_t>(nbytes, 1), kAlignment);
+  if (nbytes < kMappedBytes) return round_up(std::max<std::size_t>(nbytes, 1), kAlignment);
+  const std::size_t size = round_up(nbytes, kHugePage / 8);
+  return size < kHugePage ? size : round_up(size, kHugePage);
 }
 
 // size: as block_size() gives it.
 std::byte* allocate(std::size_t size) {
-  if (size >= kHugePage) return map_block(size);
+  if (size >= kMappedBytes) return map_block(size);
   void* p = std::aligned_alloc(kAlignment, size);
   if (!p) throw_out_of_memory(size);
   return static_cast<std::byte*>(p);
@@ -132,7 +158,7 @@ std::byte* allocate(std::size_t size) {
 
 void deallocate(std::byte* p, std::size_t size) {
   if (!p) return;
-  if (size >= kHugePage) {
+  if (size >= kMappedBytes) {
     BlockCache::get().give(p, size);
   } else {
     std::free(p);

@@ -11,7 +11,7 @@
 namespace headrace::loader {
 namespace {
 
-// Chunks that a device wants to decode at a time: kernels are launched for all of them together.
+// Kernels are launched for all of them together.
 constexpr std::size_t kDeviceChunks = 64;
 constexpr std::int64_t kBatchesAhead = 64;
 
@@ -31,11 +31,11 @@ ReadLimit read_limit(const Plan& plan) {
   if (!plan.options.device.is_cpu()) {
     const std::size_t nbytes =
         std::max(largest, std::min(3 * config().device_slab_nbytes, quarter));
-    return {nbytes, kUnlimited, nbytes};
+    return {nbytes, kUnlimited, nbytes, kDeviceChunks};
   }
   const auto threads = static_cast<std::size_t>(std::max(thread_count(), 1));
   const std::size_t chunks = std::clamp<std::size_t>(quarter / largest, 1, threads);
-  return {chunks * largest, chunks == threads ? kUnlimited : chunks, kUnlimited};
+  return {chunks * largest, chunks == threads ? kUnlimited : chunks, kUnlimited, chunks};
 }
 
 bool is_floating(const DType& dtype) {
@@ -240,26 +240,27 @@ void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
   flush();
 }
 
-// Chunks of the batches after the one at `position`: a device decodes many together sooner.
+// Chunks of the batches after the one at `position`, up to what is best decoded together.
 void BatchMaker::add_following(std::vector<ReadJob>& jobs,
                                std::int64_t position,
                                std::int64_t now) {
-  if (plan_->options.device.is_cpu()) return;
   std::size_t nbytes = 0;
   for (const ReadJob& job : jobs) nbytes += job.nbytes;
   for (std::int64_t i = 1; i <= kBatchesAhead; ++i) {
     const std::int64_t at = position + i * plan_->global_batch();
-    if (at >= order_->size() || jobs.size() >= kDeviceChunks || nbytes >= limit_.nbytes) return;
+    if (at >= order_->size() || jobs.size() >= limit_.together || nbytes >= limit_.nbytes) return;
+    bool any_kept = false;
     for (const Need& need : find_needs(*plan_, samples_of_rank(at))) {
+      if (is_direct(need)) continue;
+      any_kept = true;
       const auto is_wanted = [&](const ReadJob& job) { return job.key == need.key; };
-      if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted) ||
-          is_direct(need))
-        continue;
+      if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted)) continue;
       const std::size_t size = plan_->variables[need.key.variable].chunk_nbytes(need.key.chunk);
       if (!make_room(nbytes + size, now, at)) return;
       nbytes += size;
       jobs.push_back({need.key, nullptr, false, size});
     }
+    if (!any_kept) return;  // nor in the batches after it
   }
 }
 

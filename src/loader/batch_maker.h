@@ -27,6 +27,7 @@ namespace headrace::loader {
 struct ReadLimit {
   std::size_t reserved_nbytes;  // of the budget, for what reading takes beside the chunks
   std::size_t chunks, nbytes;   // decoded
+  std::size_t together;         // chunks; as many are worth asking for
 };
 
 // What the budget leaves for chunks; `out_of_memory` when that is less than one.

@@ -72,6 +72,39 @@ def test_the_example_trains(tmp_path, options):
     assert all(np.isfinite(report["loss"]))
 
 
+@pytest.fixture(scope="module")
+def loader_timeline():
+    path = EXAMPLE.parents[1] / "bench" / "e2e" / "loader_timeline.py"
+    spec = importlib.util.spec_from_file_location("loader_timeline", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_trace_is_a_timeline_of_stages(example, loader_timeline, store, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    trace, plot = tmp_path / "trace.json", tmp_path / "timeline.svg"
+    command = ["era5_unet.py", str(store), "--width", "4", "--trace", str(trace)]
+    monkeypatch.setattr(sys, "argv", command)
+    example.main()
+    spans = loader_timeline.timeline(json.loads(trace.read_text()))
+    assert list(spans) == ["fetch", "decode", "gather", "wait", "train"]
+    assert all(spans.values()) and spans["wait"][0][0] == 0
+    assert len(spans["train"]) == 4  # steps of 4 samples of 16
+    monkeypatch.setattr(sys, "argv", ["loader_timeline.py", str(trace), str(plot)])
+    loader_timeline.main()
+    assert all(f"<!-- {stage} -->" in plot.read_text() for stage in spans)
+
+
+def test_spans_are_united(loader_timeline):
+    assert loader_timeline.union([(3, 4), (0, 1), (0.5, 2), (2.5, 2.75)]) == [
+        (0, 2),
+        (2.5, 2.75),
+        (3, 4),
+    ]
+    assert loader_timeline.union([(0, 1), (1.5, 2)], gap=0.5) == [(0, 2)]
+
+
 def test_timeline(example, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "timeline.svg"

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "conformance/inject.h"
+#include "headrace/config.h"
 #include "unit/device_kit.h"
 
 namespace headrace::loader {
@@ -188,6 +189,19 @@ TEST(Loader, TriesABatchAgainAfterAnError) {
     }
     EXPECT_EQ(bytes, wanted);
   }
+}
+
+TEST(Loader, ReadsForLaterBatchesWithThreadsThatAreIdle) {
+  const Config before = config();
+  Config four = before;
+  four.threads = 4;
+  set_config(four);
+  Loader loader = make_loader(steps_array(), {.shuffle = Shuffle::none, .prefetch = 0});
+  loader.next();
+  EXPECT_EQ(loader.stats().chunks_decoded, 4);
+  loader.next();  // needs two more
+  EXPECT_EQ(loader.stats().chunks_decoded, 8);
+  set_config(before);
 }
 
 TEST(Loader, BudgetOfAFewChunksGivesTheSameOnEveryDevice) {
