@@ -150,8 +150,9 @@ struct Stats {
   std::int64_t queue_depth = 0;
   std::int64_t chunks_decoded = 0, cache_hits = 0;
   std::int64_t decoded_nbytes = 0;
-  std::int64_t needed_nbytes = 0;  // of chunks, each once an epoch
-  double read_amplification = 0;   // decoded by needed
+  std::int64_t compressed_nbytes = 0;  // of the decoded chunks, as they are stored
+  std::int64_t needed_nbytes = 0;      // of chunks, each once an epoch
+  double read_amplification = 0;       // decoded by needed
   std::int64_t peak_cache_nbytes = 0;
   std::int64_t replaced_samples = 0;
   std::vector<std::string> bad_chunks{};  // what the errors said

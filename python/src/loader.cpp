@@ -187,6 +187,7 @@ std::vector<loader::SampleOrigin> samples(PyLoader& self,
   nb::gil_scoped_release release;
   for (std::int64_t at = begin; at < end; ++at) origins.push_back(self.loader().sample(epoch, at));
   return origins;
+  result["compressed_bytes"] = stats.compressed_nbytes;
 }
 
 }  // namespace

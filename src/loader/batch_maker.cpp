@@ -125,7 +125,8 @@ Batch BatchMaker::new_batch(std::int64_t samples) {
   return batch;
 }
 
-Batch BatchMaker::make(std::int64_t position) {
+Batch BatchMaker::make(std::int64_t position, const std::function<void()>& poll) {
+  poll_ = poll;
   std::vector<Need> needs;
   std::vector<std::int64_t> samples;
   {
@@ -285,6 +286,7 @@ ReadOptions BatchMaker::read_options() const {
   ReadOptions options;
   options.stream = memory_->stream();
   options.poll = [this] {
+    if (poll_) poll_();
     if (stop_.load(std::memory_order_relaxed))
       throw Error(ErrorCode::cancelled, "[loader] the loader was closed");
   };
@@ -318,21 +320,26 @@ void BatchMaker::read_together(std::span<ReadJob> jobs) {
     requests.push_back(read_request(job));
   }
   const bool raises = plan_->options.on_bad_chunk == BadChunk::raise;
+  std::atomic<std::uint64_t> compressed{0};
+  ReadOptions options = read_options();
+  options.encoded_nbytes = &compressed;
   const bool all_needed =
       std::all_of(jobs.begin(), jobs.end(), [](const ReadJob& job) { return job.need; });
   try {
     read_many(requests, read_options());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled || (raises && all_needed)) throw;
-    for (std::size_t i = 0; i < jobs.size(); ++i) read_alone(jobs[i], requests[i]);
+    compressed = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) read_alone(jobs[i], requests[i], options);
   }
   board_.update([&](Stats& stats) {
+    stats.compressed_nbytes += static_cast<std::int64_t>(compressed.load());
     stats.chunks_decoded += static_cast<std::int64_t>(jobs.size());
     stats.decoded_nbytes += decoded;
   });
 }
 
-void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request) {
+void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request, const ReadOptions& options) {
   try {
     read_many({request}, read_options());
   } catch (const Error& error) {

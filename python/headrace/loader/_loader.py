@@ -271,7 +271,9 @@ class Loader:
 
         ``stall_s``: seconds that iterations waited for batches; ``plan_s``, ``read_s`` (with
         decoding) and ``gather_s``: what the stages took. ``queue_depth``: batches that are ready.
-        ``read_amplification``: bytes decoded by those of the chunks needed, each once an epoch.
+        ``decoded_bytes`` of chunks, and ``compressed_bytes``, what they are in the store; missing
+        chunks have none. ``read_amplification``: bytes decoded by those of the chunks needed, each
+        once an epoch.
         ``bad_chunks``: what was wrong with them; ``replaced_samples``: by ``on_bad_chunk="skip"``.
         """
         return self._core.stats()
