@@ -116,11 +116,9 @@ Batch BatchMaker::new_batch(std::int64_t samples) {
     Shape shape{samples};
     shape.insert(shape.end(), planned.sample_shape.begin(), planned.sample_shape.end());
     batch.tensors.push_back(memory_->allocate_tensor(shape, planned.dtype));
-    tensors_.push_back(static_cast<std::uint8_t*>(batch.tensors.back().data()));
-  }
-  for (const PlannedVariable& variable : plan_->variables) {
-    const Tensor& tensor = batch.tensors[variable.tensor];
-    if (variable.has_gaps && tensor.nbytes() > 0) memory_->zero(tensor.data(), tensor.nbytes());
+    const Tensor& tensor = batch.tensors.back();
+    tensors_.push_back(static_cast<std::uint8_t*>(tensor.data()));
+    if (planned.has_gaps && tensor.nbytes() > 0) memory_->zero(tensor.data(), tensor.nbytes());
   }
   return batch;
 }
@@ -286,9 +284,9 @@ ReadOptions BatchMaker::read_options() const {
   ReadOptions options;
   options.stream = memory_->stream();
   options.poll = [this] {
-    if (poll_) poll_();
     if (stop_.load(std::memory_order_relaxed))
       throw Error(ErrorCode::cancelled, "[loader] the loader was closed");
+    if (poll_) poll_();
   };
   return options;
 }
@@ -320,28 +318,28 @@ void BatchMaker::read_together(std::span<ReadJob> jobs) {
     requests.push_back(read_request(job));
   }
   const bool raises = plan_->options.on_bad_chunk == BadChunk::raise;
+  const bool all_needed =
+      std::all_of(jobs.begin(), jobs.end(), [](const ReadJob& job) { return job.need; });
   std::atomic<std::uint64_t> compressed{0};
   ReadOptions options = read_options();
   options.encoded_nbytes = &compressed;
-  const bool all_needed =
-      std::all_of(jobs.begin(), jobs.end(), [](const ReadJob& job) { return job.need; });
   try {
-    read_many(requests, read_options());
+    read_many(requests, options);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled || (raises && all_needed)) throw;
     compressed = 0;
     for (std::size_t i = 0; i < jobs.size(); ++i) read_alone(jobs[i], requests[i], options);
   }
   board_.update([&](Stats& stats) {
-    stats.compressed_nbytes += static_cast<std::int64_t>(compressed.load());
     stats.chunks_decoded += static_cast<std::int64_t>(jobs.size());
     stats.decoded_nbytes += decoded;
+    stats.compressed_nbytes += static_cast<std::int64_t>(compressed.load());
   });
 }
 
 void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request, const ReadOptions& options) {
   try {
-    read_many({request}, read_options());
+    read_many({request}, options);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) throw;
     if (!job.need) {
