@@ -6,6 +6,7 @@
 //  3. create_array(...) and a.write(selection, view) put data; a chunk is replaced whole or not.
 // Array and Group are cheap handles: copies share metadata and caches, any thread may use them.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -47,6 +48,9 @@ struct ReadOptions {
   // the read. This is how an interpreter handles its signals.
   std::function<void()> poll{};
   std::size_t memory_budget = 0;  // of this request; 0: that of the configuration
+  // When not null: grows by the bytes that the chunks read have in the store. Must outlive the
+  // request.
+  std::atomic<std::uint64_t>* encoded_nbytes = nullptr;
 };
 using WriteOptions = ReadOptions;
 

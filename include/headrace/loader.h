@@ -7,6 +7,11 @@
 //  3. state() tells how far the epoch has been delivered; seek() goes on from there, with other
 //     threads, another `prefetch` or another world size.
 //
+// Several stores are one data set: Loader({{variables}, {variables}}, options). Samples never reach
+// from one source into another. Without weights an epoch has each sample of each source once, as if
+// they were one array's. With weights sources come in turn by them, evenly; a source that gives
+// more than its samples begins again, in another order.
+//
 // A sample is a window of steps along the sample dimension, the steps at each lead time after the
 // window's last, and, where there are patches, one patch of the other dimensions.
 //
@@ -48,6 +53,14 @@ struct Variable {
   std::optional<double> fill_nan{};  // in place of NaNs, after the mean and std
 };
 
+// What samples are taken of. All sources have variables of the same names, in the same order, and
+// of the same shapes but for the sample dimension; means, stds and chunks are their own.
+struct Source {
+  std::vector<Variable> variables;
+  // Half-open ranges of steps: samples that touch one are left out.
+  std::vector<std::pair<std::int64_t, std::int64_t>> exclude{};
+};
+
 enum class Padding : std::uint8_t {
   zero,  // what a halo has outside of the array is 0 in the batch
   wrap,  // it comes from the other end, as for longitudes
@@ -82,6 +95,12 @@ enum class Layout : std::uint8_t {
   nhwc,       // (batch, H, W, channels)
 };
 
+// How long an epoch is, where sources are mixed by weight.
+enum class EpochEnd : std::uint8_t {
+  first_exhausted,  // until one more sample would be one source's second time: none comes twice
+  all_exhausted,    // until each sample has come
+};
+
 enum class BadChunk : std::uint8_t {
   raise,
   skip,  // the next good sample of the batch takes the place of one with a corrupt chunk
@@ -94,7 +113,7 @@ struct Options {
   std::int64_t window = 1;  // steps
   std::int64_t stride = 1;  // between the steps of a window
   std::vector<std::int64_t> lead_time{};
-  // Half-open ranges of steps: samples that touch one are left out.
+  // Of each source, beside its own.
   std::vector<std::pair<std::int64_t, std::int64_t>> exclude{};
   std::vector<Patch> patches{};
   std::vector<Select> select{};
@@ -102,10 +121,14 @@ struct Options {
   Layout layout = Layout::as_stored;
 
   Shuffle shuffle = Shuffle::block;
-  std::int64_t block_chunks = 64;  // along the sample dimension, mixed at a time
-  std::int64_t lanes = 8;          // block_chunks at most
+  // Along the sample dimension, mixed at a time; dealt to sources by their weights.
+  std::int64_t block_chunks = 64;
+  std::int64_t lanes = 8;  // block_chunks at most
   std::uint64_t seed = 0;
-  std::int64_t epoch = 0;  // to begin with
+  std::int64_t epoch = 0;         // to begin with
+  std::vector<double> weights{};  // of the sources; only what they are to each other counts
+  // With weights.
+  std::variant<EpochEnd, std::int64_t> samples_per_epoch = EpochEnd::first_exhausted;
   std::int64_t rank = 0, world_size = 1;
   // The samples of an epoch that make no whole global batch. Kept, they are a last, smaller batch,
   // which may have no sample for some ranks.
@@ -125,8 +148,11 @@ struct Batch {
   std::int64_t epoch = 0;
 };
 
-// The origin of a sample: its first step, and where its patch begins in each patched dimension.
-using SampleOrigin = std::vector<std::int64_t>;
+struct SampleOrigin {
+  std::int64_t source = 0;
+  std::int64_t step = 0;              // the first
+  std::vector<std::int64_t> patch{};  // where it begins in each patched dimension
+};
 
 // What has been delivered, by all ranks together.
 struct Position {
@@ -150,8 +176,9 @@ struct Stats {
   std::int64_t queue_depth = 0;
   std::int64_t chunks_decoded = 0, cache_hits = 0;
   std::int64_t decoded_nbytes = 0;
-  std::int64_t needed_nbytes = 0;  // of chunks, each once an epoch
-  double read_amplification = 0;   // decoded by needed
+  std::int64_t compressed_nbytes = 0;  // of the decoded chunks, as they are stored
+  std::int64_t needed_nbytes = 0;      // of chunks, each once an epoch
+  double read_amplification = 0;       // decoded by needed
   std::int64_t peak_cache_nbytes = 0;
   std::int64_t replaced_samples = 0;
   std::vector<std::string> bad_chunks{};  // what the errors said
@@ -163,6 +190,7 @@ class Loader {
  public:
   // `invalid_argument` for what does not fit together, `out_of_memory` when the budget has no room
   // for the batches.
+  Loader(std::vector<Source> sources, const Options& options);
   Loader(std::vector<Variable> variables, const Options& options);
 
   // Nothing: the epoch is over. `poll` is called some twenty times a second; what it throws ends

@@ -27,6 +27,7 @@ from .group import Group
 
 if TYPE_CHECKING:
     from . import codecs, config, lazy
+    from ._cached import cache_stats, cached
     from ._doctor import doctor
     from ._ops import copy, load, save
     from ._rechunk import advise, rechunk, rechunk_plan
@@ -44,6 +45,8 @@ __all__ = [
     "Group",
     "Store",
     "advise",
+    "cache_stats",
+    "cached",
     "codecs",
     "config",
     "consolidate_metadata",
@@ -72,6 +75,8 @@ _LAZY = {
     "config": ("config", None),
     "lazy": ("lazy", None),
     "advise": ("_rechunk", "advise"),
+    "cache_stats": ("_cached", "cache_stats"),
+    "cached": ("_cached", "cached"),
     "copy": ("_ops", "copy"),
     "load": ("_ops", "load"),
     "rechunk": ("_rechunk", "rechunk"),

@@ -60,7 +60,19 @@ def _open_store(url: str, mode: str, options: dict[str, str]) -> _core.Store:
     return _core.open_store(url, mode, options)
 
 
+def _open_cached(
+    reopen: Callable[..., _core.Store], arguments: tuple[Any, ...], cache: tuple[Any, ...]
+) -> _core.Store:
+    return _core.cached_store(reopen(*arguments), *cache)
+
+
 def reduce_store(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[Any, ...]]:
+    if store._cache_arguments is not None:
+        return _open_cached, (*_reduce_uncached(store), store._cache_arguments)
+    return _reduce_uncached(store)
+
+
+def _reduce_uncached(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[Any, ...]]:
     if store._python_store is not None:
         return store._python_store.reduce()  # type: ignore[no-any-return]
     _refuse(store)

@@ -28,8 +28,8 @@ using loader::Options;
 // headrace._core.Loader
 class PyLoader {
  public:
-  PyLoader(std::vector<loader::Variable> variables, const Options& options)
-      : loader_(new Loader(std::move(variables), options)) {
+  PyLoader(std::vector<loader::Source> sources, const Options& options)
+      : loader_(new Loader(std::move(sources), options)) {
     for (std::size_t i = 0; i < loader_->names().size(); ++i)
       dtypes_.push_back(numpy_dtype(loader_->batch_dtype(i)));
   }
@@ -79,7 +79,6 @@ Options options_from(nb::handle from) {
   options.window = get<std::int64_t>(from, "window");
   options.stride = get<std::int64_t>(from, "stride");
   options.lead_time = get<std::vector<std::int64_t>>(from, "lead_time");
-  options.exclude = get<std::vector<std::pair<std::int64_t, std::int64_t>>>(from, "exclude");
   for (nb::handle item : from["patches"]) {
     loader::Patch patch;
     patch.dimension = get<loader::Dimension>(item, "dimension");
@@ -109,6 +108,15 @@ Options options_from(nb::handle from) {
   options.lanes = get<std::int64_t>(from, "lanes");
   options.seed = get<std::uint64_t>(from, "seed");
   options.epoch = get<std::int64_t>(from, "epoch");
+  options.weights = get<std::vector<double>>(from, "weights");
+  if (nb::isinstance<nb::str>(from["samples_per_epoch"]))
+    options.samples_per_epoch =
+        choice<loader::EpochEnd>(from,
+                                 "samples_per_epoch",
+                                 {{"first_exhausted", loader::EpochEnd::first_exhausted},
+                                  {"all_exhausted", loader::EpochEnd::all_exhausted}});
+  else
+    options.samples_per_epoch = get<std::int64_t>(from, "samples_per_epoch");
   options.rank = get<std::int64_t>(from, "rank");
   options.world_size = get<std::int64_t>(from, "world_size");
   options.drop_last = get<bool>(from, "drop_last");
@@ -136,6 +144,14 @@ std::vector<loader::Variable> variables_from(nb::handle from) {
     variables.push_back(std::move(variable));
   }
   return variables;
+}
+
+std::vector<loader::Source> sources_from(nb::handle from) {
+  std::vector<loader::Source> sources;
+  for (nb::handle item : from)
+    sources.push_back({variables_from(item["variables"]),
+                       get<std::vector<std::pair<std::int64_t, std::int64_t>>>(item, "exclude")});
+  return sources;
 }
 
 // A dict of arrays, or None at the end of the epoch.
@@ -171,6 +187,7 @@ nb::dict stats(PyLoader& self) {
   result["chunks_decoded"] = stats.chunks_decoded;
   result["cache_hits"] = stats.cache_hits;
   result["decoded_bytes"] = stats.decoded_nbytes;
+  result["compressed_bytes"] = stats.compressed_nbytes;
   result["needed_bytes"] = stats.needed_nbytes;
   result["read_amplification"] = stats.read_amplification;
   result["peak_cache_bytes"] = stats.peak_cache_nbytes;
@@ -179,14 +196,19 @@ nb::dict stats(PyLoader& self) {
   return result;
 }
 
-std::vector<loader::SampleOrigin> samples(PyLoader& self,
-                                          std::int64_t epoch,
-                                          std::int64_t begin,
-                                          std::int64_t end) {
-  std::vector<loader::SampleOrigin> origins;
+// Of each sample: its source, its first step, and where its patch begins.
+std::vector<std::vector<std::int64_t>> origins(PyLoader& self,
+                                               std::int64_t epoch,
+                                               std::int64_t begin,
+                                               std::int64_t end) {
+  std::vector<std::vector<std::int64_t>> rows;
   nb::gil_scoped_release release;
-  for (std::int64_t at = begin; at < end; ++at) origins.push_back(self.loader().sample(epoch, at));
-  return origins;
+  for (std::int64_t at = begin; at < end; ++at) {
+    const loader::SampleOrigin origin = self.loader().sample(epoch, at);
+    std::vector<std::int64_t>& row = rows.emplace_back(std::vector{origin.source, origin.step});
+    row.insert(row.end(), origin.patch.begin(), origin.patch.end());
+  }
+  return rows;
 }
 
 }  // namespace
@@ -195,10 +217,10 @@ void bind_loader(nb::module_& m) {
   nb::class_<PyLoader>(m, "Loader")
       .def(
           "__init__",
-          [](PyLoader* self, nb::handle variables, nb::handle options) {
-            new (self) PyLoader(variables_from(variables), options_from(options));
+          [](PyLoader* self, nb::handle sources, nb::handle options) {
+            new (self) PyLoader(sources_from(sources), options_from(options));
           },
-          nb::arg("variables"),
+          nb::arg("sources"),
           nb::arg("options"))
       .def("next", next_batch, nb::sig("def next(self) -> dict[str, typing.Any] | None"))
       .def_prop_ro("batches", [](PyLoader& self) { return self.loader().batches(); })
@@ -217,7 +239,7 @@ void bind_loader(nb::module_& m) {
           nb::arg("epoch"),
           nb::arg("samples"),
           nb::call_guard<nb::gil_scoped_release>())
-      .def("origins", samples, nb::arg("epoch"), nb::arg("begin"), nb::arg("end"))
+      .def("origins", origins, nb::arg("epoch"), nb::arg("begin"), nb::arg("end"))
       .def(
           "shuffle_quality",
           [](PyLoader& self, std::int64_t epoch) {

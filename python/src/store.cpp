@@ -1,3 +1,4 @@
+#include <headrace/cached_store.h>
 #include <headrace/store.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -159,6 +160,42 @@ void bind_keys(nb::class_<PyStore>& cls) {
            nb::sig("def _list_dir(self, prefix: str = '') -> list[str]"));
 }
 
+PyStore cached(const PyStore& store,
+               std::size_t memory_nbytes,
+               const std::string& directory,
+               std::uint64_t disk_nbytes,
+               std::size_t block_nbytes,
+               const std::string& name) {
+  nb::gil_scoped_release release;
+  return {cached_store(store.store, {memory_nbytes, directory, disk_nbytes, block_nbytes, name}),
+          store.origin};
+}
+
+// The arguments after the store, of which `cached` made this; None for other stores.
+nb::object cache_arguments(const PyStore& self) {
+  const auto options = cache_options(self.store);
+  if (!options) return nb::none();
+  return nb::make_tuple(options->memory_nbytes,
+                        options->directory,
+                        options->disk_nbytes,
+                        options->block_nbytes,
+                        options->name);
+}
+
+nb::dict cache_stats_dict(const PyStore& self) {
+  const CacheStats stats = cache_stats(self.store);
+  nb::dict result;
+  result["memory_hits"] = stats.memory_hits;
+  result["disk_hits"] = stats.disk_hits;
+  result["misses"] = stats.misses;
+  result["fetched_bytes"] = stats.fetched_nbytes;
+  result["memory_bytes"] = stats.memory_nbytes;
+  result["damaged_files"] = stats.damaged_files;
+  result["failures"] = stats.failures;
+  result["last_failure"] = stats.last_failure;
+  return result;
+}
+
 constexpr const char* kStoreDoc = R"(A place that keeps bytes by key: a folder, a zip file, memory.
 
 Made by `headrace.open_store`; copies of a handle share one store. Usable in a ``with`` statement,
@@ -213,6 +250,7 @@ void bind_store(nb::module_& m) {
             return package_attribute("headrace._array", "reduce_store")(self);
           },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def_prop_ro("_cache_arguments", cache_arguments)
       .def_prop_ro("_can_reopen", [](PyStore& self) { return !self.origin->url.empty(); })
       .def_prop_ro("_python_store",
                    [](PyStore& self) {
@@ -228,6 +266,18 @@ void bind_store(nb::module_& m) {
         nb::arg("storage_options") = nb::none(),
         nb::sig("def open_store(url: str, mode: str, "
                 "storage_options: dict[str, typing.Any] | None = None) -> Store"));
+  m.def("cached_store",
+        cached,
+        nb::arg("store"),
+        nb::arg("memory_nbytes"),
+        nb::arg("directory"),
+        nb::arg("disk_nbytes"),
+        nb::arg("block_nbytes"),
+        nb::arg("name"));
+  m.def("cache_stats",
+        cache_stats_dict,
+        nb::arg("store"),
+        nb::sig("def cache_stats(store: Store) -> dict[str, typing.Any]"));
   m.def(
       "memory_store",
       [] {

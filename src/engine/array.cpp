@@ -381,14 +381,18 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
     else
       group->push_back(i);
   }
+  Poll poll(options.poll);
+  ReadOptions elsewhere = options;  // on the threads of the pool
+  elsewhere.poll = nullptr;
   parallel_for(groups.size(), [&](std::size_t g) {
+    poll.check();
+    const ReadOptions& here = poll.is_caller() ? options : elsewhere;
     const std::size_t first = groups[g].front();
     const ArrayState& state = *requests[first].array.state();
-    if (outs[first].device.is_cpu())
-      return read_prepared(state, reads[first], outs[first], options);
+    if (outs[first].device.is_cpu()) return read_prepared(state, reads[first], outs[first], here);
     std::vector<DeviceTarget> targets;
     for (const std::size_t i : groups[g]) targets.push_back({&reads[i].selection, outs[i]});
-    read_selections_to_device(state, reads[first].layout, targets, options);
+    read_selections_to_device(state, reads[first].layout, targets, here);
   });
 }
 

@@ -235,6 +235,7 @@ class SlabFetch {
       } else if (!object.found || is_swollen(encoded.size())) {
         fetch_one(chunk);  // tells what is missing from what is no file
       } else if (on_host_) {
+        chunk.range = {0, encoded.size()};
         at(chunk, [&] { decode(chunk, encoded); });
       } else {
         chunk.range = {0, encoded.size()};

@@ -112,6 +112,8 @@ class DeviceReader {
       }
     });
     fetched_->memory.finish();
+    for (const Chunk<Query>& chunk : fetched_->chunks)
+      if (!chunk.missing) context_.count_encoded(chunk.range.nbytes);
   }
 
   void submit_fetched() {

@@ -98,6 +98,7 @@ class Reader {
     level.cut.child(position, coordinates.at, query);
     at(level, position, [&] {
       if (const auto stored = find_stored(context_, level, coordinates)) {
+        context_.count_encoded(stored->range.nbytes);
         read_chunk(layout_, *stored->reader, stored->range, query, decode_context());
       } else {
         make_sink(query, layout_.chunk_shape, layout_.itemsize()).fill(layout_.fill);
@@ -143,6 +144,7 @@ class Reader {
     Coordinates coordinates;
     Query query;
     level.cut.child(position, coordinates.at, query);
+    context_.count_encoded(encoded.size());
     auto sink = make_sink(query, layout_.chunk_shape, layout_.itemsize());
     at(level, position, [&] { decode_chunk(layout_.chain, encoded, sink, decode_context()); });
   }

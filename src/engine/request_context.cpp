@@ -19,6 +19,19 @@ int threads_within(std::size_t budget, const ArrayLayout& layout) {
 
 }  // namespace
 
+Poll::Poll(const std::function<void()>& poll)
+    : poll_(poll),
+      caller_(std::this_thread::get_id()),
+      next_(std::chrono::steady_clock::now() + kPollInterval) {}
+
+void Poll::check() {
+  if (!poll_ || !is_caller()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + kPollInterval;
+  poll_();
+}
+
 RequestContext::RequestContext(const ArrayState& s,
                                std::shared_ptr<const ArrayLayout> l,
                                const ReadOptions& options,
@@ -33,8 +46,7 @@ RequestContext::RequestContext(const ArrayState& s,
       threads(threads_within(memory_budget, layout)),
       poll_(options.poll),
       cancel_(cancel),
-      caller_(std::this_thread::get_id()),
-      next_poll_(std::chrono::steady_clock::now() + kPollInterval) {}
+      encoded_nbytes_(options.encoded_nbytes) {}
 
 RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<const ArrayLayout> l)
     : state(request.state),
@@ -47,20 +59,17 @@ RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<co
       arena(request.arena),
       poll_(request.poll_),
       cancel_(request.cancel_),
-      caller_(request.caller_),
-      next_poll_(request.next_poll_) {}
+      encoded_nbytes_(request.encoded_nbytes_) {}
 
 void RequestContext::check() {
   if (cancel_ && cancel_->load(std::memory_order_relaxed)) {
     throw Error(ErrorCode::cancelled, "the request was cancelled");
   }
-  if (poll_ && std::this_thread::get_id() == caller_) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= next_poll_) {
-      next_poll_ = now + kPollInterval;
-      poll_();
-    }
-  }
+  poll_.check();
+}
+
+void RequestContext::count_encoded(std::uint64_t nbytes) {
+  if (encoded_nbytes_) encoded_nbytes_->fetch_add(nbytes, std::memory_order_relaxed);
 }
 
 std::string RequestContext::chunk_key(const std::int64_t* coordinates) const {

@@ -11,6 +11,21 @@
 
 namespace headrace {
 
+// Calls what a caller gave to be called now and then, by the thread that this was made on.
+class Poll {
+ public:
+  explicit Poll(const std::function<void()>& poll);
+
+  bool is_caller() const { return std::this_thread::get_id() == caller_; }
+  // When it is due; on other threads nothing happens.
+  void check();
+
+ private:
+  const std::function<void()>& poll_;
+  const std::thread::id caller_;
+  std::chrono::steady_clock::time_point next_;
+};
+
 // What one read or write carries through its threads.
 class RequestContext {
  public:
@@ -32,16 +47,17 @@ class RequestContext {
 
   // `cancelled` when the request was; calls the caller's poll on the caller's thread when due.
   void check();
+  // Of a chunk that was fetched.
+  void count_encoded(std::uint64_t nbytes);
   // Key of a stored chunk within the store.
   std::string chunk_key(const std::int64_t* coordinates) const;
   // "[read] a/b chunk c/0/3" for messages.
   std::string place(const char* action, const std::string& key) const;
 
  private:
-  const std::function<void()>& poll_;
+  Poll poll_;
   const std::atomic<bool>* cancel_;
-  const std::thread::id caller_;
-  std::chrono::steady_clock::time_point next_poll_;
+  std::atomic<std::uint64_t>* const encoded_nbytes_;
 };
 
 // Coordinates of a chunk, on the stack.

@@ -116,16 +116,15 @@ Batch BatchMaker::new_batch(std::int64_t samples) {
     Shape shape{samples};
     shape.insert(shape.end(), planned.sample_shape.begin(), planned.sample_shape.end());
     batch.tensors.push_back(memory_->allocate_tensor(shape, planned.dtype));
-    tensors_.push_back(static_cast<std::uint8_t*>(batch.tensors.back().data()));
-  }
-  for (const PlannedVariable& variable : plan_->variables) {
-    const Tensor& tensor = batch.tensors[variable.tensor];
-    if (variable.has_gaps && tensor.nbytes() > 0) memory_->zero(tensor.data(), tensor.nbytes());
+    const Tensor& tensor = batch.tensors.back();
+    tensors_.push_back(static_cast<std::uint8_t*>(tensor.data()));
+    if (planned.has_gaps && tensor.nbytes() > 0) memory_->zero(tensor.data(), tensor.nbytes());
   }
   return batch;
 }
 
-Batch BatchMaker::make(std::int64_t position) {
+Batch BatchMaker::make(std::int64_t position, const std::function<void()>& poll) {
+  poll_ = poll;
   std::vector<Need> needs;
   std::vector<std::int64_t> samples;
   {
@@ -288,6 +287,7 @@ ReadOptions BatchMaker::read_options() const {
   options.poll = [this] {
     if (stop_.load(std::memory_order_relaxed))
       throw Error(ErrorCode::cancelled, "[loader] the loader was closed");
+    if (poll_) poll_();
   };
   return options;
 }
@@ -321,21 +321,26 @@ void BatchMaker::read_together(std::span<ReadJob> jobs) {
   const bool raises = plan_->options.on_bad_chunk == BadChunk::raise;
   const bool all_needed =
       std::all_of(jobs.begin(), jobs.end(), [](const ReadJob& job) { return job.need; });
+  std::atomic<std::uint64_t> compressed{0};
+  ReadOptions options = read_options();
+  options.encoded_nbytes = &compressed;
   try {
-    read_many(requests, read_options());
+    read_many(requests, options);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled || (raises && all_needed)) throw;
-    for (std::size_t i = 0; i < jobs.size(); ++i) read_alone(jobs[i], requests[i]);
+    compressed = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) read_alone(jobs[i], requests[i], options);
   }
   board_.update([&](Stats& stats) {
     stats.chunks_decoded += static_cast<std::int64_t>(jobs.size());
     stats.decoded_nbytes += decoded;
+    stats.compressed_nbytes += static_cast<std::int64_t>(compressed.load());
   });
 }
 
-void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request) {
+void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request, const ReadOptions& options) {
   try {
-    read_many({request}, read_options());
+    read_many({request}, options);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) throw;
     if (!job.need) {

@@ -9,6 +9,7 @@
 // at a time: what does not fit is gathered, let go, and the next are read.
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,8 +40,9 @@ class BatchMaker {
   BatchMaker(std::shared_ptr<const Plan> plan, StatsBoard& board, const std::atomic<bool>& stop);
 
   void begin_epoch(std::shared_ptr<const Order> order, std::int64_t epoch);
-  // This rank's part of the global batch from `position` on.
-  Batch make(std::int64_t position);
+  // This rank's part of the global batch from `position` on. `poll` is called now and then, and may
+  // throw.
+  Batch make(std::int64_t position, const std::function<void()>& poll = {});
   // Reads what the global batch from `position` on will need, while the next to be made is that
   // from `now` on. False: there is no room for all.
   bool read_ahead(std::int64_t position, std::int64_t now);
@@ -55,7 +57,7 @@ class BatchMaker {
   ReadRequest read_request(const ReadJob& job) const;
   void read(std::span<ReadJob> jobs);
   void read_together(std::span<ReadJob> jobs);
-  void read_alone(ReadJob& job, const ReadRequest& request);
+  void read_alone(ReadJob& job, const ReadRequest& request, const ReadOptions& options);
   void add_following(std::vector<ReadJob>& jobs, std::int64_t position, std::int64_t now);
   bool make_room(std::size_t nbytes, std::int64_t now, std::int64_t needed_until);
   CachedChunk& keep(ReadJob& job, std::int64_t position);
@@ -78,6 +80,7 @@ class BatchMaker {
   std::vector<std::vector<bool>> needed_;  // chunks of each variable, in this epoch
 
   // Of the batch in the making.
+  std::function<void()> poll_;
   std::vector<std::uint8_t*> tensors_;
   std::vector<std::vector<GatherBox>> boxes_;  // of each variable, to be gathered
   std::vector<bool> bad_samples_;

@@ -12,8 +12,8 @@ namespace headrace::loader {
 
 class Loader::State {
  public:
-  State(std::vector<Variable> variables, const Options& options)
-      : plan(std::make_shared<const Plan>(make_plan(std::move(variables), options))) {
+  State(const std::vector<Source>& sources, const Options& options)
+      : plan(std::make_shared<const Plan>(make_plan(sources, options))) {
     check_device(plan->options.device);
     static_cast<void>(cache_nbytes(*plan));  // says now what does not fit
     position_.epoch = options.epoch;
@@ -36,7 +36,7 @@ class Loader::State {
     }
     const ForkLock lock(mutex_);
     if (batch)
-      position_.samples = std::min(position_.samples + plan->global_batch(), plan->space.size());
+      position_.samples = std::min(position_.samples + plan->global_batch(), plan->epoch_samples());
     else
       position_ = {position_.epoch + 1, 0};
     return batch;
@@ -48,10 +48,10 @@ class Loader::State {
   }
 
   void seek(const Position& position) {
-    if (position.epoch < 0 || position.samples < 0 || position.samples > plan->space.size())
+    if (position.epoch < 0 || position.samples < 0 || position.samples > plan->epoch_samples())
       throw Error(ErrorCode::invalid_argument,
                   "[loader] no position: sample " + std::to_string(position.samples) + " of " +
-                      std::to_string(plan->space.size()) + ", epoch " +
+                      std::to_string(plan->epoch_samples()) + ", epoch " +
                       std::to_string(position.epoch));
     const Turn turn(*this);
     const ForkLock lock(mutex_);
@@ -131,13 +131,16 @@ class Loader::State {
   std::unique_ptr<Session> session_;  // of the process with this generation
 };
 
+Loader::Loader(std::vector<Source> sources, const Options& options)
+    : state_(std::make_shared<State>(sources, options)) {}
+
 Loader::Loader(std::vector<Variable> variables, const Options& options)
-    : state_(std::make_shared<State>(std::move(variables), options)) {}
+    : Loader(std::vector<Source>{{std::move(variables)}}, options) {}
 
 std::optional<Batch> Loader::next(const std::function<void()>& poll) { return state_->next(poll); }
 
 std::int64_t Loader::batches() const { return state_->plan->batches_from(0); }
-std::int64_t Loader::samples() const { return state_->plan->space.size(); }
+std::int64_t Loader::samples() const { return state_->plan->epoch_samples(); }
 
 std::vector<std::string> Loader::names() const {
   std::vector<std::string> names;
@@ -157,15 +160,12 @@ DType Loader::batch_dtype(std::size_t tensor) const {
 
 SampleOrigin Loader::sample(std::int64_t epoch, std::int64_t position) const {
   const Plan& plan = *state_->plan;
-  if (position < 0 || position >= plan.space.size())
-    throw Error(
-        ErrorCode::out_of_bounds,
-        "[loader] sample " + std::to_string(position) + " of " + std::to_string(plan.space.size()));
-  const std::int64_t sample = state_->order(epoch)->sample_at(position);
-  SampleOrigin origin{plan.space.start_of(sample)};
-  const auto patch = plan.patch_begin(plan.space.patch_of(sample));
-  origin.insert(origin.end(), patch.begin(), patch.end());
-  return origin;
+  if (position < 0 || position >= plan.epoch_samples())
+    throw Error(ErrorCode::out_of_bounds,
+                "[loader] sample " + std::to_string(position) + " of " +
+                    std::to_string(plan.epoch_samples()));
+  const SamplePlace place = plan.place_of(state_->order(epoch)->sample_at(position));
+  return {static_cast<std::int64_t>(place.source), place.start, plan.patch_begin(place.patch)};
 }
 
 Position Loader::position() const { return state_->position(); }
@@ -181,7 +181,7 @@ Stats Loader::stats() const {
 }
 
 ShuffleQuality Loader::shuffle_quality(std::int64_t epoch) const {
-  return measure_quality(*state_->order(epoch), state_->plan->space);
+  return measure_quality(*state_->plan, epoch);
 }
 
 void Loader::close() { state_->close(); }

@@ -8,16 +8,18 @@ class NeedFinder {
   explicit NeedFinder(const Plan& plan) : plan_(plan) {}
 
   void add_sample(std::size_t in_batch, std::int64_t sample) {
-    const std::int64_t start = plan_.space.start_of(sample);
-    const auto patch_begin = plan_.patch_begin(plan_.space.patch_of(sample));
-    for (std::size_t v = 0; v < plan_.variables.size(); ++v) {
+    const SamplePlace place = plan_.place_of(sample);
+    const PlannedSource& source = plan_.sources[place.source];
+    const auto patch_begin = plan_.patch_begin(place.patch);
+    for (std::size_t i = 0; i < source.variables; ++i) {
+      const std::size_t v = source.first_variable + i;
       const PlannedVariable& variable = plan_.variables[v];
       std::vector<Cuts> own(variable.axes.size());
       std::vector<const Cuts*> cuts;
       for (std::size_t d = 0; d < variable.axes.size(); ++d) {
         const PlannedAxis& axis = variable.axes[d];
         if (d == variable.sample_axis) {
-          own[d] = step_cuts(axis.chunks, start);
+          own[d] = step_cuts(axis.chunks, place.start);
         } else if (axis.patch) {
           own[d] = patch_cuts(plan_.patches[*axis.patch], axis.chunks, patch_begin[*axis.patch]);
         } else {

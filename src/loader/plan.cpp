@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
 
 #include "base/checked.h"
+#include "loader/plan_order.h"
 #include "loader/tensor_layout.h"
 
 namespace headrace::loader {
 namespace {
-
-void check_least(std::int64_t value, std::int64_t least, const char* what) {
-  if (value < least)
-    refuse(std::string(what) + ": expected " + std::to_string(least) + " or more, got " +
-           std::to_string(value));
-}
 
 std::string text(const Dimension& dimension) {
   if (const auto* number = std::get_if<std::int64_t>(&dimension)) return std::to_string(*number);
@@ -59,6 +55,13 @@ std::vector<std::int64_t> step_offsets(const Options& options) {
   for (const std::int64_t lead : options.lead_time)
     offsets.push_back(checked_add(last, lead, "lead_time"));
   return offsets;
+}
+
+std::string text(const Shape& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape)
+    text += (text.empty() ? "(" : ", ") + std::to_string(extent);
+  return text + ")";
 }
 
 std::optional<Number> number_of(const DType& dtype) {
@@ -217,7 +220,8 @@ void plan_statistics(const Variable& variable, PlannedVariable& planned) {
 
 PlannedVariable plan_variable(const Variable& variable, const Plan& plan) {
   const Options& options = plan.options;
-  PlannedVariable planned{variable.name, variable.array.to(options.device), variable.array.dtype()};
+  PlannedVariable planned{
+      variable.name, 0, variable.array.to(options.device), variable.array.dtype()};
   planned.format = format_of(variable);
   const auto sample_axis = find_axis(variable.array, options.sample_dim);
   if (!sample_axis)
@@ -246,103 +250,75 @@ PlannedVariable plan_variable(const Variable& variable, const Plan& plan) {
   return planned;
 }
 
-std::uint64_t array_nbytes(const PlannedVariable& variable) {
-  std::uint64_t nbytes = variable.dtype.itemsize();
-  for (const PlannedAxis& axis : variable.axes)
-    nbytes = checked_mul(nbytes, static_cast<std::uint64_t>(axis.chunks.extent()), "array");
-  return nbytes;
-}
-
-// Steps in a chunk of the arrays; of those with several lengths the longest. Arrays that are small
-// beside the others, coordinates say, are no reason for longer blocks: reading them again costs
-// nothing.
-std::int64_t chunk_steps(const std::vector<PlannedVariable>& variables) {
-  constexpr std::uint64_t kSmall = 64;
-  std::uint64_t largest = 0;
-  for (const PlannedVariable& variable : variables)
-    largest = std::max(largest, array_nbytes(variable));
-  std::int64_t steps = 1;
-  for (const PlannedVariable& variable : variables) {
-    if (array_nbytes(variable) < largest / kSmall) continue;
-    steps = std::max(steps, variable.axes[variable.sample_axis].chunks.largest());
-  }
-  return steps;
-}
-
-// Blocks of neighbouring chunks along the sample dimension. Where samples reach into further
-// chunks these are decoded for two blocks unless they can be kept, so blocks are longer then.
-void plan_order(Plan& plan) {
-  const Options& options = plan.options;
-  const PlannedVariable& any = plan.variables.front();
-  const std::int64_t steps = any.axes[any.sample_axis].chunks.extent();
-  const std::int64_t chunk = chunk_steps(plan.variables);
-  OrderOptions& order = plan.order;
-  order.shuffle = options.shuffle;
-  order.seed = options.seed;
-  order.lanes = std::min(options.lanes, options.block_chunks);
-  const std::int64_t window_chunks = options.block_chunks / order.lanes;
-  const std::int64_t reach =
-      (*std::max_element(plan.offsets.begin(), plan.offsets.end()) + chunk - 1) / chunk;
-  const std::int64_t run =
-      reach == 0 ? 1 : std::min(window_chunks, checked_mul<std::int64_t>(8, reach, "window"));
-  order.window_blocks = std::max<std::int64_t>(window_chunks / run, 1);
-  order.blocks.push_back(0);
-  if (order.shuffle == Shuffle::block) {
-    for (std::int64_t step = run * chunk; step < steps; step += run * chunk)
-      if (const std::int64_t bound = plan.space.first_from(step); bound > order.blocks.back())
-        order.blocks.push_back(bound);
-  }
-  if (plan.space.size() > order.blocks.back()) order.blocks.push_back(plan.space.size());
-
-  std::uint64_t id = mix({1,
-                          order.seed,
-                          static_cast<std::uint64_t>(order.shuffle),
-                          static_cast<std::uint64_t>(order.lanes),
-                          static_cast<std::uint64_t>(order.window_blocks),
-                          static_cast<std::uint64_t>(run * chunk),
-                          static_cast<std::uint64_t>(steps)});
-  const auto add = [&](std::int64_t value) { id = mix({id, static_cast<std::uint64_t>(value)}); };
-  for (const std::int64_t offset : plan.offsets) add(offset);
-  for (const auto& [begin, end] : options.exclude) {
-    add(begin);
-    add(end);
-  }
-  for (const PatchAxis& axis : plan.patches) {
-    add(axis.patch.size);
-    add(axis.extent);
-  }
-  static constexpr char kDigits[] = "0123456789abcdef";
-  for (int shift = 60; shift >= 0; shift -= 4) plan.order_id += kDigits[id >> shift & 15];
-}
-
-Plan empty_plan(const std::vector<Variable>& variables, const Options& options) {
+// Of one source, without an order.
+Plan plan_source(const Source& source, const Options& options) {
+  const std::vector<Variable>& variables = source.variables;
   if (variables.empty()) refuse("no arrays");
-  check_options(options);
   const AxisFinder finder(variables);
   const std::int64_t steps = finder.extent(options.sample_dim, "sample_dim");
-  std::vector<PatchAxis> patches = plan_patches(finder, options);
-  std::int64_t count = 1;
-  for (const PatchAxis& axis : patches) count = checked_mul(count, axis.count, "patches");
-  std::vector<std::int64_t> offsets = step_offsets(options);
-  const std::int64_t last = *std::max_element(offsets.begin(), offsets.end());
-  if (last >= steps)
-    refuse("a sample reaches over " + std::to_string(last + 1) + " steps of " +
-           std::to_string(steps));
-  std::vector<std::int64_t> ascending = offsets;
+  Plan plan{options};
+  plan.patches = plan_patches(finder, options);
+  std::int64_t patches = 1;
+  for (const PatchAxis& axis : plan.patches) patches = checked_mul(patches, axis.count, "patches");
+  plan.offsets = step_offsets(options);
+  std::vector<std::int64_t> ascending = plan.offsets;
   std::sort(ascending.begin(), ascending.end());
-  return {options,
-          {},
-          {},
-          std::move(patches),
-          std::move(offsets),
-          SampleSpace(steps, ascending, options.exclude, count),
-          {},
-          {}};
+  if (ascending.back() >= steps)
+    refuse("a sample reaches over " + std::to_string(ascending.back() + 1) + " steps of " +
+           std::to_string(steps));
+  std::vector<Range> excluded = options.exclude;
+  excluded.insert(excluded.end(), source.exclude.begin(), source.exclude.end());
+  plan.sources.push_back(
+      {SampleSpace(steps, ascending, excluded, patches), 0, 0, 0, variables.size()});
+  for (const Variable& variable : variables)
+    plan.variables.push_back(plan_variable(variable, plan));
+  lay_out_tensors(plan, variables);
+  for (const PlannedVariable& variable : plan.variables)
+    plan.tensors[variable.tensor].has_gaps |= variable.has_gaps;
+  return plan;
+}
+
+void add_source(Plan& plan, Plan source) {
+  const std::string who = "source " + std::to_string(plan.sources.size());
+  const PlannedSource& first = plan.sources.front();
+  PlannedSource& added = source.sources.front();
+  const auto name = [](const PlannedVariable& variable) -> const std::string& {
+    return variable.name;
+  };
+  if (!std::ranges::equal(plan.variables_of(first), source.variables_of(added), {}, name, name))
+    refuse(who + ": its arrays have other names than those of source 0");
+  for (std::size_t p = 0; p < plan.patches.size(); ++p)
+    if (plan.patches[p].extent != source.patches[p].extent)
+      refuse(who + ": patch " + text(plan.patches[p].patch.dimension) + " in " +
+             std::to_string(source.patches[p].extent) + ", in source 0 in " +
+             std::to_string(plan.patches[p].extent));
+  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    const PlannedTensor &here = plan.tensors[t], &there = source.tensors[t];
+    if (here != there)
+      refuse(who + ": a sample of " + there.name + " is " + there.dtype.to_string() + " of shape " +
+             text(there.sample_shape) + ", that of source 0 " + here.dtype.to_string() + " of " +
+             text(here.sample_shape));
+  }
+  const PlannedSource& last = plan.sources.back();
+  added.first_sample = checked_add(last.first_sample, last.space.size(), "samples");
+  added.first_step = checked_add(last.first_step, plan.steps_of(last), "steps");
+  added.first_variable = plan.variables.size();
+  for (PlannedVariable& variable : source.variables) {
+    variable.source = plan.sources.size();
+    plan.variables.push_back(std::move(variable));
+  }
+  plan.sources.push_back(std::move(added));
 }
 
 }  // namespace
 
 void refuse(const std::string& what, ErrorCode code) { throw Error(code, "[loader] " + what); }
+
+void check_least(std::int64_t value, std::int64_t least, const char* what) {
+  if (value < least)
+    refuse(std::string(what) + ": expected " + std::to_string(least) + " or more, got " +
+           std::to_string(value));
+}
 
 std::int64_t PlannedVariable::chunk_count() const {
   std::int64_t count = 1;
@@ -373,6 +349,24 @@ std::size_t PlannedVariable::largest_chunk_nbytes() const {
   return checked_nbytes(shape, dtype.itemsize(), "size of a chunk");
 }
 
+std::span<const PlannedVariable> Plan::variables_of(const PlannedSource& source) const {
+  return std::span(variables).subspan(source.first_variable, source.variables);
+}
+
+std::int64_t Plan::steps_of(const PlannedSource& source) const {
+  const PlannedVariable& any = variables[source.first_variable];
+  return any.axes[any.sample_axis].chunks.extent();
+}
+
+SamplePlace Plan::place_of(std::int64_t sample) const {
+  const auto after = std::ranges::upper_bound(sources, sample, {}, &PlannedSource::first_sample);
+  const PlannedSource& source = after[-1];
+  const std::int64_t own = sample - source.first_sample;
+  return {static_cast<std::size_t>(after - sources.begin() - 1),
+          source.space.start_of(own),
+          source.space.patch_of(own)};
+}
+
 std::size_t Plan::batch_nbytes() const {
   std::size_t nbytes = 0;
   for (const PlannedTensor& tensor : tensors)
@@ -385,7 +379,7 @@ std::size_t Plan::batch_nbytes() const {
 }
 
 std::int64_t Plan::batches_from(std::int64_t position) const {
-  const std::int64_t left = space.size() - position, step = global_batch();
+  const std::int64_t left = epoch_samples() - position, step = global_batch();
   return options.drop_last ? left / step : (left + step - 1) / step;
 }
 
@@ -402,15 +396,19 @@ Range Plan::samples_of(const PlannedVariable& variable, std::int64_t chunk) cons
   const ChunkAxis& axis = variable.axes[variable.sample_axis].chunks;
   const std::int64_t at = variable.chunk_at(chunk)[variable.sample_axis];
   const std::int64_t reach = *std::max_element(offsets.begin(), offsets.end());
-  return {space.first_from(std::max<std::int64_t>(axis.begin(at) - reach, 0)),
-          space.first_from(axis.end(at))};
+  const auto& source = sources[variable.source];
+  const auto first_from = [&](std::int64_t step) {
+    return source.first_sample + source.space.first_from(step);
+  };
+  return {first_from(std::max<std::int64_t>(axis.begin(at) - reach, 0)), first_from(axis.end(at))};
 }
 
-Plan make_plan(std::vector<Variable> variables, const Options& options) {
-  Plan plan = empty_plan(variables, options);
-  for (const Variable& variable : variables)
-    plan.variables.push_back(plan_variable(variable, plan));
-  lay_out_tensors(plan, variables);
+Plan make_plan(const std::vector<Source>& sources, const Options& options) {
+  check_options(options);
+  if (sources.empty()) refuse("no arrays");
+  Plan plan = plan_source(sources.front(), options);
+  for (std::size_t s = 1; s < sources.size(); ++s)
+    add_source(plan, plan_source(sources[s], options));
   plan_order(plan);
   return plan;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct PlannedAxis {
 
 struct PlannedVariable {
   std::string name;
+  std::size_t source;
   Array array;
   DType dtype;                           // of the array
   std::optional<GatherFormat> format{};  // nothing: elements are copied as they are
@@ -70,18 +72,39 @@ struct PlannedTensor {
   DType dtype;
   Shape sample_shape;
   std::size_t sample_nbytes = 0;
+  bool has_gaps = false;  // of a variable
+
+  friend bool operator==(const PlannedTensor&, const PlannedTensor&) = default;
+};
+
+struct PlannedSource {
+  SampleSpace space;
+  // Samples, steps and variables of all sources are numbered through.
+  std::int64_t first_sample, first_step;
+  std::size_t first_variable, variables;
+};
+
+// Where a sample lies.
+struct SamplePlace {
+  std::size_t source;
+  std::int64_t start;  // step
+  std::int64_t patch;
 };
 
 struct Plan {
   Options options;
-  std::vector<PlannedVariable> variables;
-  std::vector<PlannedTensor> tensors;
-  std::vector<PatchAxis> patches;
-  std::vector<std::int64_t> offsets;  // of the steps of a sample from its first
-  SampleSpace space;
-  OrderOptions order;
-  std::string order_id;
+  std::vector<PlannedSource> sources{};
+  std::vector<PlannedVariable> variables{};  // source after source
+  std::vector<PlannedTensor> tensors{};
+  std::vector<PatchAxis> patches{};
+  std::vector<std::int64_t> offsets{};  // of the steps of a sample from its first
+  OrderOptions order{};
+  std::string order_id{};
 
+  std::int64_t epoch_samples() const { return order.size; }
+  std::span<const PlannedVariable> variables_of(const PlannedSource& source) const;
+  std::int64_t steps_of(const PlannedSource& source) const;
+  SamplePlace place_of(std::int64_t sample) const;
   std::size_t batch_nbytes() const;
   std::int64_t global_batch() const { return options.batch_size * options.world_size; }
   std::int64_t batches_from(std::int64_t position) const;
@@ -91,10 +114,11 @@ struct Plan {
   Range samples_of(const PlannedVariable& variable, std::int64_t chunk) const;
 };
 
+void check_least(std::int64_t value, std::int64_t least, const char* what);
 [[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::invalid_argument);
 
 // `invalid_argument` or `unsupported` for what does not fit together.
-Plan make_plan(std::vector<Variable> variables, const Options& options);
+Plan make_plan(const std::vector<Source>& sources, const Options& options);
 
 // Indices [begin, begin + count) of a dimension, at `target` and after; appended.
 void cut_by_chunks(const ChunkAxis& chunks,

@@ -13,14 +13,15 @@ struct Distances {
   double successive = 0, nearest = 0;
 };
 
-Distances distances(const Order& order, const SampleSpace& space) {
+Distances distances(const Order& order, const Plan& plan) {
   Distances sums;
   const std::int64_t next = std::min(kNext, order.size() - 1);
   const std::int64_t places = std::min(kPlaces, order.size() - next);
   for (std::int64_t i = 0; i < places; ++i) {
     const std::int64_t at = i * (order.size() - next) / places;
     const auto step = [&](std::int64_t position) {
-      return space.start_of(order.sample_at(position));
+      const SamplePlace place = plan.place_of(order.sample_at(position));
+      return plan.sources[place.source].first_step + place.start;
     };
     const std::int64_t here = step(at);
     std::int64_t nearest = std::abs(step(at + 1) - here);
@@ -36,12 +37,12 @@ double ratio(double found, double random) { return random > 0 ? found / random :
 
 }  // namespace
 
-ShuffleQuality measure_quality(const Order& order, const SampleSpace& space) {
-  if (order.size() < 2) return {1, 1};
-  OrderOptions random;
+ShuffleQuality measure_quality(const Plan& plan, std::int64_t epoch) {
+  if (plan.epoch_samples() < 2) return {1, 1};
+  OrderOptions random = plan.order;
   random.shuffle = Shuffle::global;
-  random.blocks = {0, order.size()};
-  const Distances found = distances(order, space), best = distances(Order(random, 0), space);
+  const Distances found = distances(Order(plan.order, epoch), plan);
+  const Distances best = distances(Order(random, 0), plan);
   return {ratio(found.successive, best.successive), ratio(found.nearest, best.nearest)};
 }
 

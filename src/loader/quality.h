@@ -1,10 +1,10 @@
 #pragma once
 
-#include "loader/order.h"
+#include "loader/plan.h"
 
 namespace headrace::loader {
 
-// Of an order of the samples of `space`.
-ShuffleQuality measure_quality(const Order& order, const SampleSpace& space);
+// Of the order of an epoch. Samples of several sources lie as if these were one after the other.
+ShuffleQuality measure_quality(const Plan& plan, std::int64_t epoch);
 
 }  // namespace headrace::loader

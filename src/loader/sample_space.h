@@ -19,6 +19,8 @@ class SampleSpace {
 
   std::int64_t size() const { return starts_ * patches_; }
   std::int64_t patches() const { return patches_; }
+  // First steps that samples have: ascending ranges.
+  const std::vector<Range>& starts() const { return allowed_; }
   std::int64_t start_of(std::int64_t sample) const;
   std::int64_t patch_of(std::int64_t sample) const { return sample % patches_; }
   // The first sample that begins at `step` or later.

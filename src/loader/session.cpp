@@ -54,7 +54,7 @@ std::optional<Batch> Session::next(const std::function<void()>& poll) {
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) {
     if (left_ == 0) return std::nullopt;
-    work(lock);
+    work(lock, poll);
   }
   while (made_.empty() && !error_ && (left_ > 0 || busy_)) {
     if (changed_.wait_for(lock, kPollInterval) != std::cv_status::timeout || !poll) continue;
@@ -91,7 +91,7 @@ bool Session::has_work() const {
 }
 
 // Makes a batch, or reads for the next ones where there are enough.
-void Session::work(std::unique_lock<std::mutex>& lock) {
+void Session::work(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll) {
   const std::int64_t prefetch = plan_->options.prefetch, position = to_make_;
   const bool makes = static_cast<std::int64_t>(made_.size()) < std::max<std::int64_t>(prefetch, 1);
   const std::int64_t ahead = position + to_read_ * plan_->global_batch();
@@ -102,7 +102,7 @@ void Session::work(std::unique_lock<std::mutex>& lock) {
   std::exception_ptr error;
   try {
     if (makes)
-      batch = maker_.make(position);
+      batch = maker_.make(position, poll);
     else
       has_room = maker_.read_ahead(ahead, position);
   } catch (...) {

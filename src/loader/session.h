@@ -29,7 +29,7 @@ class Session {
  private:
   void serve();
   bool has_work() const;
-  void work(std::unique_lock<std::mutex>& lock);
+  void work(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll = {});
   void stop_work(std::unique_lock<std::mutex>& lock);
 
   const std::shared_ptr<const Plan> plan_;

@@ -5,6 +5,7 @@
 #include "conformance/inject.h"
 #include "conformance/store_kit.h"
 #include "conformance/temp_folder.h"
+#include "headrace/cached_store.h"
 #include "store/uring.h"
 
 namespace headrace::test {
@@ -66,6 +67,28 @@ class InjectFixture : public StoreFixture {
   std::shared_ptr<StoreDriver> store_;
 };
 
+// Memory for some blocks, all of them on disk.
+class CachedFixture : public StoreFixture {
+ public:
+  std::shared_ptr<StoreDriver> writable() override {
+    if (!store_) store_ = wrap(inner_.writable());
+    return store_;
+  }
+  std::shared_ptr<StoreDriver> reopened() override { return wrap(inner_.reopened()); }
+
+ private:
+  std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) const {
+    return cached_store(
+               Store(std::move(store)),
+               {.memory_nbytes = 200'000, .directory = folder_ / "cache", .block_nbytes = 20'000})
+        .shared_driver();
+  }
+
+  TempFolder folder_;
+  MemoryFixture inner_;
+  std::shared_ptr<StoreDriver> store_;
+};
+
 StoreCase at_path(std::string name, std::string file, StorageOptions options) {
   return {std::move(name), [=] { return std::make_unique<PathFixture>(file, options); }};
 }
@@ -77,6 +100,7 @@ std::vector<StoreCase> cases() {
       at_path("durable", "a.zarr", {{"fsync", "true"}}),
       at_path("zip", "a.zip", {}),
       {"memory", [] { return std::make_unique<MemoryFixture>(); }},
+      {"cached", [] { return std::make_unique<CachedFixture>(); }},
       {"inject", [] { return std::make_unique<InjectFixture>(); }},
   };
   std::string why_not;

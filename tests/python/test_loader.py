@@ -8,7 +8,7 @@ import headrace as hr
 import numpy as np
 import pytest
 from headrace.loader import Loader, shuffle_quality
-from helpers import chunk_files, smooth
+from helpers import DEVICES, chunk_files, smooth
 from hypothesis import given
 from hypothesis import strategies as st
 from loader_reference import (
@@ -437,6 +437,38 @@ def test_every_chunk_is_decoded_once_under_block_shuffle(chunk):
     assert stats["samples"] == 512
 
 
+def index_bytes(inner_chunks):
+    return 16 * inner_chunks + 4  # with its checksum
+
+
+@pytest.mark.parametrize("shards", [None, (16, 8)])
+@pytest.mark.parametrize("codec", [None, hr.codecs.Zstd()])
+@pytest.mark.parametrize("place", ["cpu", *DEVICES])
+def test_compressed_bytes_are_those_of_the_stored_chunks(store, shards, codec, place):
+    data = smooth("f4", (64, 8))
+    array = hr.create_array(
+        store, shape=data.shape, dtype="f4", chunks=(4, 8), shards=shards, compressors=codec
+    )
+    array[:16] = data[:16]
+    array[48:] = data[48:]  # what lies between is missing
+    files = [file.stat().st_size for file in chunk_files(store).values()]
+    stored = sum(files) - (index_bytes(4) * len(files) if shards else 0)
+    loader = Loader({"x": array}, batch_size=4, device=place)
+    assert loader.stats()["compressed_bytes"] == 0
+    epoch_of(loader)
+    stats = loader.stats()
+    assert stats["decoded_bytes"] == data.nbytes
+    assert stats["compressed_bytes"] == stored
+    assert (stored == data.nbytes // 2) == (codec is None)
+
+
+def test_compressed_bytes_of_missing_chunks_are_none(store):
+    array = hr.create_array(store, shape=(16, 8), dtype="f4", chunks=(4, 8))
+    loader = Loader({"x": array}, batch_size=4)
+    epoch_of(loader)
+    assert loader.stats()["compressed_bytes"] == 0 < loader.stats()["decoded_bytes"]
+
+
 @pytest.mark.parametrize("budget, most", [("64MiB", 1), ("100KiB", 1.5)])
 def test_windows_that_overlap_share_chunks(budget, most):
     data = smooth("f4", (1024, 16))
@@ -515,6 +547,7 @@ def test_bad_chunk_is_replaced_by_the_next_good_sample(corrupt, dtype):
     stats = loader.stats()
     assert stats["replaced_samples"] == 2
     assert len(stats["bad_chunks"]) == 1 and "c/5/0" in stats["bad_chunks"][0]
+    assert 0 < stats["compressed_bytes"] < stats["decoded_bytes"]
 
 
 def test_batch_without_a_good_sample_raises(corrupt):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_examples_of_the_page():
     page = (ROOT / "docs" / "loader.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert python("".join(blocks)) == ""
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import headrace as hr
 import numpy as np
@@ -27,6 +28,46 @@ def array(store):
 
 def values(loader):
     return [batch["x"].tobytes() for batch in loader]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_control_c_ends_the_wait_for_a_slow_store(store, prefetch):
+    """A batch would take 8 s; it is whole at the next call."""
+    array = hr.create_array(store, shape=(32,), dtype="i4", chunks=(1,))
+    array[...] = np.arange(32)
+    code = """
+import signal, sys, time, headrace as hr, numpy as np, zarr
+from headrace.loader import Loader
+
+class Slow(zarr.storage.WrapperStore):
+    delay = 0
+    async def get(self, *args, **kwargs):
+        time.sleep(Slow.delay)
+        return await super().get(*args, **kwargs)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+hr.config.set({"threads": 1})
+array = hr.open_array(Slow(zarr.storage.LocalStore(sys.argv[1])))
+loader = Loader({"x": array}, batch_size=32, shuffle=None, prefetch=int(sys.argv[2]))
+Slow.delay = 0.25
+print("ready", flush=True)
+try:
+    next(loader)
+except KeyboardInterrupt:
+    Slow.delay = 0
+    print("stopped", flush=True)
+assert (next(loader)["x"][:, 0] == np.arange(32)).all()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, store, str(prefetch)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.6)
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        assert process.stdout.readline() == "stopped\n"
+        assert time.monotonic() - begin < 4
+        assert process.wait(timeout=30) == 0
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

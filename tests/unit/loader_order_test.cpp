@@ -91,59 +91,137 @@ TEST(SampleSpace, LeavesOutWhatTouchesExcludedSteps) {
   }
 }
 
+std::vector<std::int64_t> random_blocks(std::mt19937& random, unsigned least) {
+  std::vector<std::int64_t> blocks{0};
+  for (auto count = least + random() % 30; count > 0; --count)
+    blocks.push_back(blocks.back() + 1 + random() % 20);
+  return blocks;
+}
+
 OrderOptions random_options(std::mt19937& random) {
   OrderOptions options;
   options.shuffle = std::array{Shuffle::none, Shuffle::block, Shuffle::global}[random() % 3];
   options.seed = random();
-  options.lanes = 1 + random() % 9;
-  options.window_blocks = 1 + random() % 4;
-  options.blocks = {0};
-  for (auto blocks = random() % 30; blocks > 0; --blocks)
-    options.blocks.push_back(options.blocks.back() + 1 + random() % 20);
+  options.mixture = Mixture({1}, 1 + random() % 9);
+  options.sources.push_back(
+      {true, 1 + static_cast<std::int64_t>(random() % 4), random_blocks(random, 0)});
+  options.size = options.sources[0].samples();
   return options;
+}
+
+// Of several sources, for as many samples as it happens to be.
+OrderOptions random_mixture(std::mt19937& random) {
+  OrderOptions options = random_options(random);
+  options.sources.clear();
+  std::vector<double> weights;
+  for (auto count = 1 + random() % 4; count > 0; --count) {
+    weights.push_back(0.1 + static_cast<double>(random() % 30));
+    options.sources.push_back(
+        {true, 1 + static_cast<std::int64_t>(random() % 4), random_blocks(random, 1)});
+  }
+  options.mixture = Mixture(weights, 1 + random() % 9);
+  options.size = 1 + random() % 1000;
+  return options;
+}
+
+std::vector<std::int64_t> samples_of(const Order& order) {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t p = 0; p < order.size(); ++p) samples.push_back(order.sample_at(p));
+  return samples;
 }
 
 TEST(Order, HasEverySampleOnce) {
   std::mt19937 random(2);
   for (int round = 0; round < 500; ++round) {
     const Order order(random_options(random), round);
-    std::vector<std::int64_t> samples;
-    for (std::int64_t p = 0; p < order.size(); ++p) samples.push_back(order.sample_at(p));
+    std::vector<std::int64_t> samples = samples_of(order);
     std::sort(samples.begin(), samples.end());
     ASSERT_EQ(samples, numbers(order.size()));
+  }
+}
+
+// A source that gives n of its s samples gives each n / s times, rounded down or up.
+TEST(Order, TakesSamplesOfASourceEquallyOften) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 500; ++round) {
+    const OrderOptions options = random_mixture(random);
+    const Order order(options, round);
+    std::vector<std::int64_t> first{0};
+    for (const SequenceOptions& source : options.sources)
+      first.push_back(first.back() + source.samples());
+    std::vector<std::int64_t> times(static_cast<std::size_t>(first.back()));
+    for (const std::int64_t sample : samples_of(order))
+      ++times.at(static_cast<std::size_t>(sample));
+    for (std::size_t s = 0; s < options.sources.size(); ++s) {
+      const std::int64_t drawn = options.mixture.count(s, options.size);
+      const std::int64_t least = drawn / options.sources[s].samples();
+      std::int64_t sum = 0;
+      for (auto sample = first[s]; sample < first[s + 1]; ++sample) {
+        const std::int64_t found = times[static_cast<std::size_t>(sample)];
+        ASSERT_TRUE(found == least || found == least + 1) << found << " of " << least;
+        sum += found;
+      }
+      ASSERT_EQ(sum, drawn);
+    }
+  }
+}
+
+TEST(Order, BeginsPassesInNewOrders) {
+  OrderOptions options;
+  options.mixture = Mixture({1}, 1);
+  options.sources.push_back({true, 2, {0, 10, 20, 30, 40, 50}});
+  options.size = 150;
+  for (const Shuffle shuffle : {Shuffle::block, Shuffle::global}) {
+    options.shuffle = shuffle;
+    const std::vector<std::int64_t> samples = samples_of(Order(options, 0));
+    std::set<std::vector<std::int64_t>> passes;
+    for (int pass = 0; pass < 3; ++pass)
+      passes.emplace(samples.begin() + 50 * pass, samples.begin() + 50 * (pass + 1));
+    EXPECT_EQ(passes.size(), 3u);
+  }
+}
+
+void check_next_use(const OrderOptions& options, std::mt19937& random) {
+  const Order order(options, 0);
+  const std::vector<std::int64_t> samples = samples_of(order);
+  const std::size_t s = random() % options.sources.size();
+  std::int64_t first = 0;
+  for (std::size_t before = 0; before < s; ++before) first += options.sources[before].samples();
+  const std::int64_t size = options.sources[s].samples();
+  if (size == 0) return;
+  const std::int64_t begin = first + static_cast<std::int64_t>(random()) % size;
+  const std::int64_t end = std::min<std::int64_t>(begin + 1 + random() % 40, first + size);
+  std::int64_t wanted = kNever;
+  for (std::int64_t position = order.size(); position >= 0; --position) {
+    if (position < order.size()) {
+      const std::int64_t sample = samples[static_cast<std::size_t>(position)];
+      if (sample >= begin && sample < end) wanted = position;
+    }
+    const std::int64_t next = order.next_use({begin, end}, position);
+    ASSERT_LE(next, wanted);
+    ASSERT_GE(next, position);
+    if (options.shuffle != Shuffle::block || wanted == kNever) {
+      ASSERT_EQ(next, wanted);
+    }
   }
 }
 
 TEST(Order, NextUseIsNeverLate) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
-    const OrderOptions options = random_options(random);
-    const Order order(options, 0);
-    if (order.size() == 0) continue;
-    const auto size = static_cast<unsigned>(order.size());
-    const auto begin = static_cast<std::int64_t>(random() % size);
-    const auto end = std::min<std::int64_t>(begin + 1 + random() % 40, order.size());
-    for (std::int64_t position = 0; position <= order.size(); ++position) {
-      std::int64_t wanted = kNever;
-      for (std::int64_t p = position; p < order.size() && wanted == kNever; ++p)
-        if (order.sample_at(p) >= begin && order.sample_at(p) < end) wanted = p;
-      const std::int64_t next = order.next_use({begin, end}, position);
-      if (options.shuffle == Shuffle::global && end - begin > 64) continue;
-      ASSERT_LE(next, wanted);
-      ASSERT_GE(next, position);
-      if (options.shuffle != Shuffle::block || wanted == kNever) {
-        ASSERT_EQ(next, wanted);
-      }
-    }
+    check_next_use(random_options(random), random);
+    check_next_use(random_mixture(random), random);
   }
 }
 
 // Blocks of a lane are mixed a window at a time, and lanes turn to new blocks at different times.
 TEST(Order, BlocksAreReadInFewStretches) {
+  SequenceOptions blocks{true, 2, {}};
+  for (std::int64_t i = 0; i <= 400; ++i) blocks.blocks.push_back(i * 10);
   OrderOptions options;
-  options.lanes = 8;
-  options.window_blocks = 2;
-  for (std::int64_t i = 0; i <= 400; ++i) options.blocks.push_back(i * 10);
+  options.mixture = Mixture({1}, 8);
+  options.size = blocks.samples();
+  options.sources.push_back(std::move(blocks));
   const Order order(options, 0);
   std::set<std::int64_t> active;
   std::vector<std::int64_t> first(400, -1), last(400, -1);

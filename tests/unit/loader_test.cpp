@@ -68,7 +68,7 @@ TEST(Loader, GivesTheSamplesOfItsOrder) {
   while (const auto batch = loader.next()) {
     const auto* values = static_cast<const float*>(batch->tensors[0].data());
     for (std::int64_t i = 0; i < batch->samples; ++i) {
-      const auto start = static_cast<float>(loader.sample(0, position++)[0]);
+      const auto start = static_cast<float>(loader.sample(0, position++).step);
       for (int k = 0; k < 30; ++k)
         ASSERT_EQ(values[30 * i + k], start + static_cast<float>(k / 15));
     }
@@ -76,6 +76,34 @@ TEST(Loader, GivesTheSamplesOfItsOrder) {
   }
   EXPECT_EQ(position, loader.samples());
   EXPECT_EQ(loader.position().epoch, 1);
+}
+
+TEST(Loader, MixesSourcesOnEveryDevice) {
+  std::vector<Source> sources;
+  for (const double std : {1.0, -1.0})  // the second's steps are negative
+    sources.push_back({{{"x", steps_array(), DType::float64, {0}, {std}}}, {{10, 20}}});
+  std::vector<Device> places = test::devices();
+  places.push_back(Device::cpu());
+  for (const Device device : places) {
+    Options options{.batch_size = 4, .exclude = {{30, 40}}, .device = device};
+    options.weights = {3, 1};
+    options.samples_per_epoch = 80;
+    Loader loader(sources, options);
+    EXPECT_EQ(loader.samples(), 80);
+    std::int64_t position = 0, of_second = 0;
+    while (const auto batch = loader.next()) {
+      const auto bytes = bytes_of(batch->tensors[0]);
+      const auto* values = reinterpret_cast<const double*>(bytes.data());
+      for (std::int64_t i = 0; i < batch->samples; ++i) {
+        const SampleOrigin origin = loader.sample(0, position++);
+        ASSERT_TRUE(origin.step / 10 != 1 && origin.step / 10 != 3) << origin.step;
+        ASSERT_EQ(values[15 * i], static_cast<double>(origin.step * (1 - 2 * origin.source)));
+        of_second += origin.source;
+      }
+    }
+    EXPECT_EQ(position, 80);
+    EXPECT_NEAR(static_cast<double>(of_second), 20, 3);
+  }
 }
 
 TEST(Loader, SeeksWhileBatchesAreMade) {
@@ -154,13 +182,15 @@ TEST(Loader, StopsWaitingWhenPollThrowsAndLosesNothing) {
   const FaultyArray slow;
   Loader whole = make_loader(slow.array);
   const auto wanted = epoch_bytes(whole);
-  slow.faults->delay_reads_ms(100);
-  Loader loader = make_loader(slow.array);
-  struct Interrupt {};
-  EXPECT_THROW(loader.next([] { throw Interrupt{}; }), Interrupt);
-  EXPECT_EQ(loader.position().samples, 0);
-  slow.faults->clear();
-  EXPECT_EQ(epoch_bytes(loader), wanted);
+  for (const std::int64_t prefetch : {0, 2}) {
+    slow.faults->delay_reads_ms(100);
+    Loader loader = make_loader(slow.array, {.prefetch = prefetch});
+    struct Interrupt {};
+    EXPECT_THROW(loader.next([] { throw Interrupt{}; }), Interrupt);
+    EXPECT_EQ(loader.position().samples, 0);
+    slow.faults->clear();
+    EXPECT_EQ(epoch_bytes(loader), wanted);
+  }
 }
 
 TEST(Loader, TriesABatchAgainAfterAnError) {

@@ -34,7 +34,17 @@ class Loader:
     Parameters
     ----------
     arrays
-        Arrays by name, with one extent along the sample dimension.
+        Arrays by name, with one extent along the sample dimension. Or a list of such dicts, of the
+        same names: several stores as one data set. Their arrays have the same shape but for the
+        sample dimension, chunks of their own, and one type where ``dtype`` does not convert them.
+        No sample reaches from one store into another.
+    weights
+        Of the stores, to mix them by. None: an epoch has each sample of each store once, as if they
+        were one array. With weights the stores come in turn by them, evenly at any place of the
+        epoch; a store that gives more than its samples begins again, in another order.
+    samples_per_epoch
+        With weights: "first_exhausted", until one more sample would be the second time for one of a
+        store; "all_exhausted", until each sample has come; or a number.
     batch_size
         Samples in a batch of this rank.
     sample_dim
@@ -55,13 +65,14 @@ class Loader:
         Indices or a slice by dimension: only these are read, in this order.
     exclude
         Steps that no sample may touch: a boolean mask of the sample dimension, or indices, slices
-        and pairs ``(start, stop)``.
+        and pairs ``(start, stop)``. Of several stores a list of such, None for those without.
     shuffle
         "block": blocks of chunks in random order, the samples of some at a time mixed; each chunk
         is read about once. "global": a random order of all samples, which reads chunks many times.
         None: in order.
     block_chunks
-        Chunks along the sample dimension that are mixed at a time.
+        Chunks along the sample dimension that are mixed at a time. Stores have their part of them
+        by weight, one a lane at least.
     lanes
         Parts of the order that are read side by side, ``block_chunks`` at most. Ranks share chunks
         unless the world size divides it. It is a part of the order, as are ``seed`` and
@@ -78,7 +89,7 @@ class Loader:
     normalize
         ``(mean, std)`` by name: numbers, or one for each index of the first dimension beside the
         sample dimension. ``(x - mean) / std`` is computed in float32, or in float64 for wider
-        arrays.
+        arrays. Of several stores the same for all, or a list of such dicts.
     fill_nan
         What NaN becomes after that; a number, or numbers by name.
     layout
@@ -118,8 +129,10 @@ class Loader:
 
     def __init__(
         self,
-        arrays: Mapping[str, _core.Array],
+        arrays: Mapping[str, _core.Array] | Sequence[Mapping[str, _core.Array]],
         *,
+        weights: Sequence[float] | None = None,
+        samples_per_epoch: int | str = "first_exhausted",
         batch_size: int = 1,
         sample_dim: str | int = 0,
         window: int = 1,
@@ -139,7 +152,7 @@ class Loader:
         world_size: int | None = None,
         device: str | None = None,
         dtype: Any = None,
-        normalize: Mapping[str, Any] | None = None,
+        normalize: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         fill_nan: float | Mapping[str, float] | None = None,
         layout: str | None = None,
         stack: Mapping[str, Iterable[str]] | None = None,
@@ -148,18 +161,18 @@ class Loader:
         memory_budget: int | str = "4GiB",
         on_bad_chunk: str = "raise",
     ) -> None:
-        self._arrays = dict(arrays)
         rank, world_size = _options.ranks(rank, world_size)
-        self._variables = _options.variables(self._arrays, dtype, normalize, fill_nan)
+        self._sources = _options.sources(arrays, dtype, normalize, fill_nan, exclude)
         self._options = {
+            "weights": [] if weights is None else [float(weight) for weight in weights],
+            "samples_per_epoch": samples_per_epoch,
             "batch_size": batch_size,
             "sample_dim": sample_dim,
             "window": window,
             "stride": stride,
             "lead_time": _options.lead_times(lead_time),
             "patches": _options.patches(patch, halo, padding),
-            "select": _options.selections(select, self._arrays),
-            "exclude": _options.excluded_ranges(exclude),
+            "select": _options.selections(select, self._sources[0]["variables"]),
             "shuffle": shuffle,
             "block_chunks": block_chunks,
             "lanes": lanes,
@@ -175,30 +188,37 @@ class Loader:
             "memory_budget": _nbytes("memory_budget", memory_budget),
             "on_bad_chunk": on_bad_chunk,
         }
+        self._names_sources = not isinstance(arrays, Mapping)
         self._open()
 
     def _open(self) -> None:
-        self._core = _core.Loader(self._variables, self._options)
+        self._core = _core.Loader(self._sources, self._options)
         _alive.add(self)
 
     @classmethod
-    def _of(cls, variables: list[Any], options: dict[str, Any], state: dict[str, Any]) -> Loader:
+    def _of(cls, attributes: dict[str, Any], state: dict[str, Any]) -> Loader:
         loader = cls.__new__(cls)
-        loader._arrays = {variable["name"]: variable["array"] for variable in variables}
-        loader._variables, loader._options = variables, options
+        loader.__dict__.update(attributes)
         loader._open()
         loader.load_state_dict(state)
         return loader
 
+    def _attributes(self, **options: Any) -> dict[str, Any]:
+        """What a loader with some other options is made of."""
+        return {
+            "_sources": self._sources,
+            "_options": {**self._options, **options},
+            "_names_sources": self._names_sources,
+        }
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Loader._of, (self._variables, self._options, self.state_dict())
+        return Loader._of, (self._attributes(), self.state_dict())
 
     def share(self, number: int, count: int) -> Loader:
         """A loader of one of ``count`` parts of this rank's samples, from where this one is."""
-        options = dict(self._options)
-        options["rank"] = options["rank"] * count + number
-        options["world_size"] *= count
-        return Loader._of(self._variables, options, self.state_dict())
+        rank = self._options["rank"] * count + number
+        world_size = self._options["world_size"] * count
+        return Loader._of(self._attributes(rank=rank, world_size=world_size), self.state_dict())
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -248,7 +268,7 @@ class Loader:
         if state["version"] != 1 or state["order"] != self._core.order_id:
             raise ValueError(
                 f"load_state_dict: expected the order {self._core.order_id}, got {state['order']}: "
-                "arrays, samples, seed, shuffle, block_chunks and lanes must be the same"
+                "arrays, samples, weights, seed, shuffle, block_chunks and lanes must be the same"
             )
         self._core.seek(state["epoch"], state["samples"])
 
@@ -259,26 +279,29 @@ class Loader:
         -------
         numpy.ndarray
             int64, a row a sample: its first step, then where its patch begins in each patched
-            dimension. Rank r of w gets every w-th of a global batch, from the r-th on.
+            dimension. Before these, of a loader of a list of stores, the number of its store. Rank
+            r of w gets every w-th of a global batch, from the r-th on.
         """
         end = self.samples if end is None else end
         rows = self._core.origins(self.epoch if epoch is None else epoch, begin, end)
-        width = 1 + len(self._options["patches"])
-        return np.array(rows, np.int64).reshape(-1, width)
+        origins = np.array(rows, np.int64).reshape(-1, 2 + len(self._options["patches"]))
+        return origins if self._names_sources else origins[:, 1:]
 
     def stats(self) -> dict[str, Any]:
         """What was done so far.
 
         ``stall_s``: seconds that iterations waited for batches; ``plan_s``, ``read_s`` (with
         decoding) and ``gather_s``: what the stages took. ``queue_depth``: batches that are ready.
-        ``read_amplification``: bytes decoded by those of the chunks needed, each once an epoch.
+        ``decoded_bytes`` of chunks, and ``compressed_bytes``, what they are in the store; missing
+        chunks have none. ``read_amplification``: bytes decoded by those of the chunks needed, each
+        once an epoch.
         ``bad_chunks``: what was wrong with them; ``replaced_samples``: by ``on_bad_chunk="skip"``.
         """
         return self._core.stats()
 
     def ideal(self) -> Iterator[Batch]:
         """The first batch of the epoch as often as there are batches: what no loading would be."""
-        single = Loader._of(self._variables, {**self._options, "prefetch": 0}, self.state_dict())
+        single = Loader._of(self._attributes(prefetch=0), self.state_dict())
         single._core.seek(self.epoch, 0)
         batch = next(single)
         single.close()

@@ -20,7 +20,7 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def excluded_ranges(exclude: Any) -> list[tuple[int, int]]:
+def _excluded_ranges(exclude: Any) -> list[tuple[int, int]]:
     """Half-open ranges of a mask, or of indices, slices, ranges and pairs (start, stop)."""
     if exclude is None:
         return []
@@ -41,7 +41,50 @@ def _range(item: Any) -> tuple[int, int]:
     return int(item), int(item) + 1
 
 
-def variables(
+def sources(
+    arrays: Mapping[str, _core.Array] | Sequence[Mapping[str, _core.Array]],
+    dtype: Any,
+    normalize: Any,
+    fill_nan: Any,
+    exclude: Any,
+) -> list[dict[str, Any]]:
+    """The variables of each store, in the order of the first one's, and what is left out of it."""
+    if isinstance(arrays, Mapping):
+        arrays, normalize, exclude = [arrays], [normalize], [exclude]
+    elif not arrays:
+        raise ValueError("arrays: an empty list")
+    names = list(arrays[0])
+    result = []
+    for number, (own, statistics, excluded) in enumerate(
+        zip(
+            arrays,
+            _by_source(normalize, len(arrays), "normalize"),
+            _by_source(exclude, len(arrays), "exclude"),
+            strict=True,
+        )
+    ):
+        if set(own) != set(names):
+            raise ValueError(f"arrays: {sorted(own)} in store {number}, {sorted(names)} in store 0")
+        ordered = {name: own[name] for name in names}
+        result.append(
+            {
+                "variables": _variables(ordered, dtype, statistics, fill_nan),
+                "exclude": _excluded_ranges(excluded),
+            }
+        )
+    return result
+
+
+def _by_source(value: Any, count: int, option: str) -> Sequence[Any]:
+    """One for each store; a dict is for all of them."""
+    if value is None or isinstance(value, Mapping):
+        return [value] * count
+    if isinstance(value, np.ndarray) or len(value) != count:
+        raise ValueError(f"{option}: expected a list with one for each of the {count} stores")
+    return value
+
+
+def _variables(
     arrays: Mapping[str, _core.Array],
     dtype: Any,
     normalize: Mapping[str, Any] | None,
@@ -96,7 +139,7 @@ def patches(patch: Mapping[Any, int] | None, halo: Any, padding: Any) -> list[di
 
 
 def selections(
-    select: Mapping[Any, Any] | None, arrays: Mapping[str, _core.Array]
+    select: Mapping[Any, Any] | None, variables: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Indices of each selected dimension."""
     result = []
@@ -105,13 +148,13 @@ def selections(
             wanted = np.asarray(wanted)
             if wanted.size == 0:
                 raise ValueError(f"select: no indices of {dim!r}")
-        chosen = np.arange(_extent(arrays, dim))[wanted]
+        chosen = np.arange(_extent(variables, dim))[wanted]
         result.append({"dimension": dim, "indices": np.ravel(chosen).tolist()})
     return result
 
 
-def _extent(arrays: Mapping[str, _core.Array], dim: str | int) -> int:
-    for array in arrays.values():
+def _extent(variables: Sequence[Mapping[str, Any]], dim: str | int) -> int:
+    for array in (variable["array"] for variable in variables):
         if isinstance(dim, int) and -array.ndim <= dim < array.ndim:
             return int(array.shape[dim])
         if dim in (array.dimension_names or ()):

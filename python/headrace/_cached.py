@@ -1,0 +1,105 @@
+"""Copies of a store's bytes in memory and on a local disk."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _core
+from ._open import open_store
+from .config import _nbytes
+
+
+def cached(
+    store: Any,
+    *,
+    memory: int | str = "1GiB",
+    directory: str | os.PathLike[str] | None = None,
+    disk: int | str = "100GiB",
+    block: int | str = "256KiB",
+    name: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> _core.Store:
+    """A store that keeps what is read of another, compressed as it is, in memory and on disk.
+
+    Any range of an object that was read before, an inner chunk of a shard say, is not asked for
+    again; what was used longest ago goes first. It is for stores that are slow: those across a
+    network, or a shared file system.
+
+    Objects are taken for what they were when they were read first. Writes through this store are
+    seen by reads that begin after them. What others write is not seen, unless the object's size
+    has changed: that raises OSError once. Remove the folder to begin anew.
+
+    Parameters
+    ----------
+    store
+        A path, a URL (opened to be read), a `Store`, or a store of zarr-python or obstore.
+    memory
+        Bytes, or as in "8GiB", in this process. 0: none.
+    directory
+        A folder on a local disk, made when missing, whose copies outlive the process. Processes may
+        share it. Copies are checked by size and CRC-32 when they are read. None: no copies on disk.
+    disk
+        Bytes in the folder; each process that writes to it may exceed that by a 16th.
+    block
+        Objects are kept, and asked for, in blocks of so many bytes.
+    name
+        What the copies on disk are known by. None: the URL. Store objects of other libraries, and
+        stores in memory, have no URL that other processes know, and need one; so do stores of one
+        URL at two endpoints.
+    storage_options
+        As `open_store` has them.
+
+    Raises
+    ------
+    ValueError
+        ``directory`` without a ``name`` for a store that needs one.
+
+    Returns
+    -------
+    Store
+        Made anew with the same copies on disk when it is unpickled.
+
+    Examples
+    --------
+    >>> store = hr.cached("s3://bucket/era5.zarr", directory="/nvme/cache", disk="500GiB")
+    >>> t2m = hr.open_array(store, "t2m")
+    """
+    opened = open_store(store, storage_options=storage_options)
+    if name is None:
+        name = "" if directory is None else _lasting_name(store, opened)
+    return _core.cached_store(
+        opened,
+        _nbytes("memory", memory),
+        "" if directory is None else os.fspath(directory),
+        _nbytes("disk", disk),
+        _nbytes("block", block),
+        name,
+    )
+
+
+def _lasting_name(store: Any, opened: _core.Store) -> str:
+    """What other processes know the store by."""
+    if opened._python_store is None and not opened.url.startswith("memory:"):
+        return opened.url
+    if isinstance(store, str) and not store.startswith("memory:"):
+        return store
+    raise ValueError(f"name: copies on disk need one: {opened.url} is of this process only")
+
+
+def cache_stats(store: _core.Store) -> dict[str, Any]:
+    """What a store that `cached` made has done, in this process.
+
+    Returns
+    -------
+    dict
+        ``memory_hits``, ``disk_hits`` and ``misses``, of blocks; ``fetched_bytes`` from the store
+        behind it; ``memory_bytes`` held; ``damaged_files``, which were removed; ``failures`` to
+        read or write the folder, which reads pass over, and the ``last_failure``.
+
+    Raises
+    ------
+    ValueError
+        The store is none of `cached`.
+    """
+    return _core.cache_stats(store)
