@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 
 import headrace
-import headrace.zarr  # noqa: F401
+import headrace.zarr
 import machine
 import numpy as np
 import zarr

@@ -49,7 +49,7 @@ class Reader {
         }
       });
     } else if (level->parent && !layout_.chain.is_identity() && level->reader->mapped().empty() &&
-               level->cut.size() > 1) {
+               (level->cut.size() > 1 || !context_.driver.local())) {
       read_runs(*level);
     } else {
       each(level->cut.size(), [&](std::size_t i) { read_one(*level, i); });

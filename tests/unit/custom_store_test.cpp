@@ -165,7 +165,7 @@ TEST(CustomStore, ReadsPartsOfShards) {
   EXPECT_LT(map->nbytes_ranged, 3000u);  // the index has 1604 bytes, all chunks 4000 and more
 }
 
-// Inner chunks 0, 3, 6, ... of one shard, each of 40 bytes.
+// Chunks 0, 3, 6, ..., each of 40 bytes and what zstd adds.
 std::vector<std::int32_t> every_third_chunk(const Array& array) {
   std::vector<std::int32_t> out(34);
   array.read_into({slice(0, 1000, 30)}, view_of(out));
@@ -179,10 +179,10 @@ TEST(CustomStore, AsksForTheRangesOfAShardAtOnce) {
   map->limits = {0, 1 << 20};
   const std::vector<std::int32_t> apart = every_third_chunk(array);
   EXPECT_EQ(map->ranges_at_once, std::vector<std::size_t>{34});
-  map->limits = {80, 1 << 20};
+  map->limits = {150, 1 << 20};
   EXPECT_EQ(every_third_chunk(array), apart);
   EXPECT_EQ(map->ranges_at_once, (std::vector<std::size_t>{34, 1}));
-  map->limits = {80, 400};  // four chunks, and what lies between them
+  map->limits = {150, 560};  // four chunks, and what lies between them
   EXPECT_EQ(every_third_chunk(array), apart);
   EXPECT_EQ(map->ranges_at_once, (std::vector<std::size_t>{34, 1, 9}));
   for (std::size_t i = 0; i < apart.size(); ++i)
@@ -203,18 +203,13 @@ TEST(CustomStore, AsksForNoMoreThanTheBudgetHoldsAtOnce) {
 }
 
 TEST(CustomStore, WhatIsRemovedWhileItIsReadIsMissing) {
-  for (const Shape& shards : {Shape{}, Shape{500}}) {
-    auto map = std::make_shared<MapStore>();
-    const Store store = make_store(map);
-    const Array array = counting_array(store, shards);
-    map->removed = true;
-    EXPECT_EQ(every_third_chunk(array), std::vector<std::int32_t>(34));
-    EXPECT_EQ(code_of([&] {
-                Bytes read(1);
-                store.open("a/c/0")->read(0, read);
-              }),
-              ErrorCode::not_found);
-  }
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  const Array array = counting_array(store, {500});
+  map->removed = true;
+  EXPECT_EQ(every_third_chunk(array), std::vector<std::int32_t>(34));
+  Bytes read(1);
+  EXPECT_EQ(code_of([&] { store.open("a/c/0")->read(0, read); }), ErrorCode::not_found);
 }
 
 TEST(CustomStore, RefusesAnswersThatAreTooShort) {
