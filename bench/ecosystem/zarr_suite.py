@@ -41,18 +41,7 @@ REASONS = {
     "test_config_codec_pipeline_class": "asserts that zarr-python's pipeline is the one configured",
     "test_create_array_with_data_num_gets": "counts requests: zarr-python asks for shards that it "
     "writes whole, headrace does not",
-    "test_encoded_subchunk_write_order[morton]": "expects Morton order within a shard, which the "
-    "metadata do not say: headrace writes C order, and leaves shards in column-major order to "
-    "zarr-python",
-    "test_sharding_duplicate_read_indexes": "counts calls of get_ranges(): headrace calls get()",
-    "test_sharding_multiple_chunks_partial_shard_read": "counts calls of get_ranges(): headrace "
-    "calls get()",
-    "chunk_load_fails": "makes get_ranges() fail: headrace calls get(), and finds the chunk",
     "index_chunk_slice_fails": "replaces a method of zarr-python's sharding codec",
-    "index_load_fails": "a store that knows an object's size and does not find it: an error, where "
-    "zarr-python takes the shard for missing",
-    "test_scale_offset": "the same errors in other words",
-    "test_load_partial_shard": "expects zarr-python's settings in calls of get_ranges()",
 }
 
 

@@ -29,12 +29,17 @@ namespace headrace {
 class ArrayState;  // src/engine/array_state.h
 class GroupState;  // src/engine/group.cpp
 
+// How the inner chunks of a shard that is written lie in it: the last dimension fastest, the first
+// one, or along a Z-order curve, as zarr-python writes them. Readers need not know.
+enum class ShardOrder { lexicographic, colexicographic, morton };
+
 struct OpenOptions {
   Device device{};
   std::optional<int> zarr_format{};  // none: v3 is looked for first, then v2
   bool read_only = false;            // writes through the handle fail with permission_denied
   bool use_consolidated = true;      // false: a group looks at each member's own metadata
   bool write_empty_chunks = false;   // keep chunks that are all fill value
+  ShardOrder shard_order = ShardOrder::lexicographic;
   // open_array: zarr.json, or .zarray when zarr_format is 2, as the caller has it; what the store
   // holds is not looked at then.
   std::string metadata_json{};

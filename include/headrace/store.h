@@ -84,6 +84,20 @@ struct StoredBytes {
   std::shared_ptr<const void> owner{};  // keeps `bytes` where they are
 };
 
+// Bytes of one object.
+struct ByteRange {
+  std::uint64_t offset = 0;
+  std::uint64_t nbytes = 0;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+// Which ranges of one object are asked for as one: those with at most `gap` unused bytes between
+// them, up to `run` bytes.
+struct Coalescing {
+  std::uint64_t gap = 0;
+  std::uint64_t run = 0;
+};
+
 // A store that the application keeps itself: derive from this, and hand it to make_store().
 // Every method may be called from any thread, by several at once. Keys were checked: "a/b/c",
 // nothing that leaves the store. Whatever they throw reaches the caller of the read or write.
@@ -99,10 +113,13 @@ class CustomStore {
   // Whole objects, in the order of the keys; nothing where there is none.
   virtual std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) = 0;
   virtual std::optional<std::uint64_t> size(const std::string& key) = 0;
-  // Fewer bytes when the object ends before.
-  virtual StoredBytes get_range(const std::string& key,
-                                std::uint64_t offset,
-                                std::uint64_t nbytes) = 0;
+  // Nothing when there is no such object (any more), fewer bytes when it ends before.
+  virtual std::optional<StoredBytes> get_range(const std::string& key, const ByteRange& range) = 0;
+  // The same of several ranges, in their order; one after the other, unless it is overridden.
+  virtual std::optional<std::vector<StoredBytes>> get_ranges(const std::string& key,
+                                                             std::span<const ByteRange> ranges);
+  // Of inner chunks, which get_ranges() is asked for; nothing: as the configuration says.
+  virtual std::optional<Coalescing> coalescing() const { return std::nullopt; }
 
   // Replaces the object whole.
   virtual void set(const std::string& key, std::span<const std::byte> bytes) = 0;

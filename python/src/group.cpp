@@ -22,6 +22,15 @@ OpenOptions open_options(nb::handle device,
   return options;
 }
 
+ShardOrder shard_order_from_python(const std::string& name) {
+  if (name == "lexicographic") return ShardOrder::lexicographic;
+  if (name == "colexicographic") return ShardOrder::colexicographic;
+  if (name == "morton") return ShardOrder::morton;
+  throw Error(ErrorCode::invalid_argument,
+              "shard_order: expected \"lexicographic\", \"colexicographic\" or \"morton\", got \"" +
+                  name + "\"");
+}
+
 PyArray open_array_node(PyStore& store,
                         const std::string& path,
                         nb::handle device,
@@ -29,10 +38,12 @@ PyArray open_array_node(PyStore& store,
                         bool read_only,
                         nb::handle implementations,
                         std::string metadata_json,
-                        bool write_empty_chunks) {
+                        bool write_empty_chunks,
+                        const std::string& shard_order) {
   OpenOptions options = open_options(device, zarr_format, read_only, implementations);
   options.metadata_json = std::move(metadata_json);
   options.write_empty_chunks = write_empty_chunks;
+  options.shard_order = shard_order_from_python(shard_order);
   Array array = [&] {
     nb::gil_scoped_release release;
     return open_array(store.store, path, options);
@@ -130,10 +141,11 @@ void bind_group(nb::module_& m) {
         nb::arg("implementations") = nb::none(),
         nb::arg("metadata_json") = "",
         nb::arg("write_empty_chunks") = false,
+        nb::arg("shard_order") = "lexicographic",
         nb::sig("def open_array(store: Store, path: str, device: str | None = None, "
                 "zarr_format: int | None = None, read_only: bool = False, "
                 "implementations: dict[str, str] | None = None, metadata_json: str = '', "
-                "write_empty_chunks: bool = False) -> Array"));
+                "write_empty_chunks: bool = False, shard_order: str = 'lexicographic') -> Array"));
   m.def("open_group",
         open_group_node,
         nb::arg("store"),

@@ -2,6 +2,7 @@
 
 #include <headrace/store.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -30,11 +31,16 @@ class PythonStore : public CustomStore {
       : url_(nb::cast<std::string>(object.attr("url"))),
         read_only_(nb::cast<bool>(object.attr("read_only"))),
         batch_size_(nb::cast<std::size_t>(object.attr("batch_size"))),
-        object_(keep_alive(object)) {}
+        object_(keep_alive(object)) {
+    using GapAndRun = std::pair<std::uint64_t, std::uint64_t>;
+    const auto limits = nb::cast<std::optional<GapAndRun>>(object.attr("coalescing"));
+    if (limits) coalescing_ = Coalescing{limits->first, limits->second};
+  }
 
   std::string url() const override { return url_; }
   bool read_only() const override { return read_only_; }
   std::size_t batch_size() const override { return batch_size_; }
+  std::optional<Coalescing> coalescing() const override { return coalescing_; }
 
   std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
     nb::gil_scoped_acquire gil;
@@ -52,11 +58,22 @@ class PythonStore : public CustomStore {
     return nb::cast<std::optional<std::uint64_t>>(self().attr("nbytes")(key));
   }
 
-  StoredBytes get_range(const std::string& key,
-                        std::uint64_t offset,
-                        std::uint64_t nbytes) override {
+  std::optional<StoredBytes> get_range(const std::string& key, const ByteRange& range) override {
     nb::gil_scoped_acquire gil;
-    return stored_bytes(self().attr("get_range")(key, offset, nbytes));
+    const nb::object found = self().attr("get_range")(key, range.offset, range.nbytes);
+    return found.is_none() ? std::nullopt : std::optional(stored_bytes(found));
+  }
+
+  std::optional<std::vector<StoredBytes>> get_ranges(const std::string& key,
+                                                     std::span<const ByteRange> ranges) override {
+    nb::gil_scoped_acquire gil;
+    nb::list wanted;
+    for (const auto& [offset, nbytes] : ranges) wanted.append(nb::make_tuple(offset, nbytes));
+    const nb::object found = self().attr("get_ranges")(key, wanted);
+    if (found.is_none()) return std::nullopt;
+    std::vector<StoredBytes> all;
+    for (nb::handle value : found) all.push_back(stored_bytes(value));
+    return all;
   }
 
   void set(const std::string& key, std::span<const std::byte> bytes) override {
@@ -90,6 +107,7 @@ class PythonStore : public CustomStore {
   std::string url_;
   bool read_only_;
   std::size_t batch_size_;
+  std::optional<Coalescing> coalescing_;
   std::shared_ptr<void> object_;
 };
 

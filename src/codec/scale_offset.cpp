@@ -24,12 +24,17 @@ bool encode_integer(W x, W offset, W scale, W* out) {
 }
 
 template <typename W>
+bool divides(W scale, W x) {
+  return (std::is_signed_v<W> && scale == static_cast<W>(-1)) || x % scale == 0;
+}
+
+// Of an x that the scale divides.
+template <typename W>
 bool decode_integer(W x, W offset, W scale, W* out) {
   // The one quotient that overflows is that of the lowest number by -1.
   if (scale == static_cast<W>(-1) && std::is_signed_v<W>) {
     if (__builtin_sub_overflow(W{0}, x, out)) return false;
   } else {
-    if (x % scale != 0) return false;
     *out = x / scale;
   }
   return !__builtin_add_overflow(*out, offset, out);
@@ -54,6 +59,10 @@ class ScaleOffset final : public TypedFilter {
   }
 
  private:
+  std::string outside() const {
+    return "outside the range of dtype " + decoded_.dtype().to_string();
+  }
+
   template <typename Floating, typename Integer>
   void for_each(const std::byte* src,
                 std::byte* dst,
@@ -83,10 +92,14 @@ class ScaleOffset final : public TypedFilter {
         dst,
         n,
         []<typename T>(T x, T offset, T scale) { return T(T(x / scale) + offset); },
-        []<typename T>(T x, T offset, T scale) {
+        [&]<typename T>(T x, T offset, T scale) {
+          if (!divides<Wide<T>>(scale, x)) {
+            throw_corrupt(std::to_string(x) + " divided by the scale " + std::to_string(scale) +
+                          " has a non-zero remainder");
+          }
           Wide<T> out;
           if (!decode_integer<Wide<T>>(x, offset, scale, &out) || !std::in_range<T>(out)) {
-            throw_corrupt(std::to_string(x) + " decodes to no integer of its type");
+            throw_corrupt(std::to_string(x) + " decodes to a value " + outside());
           }
           return static_cast<T>(out);
         });
@@ -98,11 +111,11 @@ class ScaleOffset final : public TypedFilter {
         dst,
         n,
         []<typename T>(T x, T offset, T scale) { return T(T(x - offset) * scale); },
-        []<typename T>(T x, T offset, T scale) {
+        [&]<typename T>(T x, T offset, T scale) {
           Wide<T> out;
           if (!encode_integer<Wide<T>>(x, offset, scale, &out) || !std::in_range<T>(out)) {
             throw Error(ErrorCode::invalid_argument,
-                        "encode: " + std::to_string(x) + " becomes no integer of its type");
+                        "encode: " + std::to_string(x) + " becomes a value " + outside());
           }
           return static_cast<T>(out);
         });

@@ -87,6 +87,7 @@ class ArrayState {
     Device device;
     bool read_only = false;
     bool write_empty_chunks = false;
+    ShardOrder shard_order = ShardOrder::lexicographic;
     Implementations implementations;
   };
 

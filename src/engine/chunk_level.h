@@ -4,8 +4,9 @@
 //  1. A ChunkLevel is a query cut by a grid: that of stored objects, or that of a shard's inner
 //     chunks. Its children are known by their position in the cut.
 //  2. Above the innermost level children are shards: open_shard() gives the level inside of one.
-//  3. At the innermost level find_stored() says where a child lies, and near_groups() which inner
-//     chunks of a shard are read together.
+//  3. At the innermost level find_stored() says where a child lies, near_groups() which inner
+//  chunks
+//     of a shard are read as one range, and asked_at_once() how many ranges are one request.
 //  4. located() tells in an error which child of a level it is about.
 
 #include <memory>
@@ -110,6 +111,18 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
                                                    const ObjectReader& reader,
                                                    const ByteRange& range);
 
+// Calls read(); false when the object was removed since it was opened: its chunks are missing.
+template <typename Read>
+bool unless_removed(Read read) {
+  try {
+    read();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+    return false;
+  }
+}
+
 // Null when the shard is not stored.
 template <typename Query>
 std::shared_ptr<const ChunkLevel<Query>> open_shard(
@@ -134,6 +147,7 @@ std::shared_ptr<const ChunkLevel<Query>> open_shard(
     level->index = load_shard_index(context, shard, level->key, *stored->reader, stored->range);
     return level;
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_found) return nullptr;  // removed since it was opened
     throw located(context, *parent, position, error);
   }
 }
@@ -143,5 +157,11 @@ std::shared_ptr<const ChunkLevel<Query>> open_shard(
 std::vector<RangeGroup> near_groups(const RequestContext& context,
                                     std::span<const ByteRange> ranges,
                                     std::uint64_t local_run);
+
+// How many of `groups`, from the first on, to ask for at once: one, and of a store across a network
+// as many as `nbytes` have room for.
+std::size_t asked_at_once(const RequestContext& context,
+                          std::span<const RangeGroup> groups,
+                          std::uint64_t nbytes);
 
 }  // namespace headrace

@@ -18,14 +18,15 @@
 
 namespace headrace {
 
-// `fill` gets the query for the wanted elements in the slab's memory, one after another.
+// `fill` gets the query for the wanted elements in the slab's memory, one after another. The chunk
+// is missing when its object was removed.
 template <typename Query, typename Fill>
 void pack(const ArrayLayout& layout, Chunk<Query>& chunk, SlabMemory& memory, Fill fill) {
   const SlabMemory::Piece piece = memory.reserve(chunk.query.size() * layout.itemsize());
-  fill(chunk.query.packed(piece.host, layout.itemsize()));
+  chunk.packed = unless_removed([&] { fill(chunk.query.packed(piece.host, layout.itemsize())); });
+  chunk.missing = !chunk.packed;
   chunk.host = piece.host;
   chunk.device = piece.device;
-  chunk.packed = true;
   memory.filled(piece);
 }
 
@@ -82,13 +83,19 @@ class SlabFetch {
   }
 
  private:
+  // Inner chunks that are read as one range: order_[first, first + count).
+  struct Run {
+    std::size_t first;
+    std::size_t count;
+    ByteRange range;
+  };
   // Chunks that are asked for together: order_[first, first + count).
   struct Request {
-    enum class Kind : std::uint8_t { one, objects, run };
+    enum class Kind : std::uint8_t { one, objects, runs };
     Kind kind;
     std::size_t first;
     std::size_t count = 1;
-    ByteRange range{};  // of a run, in its object
+    std::vector<Run> runs{};
   };
   // Of one thread, kept for its next requests.
   struct Objects {
@@ -139,10 +146,18 @@ class SlabFetch {
     if (chunks.empty()) return;
     std::vector<ByteRange> ranges;
     for (const std::size_t chunk : chunks) ranges.push_back(chunks_[chunk].range);
-    for (const RangeGroup& group :
-         near_groups(context_, ranges, on_host_ ? kHostRun : kDeviceRun)) {
-      requests_.push_back({Request::Kind::run, order_.size(), group.members.size(), group.range});
-      for (const std::size_t member : group.members) order_.push_back(chunks[member]);
+    const std::vector<RangeGroup> groups =
+        near_groups(context_, ranges, on_host_ ? kHostRun : kDeviceRun);
+    for (std::span<const RangeGroup> rest = groups; !rest.empty();) {
+      Request request{Request::Kind::runs, order_.size(), 0};
+      const std::size_t n = asked_at_once(context_, rest, context_.memory_budget / 2 / threads_);
+      for (const RangeGroup& group : rest.first(n)) {
+        request.runs.push_back({order_.size(), group.members.size(), group.range});
+        for (const std::size_t member : group.members) order_.push_back(chunks[member]);
+      }
+      request.count = order_.size() - request.first;
+      requests_.push_back(std::move(request));
+      rest = rest.subspan(n);
     }
     chunks.clear();
   }
@@ -180,8 +195,8 @@ class SlabFetch {
         return fetch_one(chunk_of(request, 0));
       case Request::Kind::objects:
         return fetch_objects(request, objects);
-      case Request::Kind::run:
-        return fetch_run(request);
+      case Request::Kind::runs:
+        return fetch_runs(request);
     }
   }
 
@@ -204,8 +219,10 @@ class SlabFetch {
         });
       } else {
         const auto file = gds_ ? gds_->open(*stored->reader) : nullptr;
-        const SlabMemory::Piece piece = bring(*stored->reader, file.get(), chunk.range);
-        take(chunk, piece);
+        const SlabMemory::Piece piece = reserve(file.get(), chunk.range);
+        chunk.missing =
+            !unless_removed([&] { bring(*stored->reader, file.get(), chunk.range, piece); });
+        if (!chunk.missing) take(chunk, piece);
         memory_.filled(piece);
       }
     });
@@ -247,53 +264,71 @@ class SlabFetch {
     }
   }
 
-  // Chunks of a shard that lie near each other, by one read.
-  void fetch_run(const Request& request) {
-    const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
-    SlabMemory::Piece piece;
-    Buffer buffer;
-    at(chunk_of(request, 0), [&] {
-      if (on_host_) {
-        buffer.resize(checked_encoded_nbytes(request.range.nbytes));
-        read(*reader, request.range, buffer.data());
-      } else {
-        const auto file = gds_ ? gds_->open_shard(reader) : nullptr;
-        piece = bring(*reader, file.get(), request.range);
+  // Of one shard.
+  void fetch_runs(const Request& request) {
+    std::vector<Buffer> buffers(request.runs.size());  // where the host decodes
+    std::vector<SlabMemory::Piece> pieces;
+    const bool found = unless_removed(
+        [&] { at(chunk_of(request, 0), [&] { bring_runs(request, buffers, pieces); }); });
+    for (std::size_t r = 0; r < pieces.size(); ++r) {
+      const Run& run = request.runs[r];
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        Chunk<Query>& chunk = chunks_[order_[i]];
+        const auto offset = static_cast<std::size_t>(chunk.range.offset - run.range.offset);
+        const auto nbytes = static_cast<std::size_t>(chunk.range.nbytes);
+        at(chunk, [&] {
+          if (!found) {
+            chunk.missing = true;
+          } else if (on_host_) {
+            decode(chunk, ConstBytes(buffers[r]).subspan(offset, nbytes));
+          } else {
+            take(chunk, pieces[r], offset);
+          }
+        });
       }
-    });
-    for (std::size_t i = 0; i < request.count; ++i) {
-      Chunk<Query>& chunk = chunk_of(request, i);
-      const auto offset = static_cast<std::size_t>(chunk.range.offset - request.range.offset);
-      at(chunk, [&] {
-        if (on_host_) {
-          const auto nbytes = static_cast<std::size_t>(chunk.range.nbytes);
-          decode(chunk, ConstBytes(buffer).subspan(offset, nbytes));
-        } else {
-          take(chunk, piece, offset);
-        }
-      });
+      memory_.filled(pieces[r]);
     }
-    if (!on_host_) memory_.filled(piece);
   }
 
-  // Encoded bytes to memory of the device, by way of the host's or, from a file, straight.
-  SlabMemory::Piece bring(const ObjectReader& reader, const GdsFile* file, const ByteRange& range) {
+  void bring_runs(const Request& request,
+                  std::vector<Buffer>& buffers,
+                  std::vector<SlabMemory::Piece>& pieces) {
+    const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
+    const auto file = gds_ && !on_host_ ? gds_->open_shard(reader) : nullptr;
+    std::vector<RangeRead> reads;
+    for (std::size_t r = 0; r < request.runs.size(); ++r) {
+      const ByteRange& range = request.runs[r].range;
+      if (on_host_) {
+        buffers[r].resize(checked_encoded_nbytes(range.nbytes));
+        pieces.push_back({buffers[r].data()});
+      } else {
+        pieces.push_back(reserve(file.get(), range));
+      }
+      if (context_.driver.local()) {
+        bring(*reader, file.get(), range, pieces[r]);
+      } else {
+        reads.push_back({range.offset, {pieces[r].host, range.nbytes}});
+      }
+    }
+    reader->read_ranges(reads);
+  }
+
+  // For encoded bytes that come by way of the host or, from a file, straight to the device.
+  SlabMemory::Piece reserve(const GdsFile* file, const ByteRange& range) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
-    const SlabMemory::Piece piece =
-        file ? memory_.reserve_on_device(nbytes) : memory_.reserve(nbytes);
-    if (!file) {
-      read(reader, range, piece.host);
-    } else {
-      in_pieces(nbytes, [&](std::size_t at, std::size_t n) {
-        file->read(range.offset + at, piece.device + at, n);
-      });
-    }
-    return piece;
+    return file ? memory_.reserve_on_device(nbytes) : memory_.reserve(nbytes);
   }
 
-  void read(const ObjectReader& reader, const ByteRange& range, std::byte* to) {
+  void bring(const ObjectReader& reader,
+             const GdsFile* file,
+             const ByteRange& range,
+             const SlabMemory::Piece& piece) {
     in_pieces(static_cast<std::size_t>(range.nbytes), [&](std::size_t at, std::size_t n) {
-      reader.read(range.offset + at, {to + at, n});
+      if (file) {
+        file->read(range.offset + at, piece.device + at, n);
+      } else {
+        reader.read(range.offset + at, {piece.host + at, n});
+      }
     });
   }
 

@@ -33,11 +33,15 @@ constexpr std::size_t kPinnedAlignment = 64;
 
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
-  Shard(Box b, const ShardLevel& level, std::string k, std::size_t inner_nbytes)
+  Shard(Box b,
+        const ShardLevel& level,
+        const InnerOrder& order,
+        std::string k,
+        std::size_t inner_nbytes)
       : box(std::move(b)),
         cut(box, level.inner_shape),
         key(std::move(k)),
-        writer(level, std::nullopt, std::min(cut.size() * inner_nbytes, kMaxRoom)),
+        writer(level, order, std::nullopt, std::min(cut.size() * inner_nbytes, kMaxRoom)),
         left(cut.size()) {}
 
   const Box box;
@@ -74,6 +78,8 @@ class DeviceWriter {
         index_(index),
         on_host_(on_host),
         own_queue_(backend.make_queue(index)) {
+    if (!layout_.shards.empty())
+      order_.emplace(context.state.choice().shard_order, layout_.shards.front().inner_grid);
     queues_[0] = &queue;
     queues_[1] = own_queue_.get();
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
@@ -132,11 +138,12 @@ class DeviceWriter {
   void add_shard(Item item) {
     const ShardLevel& level = layout_.shards.front();
     const auto shard = std::make_shared<Shard>(
-        std::move(item.box), level, std::move(item.key), layout_.chain.decoded_nbytes());
-    for (std::size_t turn = 0; turn < shard->cut.size(); ++turn) {
+        std::move(item.box), level, *order_, std::move(item.key), layout_.chain.decoded_nbytes());
+    const auto positions = positions_in_order<Box>(*order_, shard->cut, level.inner_grid);
+    for (std::size_t turn = 0; turn < positions.size(); ++turn) {
       Coordinates coordinates;
       Item chunk;
-      shard->cut.child(turn, coordinates.at, chunk.box);
+      shard->cut.child(positions[turn], coordinates.at, chunk.box);
       chunk.shard = shard;
       chunk.turn = turn;
       chunk.inner = linear_index(coordinates.at, level.inner_grid);
@@ -348,6 +355,7 @@ class DeviceWriter {
   const Kernels& kernels_;
   const int index_;
   const bool on_host_;
+  std::optional<InnerOrder> order_;  // of shards
   const std::unique_ptr<Queue> own_queue_;
   Queue* queues_[2];         // the caller's, and it
   std::deque<BoxCut> cuts_;  // of the regions

@@ -41,6 +41,7 @@ Array make_array(const Store& store,
   choice.device = options.device;
   choice.read_only = options.read_only || store.read_only();
   choice.write_empty_chunks = options.write_empty_chunks;
+  choice.shard_order = options.shard_order;
   choice.implementations = options.implementations;
   return Array(std::make_shared<ArrayState>(std::move(shared), std::move(choice)));
 }

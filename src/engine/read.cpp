@@ -49,7 +49,7 @@ class Reader {
         }
       });
     } else if (level->parent && !layout_.chain.is_identity() && level->reader->mapped().empty() &&
-               level->cut.size() > 1) {
+               (level->cut.size() > 1 || !context_.driver.local())) {
       read_runs(*level);
     } else {
       each(level->cut.size(), [&](std::size_t i) { read_one(*level, i); });
@@ -97,12 +97,15 @@ class Reader {
     Query query;
     level.cut.child(position, coordinates.at, query);
     at(level, position, [&] {
-      if (const auto stored = find_stored(context_, level, coordinates)) {
+      const auto stored = find_stored(context_, level, coordinates);
+      const bool found =
+          stored && unless_removed([&] {
+            read_chunk(layout_, *stored->reader, stored->range, query, decode_context());
+          });
+      if (found)
         context_.count_encoded(stored->range.nbytes);
-        read_chunk(layout_, *stored->reader, stored->range, query, decode_context());
-      } else {
+      else
         make_sink(query, layout_.chunk_shape, layout_.itemsize()).fill(layout_.fill);
-      }
     });
   }
 
@@ -124,20 +127,46 @@ class Reader {
       }
     }
     const std::vector<RangeGroup> groups = near_groups(context_, ranges, kLocalRun);
-    each(groups.size(), [&](std::size_t g) {
-      const RangeGroup& group = groups[g];
-      Scratch run;
-      at(level, stored[group.members.front()], [&] {
-        run->resize(checked_encoded_nbytes(group.range.nbytes));
-        level.reader->read(group.range.offset, run.bytes());
-      });
-      for (const std::size_t member : group.members) {
-        const ByteRange& range = ranges[member];
-        const ConstBytes bytes = run.bytes();
-        decode(
-            level, stored[member], bytes.subspan(range.offset - group.range.offset, range.nbytes));
-      }
+    std::vector<std::span<const RangeGroup>> requests;
+    const std::size_t room = context_.memory_budget / 2 / static_cast<std::size_t>(threads_);
+    for (std::span<const RangeGroup> rest = groups; !rest.empty();) {
+      requests.push_back(rest.first(asked_at_once(context_, rest, room)));
+      rest = rest.subspan(requests.back().size());
+    }
+    each(requests.size(), [&](std::size_t r) { read_groups(level, stored, ranges, requests[r]); });
+  }
+
+  // By one request. `ranges` are those of the children at `stored`.
+  void read_groups(const Level& level,
+                   const std::vector<std::size_t>& stored,
+                   const std::vector<ByteRange>& ranges,
+                   std::span<const RangeGroup> groups) {
+    const std::size_t first = stored[groups.front().members.front()];
+    Scratch encoded;
+    at(level, first, [&] {
+      std::uint64_t nbytes = 0;
+      for (const RangeGroup& group : groups) nbytes += checked_encoded_nbytes(group.range.nbytes);
+      encoded->resize(checked_encoded_nbytes(nbytes));
     });
+    std::vector<RangeRead> reads;
+    std::vector<std::pair<std::size_t, ConstBytes>> chunks;
+    MutableBytes free = encoded.bytes();
+    for (const RangeGroup& group : groups) {
+      const MutableBytes run = free.first(group.range.nbytes);
+      free = free.subspan(run.size());
+      reads.push_back({group.range.offset, run});
+      for (const std::size_t member : group.members) {
+        const auto [offset, nbytes] = ranges[member];
+        chunks.emplace_back(stored[member], run.subspan(offset - group.range.offset, nbytes));
+      }
+    }
+    const bool found =
+        unless_removed([&] { at(level, first, [&] { level.reader->read_ranges(reads); }); });
+    const auto use = [&](std::size_t i) {
+      const auto& [position, bytes] = chunks[i];
+      found ? decode(level, position, bytes) : fill(level, position);
+    };
+    parallel_for(chunks.size(), use, context_.driver.local() ? 1 : threads_);
   }
 
   void decode(const Level& level, std::size_t position, ConstBytes encoded) {

@@ -6,9 +6,11 @@
 namespace headrace {
 
 ShardWriter::ShardWriter(const ShardLevel& level,
+                         const InnerOrder& order,
                          std::optional<ConstBytes> before,
                          std::size_t room)
     : level_(level),
+      order_(order),
       first_(level.index_at_end ? 0 : level.index_nbytes),
       before_(before),
       index_(ShardIndex::empty(level.inner_count)) {
@@ -66,18 +68,20 @@ void ShardWriter::take(std::size_t turn, std::int64_t inner, Buffer* encoded) {
 
 void ShardWriter::append(std::int64_t inner, std::optional<ConstBytes> bytes) {
   ++turn_;
-  append_untouched(inner);
-  untouched_from_ = std::max(untouched_from_, inner + 1);
+  const std::int64_t place = order_.place(inner);
+  append_untouched(place);
+  untouched_from_ = std::max(untouched_from_, place + 1);
   if (!bytes) return;
   index_.set(inner, bytes_.size(), bytes->size());
   bytes_.append(*bytes);
 }
 
-void ShardWriter::append_untouched(std::int64_t end) {
-  for (; untouched_from_ < end; ++untouched_from_) {
-    const auto kept = before(untouched_from_);
+void ShardWriter::append_untouched(std::int64_t end_place) {
+  for (; untouched_from_ < end_place; ++untouched_from_) {
+    const std::int64_t inner = order_.inner(untouched_from_);
+    const auto kept = before(inner);
     if (!kept) continue;
-    index_.set(untouched_from_, bytes_.size(), kept->size());
+    index_.set(inner, bytes_.size(), kept->size());
     bytes_.append(*kept);
   }
 }

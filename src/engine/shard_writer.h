@@ -10,18 +10,22 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "engine/array_state.h"
+#include "engine/inner_order.h"
 
 namespace headrace {
 
 // A shard on its way to new bytes: inner chunks are put or removed from several threads, each with
-// its turn, counted from 0 without a gap. Whoever is done first, they lie in the shard by their
-// turns, so that any number of threads writes the same bytes. Those that nobody touches stay as
-// they were stored.
+// its turn, counted from 0 without a gap in the order of the shard. Whoever is done first, they lie
+// in the shard by their turns, so that any number of threads writes the same bytes. Those that
+// nobody touches stay as they were stored, at their places in the order.
 class ShardWriter {
  public:
-  // `before` is the stored shard, borrowed; nothing when there is none or all of it is replaced.
-  // `room` for this many bytes of inner chunks is made at once.
-  ShardWriter(const ShardLevel& level, std::optional<ConstBytes> before, std::size_t room);
+  // `before` is the stored shard; nothing when there is none or all of it is replaced. It and the
+  // order are borrowed. `room` for this many bytes of inner chunks is made at once.
+  ShardWriter(const ShardLevel& level,
+              const InnerOrder& order,
+              std::optional<ConstBytes> before,
+              std::size_t room);
 
   // The stored bytes of an inner chunk; `corrupt` when the shard's index lies about it.
   std::optional<ConstBytes> before(std::int64_t inner) const;
@@ -53,10 +57,11 @@ class ShardWriter {
 
   void take(std::size_t turn, std::int64_t inner, Buffer* encoded);
   void append(std::int64_t inner, std::optional<ConstBytes> bytes);
-  void append_untouched(std::int64_t end);
+  void append_untouched(std::int64_t end_place);
   void finish_reserved();
 
   const ShardLevel& level_;
+  const InnerOrder& order_;
   const std::size_t first_;  // where the first inner chunk lies: behind an index at the start
   std::optional<ConstBytes> before_;
   ShardIndex index_before_;
@@ -68,7 +73,7 @@ class ShardWriter {
 
   Buffer bytes_;
   ShardIndex index_;
-  std::int64_t untouched_from_ = 0;  // inner chunks below were put, removed or kept
+  std::int64_t untouched_from_ = 0;  // inner chunks at places below were put, removed or kept
 
   std::size_t slot_nbytes_ = 0;
   std::vector<Slot> slots_;

@@ -36,7 +36,10 @@ template <typename Query>
 class Writer {
  public:
   explicit Writer(RequestContext& context)
-      : context_(context), layout_(context.layout), store_url_(context.driver.url()) {}
+      : context_(context), layout_(context.layout), store_url_(context.driver.url()) {
+    for (const ShardLevel& level : layout_.shards)
+      orders_.emplace_back(context.state.choice().shard_order, level.inner_grid);
+  }
 
   void write_region(const Query& query, const Region& region) {
     const Shape& shape = layout_.stored_shape();
@@ -99,7 +102,7 @@ class Writer {
     const std::size_t nbytes = layout_.chain.decoded_nbytes();
     PlainShard shard(level);
     Scratch last;
-    for (std::size_t i = 0; i < cut.size(); ++i) {
+    for (const std::size_t i : positions_in_order<Query>(orders_[0], cut, level.inner_grid)) {
       context_.check();
       Coordinates coordinates;
       Query child;
@@ -185,34 +188,36 @@ class Writer {
     const bool innermost = depth + 1 == layout_.shards.size();
     const typename Query::Cut cut(query, level.inner_shape);
     const std::size_t inner_nbytes = checked_nbytes(level.inner_shape, layout_.itemsize(), "chunk");
-    ShardWriter shard(level, before, std::min(cut.size() * inner_nbytes, kMaxRoom));
+    const InnerOrder& order = orders_[depth];
+    const auto positions = positions_in_order<Query>(order, cut, level.inner_grid);
+    ShardWriter shard(level, order, before, std::min(cut.size() * inner_nbytes, kMaxRoom));
     // Plain chunks are gathered where they will lie in the shard.
     const bool plain = innermost && layout_.chain.is_identity();
     if (plain) shard.reserve(cut.size(), inner_nbytes);
     parallel_for(
         cut.size(),
-        [&](std::size_t i) {
+        [&](std::size_t turn) {
           context_.check();
           Coordinates coordinates;
           Query child;
-          cut.child(i, coordinates.at, child);
+          cut.child(positions[turn], coordinates.at, child);
           const std::int64_t inner = linear_index(coordinates.at, level.inner_grid);
           const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
           // What is replaced need not be readable.
           const auto inner_before = covers(child, inner_valid) ? std::nullopt : shard.before(inner);
           if (plain) {
-            const MutableBytes place = shard.reserved(i);
+            const MutableBytes place = shard.reserved(turn);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
             VlenArena arena;
             merge(sink, child, inner_valid, inner_before, place, arena);
-            drops(place) ? shard.remove_reserved(i, inner) : shard.put_reserved(i, inner);
+            drops(place) ? shard.remove_reserved(turn, inner) : shard.put_reserved(turn, inner);
             return;
           }
           Scratch bytes;
           const auto after =
               innermost ? encode_chunk(child, inner_valid, inner_before, *bytes)
                         : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
-          after ? shard.put(i, inner, *bytes) : shard.remove(i, inner);
+          after ? shard.put(turn, inner, *bytes) : shard.remove(turn, inner);
         },
         context_.threads);
     return shard.finish(encoded) ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt;
@@ -224,6 +229,7 @@ class Writer {
   RequestContext& context_;
   const ArrayLayout& layout_;
   const std::string store_url_;
+  std::vector<InnerOrder> orders_;  // of the levels of shards
 };
 
 template <typename Query>

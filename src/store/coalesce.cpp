@@ -7,9 +7,7 @@
 
 namespace headrace {
 
-std::vector<RangeGroup> coalesce(std::span<const ByteRange> ranges,
-                                 std::uint64_t gap,
-                                 std::uint64_t run) {
+std::vector<RangeGroup> coalesce(std::span<const ByteRange> ranges, const Coalescing& limits) {
   std::vector<std::size_t> order(ranges.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   auto rises = [&](std::size_t a, std::size_t b) { return ranges[a].offset < ranges[b].offset; };
@@ -25,8 +23,8 @@ std::vector<RangeGroup> coalesce(std::span<const ByteRange> ranges,
     if (!groups.empty()) {
       ByteRange& whole = groups.back().range;
       bool covered = end <= group_end;
-      bool near = range.offset <= group_end || range.offset - group_end <= gap;
-      if (covered || (near && end - whole.offset <= run)) {
+      bool near = range.offset <= group_end || range.offset - group_end <= limits.gap;
+      if (covered || (near && end - whole.offset <= limits.run)) {
         group_end = std::max(group_end, end);
         whole.nbytes = group_end - whole.offset;
         groups.back().members.push_back(i);

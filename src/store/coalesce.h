@@ -7,13 +7,9 @@
 #include <span>
 #include <vector>
 
-namespace headrace {
+#include "headrace/store.h"
 
-struct ByteRange {
-  std::uint64_t offset = 0;
-  std::uint64_t nbytes = 0;
-  friend bool operator==(const ByteRange&, const ByteRange&) = default;
-};
+namespace headrace {
 
 struct RangeGroup {
   ByteRange range;                   // covers every member
@@ -24,8 +20,6 @@ struct RangeGroup {
 // between and the group stays within `run` bytes; one already covered always joins. A range longer
 // than `run` is a group alone or with ranges inside it. Throws `invalid_argument` when a range ends
 // past 2^64.
-std::vector<RangeGroup> coalesce(std::span<const ByteRange> ranges,
-                                 std::uint64_t gap,
-                                 std::uint64_t run);
+std::vector<RangeGroup> coalesce(std::span<const ByteRange> ranges, const Coalescing& limits);
 
 }  // namespace headrace

@@ -11,6 +11,14 @@
 namespace headrace {
 namespace {
 
+// Of a store's answer.
+void check_count(const std::string& url, const char* what, std::size_t wanted, std::size_t got) {
+  if (got == wanted) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      url + ": wanted " + std::to_string(wanted) + " " + what + ", got " + std::to_string(got));
+}
+
 class CustomReader : public ObjectReader {
  public:
   CustomReader(std::shared_ptr<CustomStore> store, std::string key, std::uint64_t size)
@@ -27,16 +35,42 @@ class CustomReader : public ObjectReader {
     const std::uint64_t nbytes = total_size(dsts);
     check_object_range(key_, size_, offset, nbytes);
     if (nbytes == 0) return;
-    const StoredBytes found = store_->get_range(key_, offset, nbytes);
-    check_object_range(key_, found.bytes.size(), 0, nbytes);
-    const std::byte* from = found.bytes.data();
+    const std::optional<StoredBytes> found = store_->get_range(key_, {offset, nbytes});
+    if (!found) throw_removed();
+    check_object_range(key_, found->bytes.size(), 0, nbytes);
+    const std::byte* from = found->bytes.data();
     for (MutableBytes dst : dsts) {
       if (!dst.empty()) std::memcpy(dst.data(), from, dst.size());
       from += dst.size();
     }
   }
 
+  void read_ranges(std::span<const RangeRead> reads) const override {
+    std::vector<ByteRange> ranges;
+    std::vector<MutableBytes> dsts;
+    for (const auto& [offset, dst] : reads) {
+      check_object_range(key_, size_, offset, dst.size());
+      if (dst.empty()) continue;
+      ranges.push_back({offset, dst.size()});
+      dsts.push_back(dst);
+    }
+    if (ranges.empty()) return;
+    const auto found = store_->get_ranges(key_, ranges);
+    if (!found) throw_removed();
+    check_count(store_->url(), "ranges", ranges.size(), found->size());
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const ConstBytes bytes = (*found)[i].bytes;
+      check_object_range(key_, bytes.size(), 0, ranges[i].nbytes);
+      std::memcpy(dsts[i].data(), bytes.data(), dsts[i].size());
+    }
+  }
+
  private:
+  [[noreturn]] void throw_removed() const {
+    throw Error(ErrorCode::not_found,
+                store_->url() + ": " + key_ + " was removed while it was read");
+  }
+
   std::shared_ptr<CustomStore> store_;
   std::string key_;
   std::uint64_t size_;
@@ -49,6 +83,7 @@ class CustomDriver : public StoreDriver {
   std::string url() const override { return store_->url(); }
   bool read_only() const override { return store_->read_only(); }
   bool local() const override { return false; }
+  std::optional<Coalescing> coalescing() const override { return store_->coalescing(); }
   std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
 
   bool get(std::string_view key, Buffer& into) override {
@@ -65,11 +100,7 @@ class CustomDriver : public StoreDriver {
       keys.push_back(request.key);
     }
     const auto found = store_->get(keys);
-    if (found.size() != keys.size()) {
-      throw Error(ErrorCode::invalid_argument,
-                  url() + ": wanted " + std::to_string(keys.size()) + " objects, got " +
-                      std::to_string(found.size()));
-    }
+    check_count(url(), "objects", keys.size(), found.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
       requests[i].error = nullptr;
       requests[i].found = found[i].has_value();
@@ -137,6 +168,17 @@ class CustomDriver : public StoreDriver {
 };
 
 }  // namespace
+
+std::optional<std::vector<StoredBytes>> CustomStore::get_ranges(const std::string& key,
+                                                                std::span<const ByteRange> ranges) {
+  std::vector<StoredBytes> all;
+  for (const ByteRange& range : ranges) {
+    std::optional<StoredBytes> found = get_range(key, range);
+    if (!found) return std::nullopt;
+    all.push_back(std::move(*found));
+  }
+  return all;
+}
 
 Store make_store(std::shared_ptr<CustomStore> store) {
   return Store(std::make_shared<CustomDriver>(std::move(store)));

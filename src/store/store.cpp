@@ -66,6 +66,10 @@ ObjectFile ObjectReader::open_direct() const {
   throw Error(ErrorCode::unsupported, "the object is no file of its own");
 }
 
+void ObjectReader::read_ranges(std::span<const RangeRead> reads) const {
+  for (const RangeRead& each : reads) read(each.offset, each.dst);
+}
+
 void ObjectReader::read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const {
   for (MutableBytes dst : dsts) {
     read(offset, dst);

@@ -32,6 +32,12 @@ struct ObjectFile {
   std::string path;  // for messages
 };
 
+// Bytes of an object, and where they go.
+struct RangeRead {
+  std::uint64_t offset = 0;
+  MutableBytes dst;
+};
+
 class ObjectReader {
  public:
   virtual ~ObjectReader() = default;
@@ -39,10 +45,13 @@ class ObjectReader {
   // Differs whenever the object was replaced; 0 when the store cannot tell. What is derived from an
   // object (shard indices) is kept for as long as this stays the same.
   virtual std::uint64_t version() const { return 0; }
-  // Fills dst from `offset`. `corrupt` when the object ends before.
+  // Fills dst from `offset`. `corrupt` when the object ends before; `not_found` when it was removed
+  // since it was opened, of stores that do not keep what is open.
   virtual void read(std::uint64_t offset, MutableBytes dst) const = 0;
   // Fills several destinations from consecutive bytes; at most IOV_MAX of them are one system call.
   virtual void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const;
+  // The same of ranges that lie apart, which a store across a network is asked for at once.
+  virtual void read_ranges(std::span<const RangeRead> reads) const;
   // The object's bytes where they lie in memory already; empty when they do not.
   virtual ConstBytes mapped() const { return {}; }
   // The same object, opened once more past the page cache. `unsupported` where it is no file of its
@@ -74,6 +83,8 @@ class StoreDriver {
   virtual bool local() const { return true; }
   // Whether objects are files that may be read by others: ObjectReader::open_direct.
   virtual bool has_files() const { return false; }
+  // Of reads through ObjectReader::read_ranges; nothing: as the configuration says.
+  virtual std::optional<Coalescing> coalescing() const { return std::nullopt; }
   // How many small objects get_many() had best be asked for at once; 1 where it gains nothing.
   virtual std::size_t batch_size() const { return 1; }
 

@@ -236,6 +236,27 @@ TEST(ScaleOffset, IntegersAreExactOrRefused) {
   EXPECT_THROW(codec("", DType::complex64), Error);
 }
 
+TEST(ScaleOffset, SaysWhyAnIntegerIsRefused) {
+  const CodecChain chain(
+      with_bytes({"scale_offset", R"({"offset": 100, "scale": 3})"}), {DType::int8, {1}, {}}, {});
+  const auto message = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  Buffer encoded;
+  Bytes decoded(1);
+  EXPECT_EQ(message([&] { chain.encode(as_bytes<std::int8_t>({1}), encoded); }),
+            "codec scale_offset: encode: 1 becomes a value outside the range of dtype int8");
+  EXPECT_EQ(message([&] { chain.decode(as_bytes<std::int8_t>({90}), decoded, {}); }),
+            "codec scale_offset: 90 decodes to a value outside the range of dtype int8");
+  EXPECT_EQ(message([&] { chain.decode(as_bytes<std::int8_t>({-4}), decoded, {}); }),
+            "codec scale_offset: -4 divided by the scale 3 has a non-zero remainder");
+}
+
 TEST(CastValue, NamesWhatItCannotCast) {
   const auto message = [](const char* configuration, float v) {
     try {

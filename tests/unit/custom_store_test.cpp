@@ -25,6 +25,9 @@ class MapStore : public CustomStore {
   bool cuts_answers = false;
   std::size_t most_keys = 0;        // asked for at once
   std::uint64_t nbytes_ranged = 0;  // asked for by range
+  std::vector<std::size_t> ranges_at_once;
+  std::optional<Coalescing> limits;
+  bool removed = false;  // objects, after they were looked up
 
   std::string url() const override { return "map://test"; }
   bool read_only() const override { return closed_for_writes; }
@@ -52,14 +55,24 @@ class MapStore : public CustomStore {
     return it->second->size();
   }
 
-  StoredBytes get_range(const std::string& key,
-                        std::uint64_t offset,
-                        std::uint64_t nbytes) override {
+  std::optional<StoredBytes> get_range(const std::string& key, const ByteRange& range) override {
     const std::lock_guard lock(mutex_);
+    const auto& [offset, nbytes] = range;
     nbytes_ranged += nbytes;
-    const auto& value = objects.at(key);
-    return {std::span(*value).subspan(offset, cuts_answers ? nbytes - 1 : nbytes), value};
+    const auto it = removed ? objects.end() : objects.find(key);
+    if (it == objects.end()) return std::nullopt;
+    const auto& value = it->second;
+    return StoredBytes{std::span(*value).subspan(offset, cuts_answers ? nbytes - 1 : nbytes),
+                       value};
   }
+
+  std::optional<std::vector<StoredBytes>> get_ranges(const std::string& key,
+                                                     std::span<const ByteRange> ranges) override {
+    ranges_at_once.push_back(ranges.size());
+    return CustomStore::get_ranges(key, ranges);
+  }
+
+  std::optional<Coalescing> coalescing() const override { return limits; }
 
   void set(const std::string& key, std::span<const std::byte> bytes) override {
     const std::lock_guard lock(mutex_);
@@ -150,6 +163,53 @@ TEST(CustomStore, ReadsPartsOfShards) {
   EXPECT_EQ(out.front(), 500);
   EXPECT_EQ(out.back(), 509);
   EXPECT_LT(map->nbytes_ranged, 3000u);  // the index has 1604 bytes, all chunks 4000 and more
+}
+
+// Chunks 0, 3, 6, ..., each of 40 bytes and what zstd adds.
+std::vector<std::int32_t> every_third_chunk(const Array& array) {
+  std::vector<std::int32_t> out(34);
+  array.read_into({slice(0, 1000, 30)}, view_of(out));
+  return out;
+}
+
+TEST(CustomStore, AsksForTheRangesOfAShardAtOnce) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  const Array array = counting_array(store, {1000});
+  map->limits = {0, 1 << 20};
+  const std::vector<std::int32_t> apart = every_third_chunk(array);
+  EXPECT_EQ(map->ranges_at_once, std::vector<std::size_t>{34});
+  map->limits = {150, 1 << 20};
+  EXPECT_EQ(every_third_chunk(array), apart);
+  EXPECT_EQ(map->ranges_at_once, (std::vector<std::size_t>{34, 1}));
+  map->limits = {150, 560};  // four chunks, and what lies between them
+  EXPECT_EQ(every_third_chunk(array), apart);
+  EXPECT_EQ(map->ranges_at_once, (std::vector<std::size_t>{34, 1, 9}));
+  for (std::size_t i = 0; i < apart.size(); ++i)
+    EXPECT_EQ(apart[i], static_cast<std::int32_t>(30 * i));
+}
+
+TEST(CustomStore, AsksForNoMoreThanTheBudgetHoldsAtOnce) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  const Array array = counting_array(store, {1000});
+  map->limits = {0, 1 << 20};
+  std::vector<std::int32_t> out(34);
+  ReadOptions options;
+  options.memory_budget = 400;
+  array.read_into({slice(0, 1000, 30)}, view_of(out), options);
+  EXPECT_GT(map->ranges_at_once.size(), 1u);
+  for (const std::size_t n : map->ranges_at_once) EXPECT_LE(n * 40, 200u);
+}
+
+TEST(CustomStore, WhatIsRemovedWhileItIsReadIsMissing) {
+  auto map = std::make_shared<MapStore>();
+  const Store store = make_store(map);
+  const Array array = counting_array(store, {500});
+  map->removed = true;
+  EXPECT_EQ(every_third_chunk(array), std::vector<std::int32_t>(34));
+  Bytes read(1);
+  EXPECT_EQ(code_of([&] { store.open("a/c/0")->read(0, read); }), ErrorCode::not_found);
 }
 
 TEST(CustomStore, RefusesAnswersThatAreTooShort) {

@@ -57,7 +57,7 @@ using Parts = std::vector<std::string>;
 class ShardWriterTest : public testing::TestWithParam<bool> {
  protected:
   Buffer shard_of_abcd() {
-    ShardWriter writer(level_, std::nullopt, 0);
+    ShardWriter writer(level_, c_order_, std::nullopt, 0);
     for (std::size_t i = 0; i < 4; ++i) {
       Buffer bytes = buffer(std::string(i + 1, static_cast<char>('a' + i)));
       writer.put(i, static_cast<std::int64_t>(i), bytes);
@@ -68,13 +68,14 @@ class ShardWriterTest : public testing::TestWithParam<bool> {
   }
 
   const ShardLevel level_ = make_level(GetParam());
+  const InnerOrder c_order_{ShardOrder::lexicographic, level_.inner_grid};
 };
 
 TEST_P(ShardWriterTest, LiesInOrderWhoeverIsFirst) {
   const Buffer in_order = shard_of_abcd();
   EXPECT_EQ(parts(level_, in_order), (Parts{"a", "bb", "ccc", "dddd", "abbcccdddd"}));
 
-  ShardWriter writer(level_, std::nullopt, 4);
+  ShardWriter writer(level_, c_order_, std::nullopt, 4);
   for (const std::size_t i : {3, 1, 0, 2}) {
     Buffer bytes = buffer(std::string(i + 1, static_cast<char>('a' + i)));
     writer.put(i, static_cast<std::int64_t>(i), bytes);
@@ -86,7 +87,7 @@ TEST_P(ShardWriterTest, LiesInOrderWhoeverIsFirst) {
 
 TEST_P(ShardWriterTest, KeepsWhatIsNotTouched) {
   const Buffer before = shard_of_abcd();
-  ShardWriter writer(level_, before.bytes(), 0);
+  ShardWriter writer(level_, c_order_, before.bytes(), 0);
   EXPECT_EQ(text(*writer.before(3)), "dddd");
   writer.remove(1, 3);
   Buffer bytes = buffer("BBBB");
@@ -96,9 +97,22 @@ TEST_P(ShardWriterTest, KeepsWhatIsNotTouched) {
   EXPECT_EQ(parts(level_, shard), (Parts{"a", "BBBB", "ccc", "-", "aBBBBccc"}));
 }
 
+TEST_P(ShardWriterTest, KeepsThePlacesOfAnOrder) {
+  ShardLevel level = level_;
+  level.inner_grid = {2, 2};
+  const InnerOrder order(ShardOrder::colexicographic, level.inner_grid);
+  const Buffer before = shard_of_abcd();
+  ShardWriter writer(level, order, before.bytes(), 0);
+  Buffer bytes = buffer("BBBB");
+  writer.put(0, 1, bytes);
+  Buffer shard;
+  ASSERT_TRUE(writer.finish(shard));
+  EXPECT_EQ(parts(level_, shard), (Parts{"a", "BBBB", "ccc", "dddd", "acccBBBBdddd"}));
+}
+
 TEST_P(ShardWriterTest, NothingIsLeft) {
   const Buffer before = shard_of_abcd();
-  ShardWriter writer(level_, before.bytes(), 0);
+  ShardWriter writer(level_, c_order_, before.bytes(), 0);
   for (const std::size_t i : {2, 3, 1, 0}) writer.remove(i, static_cast<std::int64_t>(i));
   Buffer shard;
   EXPECT_FALSE(writer.finish(shard));
@@ -106,7 +120,7 @@ TEST_P(ShardWriterTest, NothingIsLeft) {
 
 TEST_P(ShardWriterTest, ReservedPlaces) {
   for (const bool removed : {false, true}) {
-    ShardWriter writer(level_, std::nullopt, 16);
+    ShardWriter writer(level_, c_order_, std::nullopt, 16);
     writer.reserve(4, 4);
     for (const std::size_t i : {2, 0, 3, 1}) {
       const auto inner = static_cast<std::int64_t>(i);
@@ -123,7 +137,7 @@ TEST_P(ShardWriterTest, ReservedPlaces) {
 
 TEST_P(ShardWriterTest, ReservedPlacesAmongOldBytes) {
   const Buffer before = shard_of_abcd();
-  ShardWriter writer(level_, before.bytes(), 8);
+  ShardWriter writer(level_, c_order_, before.bytes(), 8);
   writer.reserve(2, 4);
   std::ranges::fill(writer.reserved(0), std::byte{'A'});
   writer.put_reserved(0, 0);
@@ -136,7 +150,7 @@ TEST_P(ShardWriterTest, ReservedPlacesAmongOldBytes) {
 
 TEST_P(ShardWriterTest, ShardShorterThanItsIndex) {
   const Buffer cut = buffer("short");
-  EXPECT_THROW(ShardWriter(level_, cut.bytes(), 0), Error);
+  EXPECT_THROW(ShardWriter(level_, c_order_, cut.bytes(), 0), Error);
 }
 
 TEST_P(ShardWriterTest, PlainShardFromMemory) {

@@ -13,7 +13,7 @@ using Members = std::vector<std::size_t>;
 
 TEST(Coalesce, JoinsNeighboursAcrossTheGap) {
   const ByteRange ranges[] = {{0, 10}, {15, 5}, {31, 4}, {35, 1}};
-  auto groups = coalesce(ranges, 10, 1000);
+  auto groups = coalesce(ranges, {10, 1000});
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0].range, (ByteRange{0, 20}));
   EXPECT_EQ(groups[0].members, (Members{0, 1}));
@@ -23,13 +23,13 @@ TEST(Coalesce, JoinsNeighboursAcrossTheGap) {
 
 TEST(Coalesce, GapIsInclusive) {
   const ByteRange ranges[] = {{0, 10}, {20, 10}};
-  EXPECT_EQ(coalesce(ranges, 10, 1000).size(), 1u);
-  EXPECT_EQ(coalesce(ranges, 9, 1000).size(), 2u);
+  EXPECT_EQ(coalesce(ranges, {10, 1000}).size(), 1u);
+  EXPECT_EQ(coalesce(ranges, {9, 1000}).size(), 2u);
 }
 
 TEST(Coalesce, RunLimitsAGroupButNotARange) {
   const ByteRange ranges[] = {{0, 100}, {100, 10}, {110, 10}, {120, 11}};
-  auto groups = coalesce(ranges, 0, 30);
+  auto groups = coalesce(ranges, {0, 30});
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[0].range, (ByteRange{0, 100}));
   EXPECT_EQ(groups[1].range, (ByteRange{100, 20}));
@@ -38,24 +38,24 @@ TEST(Coalesce, RunLimitsAGroupButNotARange) {
 
 TEST(Coalesce, CoveredRangesAlwaysJoin) {
   const ByteRange ranges[] = {{0, 100}, {5, 10}, {0, 100}, {100, 0}};
-  auto groups = coalesce(ranges, 0, 10);
+  auto groups = coalesce(ranges, {0, 10});
   ASSERT_EQ(groups.size(), 1u);
   EXPECT_EQ(groups[0].members, (Members{0, 2, 1, 3}));
 }
 
-TEST(Coalesce, NothingGivesNothing) { EXPECT_TRUE(coalesce({}, 1, 1).empty()); }
+TEST(Coalesce, NothingGivesNothing) { EXPECT_TRUE(coalesce({}, {1, 1}).empty()); }
 
 TEST(Coalesce, RangePastTheEndOfTheWorldIsRefused) {
   const ByteRange ranges[] = {{0, 1}, {UINT64_MAX - 3, 8}};
   try {
-    coalesce(ranges, 1, 1);
+    coalesce(ranges, {1, 1});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
   }
   const ByteRange last[] = {{UINT64_MAX - 3, 3}, {0, 4}};
-  EXPECT_EQ(coalesce(last, UINT64_MAX, UINT64_MAX).size(), 1u);
-  EXPECT_EQ(coalesce(last, 100, UINT64_MAX).size(), 2u);
+  EXPECT_EQ(coalesce(last, {UINT64_MAX, UINT64_MAX}).size(), 1u);
+  EXPECT_EQ(coalesce(last, {100, UINT64_MAX}).size(), 2u);
 }
 
 TEST(Coalesce, EveryRangeLiesInOneGroupAndNoGroupIsWasteful) {
@@ -65,7 +65,7 @@ TEST(Coalesce, EveryRangeLiesInOneGroupAndNoGroupIsWasteful) {
     for (ByteRange& range : ranges) range = {random() % 1000, random() % 60};
     const std::uint64_t gap = random() % 30;
     const std::uint64_t run = random() % 300;
-    auto groups = coalesce(ranges, gap, run);
+    auto groups = coalesce(ranges, {gap, run});
     std::vector<int> seen(ranges.size());
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const RangeGroup& group = groups[g];

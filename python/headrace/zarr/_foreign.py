@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.store import RangeByteRequest, Store
-from zarr.core.buffer import cpu
+from zarr.core.buffer import Buffer, cpu
 from zarr.core.common import concurrent_map
 from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
-from .. import _core
+from .. import _core, config
 
 _BATCH = 64  # objects asked for at once
+
+_Bytes = np.ndarray[Any, Any]
 
 
 def _without_loop(coroutine: Coroutine[Any, Any, Any], loop: object) -> Any:
@@ -36,6 +38,10 @@ def _on_loop(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoo
     return sync(coroutine, loop=loop)
 
 
+def _bytes(buffer: Buffer) -> _Bytes:
+    return np.ascontiguousarray(buffer.as_numpy_array())
+
+
 def _is_below_a_file(error: Exception) -> bool:
     """Whether there is no such object because a part of its key names a file, and no folder."""
     # obstore has no class for it.
@@ -47,9 +53,15 @@ class ForeignStore:
 
     batch_size = _BATCH
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop | None,
+        coalescing: tuple[int, int] | None,
+    ) -> None:
         self._store = store
         self._loop = loop
+        self.coalescing = coalescing
         self._in_memory = type(store) is MemoryStore
         self._run = _without_loop if self._in_memory else _on_loop
         self.url = f"zarr:{store}#{id(store):x}"
@@ -64,24 +76,47 @@ class ForeignStore:
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._run(coroutine, self._loop)
 
-    async def _get(self, key: str) -> np.ndarray[Any, Any] | None:
+    async def _get(self, key: str, wanted: RangeByteRequest | None = None) -> _Bytes | None:
         try:
-            found = await self._store.get(key, cpu.buffer_prototype)
+            found = await self._store.get(key, cpu.buffer_prototype, wanted)
         except Exception as error:
             if not _is_below_a_file(error):
                 raise
             return None
-        return None if found is None else np.ascontiguousarray(found.as_numpy_array())
+        return None if found is None else _bytes(found)
 
-    async def _get_all(self, keys: list[str]) -> list[np.ndarray[Any, Any] | None]:
+    async def _get_all(
+        self, requests: list[tuple[str, RangeByteRequest | None]]
+    ) -> list[_Bytes | None]:
         if self._in_memory:
-            return [await self._get(key) for key in keys]
-        return await concurrent_map(
-            [(key,) for key in keys], self._get, zarr.config.get("async.concurrency")
-        )
+            return [await self._get(*request) for request in requests]
+        return await concurrent_map(requests, self._get, zarr.config.get("async.concurrency"))
 
-    def get_many(self, keys: list[str]) -> list[np.ndarray[Any, Any] | None]:
-        return self._await(self._get_all(keys))
+    async def _get_ranges(self, key: str, ranges: list[RangeByteRequest]) -> list[_Bytes | None]:
+        # From zarr 3.4 on.
+        if self._in_memory or not hasattr(self._store, "get_ranges"):
+            return await self._get_all([(key, wanted) for wanted in ranges])
+        gap, run = self.coalescing or (config.get("coalesce_gap"), config.get("coalesce_run"))
+        answer = self._store.get_ranges(
+            key,
+            ranges,
+            prototype=cpu.buffer_prototype,
+            max_gap_bytes=gap,
+            max_coalesced_bytes=run,
+        )
+        found: list[_Bytes | None] = [None] * len(ranges)
+        try:
+            async for part in answer:
+                for i, buffer in part:
+                    found[i] = None if buffer is None else _bytes(buffer)
+        except BaseExceptionGroup as errors:
+            others = errors.split(FileNotFoundError)[1]
+            if others is not None:
+                raise others from None
+        return found
+
+    def get_many(self, keys: list[str]) -> list[_Bytes | None]:
+        return self._await(self._get_all([(key, None) for key in keys]))
 
     def nbytes(self, key: str) -> int | None:
         try:
@@ -89,12 +124,13 @@ class ForeignStore:
         except (FileNotFoundError, KeyError):
             return None
 
-    def get_range(self, key: str, offset: int, nbytes: int) -> np.ndarray[Any, Any]:
-        wanted = RangeByteRequest(offset, offset + nbytes)
-        found = self._await(self._store.get(key, cpu.buffer_prototype, wanted))
-        if found is None:
-            raise FileNotFoundError(f"{self.url}: {key} was removed while it was read")
-        return np.ascontiguousarray(found.as_numpy_array())
+    def get_range(self, key: str, offset: int, nbytes: int) -> _Bytes | None:
+        return self._await(self._get(key, RangeByteRequest(offset, offset + nbytes)))
+
+    def get_ranges(self, key: str, ranges: list[tuple[int, int]]) -> list[_Bytes] | None:
+        wanted = [RangeByteRequest(offset, offset + nbytes) for offset, nbytes in ranges]
+        found = self._await(self._get_ranges(key, wanted))
+        return None if any(part is None for part in found) else found
 
     def set(self, key: str, value: bytes) -> None:
         self._await(self._store.set(key, cpu.Buffer.from_bytes(value)))
@@ -120,7 +156,11 @@ async def _collect(list_names: Callable[[str], AsyncIterator[str]], prefix: str)
     return [name async for name in list_names(prefix)]
 
 
-def foreign_store(store: Store, loop: asyncio.AbstractEventLoop | None = None) -> _core.Store:
+def foreign_store(
+    store: Store,
+    loop: asyncio.AbstractEventLoop | None = None,
+    coalescing: tuple[int, int] | None = None,
+) -> _core.Store:
     """Any zarr-python store as one of headrace's.
 
     Parameters
@@ -129,5 +169,8 @@ def foreign_store(store: Store, loop: asyncio.AbstractEventLoop | None = None) -
         An open store, or one that opens itself.
     loop
         Where its coroutines run; None is zarr-python's own loop.
+    coalescing
+        Ranges of a shard with at most so many unused bytes between them are asked for as one, up to
+        so many bytes; None: ``coalesce_gap`` and ``coalesce_run`` of `headrace.config`.
     """
-    return _core.python_store(ForeignStore(store, loop))
+    return _core.python_store(ForeignStore(store, loop, coalescing))

@@ -15,6 +15,7 @@ import numpy as np
 from zarr.abc.codec import Codec
 from zarr.abc.codec import CodecPipeline as ZarrPipeline
 from zarr.abc.store import Store as ZarrStore
+from zarr.codecs import ShardingCodec
 from zarr.codecs._v2 import V2Codec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, cpu
@@ -85,11 +86,7 @@ class CodecPipeline(ZarrPipeline):
         self._served = True
         self._document: dict[str, Any] | None = None
         self._keys: ChunkKeys | None = None
-        # headrace writes the chunks of a shard in C order.
-        self._column_major_shards = any(
-            getattr(codec, "subchunk_write_order", "") == "colexicographic"
-            for codec in _codecs(metadata)
-        )
+        self._shard_order = _shard_order(metadata)
         self._last_place: _Place | None = None
         # Made at once, for its warnings about the codecs.
         self.default = _default_pipeline(metadata)  # zarr-python's own pipeline of the same codecs
@@ -189,7 +186,7 @@ class CodecPipeline(ZarrPipeline):
         spec = batch[0][1]
         if batch[0][0].store.read_only:
             raise _Unserved  # zarr-python has an error of its own for it
-        if self._column_major_shards:
+        if self._shard_order is None:
             raise _Unserved
         place, plan = self._plan(batch, drop_axes)
         data = value.as_ndarray_like()
@@ -248,7 +245,7 @@ class CodecPipeline(ZarrPipeline):
         if self._keys is None:
             self._learn()
         assert self._keys is not None
-        place = self._place(batch[0][0], self._keys)
+        place = self._place(batch[0][0], batch[0][1].config, self._keys)
         try:
             plan = plan_batch(batch, drop_axes, self._keys, place.skipped)
         except LookupError as error:
@@ -282,7 +279,7 @@ class CodecPipeline(ZarrPipeline):
             self._served = False
             raise _Unserved from error
 
-    def _place(self, chunk: StorePath, keys: ChunkKeys) -> _Place:
+    def _place(self, chunk: StorePath, config: Any, keys: ChunkKeys) -> _Place:
         loop = asyncio.get_running_loop()
         place = self._last_place
         root = _root(chunk.store)
@@ -300,7 +297,7 @@ class CodecPipeline(ZarrPipeline):
         path = keys.node_path(chunk.path)
         skipped = keys.skipped(path)
         if store is None:
-            store = foreign_store(chunk.store, loop)
+            store = foreign_store(chunk.store, loop, _coalescing(config))
             _of_foreign_stores[id(self)] = self
             place = _Place(chunk.store, root, loop, store, path, skipped, {})
         else:
@@ -322,6 +319,7 @@ class CodecPipeline(ZarrPipeline):
                         self._metadata.zarr_format,
                         metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
                         write_empty_chunks=write_empty_chunks,
+                        shard_order=self._shard_order or "lexicographic",
                     )
                     array._check_codecs()
             except (NotImplementedError, ValueError) as error:
@@ -345,6 +343,13 @@ def _default_pipeline(metadata: Any) -> BatchedCodecPipeline:
     return BatchedCodecPipeline.from_codecs(metadata.codecs)
 
 
+def _coalescing(config: Any) -> tuple[int, int] | None:
+    """What an array's configuration says of ranges in shards, from zarr 3.4 on."""
+    if not hasattr(config, "sharding_coalesce_max_bytes"):
+        return None
+    return config.sharding_coalesce_max_gap_bytes, config.sharding_coalesce_max_bytes
+
+
 def _root(store: ZarrStore) -> Any:
     return getattr(store, "root", None) or getattr(store, "path", None)
 
@@ -364,6 +369,20 @@ def _nested(codecs: Iterable[Any]) -> Iterator[Any]:
         yield codec
         yield from _nested(getattr(codec, "codecs", ()))
         yield from _nested(getattr(codec, "index_codecs", ()))
+
+
+def _shard_order(metadata: Any) -> str | None:
+    """How chunks are to lie in shards; None where shards within shards differ in that."""
+    # zarr 3.1 has no choice.
+    orders = {
+        getattr(codec, "subchunk_write_order", "morton")
+        for codec in _codecs(metadata)
+        if isinstance(codec, ShardingCodec)
+    }
+    if len(orders) > 1:
+        return None
+    order = orders.pop() if orders else "unordered"
+    return "lexicographic" if order == "unordered" else order
 
 
 def _comes_with_zarr(codec: Any) -> bool:

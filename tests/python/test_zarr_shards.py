@@ -1,0 +1,210 @@
+"""Shards through zarr-python: how they are laid out, and what is asked of a foreign store."""
+
+import headrace as hr
+import numpy as np
+import pytest
+from helpers import assert_same
+
+zarr = pytest.importorskip("zarr", minversion="3.1.6")
+
+import zarr.storage as zs  # noqa: E402
+from zarr.codecs import ShardingCodec  # noqa: E402
+from zarr.core.buffer import default_buffer_prototype  # noqa: E402
+
+OURS = "headrace.zarr.CodecPipeline"
+DEFAULT = "zarr.core.codec_pipeline.BatchedCodecPipeline"
+
+HAS_GET_RANGES = hasattr(zarr.abc.store.Store, "get_ranges")
+has_get_ranges = pytest.mark.skipif(not HAS_GET_RANGES, reason="needs zarr 3.4")
+has_orders = pytest.mark.skipif(
+    not hasattr(ShardingCodec, "subchunk_write_order"), reason="needs zarr 3.4"
+)
+
+
+@pytest.fixture(autouse=True)
+def use_headrace():
+    with zarr.config.set({"codec_pipeline.path": OURS}):
+        yield
+
+
+# The order of chunks in a shard.
+
+
+def written(folder, path, data, *, chunks, shards, serializer=None, **options):
+    """The files of an array that is written whole, then in part."""
+    if serializer is None:
+        options |= {"chunks": chunks, "shards": shards}
+    else:
+        options |= {"chunks": shards, "serializer": serializer}
+    with zarr.config.set({"codec_pipeline.path": path}):
+        array = zarr.create_array(
+            folder, shape=data.shape, dtype=data.dtype, compressors=None, **options
+        )
+        found = []
+        for key in (..., np.s_[1:7, 2:11]):
+            array[key] = data[key] + len(found)
+            files = sorted(file for file in folder.rglob("*") if file.is_file())
+            found.append({str(file.relative_to(folder)): file.read_bytes() for file in files})
+        return found
+
+
+@pytest.mark.parametrize("index_location", ["start", "end"])
+@pytest.mark.parametrize("shape", [(16, 24), (13, 24), (16, 21)])
+def test_shards_are_those_of_zarr_python_bit_for_bit(tmp_path, shape, index_location):
+    data = np.arange(np.prod(shape), dtype="i4").reshape(shape)
+    options = {"chunks": (2, 3), "shards": {"shape": (8, 12), "index_location": index_location}}
+    ours, theirs = (
+        written(tmp_path / path, path, data, **options, fill_value=-1) for path in (OURS, DEFAULT)
+    )
+    assert ours == theirs
+
+
+@has_orders
+@pytest.mark.parametrize("order", ["morton", "lexicographic", "colexicographic", "unordered"])
+def test_shards_in_every_order_of_zarr_python(tmp_path, order):
+    data = np.arange(16 * 24, dtype="i4").reshape(16, 24)
+    data[:3, :4] = 0  # a chunk that is not stored
+    serializer = ShardingCodec(chunk_shape=(2, 3), subchunk_write_order=order)
+    options = {"chunks": (2, 3), "shards": (8, 12), "serializer": serializer}
+    ours, theirs = (written(tmp_path / path, path, data, **options) for path in (OURS, DEFAULT))
+    assert ours == theirs
+
+
+@has_orders
+def test_shards_within_shards_of_another_order_are_left_to_zarr_python(tmp_path):
+    data = np.arange(16 * 24, dtype="i4").reshape(16, 24)
+    inner = ShardingCodec(chunk_shape=(2, 3), subchunk_write_order="lexicographic")
+    serializer = ShardingCodec(chunk_shape=(4, 6), codecs=[inner])
+    options = {"chunks": (2, 3), "shards": (8, 12), "serializer": serializer}
+    ours, theirs = (written(tmp_path / path, path, data, **options) for path in (OURS, DEFAULT))
+    assert ours == theirs
+
+
+# What a store that headrace has no driver for is asked for.
+
+
+class Recording(zs.WrapperStore):
+    """Notes the requests."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.gets = []
+        self.ranges = []  # (how many at once, the limits)
+
+    async def get(self, key, prototype=None, byte_range=None):
+        self.gets.append(key)
+        return await self._store.get(key, prototype or default_buffer_prototype(), byte_range)
+
+    async def getsize(self, key):
+        return await self._store.getsize(key)
+
+    if HAS_GET_RANGES:
+
+        async def get_ranges(self, key, byte_ranges, *, prototype, **limits):
+            self.ranges.append((len(byte_ranges), limits))
+            inner = self._store.get_ranges(key, byte_ranges, prototype=prototype, **limits)
+            async for part in inner:
+                yield part
+
+
+DATA = np.random.default_rng(0).integers(0, 255, 4000, "u1")
+LIMITS = ("sharding_coalesce_max_gap_bytes", "sharding_coalesce_max_bytes")
+
+
+def sharded():
+    """Two shards of twenty chunks."""
+    store = zs.MemoryStore()
+    zarr.create_array(store, data=DATA, chunks=(100,), shards=(2000,))
+    return Recording(store)
+
+
+@has_get_ranges
+def test_the_chunks_of_a_shard_are_one_request():
+    store = sharded()
+    array = zarr.open_array(store)
+    store.gets.clear()
+    assert_same(array[50:3900:400], DATA[50:3900:400])
+    assert store.gets == ["c/0", "c/1"] or store.gets == ["c/1", "c/0"]  # the indices
+    limits = {"max_gap_bytes": 1 << 20, "max_coalesced_bytes": 16 << 20}
+    assert store.ranges == [(1, limits)] * 2
+
+
+@has_get_ranges
+@pytest.mark.parametrize("gap, run, n", [(0, 1 << 20, 5), (10**6, 1, 5), (10**6, 1 << 20, 1)])
+def test_ranges_are_merged_as_the_arrays_configuration_says(gap, run, n):
+    store = sharded()
+    array = zarr.open_array(store, config=dict(zip(LIMITS, (gap, run), strict=True)))
+    assert_same(array[50:1900:400], DATA[50:1900:400])
+    assert store.ranges == [(n, {"max_gap_bytes": gap, "max_coalesced_bytes": run})]
+
+
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+@pytest.mark.parametrize("gap, n", [(0, 10), (10**6, 2)])
+def test_ranges_are_merged_as_headraces_configuration_says(device, gap, n):
+    store = sharded()
+    array = hr.open_array(store, device=device)
+    store.gets.clear()
+    with hr.config.set({"coalesce_gap": gap, "device_min_decode_nbytes": 0}):
+        found = array[50:3900:400]
+    assert_same(found if device == "cpu" else found.to_numpy(), DATA[50:3900:400])
+    if HAS_GET_RANGES:
+        assert sum(asked for asked, _ in store.ranges) == n
+        assert {limits["max_gap_bytes"] for _, limits in store.ranges} == {gap}
+    else:
+        assert len(store.gets) == 2 + n
+
+
+class Losing(Recording):
+    """A store that loses its chunks, with the words of its interface."""
+
+    lost = ()  # the methods that do not find them
+
+    async def get(self, key, prototype=None, byte_range=None):
+        if "get" in self.lost and byte_range is not None:
+            return None
+        return await super().get(key, prototype, byte_range)
+
+    if HAS_GET_RANGES:
+
+        async def get_ranges(self, key, byte_ranges, **options):
+            if "get_ranges" in self.lost:
+                raise ExceptionGroup("ranges", [FileNotFoundError(key)])
+            async for part in super().get_ranges(key, byte_ranges, **options):
+                yield part
+
+
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+@pytest.mark.parametrize("lost", ["get", pytest.param("get_ranges", marks=has_get_ranges)])
+def test_shards_that_are_removed_while_they_are_read_are_missing(device, lost):
+    store = Losing(sharded()._store)
+    array = hr.open_array(store, device=device)
+    store.lost = (lost,)
+    with hr.config.set({"device_min_decode_nbytes": 0}):
+        found = array[:2500]
+    assert_same(found if device == "cpu" else found.to_numpy(), np.zeros(2500, "u1"))
+    assert zarr.open_array(store)[150] == 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+def test_chunks_that_are_removed_while_they_are_read_are_missing(device):
+    store = zs.MemoryStore()
+    zarr.create_array(store, data=DATA, chunks=(2000,), compressors=None)
+    store = Losing(store)
+    store.lost = ("get",)
+    found = hr.open_array(store, device=device)[10:20]
+    assert_same(found if device == "cpu" else found.to_numpy(), np.zeros(10, "u1"))
+
+
+class Failing(Recording):
+    async def get_ranges(self, key, byte_ranges, **options):
+        raise ExceptionGroup("ranges", [FileNotFoundError(key), ConnectionError("no answer")])
+        yield
+
+
+@has_get_ranges
+def test_other_errors_of_ranges_reach_the_caller():
+    array = zarr.open_array(Failing(sharded()._store))
+    with pytest.raises(ExceptionGroup) as raised:
+        array[150]
+    assert raised.group_contains(ConnectionError, match="no answer")
+    assert not raised.group_contains(FileNotFoundError)
