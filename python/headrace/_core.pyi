@@ -693,6 +693,9 @@ class Loader:
     def next(self) -> dict[str, Any] | None: ...
 
     @property
+    def names(self) -> list[str]: ...
+
+    @property
     def batches(self) -> int: ...
 
     @property
