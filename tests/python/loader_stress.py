@@ -50,6 +50,7 @@ def watch() -> None:
 
     An alarm is of one process: a child after fork has none until it calls.
     """
+    faulthandler.enable()
     faulthandler.register(signal.SIGALRM, all_threads=True, chain=True)
     signal.alarm(ALARM_S)
 
@@ -232,7 +233,7 @@ def forked(body: Callable[[], None], leave: Callable[[], None]) -> None:
             os._exit(1)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    check(code == ENDS[leave], f"a child ended with {code}")
+    check(code == ENDS[leave], f"{body}, {leave.__name__}: a child ended with {code}")
 
 
 def run_forks(stores: Stores, rounds: int) -> None:
