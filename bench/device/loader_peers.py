@@ -104,8 +104,12 @@ class DataLoaderOfZarrs(DataLoaderOfZarr):
 
 
 class FieldsWithTime(loader_worker.Fields):
+    def __init__(self, batches, times):
+        super().__init__(batches)
+        self._times = times
+
     def __getitem__(self, i):
-        return {"time": self._batches[i]["time"].values[0], **super().__getitem__(i)}
+        return {"time": self._times[i], **super().__getitem__(i)}
 
 
 class Xbatcher(DataLoaderOfZarr):
@@ -119,8 +123,9 @@ class Xbatcher(DataLoaderOfZarr):
         self._xarray, self._xbatcher = xarray, xbatcher
 
     def dataset(self, job):
-        ds = self._xarray.open_zarr(job["path"], chunks=None, decode_times=False)[job["variables"]]
-        return FieldsWithTime(self._xbatcher.BatchGenerator(ds, {**ds.sizes, "time": 1}))
+        ds = self._xarray.open_zarr(job["path"], chunks=None)[job["variables"]]
+        batches = self._xbatcher.BatchGenerator(ds, {**ds.sizes, "time": 1})
+        return FieldsWithTime(batches, job["times"])
 
 
 class Insitubatch:

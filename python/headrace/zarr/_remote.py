@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import fsspec  # noqa: F401  (zarr imports it when it is needed: too late to say what is missing)
@@ -9,6 +10,33 @@ from zarr.storage import FsspecStore
 
 from .. import _core
 from ._native import resolve
+
+
+class _Store(FsspecStore):
+    """Lists what is at the root of a file system, as references are.
+
+    zarr 3.1 asks for "/a" there, which is not the name of anything: groups would look empty.
+    """
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        if self.path.strip("/"):
+            async for name in super().list_dir(prefix):
+                yield name
+            return
+        try:
+            entries = await self.fs._ls(prefix.strip("/"), detail=False)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            yield entry.rstrip("/").rpartition("/")[2]
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        if self.path.strip("/"):
+            async for name in super().list_prefix(prefix):
+                yield name
+            return
+        for entry in await self.fs._find(prefix.strip("/"), withdirs=False):
+            yield entry.lstrip("/")
 
 
 def open_url(url: str, mode: str, storage_options: dict[str, Any] | None) -> _core.Store:
@@ -31,7 +59,7 @@ def open_url(url: str, mode: str, storage_options: dict[str, Any] | None) -> _co
         Mode ``"w-"`` and there is something.
     """
     try:
-        opened = FsspecStore.from_url(url, storage_options=storage_options, read_only=mode == "r")
+        opened = _Store.from_url(url, storage_options=storage_options, read_only=mode == "r")
     except (ImportError, ValueError) as error:
         raise NotImplementedError(f"store {url}: {error}") from error
     store, _ = resolve(opened, "r" if mode == "r" else "a")
