@@ -2,7 +2,7 @@
 
     python bench/device/loader.py bench/results/loader-cuda.json
     python bench/device/loader.py bench/results/loader-2-cuda.json --gpus 2 --peers headrace
-    python bench/device/loader.py /tmp/try.json --device cpu --cores 2 --variables 1 --steps 32
+    python bench/device/loader.py try.json --device cpu --cores 2 --variables 1 --steps 32
 
 A sample is one step of all variables, (x - mean) / std in bfloat16 in the GPU's memory. headrace
 decodes and converts there; the peers (loader_peers.py) read and decode on the host: zarr-python in
