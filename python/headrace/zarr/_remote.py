@@ -12,17 +12,13 @@ from .. import _core
 from ._native import resolve
 
 
-class _Store(FsspecStore):
-    """Lists what is at the root of a file system, as references are.
+class _RootStore(FsspecStore):
+    """The root of a file system, as references have it.
 
-    zarr 3.1 asks for "/a" there, which is not the name of anything: groups would look empty.
+    zarr 3.1 lists "/a" there, which is not the name of anything: groups would look empty.
     """
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        if self.path.strip("/"):
-            async for name in super().list_dir(prefix):
-                yield name
-            return
         try:
             entries = await self.fs._ls(prefix.strip("/"), detail=False)
         except FileNotFoundError:
@@ -31,10 +27,6 @@ class _Store(FsspecStore):
             yield entry.rstrip("/").rpartition("/")[2]
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        if self.path.strip("/"):
-            async for name in super().list_prefix(prefix):
-                yield name
-            return
         for entry in await self.fs._find(prefix.strip("/"), withdirs=False):
             yield entry.lstrip("/")
 
@@ -59,9 +51,11 @@ def open_url(url: str, mode: str, storage_options: dict[str, Any] | None) -> _co
         Mode ``"w-"`` and there is something.
     """
     try:
-        opened = _Store.from_url(url, storage_options=storage_options, read_only=mode == "r")
+        opened = FsspecStore.from_url(url, storage_options=storage_options, read_only=mode == "r")
     except (ImportError, ValueError) as error:
         raise NotImplementedError(f"store {url}: {error}") from error
+    if not opened.path.strip("/"):
+        opened = _RootStore(opened.fs, opened.read_only, opened.path, opened.allowed_exceptions)
     store, _ = resolve(opened, "r" if mode == "r" else "a")
     if mode == "w":
         store._erase_prefix("")
