@@ -1,12 +1,16 @@
-"""Training on GPUs: shuffled, normalised bfloat16 batches of ERA5-like fields, beside DataLoaders.
+"""Training on GPUs: shuffled, normalised bfloat16 batches of ERA5-like fields, beside its peers.
 
     python bench/device/loader.py bench/results/loader-cuda.json
     python bench/device/loader.py bench/results/loader-2-cuda.json --gpus 2 --peers headrace
+    python bench/device/loader.py try.json --device cpu --cores 2 --variables 1 --steps 32
 
 A sample is one step of all variables, (x - mean) / std in bfloat16 in the GPU's memory. headrace
-decodes and converts there; the DataLoaders read with zarr-python in `--cores` workers, and their
-batches are pinned, copied and converted on the GPU. Every peer runs on `--cores` processors a GPU,
-in processes of its own started by torchrun, and takes its turn. Two ways to consume, each for
+decodes and converts there; the peers (loader_peers.py) read and decode on the host: zarr-python in
+`--cores` workers of a DataLoader or of DALI's external source, xbatcher in the same, insitubatch
+and zarr-beluga in their threads. Their batches are copied from pinned memory and converted on the
+GPU. Those that are not installed are left out. Every peer runs on `--cores` processors a GPU, in
+processes of its own started by torchrun, and takes its turn. CPU seconds are those of its workers
+too, from their start. Two ways to consume, each for
 --seconds: as fast as batches come ("fast"), and with a training step of 0.1 s, which multiplies
 matrices ("train"). The stall is the share of the time in which the loop waited for a batch.
 Every step has to come once an epoch, over all ranks. The files are in the page cache.
@@ -29,89 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 import loader_data
 import machine
-from loader_worker import Steps, cpu_seconds, versions
+from loader_worker import cpu_seconds, versions
 
 STEP_S = 0.1
-SEED = 7
-PIPELINES = {
-    "dataloader-zarr": "zarr.core.codec_pipeline.BatchedCodecPipeline",
-    "dataloader-zarrs": "zarrs.ZarrsCodecPipeline",
-}
-PACKAGES = {
-    "headrace": ("headrace", "torch"),
-    "dataloader-zarr": ("torch", "zarr"),
-    "dataloader-zarrs": ("torch", "zarr", "zarrs"),
-}
-
-
-class Headrace:
-    def __init__(self, job):
-        import headrace
-
-        headrace.config.set(threads=job["cores"])
-        self._open_group = headrace.open_group
-
-    def batches(self, job):
-        from headrace.loader import Loader
-
-        group = self._open_group(job["path"])
-        self.loader = Loader(
-            {"time": group["time"], **{name: group[name] for name in job["variables"]}},
-            batch_size=job["batch"],
-            sample_dim="time",
-            block_chunks=job["block_chunks"],
-            seed=SEED,
-            device=f"cuda:{job['rank']}",
-            dtype=dict.fromkeys(job["variables"], "bfloat16"),
-            normalize=job["statistics"],
-            memory_budget=job["memory_budget"],
-            drop_last=False,
-        )
-        while True:
-            for batch in self.loader.torch():
-                yield batch.pop("time").flatten().tolist(), batch
-            yield None
-
-    def facts(self):
-        numbers = self.loader.stats().items()
-        return {name: value for name, value in numbers if isinstance(value, (int, float))}
-
-
-class DataLoader:
-    def __init__(self, job):
-        import torch
-        import zarr
-
-        self._torch = torch
-        zarr.config.set({"codec_pipeline.path": PIPELINES[job["peer"]]})  # of the workers too
-
-    def batches(self, job):
-        from torch.utils.data import DataLoader, DistributedSampler
-
-        dataset = Steps(job["path"], ["time", *job["variables"]], job["steps"])
-        sampler = DistributedSampler(dataset, job["gpus"], job["rank"], seed=SEED)
-        loader = DataLoader(
-            dataset,
-            batch_size=job["batch"],
-            sampler=sampler,
-            num_workers=job["cores"],
-            pin_memory=True,
-            persistent_workers=True,
-        )
-        device = f"cuda:{job['rank']}"
-        for epoch in range(sys.maxsize):
-            sampler.set_epoch(epoch)
-            for batch in loader:
-                times = batch.pop("time").flatten().tolist()
-                yield times, {name: self._ready(job, name, x, device) for name, x in batch.items()}
-            yield None
-
-    def _ready(self, job, name, values, device):
-        mean, std = job["statistics"][name]
-        return ((values.to(device, non_blocking=True) - mean) / std).to(self._torch.bfloat16)
-
-    def facts(self):
-        return {}
 
 
 class Work:
@@ -121,7 +45,8 @@ class Work:
         import torch
 
         self._torch = torch
-        self._a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16) / 64
+        n = 256 if device == "cpu" else 4096
+        self._a = torch.randn(n, n, device=device, dtype=torch.bfloat16) / 64
         self._times = 1
         self._seconds(20)
         self._times = max(round(STEP_S / (self._seconds(100) / 100)), 1)
@@ -130,7 +55,8 @@ class Work:
         begin = time.perf_counter()
         for _ in range(times):
             self._a @ self._a
-        self._torch.cuda.synchronize()
+        if self._a.is_cuda:
+            self._torch.cuda.synchronize()
         return time.perf_counter() - begin
 
     def step(self):
@@ -198,17 +124,26 @@ def rank_main(job: dict, out: Path) -> None:
     own = sorted(os.sched_getaffinity(0))[job["rank"] * cores : (job["rank"] + 1) * cores]
     os.sched_setaffinity(0, own)
     import torch
+    from loader_peers import PEERS
 
-    device = f"cuda:{job['rank']}"
-    torch.cuda.set_device(device)
-    torch.zeros(1, device=device)
-    work = Work(device) if job["way"] == "train" else None
-    peer = Headrace(job) if job["peer"] == "headrace" else DataLoader(job)
+    on_gpu = job["device"] == "cuda"
+    if on_gpu:
+        job["device"] = f"cuda:{job['rank']}"
+        torch.cuda.set_device(job["device"])
+        torch.zeros(1, device=job["device"])
+    file = out / f"{job['rank']}.json"
+    try:
+        peer = PEERS[job["peer"]](job)
+    except ImportError as error:
+        file.write_text(json.dumps({"unavailable": str(error)}))
+        return
+    work = Work(job["device"]) if job["way"] == "train" else None
     found = consume(peer, job, work)
-    found["versions"] = versions(PACKAGES[job["peer"]])
-    free, total = torch.cuda.mem_get_info()
-    found["device_used_mib"] = (total - free) >> 20
-    (out / f"{job['rank']}.json").write_text(json.dumps(found))
+    found["versions"] = versions(peer.packages)
+    if on_gpu:
+        free, total = torch.cuda.mem_get_info()
+        found["device_used_mib"] = (total - free) >> 20
+    file.write_text(json.dumps(found))
 
 
 def run(job: dict) -> dict:
@@ -217,6 +152,8 @@ def run(job: dict) -> dict:
         command += [f"--nproc-per-node={job['gpus']}", __file__, folder, "--job", json.dumps(job)]
         subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         ranks = [json.loads(p.read_text()) for p in sorted(Path(folder).glob("*.json"))]
+    if "unavailable" in ranks[0]:
+        return ranks[0]
     epoch = sorted(step for rank in ranks for step in rank.pop("epoch"))
     if job["steps"] % (job["gpus"] * job["batch"]) == 0 and epoch != job["times"]:
         raise ValueError(f"{job['peer']}: an epoch without each step once")
@@ -254,6 +191,7 @@ def job_of(path: Path, store: loader_data.Store, args) -> dict:
         "seconds": args.seconds,
         "cores": args.cores,
         "gpus": args.gpus,
+        "device": args.device,
     }
 
 
@@ -268,16 +206,19 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--block-chunks", type=int, default=8)
     parser.add_argument("--memory-budget", default="4GiB", help="less than the data have")
-    parser.add_argument("--peers", nargs="+", default=list(PACKAGES))
+    parser.add_argument("--peers", nargs="+", help="of loader_peers.py; all unless given")
     parser.add_argument("--ways", nargs="+", default=["fast", "train"])
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--cores", type=int, default=4, help="a GPU")
     parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.job:
         rank_main(args.job, args.out)
         return
+    from loader_peers import PEERS  # which brings torch, that workers have no use for
+
     args.data.mkdir(parents=True, exist_ok=True)
     rows = []
     for codec in args.codecs:
@@ -287,8 +228,11 @@ def main() -> None:
             path = loader_data.prepare(args.data, store)
             job = job_of(path, store, args)
             for way in args.ways:
-                for peer in args.peers:
+                for peer in args.peers or PEERS:
                     row = run({**job, "peer": peer, "way": way})
+                    if "unavailable" in row:
+                        print(f"{peer}: {row['unavailable']}", flush=True)
+                        continue
                     rows.append(
                         {
                             "codec": codec,
@@ -316,7 +260,7 @@ def write(args, rows: list[dict]) -> None:
         "date": machine.now(),
         "commit": machine.commit(),
         "machine": machine.describe(args.data),
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
         "settings": {
             "steps": args.steps,
             "variables": args.variables,

@@ -81,6 +81,23 @@ class Steps:
         return {name: array[i] for name, array in self._arrays.items()}
 
 
+class ShuffledSteps:
+    """Single steps of a rank in random order, for workers of DALI: the time and the variables."""
+
+    def __init__(self, job):
+        self._names = ["time", *job["variables"]]
+        self._steps = Steps(job["path"], self._names, job["steps"])
+        self._rank, self._ranks = job["rank"], job["gpus"]
+        self._batches = job["steps"] // job["gpus"] // job["batch"]
+
+    def __call__(self, info):
+        if info.iteration >= self._batches:
+            raise StopIteration
+        order = np.random.default_rng([SEED, info.epoch_idx]).permutation(len(self._steps))
+        step = self._steps[order[self._rank :: self._ranks][info.idx_in_epoch]]
+        return tuple(np.asarray(step[name]) for name in self._names)
+
+
 class DataLoaderOfZarr:
     packages = ("torch", "zarr")
     pipeline = None
@@ -155,14 +172,14 @@ class Insitubatch:
 
         self._library = insitubatch
 
-    def batches(self, job):
-        library = self._library
+    @staticmethod
+    def dataset(library, job):
         store = library.obstore_store(f"file://{job['path']}")
         geometries = library.open_geometries(store, variables=job["variables"])
         manifest = library.split_by_chunk(
             geometries[job["variables"][0]], fractions=(1.0, 0.0, 0.0)
         )
-        dataset = library.InSituDataset(
+        return library.InSituDataset(
             store,
             manifest,
             geometries=geometries,
@@ -170,6 +187,9 @@ class Insitubatch:
             block_chunks=job["block_chunks"],
             seed=SEED,
         )
+
+    def batches(self, job):
+        dataset = self.dataset(self._library, job)
         with contextlib.closing(dataset):
             for epoch in range(sys.maxsize):
                 dataset.set_epoch(epoch)

@@ -84,6 +84,11 @@ void rechunk(const Group& source,
              std::string_view path,
              const RechunkOptions& options);
 
+// The attributes, as JSON, of an array's copy in Zarr v3. Of v2 xarray keeps names of dimensions in
+// one, and takes the fill value for the mark of missing elements; in v3 names have a place of their
+// own, and only the attribute _FillValue is such a mark. Other arrays' attributes stay as they are.
+std::string attributes_in_v3(const Array& array);
+
 // How an array is read: boxes of one shape, each place within the array as likely as any other.
 struct AccessPattern {
   Shape sample{};          // extents, -1 for a whole dimension

@@ -199,15 +199,12 @@ def _edges_up_to(edges: int | list[int | list[int]], extent: int) -> int | list[
 
 
 def _attributes_for(src: _core.Array, zarr_format: int) -> str:
-    names = src.dimension_names
-    if zarr_format == src.zarr_format or not names:
-        return src._attributes_json()
-    attributes = src.attrs.asdict()
     if zarr_format == 3:
-        del attributes[_DIMENSIONS]
-    elif None not in names:
-        attributes[_DIMENSIONS] = list(names)
-    return _json.dumps(attributes)
+        return _core.attributes_in_v3(src)
+    names = src.dimension_names
+    if zarr_format == src.zarr_format or not names or None in names:
+        return src._attributes_json()
+    return _json.dumps({**src.attrs.asdict(), _DIMENSIONS: list(names)})
 
 
 def _key_encoding(array: _core.Array) -> tuple[str, bool]:

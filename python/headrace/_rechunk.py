@@ -17,6 +17,8 @@ from .group import Group
 
 # Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk.cpp).
 _FOLDER = ".rechunk"
+# xarray's mark of missing elements, which it writes as text where JSON has no number for it.
+_FILL_VALUE = "_FillValue"
 
 Progress = Callable[[int, int], None]
 
@@ -253,7 +255,7 @@ def _source_of(src: Any) -> _Source:
     store = _core.memory_store()
     if not _is_dataset(src):
         return _Source(_stand_in(store, "", src), {"": _sliceable(src)})
-    group = create_group(store, attributes=_attributes(src.attrs))
+    group = create_group(store, attributes=_attributes_of_dataset(src))
     arrays = dict(src.variables)
     for name, variable in arrays.items():
         _stand_in(store, name, variable)
@@ -275,13 +277,22 @@ def _sliceable(array: Any) -> Any:
 def _stand_in(store: _core.Store, path: str, array: Any) -> _core.Array:
     """An array without chunks that has the metadata of somebody else's."""
     names = getattr(array, "dims", None)
+    attributes = _attributes(getattr(array, "attrs", {}))
+    fill_value = attributes.get(_FILL_VALUE)
+    if fill_value is not None and array.dtype.kind in "biufcSU":
+        from xarray.backends.zarr import FillValueCoder
+
+        attributes[_FILL_VALUE] = FillValueCoder.encode(fill_value, array.dtype)
+    else:
+        fill_value = None
     return create_array(
         store,
         path,
         shape=array.shape,
         dtype=array.dtype,
         chunks=_chunks_of(array),
-        attributes=_attributes(getattr(array, "attrs", {})),
+        fill_value=fill_value,
+        attributes=attributes,
         dimension_names=None if names is None else [str(name) for name in names],
     )
 
@@ -297,6 +308,15 @@ def _chunks_of(array: Any) -> Any:
         return "auto"
     largest = [extent if isinstance(extent, int) else max(extent) for extent in chunks]
     return [max(extent, 1) for extent in largest]
+
+
+def _attributes_of_dataset(dataset: Any) -> dict[str, Any]:
+    """Those of a data set, with the names of the coordinates that are no dimensions."""
+    attributes = _attributes(dataset.attrs)
+    names = [str(name) for name in dataset.coords if name not in dataset.dims]
+    if names and "coordinates" not in attributes:
+        attributes["coordinates"] = " ".join(names)
+    return attributes
 
 
 def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:

@@ -223,6 +223,7 @@ void bind_loader(nb::module_& m) {
           nb::arg("sources"),
           nb::arg("options"))
       .def("next", next_batch, nb::sig("def next(self) -> dict[str, typing.Any] | None"))
+      .def_prop_ro("names", [](PyLoader& self) { return self.loader().names(); })
       .def_prop_ro("batches", [](PyLoader& self) { return self.loader().batches(); })
       .def_prop_ro("samples", [](PyLoader& self) { return self.loader().samples(); })
       .def_prop_ro("position",

@@ -5,6 +5,9 @@ namespace headrace::python {
 
 NB_MODULE(_core, m) {
   m.doc() = "The C++ part of headrace. Import headrace instead.";
+  // At the end of a process others hold what is not theirs to free: torch the data set of a worker
+  // that was spawned, the threads that a fork left behind what was on their stacks.
+  nb::set_leak_warnings(false);
   numpy();  // before any thread: importing under the guard of a static would deadlock
   bind_errors();
   bind_tensor(m);

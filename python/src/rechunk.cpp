@@ -192,6 +192,10 @@ void bind_rechunk(nb::module_& m) {
                 "chunks: collections.abc.Sequence[int] | None, "
                 "shards: collections.abc.Sequence[int] | None, max_memory: int) -> "
                 "list[dict[str, typing.Any]]"));
+  m.def(
+      "attributes_in_v3",
+      [](PyArray& array) { return attributes_in_v3(array.array); },
+      nb::arg("array"));
   m.def("advise",
         advise_array,
         nb::arg("array"),

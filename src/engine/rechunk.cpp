@@ -24,8 +24,6 @@ namespace {
 constexpr const char* kFolder = ".rechunk";
 // Requests with less fetch objects by several requests each.
 constexpr std::size_t kLeastScratch = std::size_t{1} << 20;
-// Where xarray keeps the names of dimensions in Zarr v2.
-constexpr const char* kDimensions = "_ARRAY_DIMENSIONS";
 
 // What is to be copied, by paths relative to its root.
 struct Tree {
@@ -93,18 +91,6 @@ bool overlaps(const Tree& tree, const Store& store, const std::string& path) {
   return overlap(real_place(tree.store, tree.path), real_place(store, path));
 }
 
-// v3 has a place of its own for the names of dimensions.
-std::string attributes_of(const Array& source) {
-  const std::string attributes = source.attributes_json();
-  if (source.zarr_format() == 3 || source.dimension_names().empty()) return attributes;
-  std::string kept;
-  for (const auto& [name, value] : Json::parse(attributes, "attributes").members()) {
-    if (name == kDimensions) continue;
-    kept += (kept.empty() ? "" : ", ") + json_quote(name) + ": " + std::string(value.text());
-  }
-  return '{' + kept + '}';
-}
-
 Shape with_whole_dimensions(Shape extents, const Shape& shape) {
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (extents[d] == -1) extents[d] = std::max<std::int64_t>(shape[d], 1);
@@ -122,7 +108,7 @@ CreateOptions destination_of(const Array& source, bool in_group, const RechunkOp
   result.shape = source.shape();
   result.dtype = source.dtype();
   result.fill_value = source.fill_value();
-  result.attributes = attributes_of(source);
+  result.attributes = attributes_in_v3(source);
   result.dimension_names = source.dimension_names();
   result.codecs = options.codecs;
   // Of a group's arrays those of another number of dimensions are not meant.

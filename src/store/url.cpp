@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <fstream>
 #include <optional>
+#include <string_view>
 
 #include "headrace/error.h"
 #include "headrace/store.h"
@@ -120,6 +122,15 @@ bool has_entries(const std::string& path) {
               ENOENT);
 }
 
+// What to do with a file of another format; empty where there is nothing to say.
+std::string advice_on(const std::string& path) {
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  const std::string_view start(magic, sizeof magic);
+  if (start != "\x89HDF" && !start.starts_with("CDF") && start != "GRIB") return "";
+  return ": HDF5, NetCDF and GRIB are read in Python, by reference:// or through xarray";
+}
+
 std::shared_ptr<StoreDriver> open_folder(const std::string& path,
                                          std::string_view place,
                                          StoreMode mode,
@@ -138,7 +149,9 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
 
   const PathKind kind = kind_of(path);
   if (kind == PathKind::file) {
-    refuse(ErrorCode::invalid_argument, place, path + " is a file, neither a folder nor a .zip");
+    refuse(ErrorCode::invalid_argument,
+           place,
+           path + " is a file, neither a folder nor a .zip" + advice_on(path));
   }
   // Before the folder is made or emptied: a call that fails must change nothing.
   std::shared_ptr<StoreDriver> driver =

@@ -1,12 +1,15 @@
 """The loader in threads, children, workers of a `DataLoader`, and after a kill."""
 
+import faulthandler
 import json
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
@@ -86,23 +89,22 @@ def test_child_after_fork_goes_on_from_what_was_delivered(array, prefetch):
     assert values(loader) == wanted[4:]
 
 
-def test_fork_while_another_thread_takes_batches(array):
-    loader, stop = Loader({"x": array}, **OPTIONS), threading.Event()
+def stress(*args):
+    """loader_stress.py in a process of its own, which has alarms of its own for what hangs."""
+    faulthandler.cancel_dump_traceback_later()  # thousands of forks take minutes
+    script = Path(__file__).with_name("loader_stress.py")
+    command = [sys.executable, "-W", "error", str(script), *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
-    def take():
-        while not stop.is_set():
-            for _ in loader:
-                pass
 
-    thread = threading.Thread(target=take)
-    thread.start()
-    try:
-        for _ in range(20):
-            in_fork(lambda: next(Loader({"x": array}, **OPTIONS)) and loader.state_dict())
-            in_fork(lambda: [next(loader, None) for _ in range(3)])
-    finally:
-        stop.set()
-        thread.join()
+def test_children_of_a_process_whose_loaders_are_at_work():
+    stress("--forks", os.environ.get("HEADRACE_LOADER_FORKS", 60))
+
+
+def test_workers_of_a_process_whose_loaders_are_at_work(torch):
+    starts = int(os.environ.get("HEADRACE_LOADER_STARTS", 0))
+    stress("--forks", 0, "--worker-forks", max(12, 20 * starts), "--starts", starts)
 
 
 def test_two_threads_at_once_are_refused(array):
@@ -271,9 +273,3 @@ def test_jax_arrays(array):
     assert isinstance(batch["x"], jax.Array)
     wanted = np.stack([DATA[t : t + 2] for t in loader.origins(0, 3)[:, 0]])
     assert np.array_equal(batch["x"], wanted)
-
-
-def test_source_for_dali(array):
-    loader = Loader({"x": array, "y": array}, **OPTIONS)
-    x, y = next(loader.dali())
-    assert np.array_equal(x, y) and len(x) == 3

@@ -1,11 +1,13 @@
 """hr.rechunk and `headrace rechunk|convert`: results, plans, memory, resuming."""
 
+import base64
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -137,16 +139,36 @@ def test_group_with_metadata(store, tmp_path):
     assert_same(read_zarr(path, "t"), np.arange(12))
 
 
-def test_v2_names_of_dimensions_become_v3s(store):
-    src = source_of(
-        counting((4, 4)),
-        chunks=(2, 2),
-        zarr_format=2,
-        attributes={"_ARRAY_DIMENSIONS": ["y", "x"], "units": "m"},
+@pytest.mark.parametrize(
+    ("dtype", "fill_value", "mark"),
+    [
+        ("i2", -5, {"_FillValue": -5}),
+        ("f4", 0.5, {"_FillValue": base64.b64encode(struct.pack("<d", 0.5)).decode()}),
+        ("f2", np.inf, {"_FillValue": base64.b64encode(struct.pack("<d", np.inf)).decode()}),
+        ("?", True, {"_FillValue": True}),
+        ("M8[s]", 0, {}),
+    ],
+)
+def test_what_xarray_keeps_in_v2_becomes_v3s(store, dtype, fill_value, mark):
+    create = {"dtype": dtype, "fill_value": fill_value, "zarr_format": 2}
+    attributes = {"_ARRAY_DIMENSIONS": ["y", "x"], "units": "m"}
+    src = hr.create_array(
+        hr.memory_store(), shape=(4, 4), chunks=(2, 2), attributes=attributes, **create
     )
-    out = hr.rechunk(src, store, chunks=(4, 1))
-    assert out.dimension_names == ("y", "x")
-    assert dict(out.attrs) == {"units": "m"}
+    for out in (hr.rechunk(src, store, chunks=(4, 1)), hr.copy(src, store + "2", zarr_format=3)):
+        assert out.dimension_names == ("y", "x")
+        assert dict(out.attrs) == {"units": "m", **mark}
+    scalar = hr.create_array(
+        hr.memory_store(), shape=(), attributes={"_ARRAY_DIMENSIONS": []}, **create
+    )
+    assert dict(hr.rechunk(scalar, store + "3", chunks=None).attrs) == mark
+
+
+@pytest.mark.parametrize("names", [{}, {"_ARRAY_DIMENSIONS": ["y"]}, {"_ARRAY_DIMENSIONS": 1}])
+def test_attributes_of_others_stay(store, names):
+    attributes = {**names, "units": "m"}
+    src = source_of(counting((4, 4)), chunks=(2, 2), zarr_format=2, attributes=attributes)
+    assert dict(hr.rechunk(src, store, chunks=(4, 1)).attrs) == attributes
 
 
 def test_missing_chunks_stay_missing(store):

@@ -15,6 +15,7 @@ from ..config import _nbytes
 from . import _options
 
 if TYPE_CHECKING:
+    from ._dali import DaliBatches
     from ._torch import TorchBatches
 
 Batch = dict[str, Any]
@@ -234,6 +235,11 @@ class Loader:
         return int(self._core.batches)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Of what a batch holds, in its order: the stacks, then the arrays that are in none."""
+        return tuple(self._core.names)
+
+    @property
     def samples(self) -> int:
         """Samples of a whole epoch, of all ranks."""
         return int(self._core.samples)
@@ -330,13 +336,28 @@ class Loader:
                 for name, value in batch.items()
             }
 
-    def dali(self) -> Iterator[tuple[Any, ...]]:
-        """A source for DALI: ``fn.external_source(source=loader.dali(), num_outputs=n)``.
+    def dali(self, prefetch_queue_depth: int = 2) -> DaliBatches:
+        """A source for DALI's ``fn.external_source``: tuples of the batches of `names`.
 
-        A tuple of batches in the order of the arrays (stacks first), in host or device memory.
+        Pass ``num_outputs=len(loader.names)``, ``device="gpu"`` for a loader on a GPU,
+        ``no_copy=True`` for pipelines that read the batches where they lie, and ``cycle="raise"``
+        for the next epoch after a reset. Memory is shared with what the pipeline has.
+
+        Parameters
+        ----------
+        prefetch_queue_depth
+            That of the pipeline (the product of ``cpu_size`` and ``gpu_size``): so many batches
+            and one stay alive beside those of ``memory_budget``. `state_dict` counts what the
+            pipeline has taken, as many batches ahead of what it has given.
+
+        Raises
+        ------
+        TypeError
+            By the iteration: a type that DALI does not have, as bfloat16.
         """
-        for batch in self:
-            yield tuple(batch.values())
+        from ._dali import DaliBatches
+
+        return DaliBatches(self, prefetch_queue_depth)
 
     def close(self) -> None:
         """End the thread and let go of memory; iterating starts anew."""

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/base64.h"
+#include "format/json.h"
+#include "format/metadata.h"
+#include "format/small_float.h"
+#include "headrace/rechunk.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kDimensions = "_ARRAY_DIMENSIONS";
+constexpr const char* kFillValue = "_FillValue";
+
+bool names_dimensions(const Json& attributes, std::size_t ndim) {
+  const std::optional<Json> names = attributes.find(kDimensions);
+  if (!names || !names->is_array()) return false;
+  const std::vector<Json> items = names->items();
+  return items.size() == ndim &&
+         std::all_of(items.begin(), items.end(), [](const Json& item) { return item.is_string(); });
+}
+
+// xarray's way of writing them: the bytes of a little-endian float64.
+std::string quoted_double(double value) {
+  std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
+  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap64(bits);
+  return json_quote(base64_encode(std::as_bytes(std::span(&bits, 1))));
+}
+
+template <typename Bits>
+std::uint64_t load(const std::byte* in) {
+  Bits bits;
+  std::memcpy(&bits, in, sizeof bits);
+  return bits;
+}
+
+double number(const DType& dtype, const std::byte* in) {
+  const std::uint64_t bits = dtype.itemsize() == 2   ? load<std::uint16_t>(in)
+                             : dtype.itemsize() == 4 ? load<std::uint32_t>(in)
+                                                     : load<std::uint64_t>(in);
+  return float_from_bits(float_layout(dtype), bits);
+}
+
+// As xarray's FillValueCoder has it; nothing for types that it takes no mark of.
+std::optional<std::string> mark_of_missing(const Array& array) {
+  const std::optional<std::vector<std::byte>> fill_value = array.fill_value();
+  if (!fill_value) return std::nullopt;
+  const DType& dtype = array.dtype();
+  switch (dtype.kind()) {
+    case DType::Kind::boolean:
+    case DType::Kind::signed_integer:
+    case DType::Kind::unsigned_integer:
+      return fill_value_to_json(dtype, *fill_value, 3);
+    case DType::Kind::floating:
+      return quoted_double(number(dtype, fill_value->data()));
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string attributes_in_v3(const Array& array) {
+  const std::string text = array.attributes_json();
+  const Json attributes = Json::parse(text, "attributes");
+  if (array.zarr_format() == 3 || !names_dimensions(attributes, array.shape().size())) return text;
+  std::string kept;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    kept += (kept.empty() ? "" : ", ") + json_quote(name) + ": " + std::string(value);
+  };
+  std::optional<std::string> mark = mark_of_missing(array);
+  for (const auto& [name, value] : attributes.members()) {
+    if (name == kDimensions || (name == kFillValue && mark)) continue;
+    if (name == kFillValue && value.is_number() && array.dtype().kind() == DType::Kind::floating)
+      mark = quoted_double(value.number());
+    else
+      add(name, value.text());
+  }
+  if (mark) add(kFillValue, *mark);
+  return '{' + kept + '}';
+}
+
+}  // namespace headrace
