@@ -92,21 +92,6 @@ def test_pipeline_on_a_gpu_gives_the_batches(arrays, place, queue, no_copy):
     same_epochs(pipeline(source, 2, "cuda:0", no_copy=no_copy, **queue), wanted)
 
 
-@pytest.mark.parametrize("place", CUDA)
-def test_pipeline_on_a_gpu_takes_the_memory_of_the_batch(arrays, place):
-    given = []
-
-    def source():
-        for batch in Loader(arrays, device="cuda:0", **OPTIONS).dali():
-            given.append([values.__cuda_array_interface__["data"][0] for values in batch])
-            yield batch
-
-    pipe = pipeline(source, 2, "cuda:0", prefetch_queue_depth=2)
-    for step in range(10):
-        x, y, _ = pipe.run()
-        assert [x[0].data_ptr(), y[0].data_ptr()] == given[step]
-
-
 def test_batches_stay_alive_while_the_pipeline_may_read_them(arrays):
     batches = iter(Loader(arrays, **OPTIONS).dali(prefetch_queue_depth=2))
     alive = [weakref.ref(next(batches)[0]) for _ in range(5)]
