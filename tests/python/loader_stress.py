@@ -177,7 +177,8 @@ def go_on(stores: Stores, loader: Loader) -> None:
 
 
 def start_anew(stores: Stores, loader: Loader) -> None:
-    epoch_is(Loader({"x": loader._arrays["x"]}, **OPTIONS), stores.wanted[0])
+    (x,) = loader._sources[0]["variables"]  # an array of the parent's
+    epoch_is(Loader({"x": x["array"]}, **OPTIONS), stores.wanted[0])
     epoch_is(stores.loader(1, device="simt"), stores.wanted[1])
 
 
