@@ -1,8 +1,8 @@
 """Whole reads of Zarr arrays into GPU memory: headrace beside tensorstore, zarr-python and zarrs.
 
-read.py OUT.json [--gib 4] [--folder /dev/shm/headrace-read] [--enough 5] [PATTERN...]. Needs torch with CUDA;
-peers that do not import are left out. Files are in memory or in the page cache; one warm-up, then
-the median of three. Every result is compared with the data on the GPU.
+read.py OUT.json [--gib 4] [--folder /dev/shm/headrace-read] [--enough 5] [PATTERN...]. Needs torch
+with CUDA; peers that do not import are left out. Files are in memory or in the page cache; one
+warm-up, then the median of three. Every result is compared with the data on the GPU.
 
 A slow peer is timed less often: no run starts once `enough` seconds are timed.
 
