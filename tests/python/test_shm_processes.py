@@ -28,7 +28,10 @@ def start(context, target, *args):
     return process
 
 
-def kill(process):
+def kill(process, arena):
+    # One that is killed before it arrives is waited for: a minute.
+    while arena.stats()["processes"] == 1:
+        time.sleep(0.001)
     process.kill()
     process.join(30)
     assert process.exitcode == -signal.SIGKILL
@@ -51,7 +54,7 @@ def test_killed_producers(context):
         for _ in range(rng.randrange(20)):
             assert (channel.get(timeout=30) == 1).all()
         time.sleep(rng.uniform(0, 0.01))
-        kill(child)
+        kill(child, arena)
         while not channel.empty():
             got = channel.get(timeout=30)
             assert got.shape == (20_000,) and (got == 1).all()
@@ -69,7 +72,7 @@ def test_killed_consumers(context):
         for _ in range(rng.randrange(20)):
             channel.put(np.ones(20_000), timeout=30)
         time.sleep(rng.uniform(0, 0.01))
-        kill(child)
+        kill(child, arena)
         while not channel.full():
             channel.put(np.ones(20_000), timeout=30)
         del channel
@@ -81,7 +84,7 @@ def test_survivors_are_told(context):
     channel = arena.channel(4)
     child = start(context, produce_for_ever, channel, 0)
     assert (channel.get(timeout=30) == 1).all()
-    kill(child)
+    kill(child, arena)
     with pytest.raises(BrokenPipeError):
         while True:
             channel.get(timeout=30)
@@ -98,7 +101,7 @@ def test_a_killed_consumer_is_replaced(context):
     producer = start(context, produce, channel, 40, 7)
     first = start(context, consume_for_ever, channel)
     time.sleep(0.05)
-    kill(first)
+    kill(first, arena)
     seen = []
     with pytest.raises(BrokenPipeError):
         while True:
@@ -126,7 +129,7 @@ def test_killed_workers_of_a_queue(context):
             child = start(context, queue_of_arrays, queue)
             for _ in range(rng.randrange(1, 10)):
                 assert (queue.get() == 1).all()
-            kill(child)
+            kill(child, arena)
             queue.close()
             assert_empty(arena)
     finally:
@@ -139,7 +142,7 @@ def test_killed_children_of_other_methods(method):
     channel = arena.channel(4)
     child = start(multiprocessing.get_context(method), produce_for_ever, channel, 0)
     assert (channel.get(timeout=30) == 1).all()
-    kill(child)
+    kill(child, arena)
     with pytest.raises(BrokenPipeError):
         while True:
             channel.get(timeout=30)
