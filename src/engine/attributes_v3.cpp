@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "format/base64.h"
 #include "format/json.h"
 #include "format/metadata.h"
@@ -30,23 +29,9 @@ bool names_dimensions(const Json& attributes, std::size_t ndim) {
 
 // xarray's way of writing them: the bytes of a little-endian float64.
 std::string quoted_double(double value) {
-  std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
-  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap64(bits);
-  return json_quote(base64_encode(std::as_bytes(std::span(&bits, 1))));
-}
-
-template <typename Bits>
-std::uint64_t load(const std::byte* in) {
-  Bits bits;
-  std::memcpy(&bits, in, sizeof bits);
-  return bits;
-}
-
-double number(const DType& dtype, const std::byte* in) {
-  const std::uint64_t bits = dtype.itemsize() == 2   ? load<std::uint16_t>(in)
-                             : dtype.itemsize() == 4 ? load<std::uint32_t>(in)
-                                                     : load<std::uint64_t>(in);
-  return float_from_bits(float_layout(dtype), bits);
+  std::byte bytes[sizeof value];
+  store_le(bytes, std::bit_cast<std::uint64_t>(value));
+  return json_quote(base64_encode(bytes));
 }
 
 // As xarray's FillValueCoder has it; nothing for types that it takes no mark of.
@@ -60,7 +45,8 @@ std::optional<std::string> mark_of_missing(const Array& array) {
     case DType::Kind::unsigned_integer:
       return fill_value_to_json(dtype, *fill_value, 3);
     case DType::Kind::floating:
-      return quoted_double(number(dtype, fill_value->data()));
+      return quoted_double(
+          float_from_bits(float_layout(dtype), load_bits(fill_value->data(), dtype.itemsize())));
     default:
       return std::nullopt;
   }

@@ -5,8 +5,7 @@
 //     chunks. Its children are known by their position in the cut.
 //  2. Above the innermost level children are shards: open_shard() gives the level inside of one.
 //  3. At the innermost level find_stored() says where a child lies, near_groups() which inner
-//  chunks
-//     of a shard are read as one range, and asked_at_once() how many ranges are one request.
+//     chunks of a shard are read as one range, and asked_at_once() how many ranges are one request.
 //  4. located() tells in an error which child of a level it is about.
 
 #include <memory>

@@ -280,15 +280,6 @@ Bytes variable_value(const DType& dtype, const Json& json) {
   reject(dtype, json);
 }
 
-std::uint64_t load_bits(const std::byte* in, std::size_t nbytes) {
-  std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < nbytes; ++i) {
-    const std::size_t at = std::endian::native == std::endian::little ? i : nbytes - 1 - i;
-    bits |= std::to_integer<std::uint64_t>(in[at]) << (8 * i);
-  }
-  return bits;
-}
-
 std::string float_json(const DType& dtype, const std::byte* in, int zarr_format) {
   const FloatLayout layout = float_layout(dtype);
   const std::uint64_t bits = load_bits(in, dtype.itemsize());

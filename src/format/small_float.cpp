@@ -1,6 +1,7 @@
 // Layouts: https://github.com/jax-ml/ml_dtypes and the data types of the zarr-extensions registry.
 #include "format/small_float.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -137,6 +138,15 @@ std::optional<std::uint64_t> float_to_bits(const FloatLayout& layout, double val
   }
   if (bits == 0 && layout.special == S::fnuz) return 0;
   return sign | bits;
+}
+
+std::uint64_t load_bits(const std::byte* in, std::size_t nbytes) {
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < nbytes; ++i) {
+    const std::size_t at = std::endian::native == std::endian::little ? i : nbytes - 1 - i;
+    bits |= std::to_integer<std::uint64_t>(in[at]) << (8 * i);
+  }
+  return bits;
 }
 
 double float_from_bits(const FloatLayout& layout, std::uint64_t bits) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -29,5 +30,7 @@ FloatLayout float_layout(const DType& dtype);
 // The nearest value, ties to even. Nothing when a type without infinity or NaN cannot say it.
 std::optional<std::uint64_t> float_to_bits(const FloatLayout& layout, double value);
 double float_from_bits(const FloatLayout& layout, std::uint64_t bits);
+// Of an element of at most 8 bytes, in the machine's byte order.
+std::uint64_t load_bits(const std::byte* in, std::size_t nbytes);
 
 }  // namespace headrace
