@@ -48,8 +48,8 @@ class MemoryFixture : public StoreFixture {
   std::shared_ptr<StoreDriver> store_;
 };
 
-// The injecting stores, told to do nothing, must not be noticed.
-class InjectFixture : public StoreFixture {
+// A store in front of one in memory.
+class WrapperFixture : public StoreFixture {
  public:
   std::shared_ptr<StoreDriver> writable() override {
     if (!store_) store_ = wrap(inner_.writable());
@@ -58,26 +58,23 @@ class InjectFixture : public StoreFixture {
   std::shared_ptr<StoreDriver> reopened() override { return wrap(inner_.reopened()); }
 
  private:
-  static std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) {
-    return make_faulty_store(make_counting_store(std::move(store), std::make_shared<StoreCounts>()),
-                             std::make_shared<Faults>());
-  }
+  virtual std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) const = 0;
 
   MemoryFixture inner_;
   std::shared_ptr<StoreDriver> store_;
 };
 
-// Memory for some blocks, all of them on disk.
-class CachedFixture : public StoreFixture {
- public:
-  std::shared_ptr<StoreDriver> writable() override {
-    if (!store_) store_ = wrap(inner_.writable());
-    return store_;
+// The injecting stores, told to do nothing, must not be noticed.
+class InjectFixture : public WrapperFixture {
+  std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) const override {
+    return make_faulty_store(make_counting_store(std::move(store), std::make_shared<StoreCounts>()),
+                             std::make_shared<Faults>());
   }
-  std::shared_ptr<StoreDriver> reopened() override { return wrap(inner_.reopened()); }
+};
 
- private:
-  std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) const {
+// Memory for some blocks, all of them on disk.
+class CachedFixture : public WrapperFixture {
+  std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) const override {
     return cached_store(
                Store(std::move(store)),
                {.memory_nbytes = 200'000, .directory = folder_ / "cache", .block_nbytes = 20'000})
@@ -85,8 +82,6 @@ class CachedFixture : public StoreFixture {
   }
 
   TempFolder folder_;
-  MemoryFixture inner_;
-  std::shared_ptr<StoreDriver> store_;
 };
 
 StoreCase at_path(std::string name, std::string file, StorageOptions options) {
