@@ -36,6 +36,7 @@ from pathlib import Path
 
 import headrace as hr
 import numpy as np
+from forking import fork
 from headrace.loader import Loader
 
 SHAPE = (120, 16, 16)
@@ -218,10 +219,7 @@ ENDS = {leave_at_once: 0, leave_as_interpreters_do: 0, leave_killed: -signal.SIG
 
 def forked(body: Callable[[], None], leave: Callable[[], None]) -> None:
     """Runs it in a child after fork, which may take ALARM_S."""
-    with warnings.catch_warnings():
-        # Python 3.12 warns of fork with threads about: that it works is what is tested.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         try:
             watch()

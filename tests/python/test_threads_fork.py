@@ -12,11 +12,11 @@ import signal
 import threading
 import time
 import traceback
-import warnings
 
 import headrace as hr
 import numpy as np
 import pytest
+from forking import fork
 from helpers import assert_same, python, read_in_process, read_zarr, smooth, write_zarr
 
 SHAPE = (300, 200)
@@ -105,10 +105,7 @@ def test_reader_sees_old_or_new_chunks_while_a_thread_writes(store):
 def in_fork(body, timeout=60):
     """Runs `body` in a forked child; a child that hangs or dies fails the test."""
     receive, send = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of fork with threads about: that it works is what is tested.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         try:
             body()

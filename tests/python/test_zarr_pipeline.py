@@ -8,13 +8,13 @@ import pickle
 import subprocess
 import sys
 import uuid
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import headrace as hr
 import numpy as np
 import pytest
+from forking import fork
 from helpers import OfTheApplication, assert_same, library, python
 from hypothesis import given
 from hypothesis import strategies as st
@@ -707,10 +707,7 @@ def test_in_the_child_of_a_fork(tmp_path):
     other = zarr.create_array(store, data=data, chunks=1000)
     assert_same(array[:], data)
     assert_same(other[:], data)
-    with warnings.catch_warnings():
-        # Python 3.12 warns of fork with threads about: that it works is what is tested.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+    child = fork()
     if child == 0:
         good = np.array_equal(array[:], data) and np.array_equal(other[:], data)
         os._exit(0 if good else 1)
