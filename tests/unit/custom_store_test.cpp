@@ -68,7 +68,10 @@ class MapStore : public CustomStore {
 
   std::optional<std::vector<StoredBytes>> get_ranges(const std::string& key,
                                                      std::span<const ByteRange> ranges) override {
-    ranges_at_once.push_back(ranges.size());
+    {
+      const std::lock_guard lock(mutex_);
+      ranges_at_once.push_back(ranges.size());
+    }
     return CustomStore::get_ranges(key, ranges);
   }
 
