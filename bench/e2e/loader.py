@@ -226,19 +226,16 @@ def line_of(row: dict) -> str:
     )
 
 
-def with_other_rows(report: dict, path: Path) -> dict:
-    """And the rows of other stores that the file has, if they were measured alike."""
+def rows_of_others(path: Path, settings: dict, stores: list[loader_data.Store]) -> list[dict]:
+    """The rows of other stores that the file has, which must have been measured alike."""
     if not path.exists():
-        return report
+        return []
     before = json.loads(path.read_text())
-    if before["settings"] != report["settings"]:
+    measured = {(store.chunk_steps, store.codec) for store in stores}
+    rows = [row for row in before["rows"] if (row["chunk_steps"], row["codec"]) not in measured]
+    if rows and before["settings"] != settings:
         raise ValueError(f"{path} was measured with {before['settings']}")
-
-    def story(row: dict) -> tuple:
-        return row["chunk_steps"], row["codec"]
-
-    rows = {story(row): row for row in before["rows"] + report["rows"]}
-    return {**report, "rows": [rows[key] for key in sorted(rows)]}
+    return rows
 
 
 def interpreter(text: str) -> tuple[str, str]:
@@ -270,28 +267,30 @@ def main() -> int:
         parser.error(f"no peer {', '.join(sorted(unknown))}")
     shape = (args.steps, args.lat, args.lon, args.variables)
     stores = [loader_data.Store(*shape, k, c) for k in args.chunk_steps for c in args.codecs]
+    settings = {
+        "steps": args.steps,
+        "field": [args.lat, args.lon],
+        "variables": args.variables,
+        "batch": args.batch,
+        "block_chunks": BLOCK_CHUNKS,
+        "epochs": args.epochs,
+        "seconds": args.seconds,
+        "rounds": args.rounds,
+    }
+    others = rows_of_others(args.json, settings, stores) if args.json else []
     begin = time.perf_counter()
+    rows = [measure(store, names, args) for store in stores]
+    print(f"{time.perf_counter() - begin:.0f} s in all")
     report = {
         "schema": 1,
         "what": "loader-cpu",
         "date": machine.now(),
         "commit": machine.commit(),
         "machine": machine.describe(args.data),
-        "settings": {
-            "steps": args.steps,
-            "field": [args.lat, args.lon],
-            "variables": args.variables,
-            "batch": args.batch,
-            "block_chunks": BLOCK_CHUNKS,
-            "epochs": args.epochs,
-            "seconds": args.seconds,
-            "rounds": args.rounds,
-        },
-        "rows": [measure(store, names, args) for store in stores],
+        "settings": settings,
+        "rows": sorted(others + rows, key=lambda row: (row["chunk_steps"], row["codec"])),
     }
-    print(f"{time.perf_counter() - begin:.0f} s in all")
     if args.json:
-        report = with_other_rows(report, args.json)
         args.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
