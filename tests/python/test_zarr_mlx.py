@@ -8,13 +8,14 @@ mx = pytest.importorskip("mlx.core")
 zarr = pytest.importorskip("zarr", minversion="3.1.6")
 
 from headrace.zarr import CodecPipeline, _pipeline  # noqa: E402
+from headrace.zarr.mlx import NDBuffer  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def results_of_mlx():
     settings = {
         "codec_pipeline.path": "headrace.zarr.CodecPipeline",
-        "ndbuffer": "headrace.zarr.mlx.NDBuffer",
+        "ndbuffer": f"{NDBuffer.__module__}.{NDBuffer.__qualname__}",
     }
     with zarr.config.set(settings):
         yield

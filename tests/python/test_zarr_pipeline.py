@@ -407,6 +407,8 @@ def test_structures(tmp_path, left_to_zarr):
     assert left_to_zarr == []
 
 
+# zarr-python's own, with numpy 2.5.
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 @pytest.mark.parametrize("dtype", [">m8", [("a", ">f4"), ("b", ">i4")]], ids=str)
 def test_big_endian_times_and_structures(tmp_path, left_to_zarr, dtype):
     values = np.arange(96, dtype="u1").view(dtype)
