@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/key_locks.h"
 #include "headrace/cached_store.h"
 #include "headrace/error.h"
 #include "store/cache_disk.h"
@@ -87,6 +88,9 @@ class CachedDriver final : public StoreDriver {
   const std::uint64_t block_nbytes_;
   MemoryCache memory_;
   const std::unique_ptr<DiskCache> disk_;  // null: none
+  // An object is looked up in the folder, remembered and forgotten under its lock; `writes_` says
+  // who is about to remember it whether it was forgotten since it was looked at.
+  KeyLocks locks_;
   std::atomic<long> writes_{0};
   std::atomic<std::int64_t> memory_hits_{0}, disk_hits_{0}, misses_{0}, fetched_nbytes_{0};
 };
@@ -164,26 +168,21 @@ void CachedDriver::keep(const std::string& name, CachedBytes bytes) {
   memory_.put(name, std::move(bytes));
 }
 
-// An object is forgotten in this order, and remembered against it: first the folder, then memory.
-// Who remembers what it saw before a write looks at `writes_` when it has, and takes it back.
 void CachedDriver::forget(std::string_view key) {
   const std::string name = name_of(key);
-  ++writes_;
-  if (disk_) disk_->erase(name);
+  const auto lock = locks_.lock(name);
   ++writes_;
   memory_.erase(name);
+  if (disk_) disk_->erase(name);
 }
 
 std::optional<KnownObject> CachedDriver::find_object(std::string_view key) {
   const std::string name = name_of(key);
-  const long writes = writes_;
   CachedBytes known = memory_.find(name);
-  if (!known && disk_ && (known = disk_->find(name))) {
-    memory_.put(name, known);
-    if (writes != writes_) {
-      memory_.erase(name);
-      return std::nullopt;
-    }
+  if (!known && disk_) {
+    const auto lock = locks_.lock(name);
+    known = disk_->find(name);
+    if (known) memory_.put(name, known);
   }
   if (!known || known->size() != 2 * sizeof(std::uint64_t)) return std::nullopt;
   return KnownObject{load_le<std::uint64_t>(known->data()),
@@ -196,11 +195,8 @@ KnownObject CachedDriver::remember(std::string_view key, std::uint64_t size, lon
   store_le(bytes->data(), object.size);
   store_le(bytes->data() + sizeof(std::uint64_t), object.number);
   const std::string name = name_of(key);
-  keep(name, std::move(bytes));
-  if (writes != writes_) {
-    if (disk_) disk_->erase(name);
-    memory_.erase(name);
-  }
+  const auto lock = locks_.lock(name);
+  if (writes == writes_) keep(name, std::move(bytes));
   return object;
 }
 
