@@ -10,9 +10,6 @@ import pytest
 import zarr
 from helpers import assert_same, chunk_files, read_zarr, values, write_zarr
 
-# What zarr-python up to 3.1 says of codecs of numcodecs.
-pytestmark = pytest.mark.filterwarnings("ignore:(?s).*not in the Zarr version 3 specification")
-
 SHAPE, CHUNKS = (21, 13), (8, 13)
 STEPS = np.arange(21 * 13).reshape(SHAPE)
 

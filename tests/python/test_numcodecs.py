@@ -13,10 +13,7 @@ from helpers import GOLDEN, as_bytes, assert_same, smooth
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:(?s).*not in the Zarr version 3 specification"),
-    pytest.mark.filterwarnings("ignore:(?s).*not part of the Zarr format 3 specification"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*not part of the Zarr format 3 specification")
 
 
 @st.composite

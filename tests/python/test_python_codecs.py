@@ -18,10 +18,7 @@ from numcodecs.compat import ensure_contiguous_ndarray
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
 from zarr.registry import register_codec
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:(?s).*not in the Zarr version 3 specification"),
-    pytest.mark.filterwarnings("ignore:(?s).*not part of the Zarr format 3 specification"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*not part of the Zarr format 3 specification")
 
 DATA = smooth("f4", (33, 21))
 CHUNKS = (20, 16)
