@@ -226,13 +226,17 @@ def line_of(row: dict) -> str:
     )
 
 
+def story(row: dict) -> tuple[int, str]:
+    return row["chunk_steps"], row["codec"]
+
+
 def rows_of_others(path: Path, settings: dict, stores: list[loader_data.Store]) -> list[dict]:
     """The rows of other stores that the file has, which must have been measured alike."""
     if not path.exists():
         return []
     before = json.loads(path.read_text())
     measured = {(store.chunk_steps, store.codec) for store in stores}
-    rows = [row for row in before["rows"] if (row["chunk_steps"], row["codec"]) not in measured]
+    rows = [row for row in before["rows"] if story(row) not in measured]
     if rows and before["settings"] != settings:
         raise ValueError(f"{path} was measured with {before['settings']}")
     return rows
@@ -288,7 +292,7 @@ def main() -> int:
         "commit": machine.commit(),
         "machine": machine.describe(args.data),
         "settings": settings,
-        "rows": sorted(others + rows, key=lambda row: (row["chunk_steps"], row["codec"])),
+        "rows": sorted(others + rows, key=story),
     }
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")
