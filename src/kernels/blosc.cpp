@@ -31,8 +31,8 @@ struct Block {
   u64 waiting;  // bytes of earlier blocks that wait for their shuffle to be undone
 };
 
-// What a thread takes at once.
-constexpr u64 kRangeFrames = 512, kRangeStreams = 512;
+// The least that is worth kernels of its own.
+constexpr std::size_t kPartFrames = 512;
 
 struct BlockSource {
   const u8* chunk;
@@ -118,7 +118,7 @@ class BloscDecoder {
       bytes.resize(kBloscHeader * frames.size());
       download_headers(bytes);
     }
-    for_each_range(frames.size(), kRangeFrames, [&](std::size_t begin, std::size_t end) {
+    for_each_range(frames.size(), kListRange, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i)
         faults_[i] =
             read_blosc_header(on_host() ? batch_.host_sources[i] : bytes.data() + kBloscHeader * i,
@@ -198,7 +198,7 @@ class BloscDecoder {
     if (blocks.empty()) return 1;
     const Block &first = blocks.front(), &last = blocks.back();
     const u64 streams = last.first_stream + last.n_streams - first.first_stream;
-    return std::max<u64>(1, kRangeStreams * blocks.size() / streams);
+    return std::max<u64>(1, kListRange * blocks.size() / streams);
   }
 
   // c-blosc takes streams that overlap. Some do by chance; thousands over the same bytes would make
@@ -393,6 +393,20 @@ class BloscDecoder {
 
 }  // namespace
 
-void blosc_decode(Queue& queue, const DecodeBatch& batch) { BloscDecoder(queue, batch).run(); }
+// In parts, each twice as large as all before it: the device works on one while the host, which is
+// faster, lists the streams of the next. Without sources on the host, each part would wait for the
+// device.
+void blosc_decode(Queue& queue, const DecodeBatch& batch) {
+  const auto [frames, host_sources, faults, planes] = batch;
+  if (host_sources.empty()) return BloscDecoder(queue, batch).run();
+  for (std::size_t begin = 0, n = 0; begin < frames.size(); begin += n) {
+    const std::size_t left = frames.size() - begin;
+    n = std::max(kPartFrames, 2 * begin);
+    if (left < 2 * n) n = left;
+    const DecodeBatch part{
+        frames.subspan(begin, n), host_sources.subspan(begin, n), faults, planes};
+    BloscDecoder(queue, part).run();
+  }
+}
 
 }  // namespace headrace::SIMT_SPACE

@@ -21,9 +21,6 @@ inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
 // From here on a lane a stream is the fastest parse.
 inline constexpr std::size_t kLzLeadStreams = 16000;
 
-// What is listed at once by a thread.
-inline constexpr std::size_t kLzRange = 512;
-
 // Of streams that are decoded together.
 struct LzSums {
   u64 nbytes = 0;  // of sources or targets, what is more
@@ -173,8 +170,8 @@ void decode_slab(Queue& queue,
   const Scratch<LzStream> streams(queue, sums.streams);
   queue.upload_made(streams.data(), sums.streams * sizeof(LzStream), [&](void* memory) {
     auto* const list = static_cast<LzStream*>(memory);
-    for_each_range(frames.size(), kLzRange, [&](std::size_t begin, std::size_t end) {
-      LzSums before = slab.before[begin / kLzRange];
+    for_each_range(frames.size(), kListRange, [&](std::size_t begin, std::size_t end) {
+      LzSums before = slab.before[begin / kListRange];
       for (const Frame& frame : frames.subspan(begin, end - begin)) {
         if (parse_of(frame, batch.planes) != slab.parse) continue;
         const u32 place = before.streams;
@@ -202,7 +199,7 @@ std::size_t decode_slabs(Queue& queue,
   for (; n < frames.size(); ++n) {
     const Frame& frame = frames[n];
     const LzParse parse = parse_of(frame, batch.planes);
-    if (n % kLzRange == 0)
+    if (n % kListRange == 0)
       for (LzSlab& slab : slabs) slab.before.push_back(slab.sums);
     if (parse == LzParse::refused) {
       refused.push_back({frame.chunk, Fault::unsupported});

@@ -17,9 +17,10 @@
 namespace headrace::test {
 namespace {
 
-constexpr std::size_t kCount = 1'300;
-// Around the ends of ranges.
-constexpr std::size_t kBad[] = {0, 127, 128, 255, 256, 511, 512, 700, 1'024, kCount - 1};
+constexpr std::size_t kCount = 2'600;
+// Around the ends of ranges and parts.
+constexpr std::size_t kBad[] = {
+    0, 127, 128, 255, 256, 511, 512, 700, 1'024, 1'535, 1'536, 2'047, 2'048, kCount - 1};
 
 Bytes blosc(const Bytes& bytes, const char* inner) {
   Bytes chunk(bytes.size() + BLOSC_MAX_OVERHEAD);
