@@ -148,6 +148,7 @@ def loader_device_table(result: dict) -> str:
     rows = [
         [
             str(row["chunk_steps"]),
+            row["codec"],
             ways[row["way"]],
             row["peer"],
             f"{row['gb_per_s_per_gpu']:.2f}",
@@ -161,9 +162,10 @@ def loader_device_table(result: dict) -> str:
     return markdown(
         f"Batches of {settings['batch']} samples, {settings['variables']} variables of 721 x 1440, "
         f"shuffled, normalised, bfloat16, in {settings['gpus']} x {result['device']}; "
-        f"{settings['cores_per_gpu']} cores a GPU, blosc-lz4",
+        f"{settings['cores_per_gpu']} cores a GPU",
         [
             "samples a chunk",
+            "codec",
             "consumed",
             "loader",
             "GB/s a GPU",

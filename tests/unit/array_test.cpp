@@ -388,7 +388,7 @@ TEST(Array, StopsWhenCancelledOrWhenPollThrows) {
   const Array a = create(store, layout);
   std::vector<float> truth = ramp(400);
   a.write({}, view_of(truth, {400}));
-  faults->delay_reads_ms(5);
+  faults->delay_reads_ms(50);  // longer than a poll is away, on however many processors
   Future<Tensor> future = a.read_async();
   EXPECT_FALSE(future.wait_for(std::chrono::milliseconds(1)));
   EXPECT_TRUE(future.cancel());

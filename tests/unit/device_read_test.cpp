@@ -319,7 +319,7 @@ TEST_F(DeviceRead, StopsWhenCancelledOrWhenPollThrows) {
   const Store store(test::make_faulty_store(memory_store().shared_driver(), faults));
   const Layout layout{"", {400}, {1}, {}, {codec::bytes(), codec::crc32c()}};
   const Array a = filled(store, layout).to(Device::simt());
-  faults->delay_reads_ms(5);
+  faults->delay_reads_ms(50);  // longer than a poll is away, on however many processors
   Future<Tensor> future = a.read_async();
   EXPECT_FALSE(future.wait_for(std::chrono::milliseconds(1)));
   EXPECT_TRUE(future.cancel());

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "conformance/random_selection.h"
 #include "conformance/temp_folder.h"
@@ -60,6 +61,7 @@ class GdsRead : public test::DeviceTest {
 
   static FakeCufile& fake() {
     static void* const opened = ::dlopen(library().c_str(), RTLD_NOW);
+    if (!opened) throw std::runtime_error(::dlerror());
     return *static_cast<FakeCufile*>(::dlsym(opened, "fake_cufile"));
   }
   // A GPU takes part when no test of this process has looked for its cuFile before.
