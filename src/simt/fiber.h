@@ -6,7 +6,7 @@
 
 namespace headrace {
 
-// The fibers of one operating system thread. A fiber that is resumed for the first time, or again
+// Fibers that one thread at a time runs. A fiber that is resumed for the first time, or again
 // after its body has returned, runs body(context) from the start.
 class FiberSet {
  public:

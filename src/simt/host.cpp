@@ -1,8 +1,13 @@
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <condition_variable>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -48,7 +53,7 @@ struct AsyncCopies {
   unsigned group = 0;  // the one that copies join
 };
 
-// Runs blocks, one after the other, on the operating system thread that it belongs to.
+// Runs blocks, one after the other, on the thread that has it.
 class Worker {
  public:
   Worker() : fibers_(&Worker::run_thread, this) {}
@@ -223,24 +228,83 @@ void Worker::fail(const std::string& what) {
   throw Error(ErrorCode::device, "simt: block " + std::to_string(running.block) + ": " + what);
 }
 
-Worker& worker() {
-  static thread_local Worker instance;
-  return instance;
-}
+// Those of a process. Each stack takes two mappings, and a process has some 65,000 of them: workers
+// are few, and further threads wait for one.
+class Workers {
+ public:
+  static constexpr int kMost = 16;
+
+  // A child of fork starts with none: threads that it lacks may have the parent's.
+  static Workers& get() {
+    static std::atomic<Workers*> current{nullptr};
+    Workers* workers = current.load();
+    if (!workers || workers->generation_ != fork_generation()) {
+      auto made = std::make_unique<Workers>();
+      if (current.compare_exchange_strong(workers, made.get())) workers = made.release();
+    }
+    return *workers;
+  }
+
+  std::unique_ptr<Worker> take() {
+    std::unique_lock lock(mutex_);
+    given_.wait(lock, [&] { return !free_.empty() || n_ < kMost; });
+    if (free_.empty()) {
+      free_.push_back(std::make_unique<Worker>());
+      ++n_;
+    }
+    std::unique_ptr<Worker> worker = std::move(free_.back());
+    free_.pop_back();
+    return worker;
+  }
+
+  void give(std::unique_ptr<Worker> worker) {
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(std::move(worker));
+    }
+    given_.notify_one();
+  }
+
+ private:
+  const unsigned generation_ = fork_generation();
+  std::mutex mutex_;
+  std::condition_variable given_;
+  std::vector<std::unique_ptr<Worker>> free_;
+  int n_ = 0;
+};
+
+// This thread's, while it runs a block.
+thread_local constinit Worker* current = nullptr;
+
+class Turn {
+ public:
+  Turn() : worker_(Workers::get().take()) { current = worker_.get(); }
+  ~Turn() {
+    current = nullptr;
+    Workers::get().give(std::move(worker_));
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  Worker& worker() { return *worker_; }
+
+ private:
+  std::unique_ptr<Worker> worker_;
+};
 
 }  // namespace
 
-void wait(Sync kind) { worker().wait(kind); }
-const u64* exchange(Sync kind, u64 value) { return worker().exchange(kind, value); }
-u32 live_lanes() { return worker().live_lanes(); }
+void wait(Sync kind) { current->wait(kind); }
+const u64* exchange(Sync kind, u64 value) { return current->exchange(kind, value); }
+u32 live_lanes() { return current->live_lanes(); }
 
 void copy_async(void* shared, const void* device) {
-  AsyncCopies& copies = worker().copies();
+  AsyncCopies& copies = current->copies();
   copies.waiting.push_back({shared, device, copies.group});
 }
-void copy_commit() { ++worker().copies().group; }
+void copy_commit() { ++current->copies().group; }
 void wait_copies(unsigned kept) {
-  AsyncCopies& copies = worker().copies();
+  AsyncCopies& copies = current->copies();
   std::erase_if(copies.waiting, [&](const AsyncCopy& copy) {
     if (copy.group + kept >= copies.group) return false;
     *static_cast<Quad*>(copy.shared) = *static_cast<const Quad*>(copy.device);
@@ -256,16 +320,20 @@ void run(Queue& queue,
          const void* kernel) {
   const u64 seed = static_cast<HostQueue&>(queue).next_random();
   const std::size_t first = blocks ? seed % blocks : 0;
-  parallel_for(blocks, [&](std::size_t i) {
-    const std::size_t block = (first + i) % blocks;
-    worker().run(static_cast<unsigned>(block),
-                 static_cast<unsigned>(blocks),
-                 threads,
-                 shared_nbytes,
-                 body,
-                 kernel,
-                 mix(seed ^ block));
-  });
+  parallel_for(
+      blocks,
+      [&](std::size_t i) {
+        const std::size_t block = (first + i) % blocks;
+        Turn turn;
+        turn.worker().run(static_cast<unsigned>(block),
+                          static_cast<unsigned>(blocks),
+                          threads,
+                          shared_nbytes,
+                          body,
+                          kernel,
+                          mix(seed ^ block));
+      },
+      std::min(thread_count(), Workers::kMost));
 }
 
 }  // namespace headrace::host::simt

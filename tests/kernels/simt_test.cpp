@@ -1,10 +1,14 @@
 #include "simt/simt.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "headrace/error.h"
@@ -202,6 +206,65 @@ TEST(Simt, AnAsyncCopyArrivesWhenItIsWaitedFor) {
   EXPECT_EQ(to[3].x, 28u);
   simt::launch(queue, 1, StageQuads{from.data(), to.data(), false});
   EXPECT_NE(to[3].x, 28u);
+}
+
+struct CountThreads {
+  static constexpr unsigned kThreads = 1024;
+  using Shared = simt::NoShared;
+  u32* count;
+  SIMT_DEVICE void operator()(Shared&) const {
+    simt::sync_block();
+    simt::atomic_add(count, 1u);
+  }
+};
+
+// Were all of these stacks there at once, they would be more than a process can map.
+TEST(Simt, MoreThreadsThanHaveStacksTakeTurns) {
+  std::vector<u32> counts(40);
+  std::vector<std::thread> threads;
+  for (u32& count : counts) {
+    threads.emplace_back([&count] {
+      HostQueue queue(1);
+      simt::launch(queue, 3, CountThreads{&count});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const u32 count : counts) EXPECT_EQ(count, 3u * 1024);
+}
+
+struct Hold {
+  static constexpr unsigned kThreads = 1;
+  using Shared = simt::NoShared;
+  std::atomic<int>* held;
+  const std::atomic<bool>* over;
+  SIMT_DEVICE void operator()(Shared&) const {
+    ++*held;
+    while (!*over) std::this_thread::yield();
+  }
+};
+
+TEST(Simt, AChildOfForkWaitsForNoThreadOfItsParent) {
+  const std::vector<u32> expected = sums(0, true);
+  std::atomic<int> held{0};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&] {
+      HostQueue queue(1);
+      simt::launch(queue, 1, Hold{&held, &over});
+    });
+  }
+  while (held < 16) std::this_thread::yield();  // all turns are taken
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(sums(0, true) == expected ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  over = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Simt, BitOperations) {

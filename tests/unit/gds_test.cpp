@@ -241,6 +241,9 @@ class BatchingFileStore final : public FileStore {
 };
 
 TEST_F(GdsRead, TakesSmallObjectsOutOfBatchesOnlyWhenItMust) {
+  Config two = config();
+  two.threads = 2;  // there are batches when there are more objects than threads
+  set_config(two);
   store();
   FileOptions options;
   options.read_only = false;
