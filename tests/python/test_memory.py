@@ -48,6 +48,8 @@ elif what == "repeat":
     for _ in range(6):
         x = array[:2048]
 elif what == "async":
+    # The budget is one request's, and as many run side by side as there are threads.
+    hr.config.set({"threads": 4})
     x = array.read_async().result()
     futures = [array.read_async((slice(k, k + 1),)) for k in range(500)]
     for future in futures:
