@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "base/trace.h"
 
 namespace headrace::loader {
@@ -14,7 +15,7 @@ constexpr std::chrono::milliseconds kPollInterval{50};
 
 Session::Session(std::shared_ptr<const Plan> plan, StatsBoard& board)
     : plan_(std::move(plan)), board_(board), maker_(plan_, board, stop_) {
-  if (plan_->options.prefetch > 0) thread_ = std::thread([this] { serve(); });
+  if (plan_->options.prefetch > 0) thread_ = start_thread([this] { serve(); });
 }
 
 Session::~Session() {

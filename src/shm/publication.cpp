@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/start_thread.h"
 #include "shm/segment.h"
 
 namespace headrace::shm {
@@ -243,7 +244,7 @@ Publication::Server::Server(std::string name, Segment segment)
   }
   constexpr int kBacklog = 128;
   if (listen(socket_.get(), kBacklog) != 0) fail("listen");
-  thread_ = std::thread([this] { serve(); });
+  thread_ = start_thread([this] { serve(); });
   List::get().add(this);
 }
 
