@@ -1,9 +1,10 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <string_view>
+
+#include "base/per_process.h"
 
 namespace headrace {
 
@@ -11,20 +12,10 @@ namespace headrace {
 // all free.
 class KeyLocks {
  public:
-  KeyLocks();
-  ~KeyLocks();
-  KeyLocks(const KeyLocks&) = delete;
-  KeyLocks& operator=(const KeyLocks&) = delete;
-
   std::unique_lock<std::mutex> lock(std::string_view key);
 
  private:
-  struct Stripes {
-    const unsigned generation;  // of the process that they are of
-    std::array<std::mutex, 256> mutexes{};
-  };
-
-  std::atomic<Stripes*> stripes_;
+  PerProcess<std::array<std::mutex, 256>> stripes_;
 };
 
 }  // namespace headrace

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <condition_variable>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/per_process.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
 #include "simt/fiber.h"
@@ -234,15 +234,9 @@ class Workers {
  public:
   static constexpr int kMost = 16;
 
-  // A child of fork starts with none: threads that it lacks may have the parent's.
   static Workers& get() {
-    static std::atomic<Workers*> current{nullptr};
-    Workers* workers = current.load();
-    if (!workers || workers->generation_ != fork_generation()) {
-      auto made = std::make_unique<Workers>();
-      if (current.compare_exchange_strong(workers, made.get())) workers = made.release();
-    }
-    return *workers;
+    static auto* workers = new PerProcess<Workers>;  // never destroyed: threads may outlive statics
+    return workers->get();
   }
 
   std::unique_ptr<Worker> take() {
@@ -266,7 +260,6 @@ class Workers {
   }
 
  private:
-  const unsigned generation_ = fork_generation();
   std::mutex mutex_;
   std::condition_variable given_;
   std::vector<std::unique_ptr<Worker>> free_;
@@ -278,17 +271,16 @@ thread_local constinit Worker* current = nullptr;
 
 class Turn {
  public:
-  Turn() : worker_(Workers::get().take()) { current = worker_.get(); }
+  Turn() : workers_(Workers::get()), worker_(workers_.take()) { current = worker_.get(); }
   ~Turn() {
     current = nullptr;
-    Workers::get().give(std::move(worker_));
+    workers_.give(std::move(worker_));
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  Worker& worker() { return *worker_; }
-
  private:
+  Workers& workers_;
   std::unique_ptr<Worker> worker_;
 };
 
@@ -324,14 +316,14 @@ void run(Queue& queue,
       blocks,
       [&](std::size_t i) {
         const std::size_t block = (first + i) % blocks;
-        Turn turn;
-        turn.worker().run(static_cast<unsigned>(block),
-                          static_cast<unsigned>(blocks),
-                          threads,
-                          shared_nbytes,
-                          body,
-                          kernel,
-                          mix(seed ^ block));
+        const Turn turn;
+        current->run(static_cast<unsigned>(block),
+                     static_cast<unsigned>(blocks),
+                     threads,
+                     shared_nbytes,
+                     body,
+                     kernel,
+                     mix(seed ^ block));
       },
       std::min(thread_count(), Workers::kMost));
 }
