@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 
+#include "conformance/config_guard.h"
 #include "conformance/inject.h"
 #include "conformance/temp_folder.h"
 #include "headrace/array.h"
@@ -23,15 +24,6 @@ namespace {
 constexpr std::int64_t kRows = 40;
 constexpr std::int64_t kColumns = 45;
 constexpr float kFill = -1;
-
-class ConfigGuard {
- public:
-  ConfigGuard() : before_(config()) {}
-  ~ConfigGuard() { set_config(before_); }
-
- private:
-  const Config before_;
-};
 
 struct BatchCase {
   std::string name;
@@ -101,9 +93,7 @@ TEST_P(ArrayBatch, ReadsAllOnAnyNumberOfThreads) {
   for (const bool compressed : {true, false}) {
     const Array a = make(compressed);
     for (const int threads : {1, 2, 5}) {
-      Config changed = config();
-      changed.threads = threads;
-      set_config(changed);
+      set_threads(threads);
       counts_->reset();
       EXPECT_EQ(floats(a.read()), truth_);
       EXPECT_EQ(counts_->gets, 90);

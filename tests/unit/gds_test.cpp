@@ -11,6 +11,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "conformance/config_guard.h"
 #include "conformance/random_selection.h"
 #include "conformance/temp_folder.h"
 #include "engine/device_slab.h"
@@ -135,9 +136,7 @@ TEST_F(GdsRead, OpensAShardOnce) {
 }
 
 TEST_F(GdsRead, ReadsALargeChunkByThreads) {
-  Config two = config();
-  two.threads = 2;
-  set_config(two);
+  test::set_threads(2);
   const Array a = filled(store(), {"", {2048, 1025}, {2048, 1025}, {}, {little}});
   EXPECT_EQ(bytes_of(a.to(Device::simt()).read()), bytes_of(a.read()));
   EXPECT_EQ(fake().files, 1);
@@ -220,9 +219,7 @@ TEST_F(GdsRead, IsNotTakenWhereItIsNotNative) {
 }
 
 TEST_F(GdsRead, AsksOnceWhetherAFileSystemIsNative) {
-  Config one = config();
-  one.threads = 1;
-  set_config(one);
+  test::set_threads(1);
   fake().refuse = 5008;
   for (const Shape& shards : {Shape{}, Shape{16, 16}}) {
     const Array a =
@@ -241,9 +238,7 @@ class BatchingFileStore final : public FileStore {
 };
 
 TEST_F(GdsRead, TakesSmallObjectsOutOfBatchesOnlyWhenItMust) {
-  Config two = config();
-  two.threads = 2;  // there are batches when there are more objects than threads
-  set_config(two);
+  test::set_threads(2);  // there are batches when there are more objects than threads
   store();
   FileOptions options;
   options.read_only = false;

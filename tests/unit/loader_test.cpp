@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <thread>
 
+#include "conformance/config_guard.h"
 #include "conformance/inject.h"
-#include "headrace/config.h"
 #include "unit/device_kit.h"
 
 namespace headrace::loader {
@@ -173,29 +173,14 @@ TEST(Loader, RefusesASecondThreadAtATime) {
   EXPECT_GT(taken, 0);
 }
 
-// As many as it says on any machine, for as long as it lives.
-class WithThreads {
- public:
-  explicit WithThreads(int n) : before_(config()) {
-    Config changed = before_;
-    changed.threads = n;
-    set_config(changed);
-  }
-  ~WithThreads() { set_config(before_); }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  Config before_;
-};
-
 struct FaultyArray {
   std::shared_ptr<test::Faults> faults = std::make_shared<test::Faults>();
   Array array = steps_array(Store(test::make_faulty_store(memory_store().shared_driver(), faults)));
 };
 
 TEST(Loader, StopsWaitingWhenPollThrowsAndLosesNothing) {
-  const WithThreads two(2);  // so that the caller reads more than one chunk of a batch
+  const test::ConfigGuard guard;
+  test::set_threads(2);  // so that the caller reads more than one chunk of a batch
   const FaultyArray slow;
   Loader whole = make_loader(slow.array);
   const auto wanted = epoch_bytes(whole);
@@ -211,7 +196,8 @@ TEST(Loader, StopsWaitingWhenPollThrowsAndLosesNothing) {
 }
 
 TEST(Loader, TriesABatchAgainAfterAnError) {
-  const WithThreads two(2);  // so that what fails is read for this batch, not for a later one
+  const test::ConfigGuard guard;
+  test::set_threads(2);  // so that what fails is read for this batch, not for a later one
   const FaultyArray failing;
   Loader whole = make_loader(failing.array);
   const auto wanted = epoch_bytes(whole);
@@ -240,7 +226,8 @@ TEST(Loader, TriesABatchAgainAfterAnError) {
 }
 
 TEST(Loader, ReadsForLaterBatchesWithThreadsThatAreIdle) {
-  const WithThreads four(4);
+  const test::ConfigGuard guard;
+  test::set_threads(4);
   Loader loader = make_loader(steps_array(), {.shuffle = Shuffle::none, .prefetch = 0});
   loader.next();
   EXPECT_EQ(loader.stats().chunks_decoded, 4);
