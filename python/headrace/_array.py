@@ -74,7 +74,7 @@ def reduce_store(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[
 
 def _reduce_uncached(store: _core.Store) -> tuple[Callable[..., _core.Store], tuple[Any, ...]]:
     if store._python_store is not None:
-        return store._python_store.reduce()  # type: ignore[no-any-return]
+        return store._python_store.reduce()
     _refuse(store)
     return _open_store, (store.url, _reopen_mode(store), store.storage_options)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ._core import Future
 
 
-def exception_of(future: Future) -> BaseException | None:
+def exception_of(future: Future[Any]) -> BaseException | None:
     try:
         future.result(0)
     except BaseException as error:
@@ -16,7 +16,7 @@ def exception_of(future: Future) -> BaseException | None:
     return None
 
 
-async def wait(future: Future) -> Any:
+async def wait(future: Future[Any]) -> Any:
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
 
@@ -24,7 +24,7 @@ async def wait(future: Future) -> Any:
         if not waiter.done():
             waiter.set_result(None)
 
-    def notify(_: Future) -> None:
+    def notify(_: Future[Any]) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(wake)
 

@@ -1,16 +1,17 @@
 """The C++ part of headrace. Import headrace instead."""
 
 from collections.abc import (
-    Buffer,
     Callable,
     Generator,
     Iterable,
     Iterator,
     Sequence
 )
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy
+import numpy.typing
+from typing_extensions import Buffer
 
 import headrace.attributes
 import headrace.codecs
@@ -40,7 +41,7 @@ class DeviceArray:
 
     def __repr__(self) -> str: ...
 
-    def to_numpy(self, *, stream: Any = None) -> numpy.ndarray:
+    def to_numpy(self, *, stream: Any = None) -> numpy.typing.NDArray[Any]:
         """
         A copy in host memory, in C order. What ``stream`` (None: the default stream) was given before is waited for.
         """
@@ -65,7 +66,7 @@ class DeviceArray:
         """Bytes from one element to the next along each dimension."""
 
     @property
-    def dtype(self) -> numpy.dtype:
+    def dtype(self) -> numpy.dtype[Any]:
         """Type of an element, in native byte order."""
 
     @property
@@ -86,7 +87,9 @@ class DeviceArray:
 
 def to_device(array: Any, device: str) -> DeviceArray: ...
 
-class Future:
+_T = TypeVar("_T")
+
+class Future(Generic[_T]):
     """
     The result of an asynchronous read or write.
 
@@ -99,7 +102,7 @@ class Future:
     >>> future.result(timeout=5)
     """
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> _T:
         """
         Wait and return the result; `TimeoutError` after ``timeout`` seconds. The first error of the request is raised.
         """
@@ -115,12 +118,12 @@ class Future:
         Ask the request to stop at the next chunk. False when it was done already.
         """
 
-    def add_done_callback(self, fn: Callable[[Future], object]) -> None:
+    def add_done_callback(self, fn: Callable[[Future[_T]], object]) -> None:
         """
         Call ``fn(future)`` once, from the thread that finishes the request, or at once.
         """
 
-    def __await__(self) -> Generator[Any, None, Any]: ...
+    def __await__(self) -> Generator[Any, None, _T]: ...
 
 class Store:
     """
@@ -158,13 +161,13 @@ class Store:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
     @property
-    def _cache_arguments(self) -> object: ...
+    def _cache_arguments(self) -> tuple[Any, ...] | None: ...
 
     @property
     def _can_reopen(self) -> bool: ...
 
     @property
-    def _python_store(self) -> object: ...
+    def _python_store(self) -> Any: ...
 
     @property
     def _opened_read_only(self) -> bool: ...
@@ -270,7 +273,7 @@ class Array:
         True
         """
 
-    def read_async(self, selection: Any = None, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Future:
+    def read_async(self, selection: Any = None, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Future[Any]:
         """
         As `read`, in the background.
 
@@ -319,7 +322,7 @@ class Array:
         """Extent of each dimension."""
 
     @property
-    def dtype(self) -> numpy.dtype:
+    def dtype(self) -> numpy.dtype[Any]:
         """Type of an element in memory: native byte order, whatever is stored."""
 
     @property
@@ -431,7 +434,7 @@ class Array:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.typing.NDArray[Any]: ...
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """
@@ -501,7 +504,7 @@ class Array:
         >>> a.write(np.s_[0:10], np.zeros((10, 721, 1440)))
         """
 
-    def write_async(self, selection: Any, value: Any, *, implementations: dict[str, str] | None = None) -> Future:
+    def write_async(self, selection: Any, value: Any, *, implementations: dict[str, str] | None = None) -> Future[None]:
         """
         As `write`, but returns a `Future`; ``value`` must not change until it is done.
         """

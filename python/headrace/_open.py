@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from . import _core
 from .group import Group
@@ -130,6 +130,36 @@ def _missing(kind: str, store: _core.Store, path: str) -> FileNotFoundError:
 def _refuse_creation_arguments(mode: str, create: dict[str, Any]) -> None:
     if create:
         raise TypeError(f"{', '.join(sorted(create))}: only for a mode that creates, got {mode!r}")
+
+
+@overload
+def open(
+    store: Any,
+    path: str | None = None,
+    *,
+    mode: str,
+    shape: int | Sequence[int],
+    dtype: Any,
+    zarr_format: int | None = None,
+    device: str | None = None,
+    implementations: dict[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **create: Any,
+) -> _core.Array: ...
+
+
+@overload
+def open(
+    store: Any,
+    path: str | None = None,
+    *,
+    mode: str = "r",
+    zarr_format: int | None = None,
+    device: str | None = None,
+    implementations: dict[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **create: Any,
+) -> _core.Array | Group: ...
 
 
 def open(

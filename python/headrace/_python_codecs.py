@@ -175,7 +175,7 @@ def _zarr_class(name: str) -> Any:
     importlib.import_module("zarr.codecs")  # registers zarr-python's own
     try:
         return registry.get_codec_class(name)
-    except (KeyError, *_unknown_codec_error()):
+    except (KeyError, *_unknown_codec_error()):  # type: ignore[misc]
         return None
 
 

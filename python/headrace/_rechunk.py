@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -234,7 +234,7 @@ class _Source:
 
     def verify(self, copy: _core.Array | Group) -> None:
         for path, array in (self.foreign or {}).items():
-            written = copy[path] if isinstance(copy, Group) else copy
+            written = cast("_core.Array", copy[path] if isinstance(copy, Group) else copy)
             for block in blocks(written.write_chunk_sizes):
                 _compare(np.asarray(array[block]), written.read(block, device="cpu"), path, block)
 

@@ -160,7 +160,7 @@ class LazyArray:
         """Read the view; parameters as of `headrace.Array.read`."""
         return self._array.read(self.selection, out=out, **kwargs)
 
-    def read_async(self, *, out: Any = None, **kwargs: Any) -> Future:
+    def read_async(self, *, out: Any = None, **kwargs: Any) -> Future[Any]:
         """Read the view in the background; parameters as of `headrace.Array.read_async`."""
         return self._array.read_async(self.selection, out=out, **kwargs)
 

@@ -389,7 +389,7 @@ void bind_array(nb::module_& m) {
            nb::arg("implementations") = nb::none(),
            nb::sig("def read_async(self, selection: typing.Any = None, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
-                   "implementations: dict[str, str] | None = None) -> Future"),
+                   "implementations: dict[str, str] | None = None) -> Future[typing.Any]"),
            docs::kReadAsync)
       .def("to",
            to_device,
@@ -422,7 +422,7 @@ void bind_array(nb::module_& m) {
       .def_prop_ro(
           "dtype",
           [](PyArray& self) { return self.numpy_dtype(); },
-          nb::sig("def dtype(self) -> numpy.dtype"),
+          nb::sig("def dtype(self) -> numpy.dtype[typing.Any]"),
           "Type of an element in memory: native byte order, whatever is stored.")
       .def_prop_ro(
           "ndim", [](PyArray& self) { return self.ndim; }, "Number of dimensions.")

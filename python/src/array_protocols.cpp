@@ -88,7 +88,7 @@ void bind_array_protocols(nb::class_<PyArray>& cls) {
            nb::arg("dtype") = nb::none(),
            nb::arg("copy") = nb::none(),
            nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
-                   "numpy.ndarray"))
+                   "numpy.typing.NDArray[typing.Any]"))
       .def("__dlpack__",
            dlpack,
            nb::kw_only(),

@@ -129,7 +129,7 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
            nb::sig("def write_async(self, selection: typing.Any, value: typing.Any, *, "
-                   "implementations: dict[str, str] | None = None) -> Future"),
+                   "implementations: dict[str, str] | None = None) -> Future[None]"),
            "As `write`, but returns a `Future`; ``value`` must not change until it is done.")
       .def("resize",
            resize,

@@ -223,7 +223,8 @@ void bind_device_array(nb::module_& m) {
           to_numpy,
           nb::kw_only(),
           nb::arg("stream") = nb::none(),
-          nb::sig("def to_numpy(self, *, stream: typing.Any = None) -> numpy.ndarray"),
+          nb::sig("def to_numpy(self, *, stream: typing.Any = None) -> "
+                  "numpy.typing.NDArray[typing.Any]"),
           "A copy in host memory, in C order. What ``stream`` (None: the default stream) was given "
           "before is waited for.")
       .def(
@@ -269,7 +270,7 @@ void bind_device_array(nb::module_& m) {
       .def_prop_ro(
           "dtype",
           [](PyDeviceArray& self) { return self.numpy_dtype; },
-          nb::sig("def dtype(self) -> numpy.dtype"),
+          nb::sig("def dtype(self) -> numpy.dtype[typing.Any]"),
           "Type of an element, in native byte order.")
       .def_prop_ro(
           "ndim",

@@ -1,5 +1,7 @@
 #include "future.h"
 
+#include <nanobind/typing.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -113,7 +115,9 @@ nb::object PyFuture::value() {
 }
 
 void bind_future(nb::module_& m) {
-  nb::class_<PyFuture>(m, "Future", kFutureDoc)
+  m.attr("_T") = nb::type_var("_T");
+  nb::class_<PyFuture>(
+      m, "Future", nb::is_generic(), nb::sig("class Future(typing.Generic[_T])"), kFutureDoc)
       .def(
           "result",
           [](PyFuture& self, nb::handle timeout) {
@@ -121,7 +125,7 @@ void bind_future(nb::module_& m) {
             return self.value();
           },
           nb::arg("timeout") = nb::none(),
-          nb::sig("def result(self, timeout: float | None = None) -> typing.Any"),
+          nb::sig("def result(self, timeout: float | None = None) -> _T"),
           "Wait and return the result; `TimeoutError` after ``timeout`` seconds. The first error "
           "of the request is raised.")
       .def("exception",
@@ -134,19 +138,19 @@ void bind_future(nb::module_& m) {
            &PyFuture::cancel,
            nb::call_guard<nb::gil_scoped_release>(),
            "Ask the request to stop at the next chunk. False when it was done already.")
-      .def("add_done_callback",
-           add_done_callback,
-           nb::arg("fn"),
-           nb::sig("def add_done_callback(self, fn: collections.abc.Callable[[Future], object]) -> "
-                   "None"),
-           "Call ``fn(future)`` once, from the thread that finishes the request, or at once.")
+      .def(
+          "add_done_callback",
+          add_done_callback,
+          nb::arg("fn"),
+          nb::sig("def add_done_callback(self, fn: collections.abc.Callable[[Future[_T]], object]) "
+                  "-> None"),
+          "Call ``fn(future)`` once, from the thread that finishes the request, or at once.")
       .def(
           "__await__",
           [](nb::handle self) {
             return package_attribute("headrace._async", "wait")(self).attr("__await__")();
           },
-          nb::sig(
-              "def __await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]"));
+          nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, None, _T]"));
 }
 
 }  // namespace headrace::python

@@ -139,7 +139,7 @@ void bind_keys(nb::class_<PyStore>& cls) {
            set_bytes,
            nb::arg("key"),
            nb::arg("value"),
-           nb::sig("def _set(self, key: str, value: collections.abc.Buffer) -> None"))
+           nb::sig("def _set(self, key: str, value: typing_extensions.Buffer) -> None"))
       .def(
           "_erase",
           [](PyStore& self, const std::string& key) { self.store.erase(key); },
@@ -250,13 +250,17 @@ void bind_store(nb::module_& m) {
             return package_attribute("headrace._array", "reduce_store")(self);
           },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
-      .def_prop_ro("_cache_arguments", cache_arguments)
+      .def_prop_ro("_cache_arguments",
+                   cache_arguments,
+                   nb::sig("def _cache_arguments(self) -> tuple[typing.Any, ...] | None"))
       .def_prop_ro("_can_reopen", [](PyStore& self) { return !self.origin->url.empty(); })
-      .def_prop_ro("_python_store",
-                   [](PyStore& self) {
-                     auto* object = static_cast<PyObject*>(self.origin->python_store.get());
-                     return object ? nb::borrow(object) : nb::none();
-                   })
+      .def_prop_ro(
+          "_python_store",
+          [](PyStore& self) {
+            auto* object = static_cast<PyObject*>(self.origin->python_store.get());
+            return object ? nb::borrow(object) : nb::none();
+          },
+          nb::sig("def _python_store(self) -> typing.Any"))
       .def_prop_ro("_opened_read_only", [](PyStore& self) { return self.origin->read_only; });
   bind_keys(cls);
   m.def("open_store",

@@ -164,7 +164,7 @@ class Loader:
     ) -> None:
         rank, world_size = _options.ranks(rank, world_size)
         self._sources = _options.sources(arrays, dtype, normalize, fill_nan, exclude)
-        self._options = {
+        self._options: dict[str, Any] = {
             "weights": [] if weights is None else [float(weight) for weight in weights],
             "samples_per_epoch": samples_per_epoch,
             "batch_size": batch_size,

@@ -7,7 +7,7 @@ import os
 import weakref
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -82,7 +82,8 @@ class Arena:
 
     def _adopt(self, core: _core.ShmArena) -> None:
         self._core = core
-        self._memory = np.frombuffer(core.memory(), np.uint8)
+        memory: Any = core.memory()
+        self._memory = np.frombuffer(memory, np.uint8)
         self._in_band = 0
         self._pinned: Any = None
         _arenas[core.id] = self
@@ -95,7 +96,7 @@ class Arena:
         self,
         shape: int | tuple[int, ...],
         dtype: Any = float,
-        order: str = "C",
+        order: Literal["C", "F"] = "C",
         *,
         timeout: float | None = None,
     ) -> Array:
@@ -121,7 +122,7 @@ class Arena:
         nbytes = math.prod(shape if np.iterable(shape) else (shape,)) * dtype.itemsize
         if nbytes <= 0:
             return np.empty(shape, dtype, order)  # an error for negative extents
-        block = self._core.allocate(nbytes, timeout)
+        block: Any = self._core.allocate(nbytes, timeout)
         if block is None:
             raise TimeoutError(f"[empty] the arena had no room for {nbytes} bytes for {timeout} s")
         return np.ndarray(shape, dtype, block, order=order)
@@ -167,10 +168,10 @@ class Arena:
             f"{stats['blocks']} blocks>"
         )
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> tuple[Any, ...]:
         _refuse_pickle(self)
 
-    def _empty_now(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    def _empty_now(self, shape: tuple[int, ...], dtype: Any) -> Array | None:
         """As `empty`; None where there is no room."""
         try:
             return self.empty(shape, dtype, timeout=0)

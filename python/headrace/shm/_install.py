@@ -10,10 +10,9 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import util
+from multiprocessing import reduction, util
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,8 @@ from ._span import Array, span
 # Below it a pickle through a pipe takes less time.
 MIN_NBYTES = 32 * 1024
 
+# What it keeps for itself, its reducers and its method, is what is replaced here.
+ForkingPickler: Any = reduction.ForkingPickler
 _plain_dump = ForkingPickler.dump
 
 
@@ -165,7 +166,7 @@ class _Sent(threading.local):
 _sent = _Sent()
 
 
-def _dump(self: ForkingPickler, obj: Any) -> None:
+def _dump(self: Any, obj: Any) -> None:
     """`ForkingPickler.dump`; one that fails leaves nothing in the arena."""
     installation = _installation
     if installation is not None:
@@ -229,6 +230,7 @@ def _receive(
     offset: int,
     strides: tuple[int, ...] | None,
 ) -> Array:
+    block: Any
     (block,) = arena_at(address)._core.receive(descriptor)
     return np.ndarray(shape, dtype, block, offset, strides)
 

@@ -27,7 +27,7 @@ INLINE_NBYTES = 2048
 # Of what NumPy pickles by itself, as in multiprocessing.
 IN_BAND_PROTOCOL = 4
 
-Reduced = tuple[Any, ...]
+Reduced = str | tuple[Any, ...]
 Reducer = Callable[[Any], Reduced]
 
 
@@ -61,7 +61,7 @@ def _reducers(reduce_array: Reducer) -> dict[type, Reducer]:
     """By exact class: subclasses pickle themselves. What multiprocessing can hand over goes too."""
     return {
         **copyreg.dispatch_table,
-        **ForkingPickler._extra_reducers,
+        **ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
         **array_reducers(reduce_array),
         **_torch.reducers(),
     }
@@ -82,7 +82,7 @@ def _reduce_array(arena: Arena | None, array: Array) -> Reduced:
         return array.__reduce_ex__(IN_BAND_PROTOCOL)
     buffer, offset, strides = span(array, arena)
     # Pickle would make the receiver's copy of a read-only array read-only, too.
-    memory = buffer if buffer.flags.writeable else _core.shm_writable(buffer)
+    memory: Any = buffer if buffer.flags.writeable else _core.shm_writable(buffer)
     dtype = type_of(array.dtype)
     return np.ndarray, (array.shape, dtype, pickle.PickleBuffer(memory), offset, strides)
 

@@ -6,7 +6,7 @@ import multiprocessing
 import pickle
 import queue
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class QueueArena(Arena):
         self,
         shape: int | tuple[int, ...],
         dtype: Any = float,
-        order: str = "C",
+        order: Literal["C", "F"] = "C",
         *,
         timeout: float | None = None,
     ) -> Array:

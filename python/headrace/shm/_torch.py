@@ -23,7 +23,7 @@ _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
 def loaded() -> Any:
     """The module torch when this process has imported all of it."""
     torch = sys.modules.get("torch")
-    return None if torch is None or torch.__spec__._initializing else torch
+    return None if torch is None or getattr(torch.__spec__, "_initializing", False) else torch
 
 
 def reducers() -> dict[type, Callable[[Any], tuple[Any, ...]]]:

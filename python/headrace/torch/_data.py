@@ -20,6 +20,7 @@ class _Fields:
     """One array, a tuple of them or a dict: items and batches have the same form."""
 
     def __init__(self, arrays: Arrays) -> None:
+        self._form: Sequence[str] | None
         if isinstance(arrays, _core.Array):
             self.arrays, self._form = [arrays], None
         elif isinstance(arrays, Mapping):
@@ -177,7 +178,7 @@ class IterableArrayDataset(IterableDataset[Any]):
             yield self._fields.pack(rest)
 
     def _read_blocks(self) -> Iterator[list[torch.Tensor]]:
-        ahead: deque[list[_core.Future]] = deque()
+        ahead: deque[list[_core.Future[Any]]] = deque()
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(self._epoch))
         for start in self._starts(generator):
             block = slice(start, start + self._block_size)
@@ -197,7 +198,7 @@ class IterableArrayDataset(IterableDataset[Any]):
         return starts[self._rank * workers + number :: self._world_size * workers].tolist()
 
     def _finished(
-        self, futures: Sequence[_core.Future], generator: torch.Generator
+        self, futures: Sequence[_core.Future[Any]], generator: torch.Generator
     ) -> list[torch.Tensor]:
         tensors = [as_tensor(future.result()) for future in futures]
         if not self._shuffle:

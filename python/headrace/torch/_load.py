@@ -181,7 +181,7 @@ def _rebuild(value: Any, finished: Callable[[str, Any], Any], name: str = "") ->
 
     if isinstance(value, dict):
         items = ((key, below(key, inner)) for key, inner in value.items())
-        result = type(value)((key, inner) for key, inner in items if inner is not _LEFT_OUT)
+        result: Any = type(value)((key, inner) for key, inner in items if inner is not _LEFT_OUT)
         if hasattr(value, "_metadata"):
             result._metadata = value._metadata
         return result
@@ -198,8 +198,8 @@ def _load_into(
     placed: Placement,
     strict: bool,
 ) -> _IncompatibleKeys:
-    is_module = isinstance(into, torch.nn.Module)
-    state = into.state_dict(keep_vars=True) if is_module else into
+    module: Any = into if isinstance(into, torch.nn.Module) else None
+    state = into if module is None else module.state_dict(keep_vars=True)
     targets = {leaf.name: leaf for leaf in leaves(state) if chosen(leaf.name)}
     stored = {leaf.name: leaf.value for leaf in saved.leaves if chosen(leaf.name)}
     keys = _IncompatibleKeys(
@@ -212,7 +212,7 @@ def _load_into(
         error for leaf, value in pairs if (error := _misfit(leaf, value, sources))
     ]
     if errors:
-        kind = type(into).__name__ if is_module else "state dict"
+        kind = "state dict" if module is None else type(into).__name__
         raise RuntimeError("\n\t".join([f"Error(s) in loading state_dict for {kind}:", *errors]))
     tensors = [(leaf, sources[value]) for leaf, value in pairs if isinstance(value, StoredTensor)]
     absent = {
@@ -233,14 +233,14 @@ def _load_into(
             leaf.replace(new[absent[leaf.name]])
         elif not isinstance(value, StoredTensor):
             leaf.replace(value)
-    if is_module:
+    if module is not None:
         # What a module only gave out, or is to hold as a new parameter.
         changed = {
             name: value
             for name, value in state.items()
             if name in absent or name.endswith(_EXTRA_STATE_KEY_SUFFIX)
         }
-        into.load_state_dict(changed, strict=False, assign=True)
+        module.load_state_dict(changed, strict=False, assign=True)
     return keys
 
 

@@ -52,4 +52,4 @@ class Ranks:
     def in_turn(self, work: Callable[[], Any]) -> None:
         """As `each`, one process after the other."""
         for turn in range(self.size):
-            self.each(lambda turn=turn: work() if turn == self.rank else None)
+            self.each(work if turn == self.rank else lambda: None)

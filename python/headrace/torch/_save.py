@@ -6,6 +6,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -207,14 +208,15 @@ class _Target:
     def write(self, plans: list[_Plan], tensors: Mapping[str, torch.Tensor], rank: int) -> None:
         """The parts that fall to this process."""
         _finish_all(
-            lambda plan=plan: self._start(plan, tensors[plan.path], plan.parts[rank])
+            partial(self._start, plan, tensors[plan.path], plan.parts[rank])
             for plan in plans
             if rank in plan.parts
         )
 
-    def _start(self, plan: _Plan, tensor: torch.Tensor, part: Part) -> _core.Future:
+    def _start(self, plan: _Plan, tensor: torch.Tensor, part: Part) -> _core.Future[Any]:
         array = self._arrays.get(plan.path)
         if array is None:
+            assert self._handle is not None
             array = _core.open_array(self._handle, _join(self._where, plan.path), "cpu")
         data = local_part(tensor).resolve_conj().resolve_neg()
         if data.device.type not in ("cpu", "cuda"):
@@ -222,15 +224,16 @@ class _Target:
         return array.write_async(part.selection, data.view(plan.carrier))
 
     def finish(self, document: dict[str, Any]) -> None:
+        assert self._handle is not None
         group = consolidate_metadata(self._handle, self._where)
         group.attrs.put({ATTRIBUTE: document})
         if self.is_zip:
             self._handle.close()
 
 
-def _finish_all(starts: Iterable[Callable[[], _core.Future]]) -> None:
+def _finish_all(starts: Iterable[Callable[[], _core.Future[Any]]]) -> None:
     """Some at a time; after an error nothing is left under way."""
-    pending: deque[_core.Future] = deque()
+    pending: deque[_core.Future[Any]] = deque()
     try:
         for start in starts:
             if len(pending) == _WRITES_AT_A_TIME:

@@ -199,7 +199,7 @@ def _decode_object(node: dict[str, Any]) -> Any:
 
 def _decode_module(content: tuple[list[Any], dict[str, Any]]) -> OrderedDict[str, Any]:
     items, versions = content
-    result = OrderedDict((decode(key), decode(value)) for key, value in items)
+    result: Any = OrderedDict((decode(key), decode(value)) for key, value in items)
     result._metadata = OrderedDict(versions)  # where `torch.nn.Module.load_state_dict` looks
     return result
 

@@ -28,7 +28,7 @@ class NDBuffer(core.NDBuffer):
 
     def __init__(self, array: Any) -> None:
         self._data = array
-        self.device: str | None = None
+        self.device: Any = None
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, order: Order = "C") -> NDBuffer:

@@ -24,6 +24,7 @@ from .. import _core, config
 _BATCH = 64  # objects asked for at once
 
 _Bytes = np.ndarray[Any, Any]
+_Names = list[str]  # `list` is a method below
 
 
 def _without_loop(coroutine: Coroutine[Any, Any, Any], loop: object) -> Any:
@@ -144,10 +145,10 @@ class ForeignStore:
     def erase_prefix(self, prefix: str) -> None:
         self._await(self._store.delete_dir(prefix))
 
-    def list(self, prefix: str) -> list[str]:
+    def list(self, prefix: str) -> _Names:
         return self._await(_collect(self._store.list_prefix, prefix))
 
-    def list_dir(self, prefix: str) -> list[str]:
+    def list_dir(self, prefix: str) -> _Names:
         return self._await(_collect(self._store.list_dir, prefix))
 
 

@@ -96,7 +96,7 @@ class CodecPipeline(ZarrPipeline):
         return cls(array_metadata, store)
 
     @classmethod
-    def from_codecs(cls, codecs: Iterable[Codec]) -> BatchedCodecPipeline:  # type: ignore[override]
+    def from_codecs(cls, codecs: Iterable[Codec]) -> BatchedCodecPipeline:
         """Of codecs without an array: zarr-python's own pipeline."""
         return BatchedCodecPipeline.from_codecs(codecs)
 
