@@ -76,7 +76,9 @@ bench: build $(STAMPS)/extra-bench
 	@$(PY) bench/e2e/run.py $(BENCH_ARGS)
 
 docs: $(STAMPS)/extra-docs
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@# Not --quiet: --strict counts warnings only where they are shown.
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1 | { grep -v '^INFO ' || true; }
+	@$(PY) tools/check_site.py site
 
 fuzz: $(STAMPS)/extra-build
 	@tools/setup fuzz
