@@ -1,26 +1,24 @@
 """The quick start of the README, run by the tests: write an array, read it back three ways."""
 
-import tempfile
-
 import headrace as hr
 import numpy as np
 
-folder = tempfile.TemporaryDirectory()
 hour, lat, lon = np.ogrid[0:48, -90:91, 0:360]
 wind = (10 * np.cos(np.deg2rad(lat)) + np.sin(np.deg2rad(lon + 15 * hour))).astype("float32")
 
 zstd = hr.codecs.Zstd(level=3)
 a = hr.create_array(
-    f"{folder.name}/wind.zarr",
+    "wind.zarr",
     shape=wind.shape,
     dtype="float32",
     chunks=(1, 181, 360),
     compressors=zstd,
+    overwrite=True,
 )
 a[:] = wind
 a.attrs["units"] = "m/s"
 
-a = hr.open(f"{folder.name}/wind.zarr")
+a = hr.open("wind.zarr")
 x = a[0:10, :, ::2]  # selections mean what they mean in NumPy
 out = np.empty((181, 360), "float32")
 a.read((24, ...), out=out)  # into memory that is already there, without a copy between

@@ -1,34 +1,98 @@
-"""What the README shows a user runs as it stands there."""
+"""What the README shows a user runs as it stands there: its blocks in turn, in one folder."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from helpers import python
+import headrace as hr
+import pytest
+from helpers import assert_same
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 
 
-def quick_start() -> str:
-    text = (ROOT / "README.md").read_text()
+def block(name: str) -> str:
+    """The code between the markers of this name."""
     found = re.search(
-        r"<!-- quickstart:begin -->\n```python\n(.*?)```\n<!-- quickstart:end -->", text, re.S
+        rf"<!-- {name}:begin -->\n```\w*\n(.*?)```\n<!-- {name}:end -->", README, re.S
     )
-    assert found, "README.md has no quick start between its markers"
+    assert found, f"README.md has no {name} between its markers"
     return found[1]
 
 
-def test_quick_start_runs():
-    assert "(48, 181, 360) float32 (1, 181, 360) m/s" in python(quick_start())
+def run(*command, cwd, env=None):
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=110, env=env)
+    assert (done.returncode, done.stderr) == (0, ""), (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+def run_python(folder):
+    return run(sys.executable, "-W", "error", "-c", block("quickstart"), cwd=folder)
+
+
+def run_shell(folder):
+    # The command of this Python's environment, which need not be on the path.
+    scripts = os.path.dirname(sys.executable)
+    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+    return run(
+        "bash", "-euo", "pipefail", "-c", block("quickstart-shell"),
+        cwd=folder, env={**os.environ, "PATH": path},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the Python block ran, twice: a user may do so."""
+    folder = tmp_path_factory.mktemp("readme")
+    for _ in range(2):
+        assert "(48, 181, 360) float32 (1, 181, 360) m/s" in run_python(folder)
+    return folder
+
+
+def test_blocks_leave_what_the_next_one_reads(folder):
+    assert [path.name for path in folder.iterdir()] == ["wind.zarr"]
+
+
+def test_shell_block_goes_on_from_the_python_block(folder):
+    assert "float32" in run_shell(folder)
+    assert {path.name for path in folder.iterdir()} == {"wind.zarr", "series.zarr"}
+    wind, series = hr.open(folder / "wind.zarr"), hr.open(folder / "series.zarr")
+    assert series.chunks == (48, 9, 9)
+    assert_same(series[:], wind[:])
+
+
+def test_cpp_block_goes_on_from_the_python_block(folder, tmp_path):
+    build = Path(os.path.dirname(sys.executable), "headrace").resolve().parents[1]
+    if not (build / "CMakeCache.txt").is_file():
+        pytest.skip("the command here comes from no build folder")
+    cmake = shutil.which("cmake", path=os.path.dirname(sys.executable)) or "cmake"
+    (tmp_path / "main.cpp").write_text(block("quickstart-cpp"))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\n"
+        "project(readme LANGUAGES CXX)\n"
+        "find_package(headrace REQUIRED)\n"
+        "add_executable(readme main.cpp)\n"
+        "target_link_libraries(readme PRIVATE headrace::headrace)\n"
+    )
+    prefix = tmp_path / "prefix"
+    run(cmake, "--install", build, "--component", "cpp", "--prefix", prefix, cwd=tmp_path)
+    options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug"]
+    run(cmake, "-S", tmp_path, "-B", tmp_path / "build", *options, cwd=tmp_path)
+    run(cmake, "--build", tmp_path / "build", cwd=tmp_path)
+    assert run(tmp_path / "build" / "readme", cwd=folder) == "10 steps, 1303200 bytes\n"
 
 
 def test_quick_start_is_the_example():
     example = (ROOT / "examples" / "quickstart.py").read_text()
-    assert example.partition('"""\n\n')[2] == quick_start()
+    assert example.partition('"""\n\n')[2] == block("quickstart")
 
 
 def test_benchmark_table_names_its_file():
-    text = (ROOT / "README.md").read_text()
-    table = text.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
+    table = README.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
     for name in re.findall(r"bench/results/[\w.-]+", table):
         assert (ROOT / name).is_file(), name
     assert "bench/results/" in table
