@@ -28,7 +28,7 @@ setup:
 
 $(PY): | setup ;
 
-# One stamp an extra: its requirements are installed again when pyproject.toml changes.
+# One stamp an extra or dependency group: its requirements are installed again when pyproject.toml changes.
 $(STAMPS)/extra-%: pyproject.toml tools/install_requirements.py | setup
 	@mkdir -p $(STAMPS)
 	@echo "python packages: $*"
@@ -58,7 +58,7 @@ test: check test-cpp test-python
 test-cpp: build
 	@ctest --preset dev -j $(JOBS)
 
-test-python: build $(STAMPS)/extra-test
+test-python: build $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
 test-asan test-tsan: test-%: $(STAMPS)/extra-build

@@ -1,7 +1,8 @@
-"""Installs what pyproject.toml asks for into the running Python: install_requirements.py [EXTRA...]
+"""Installs what pyproject.toml asks for into the running Python: install_requirements.py [NAME...]
 
 The build requirements, CMake, Ninja and the run-time dependencies always; each named extra on top.
-headrace itself is not installed: tools/install_dev.py does that.
+headrace itself is not installed: tools/install_dev.py does that. Of a dependency group wheels are
+installed as far as there are any, and what is left out is said: tests that want it are skipped.
 """
 
 import re
@@ -35,14 +36,39 @@ def requirements(pyproject, extras):
     return sorted(set(found))
 
 
-def main(extras):
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+def pip_install(*arguments):
+    """The output of a pip that failed, else None."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    command += requirements(pyproject, extras)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        print(done.stdout, file=sys.stderr)
-    return done.returncode
+    done = subprocess.run(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return done.stdout if done.returncode != 0 else None
+
+
+def install_group(name, wanted):
+    """In one go, or one by one where not all can be had."""
+    if pip_install("--only-binary=:all:", *wanted) is None:
+        return
+    for requirement in wanted:
+        failure = pip_install("--only-binary=:all:", requirement)
+        if failure is not None:
+            reason = failure.strip().splitlines()[-1]
+            print(f"{name}: left out, with the tests that want it: {requirement} ({reason})")
+
+
+def main(names):
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = pyproject.get("dependency-groups", {})
+    extras = [name for name in names if name not in groups]
+    if extras or not names:
+        failure = pip_install(*requirements(pyproject, extras))
+        if failure is not None:
+            print(failure, file=sys.stderr)
+            return 1
+    for name in names:
+        if name in groups:
+            install_group(name, groups[name])
+    return 0
 
 
 if __name__ == "__main__":

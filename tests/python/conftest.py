@@ -1,6 +1,8 @@
 import faulthandler
 import os
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ def pytest_configure(config):
 
 
 _stderr = pytest.StashKey[int]()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Which libraries were not there, so that a green run does not hide what it left out."""
+    reasons = (str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+    found = (re.search(r"could not import '([\w.]+)'", reason) for reason in reasons)
+    missing = Counter(match[1] for match in found if match)
+    if missing:
+        counts = (f"{name} ({count} skipped)" for name, count in sorted(missing.items()))
+        terminalreporter.write_line(f"not installed here: {', '.join(counts)}")
 
 
 @pytest.fixture(autouse=True)
