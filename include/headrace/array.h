@@ -5,6 +5,16 @@
 //  2. a.read(selection) gives a Tensor; a.read_into(selection, view) fills the caller's memory.
 //  3. create_array(...) and a.write(selection, view) put data; a chunk is replaced whole or not.
 // Array and Group are cheap handles: copies share metadata and caches, any thread may use them.
+//
+// Writers of one array or group:
+//  - Threads of a process may write parts of one chunk through any handles, however they were
+//    opened. Processes must agree among themselves who writes which chunk (or shard).
+//  - What changes metadata (append, resize, attributes, creation, consolidate_metadata) happens one
+//    after the other among the threads and processes of a machine: each reads what the store has,
+//    changes that, and shows it to all copies of its handle. Where a store has no lock that
+//    processes share (a network, some network file systems), a change that is noticed is `conflict`.
+//  - A handle knows the shape that it saw last. Writing through one that others grew meanwhile
+//    keeps what they wrote.
 
 #include <atomic>
 #include <cstddef>
@@ -58,6 +68,13 @@ struct ReadOptions {
   std::atomic<std::uint64_t>* encoded_nbytes = nullptr;
 };
 using WriteOptions = ReadOptions;
+
+// Of update_attributes().
+struct AttributeChanges {
+  std::string set = "{}";             // a JSON object: names and their new values
+  std::vector<std::string> remove{};  // names
+  bool keep_present = false;          // of `set`, what has a value already keeps it
+};
 
 // Gives the memory for a result of this shape.
 using PlaceResult = std::function<TensorView(const Shape& shape)>;
@@ -138,12 +155,21 @@ class Array {
                            const TensorView& data,
                            std::shared_ptr<void> keep_alive,
                            const WriteOptions& options = {}) const;
-  // Chunks outside the new shape are removed. Where a rectilinear grid ends before it, one chunk is
-  // added for the rest; where it reaches further, its edges stay as they are.
-  void resize(const Shape& shape) const;
-  // Grows the array along `axis` and writes there. Returns the new shape.
-  Shape append(const TensorView& data, int axis = 0) const;
-  void set_attributes_json(std::string_view json) const;
+  // What lies outside the new shape is removed, chunks and parts of chunks, after the shape is
+  // stored: a crash between leaves what a later resize would show again. Where a rectilinear grid
+  // ends before it, one chunk is added for the rest; where it reaches further, its edges stay.
+  // Of `options` these three use `poll`, while they wait for others too.
+  void resize(const Shape& shape, const WriteOptions& options = {}) const;
+  // Grows the array as the store has it along `axis` and writes there. Returns the new shape. Where
+  // the store has locks the data come first, so that nobody sees the shape without them: a crash
+  // leaves data that the next append replaces. Elsewhere the shape comes first, and is put back
+  // when the write fails.
+  Shape append(const TensorView& data, int axis = 0, const WriteOptions& options = {}) const;
+  void set_attributes_json(std::string_view json, const WriteOptions& options = {}) const;
+  // Changes some attributes and leaves the others as the store has them. Returns all of them as
+  // they were before: there it can be seen whether one that was to be removed was there.
+  std::string update_attributes(const AttributeChanges& changes,
+                                const WriteOptions& options = {}) const;
 
   // Decodes every stored chunk and checks every checksum. Calls `bad` for each chunk that fails, by
   // its key ("c/0/1", "c/0/1[5]" for the inner chunk 5 of a shard), from several threads in turn;
@@ -183,7 +209,9 @@ class Group {
   Array array(std::string_view name, const OpenOptions& options = {}) const;
   Group group(std::string_view name) const;
   std::string attributes_json() const;
-  void set_attributes_json(std::string_view json) const;
+  void set_attributes_json(std::string_view json, const WriteOptions& options = {}) const;
+  std::string update_attributes(const AttributeChanges& changes,
+                                const WriteOptions& options = {}) const;
   std::string metadata_json() const;
   bool consolidated() const;
   int zarr_format() const;
@@ -224,8 +252,12 @@ struct CreateOptions {
   bool v2_chunk_keys = false;  // v3: chunk_key_encoding "v2"
   std::string attributes{};    // JSON object, empty for none
   std::vector<std::optional<std::string>> dimension_names{};
-  bool overwrite = false;  // remove a node that is there; else that is invalid_argument
+  // Remove a node that is there, which is invalid_argument otherwise: its metadata, chunks and the
+  // nodes below it. Other files stay, links are removed and not followed. invalid_argument for a
+  // folder that is no node and holds files.
+  bool overwrite = false;
   bool write_empty_chunks = false;
+  std::function<void()> poll{};  // while waiting for others, as that of ReadOptions
 };
 
 Array create_array(const Store& store, std::string_view path, const CreateOptions& options);
@@ -233,9 +265,15 @@ Group create_group(const Store& store,
                    std::string_view path = "",
                    std::string_view attributes_json = "",
                    int zarr_format = 3,
-                   bool overwrite = false);
+                   bool overwrite = false,
+                   const std::function<void()>& poll = {});
 
 // Gathers the metadata of everything under `path` into its group's own metadata.
-void consolidate_metadata(const Store& store, std::string_view path = "");
+void consolidate_metadata(const Store& store,
+                          std::string_view path = "",
+                          const std::function<void()>& poll = {});
+
+// Removes what StoreMode::overwrite removes.
+void empty_store(const Store& store, const std::function<void()>& poll = {});
 
 }  // namespace headrace

@@ -17,6 +17,7 @@ enum class ErrorCode {
   cancelled,          // the caller cancelled the request
   out_of_bounds,      // a selection outside the array
   permission_denied,  // a write through a read-only handle or store
+  conflict,           // another writer changed it meanwhile; nothing of this call counts
 };
 
 const char* error_code_name(ErrorCode code);

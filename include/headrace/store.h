@@ -23,7 +23,7 @@ enum class StoreMode {
   read_write,  // "r+": must exist
   append,      // "a": created when missing
   create,      // "w-": must not exist
-  overwrite,   // "w": emptied first
+  overwrite,   // "w": emptied first, of what is Zarr's: see open_store
 };
 
 // One object of a store, open for reading: what it holds stays the same when it is replaced.
@@ -58,6 +58,9 @@ class Store {
   // All keys under "" or "a/b/", sorted; the names of objects and prefixes directly under it.
   std::vector<std::string> list(std::string_view prefix) const;
   std::vector<std::string> list_dir(std::string_view prefix) const;
+  // Equal for two stores and prefixes ("a/b", "" for the root) exactly when they are one place,
+  // whichever way leads there: links, "..", mounts, a cache in front.
+  std::string identity(std::string_view prefix = "") const;
 
   StoreDriver& driver() const { return *driver_; }
   const std::shared_ptr<StoreDriver>& shared_driver() const { return driver_; }
@@ -72,6 +75,10 @@ class Store {
 //
 // Options: "io" = "pread" | "uring" (file), "direct" = "true" (O_DIRECT, file), "fsync" = "true"
 // (file: data and folder entry are durable when a write returns).
+//
+// StoreMode::overwrite removes Zarr's own from a folder: metadata, chunks and the nodes below. Other
+// files stay, and a folder that is no node and not empty is invalid_argument, as is one that is the
+// root of the file system or of a mount.
 Store open_store(std::string_view path_or_url,
                  StoreMode mode = StoreMode::read,
                  const StorageOptions& options = {});
@@ -107,6 +114,9 @@ class CustomStore {
 
   virtual std::string url() const = 0;  // for messages
   virtual bool read_only() const = 0;
+  // Equal for two of these exactly when they keep the same objects: writers of one chunk in one
+  // process wait for each other by it.
+  virtual std::string identity() const { return url(); }
   // How many objects get() had best be asked for at once.
   virtual std::size_t batch_size() const = 0;
 

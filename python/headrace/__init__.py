@@ -22,7 +22,7 @@ from ._core import (
 )
 from ._create import create_array, create_group
 from ._open import consolidate_metadata, open, open_array, open_group, open_store
-from .errors import CancelledError, CorruptError, DeviceError
+from .errors import CancelledError, ConflictError, CorruptError, DeviceError
 from .group import Group
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __version__ = version()
 __all__ = [
     "Array",
     "CancelledError",
+    "ConflictError",
     "CorruptError",
     "DeviceArray",
     "DeviceError",

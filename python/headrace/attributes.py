@@ -11,12 +11,18 @@ from . import _json
 class _Node(Protocol):
     def _attributes_json(self) -> str: ...
     def _set_attributes_json(self, json: str) -> None: ...
+    def _update_attributes(self, set: str, remove: list[str], keep_present: bool) -> str: ...
+
+
+_MISSING: Any = object()
 
 
 class Attributes(MutableMapping[str, Any]):
     """A mapping that writes each change through to the store.
 
-    Values are plain JSON values, copies of what is stored: changing a nested list changes nothing
+    A change is made to the attributes as the store has them, one after the other among the threads
+    and processes of a machine: what others set stays, and is seen after a change.
+        Values are plain JSON values, copies of what is stored: changing a nested list changes nothing
     in the store.
 
     Examples
@@ -41,9 +47,39 @@ class Attributes(MutableMapping[str, Any]):
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """As `dict.update`, in one write."""
-        attributes = self.asdict()
-        attributes.update(*args, **kwargs)
-        self.put(attributes)
+        self._change(dict(*args, **kwargs))
+
+    def _change(
+        self,
+        set: Mapping[str, Any] | None = None,
+        remove: tuple[str, ...] = (),
+        keep_present: bool = False,
+    ) -> dict[str, Any]:
+        """The attributes as they were before."""
+        before: dict[str, Any] = _json.loads(
+            self._node._update_attributes(_json.dumps(set or {}), list(remove), keep_present)
+        )
+        return before
+
+    def pop(self, name: str, default: Any = _MISSING) -> Any:
+        """Remove an attribute and return its value."""
+        value = self._change(remove=(name,)).get(name, default)
+        if value is _MISSING:
+            raise KeyError(name)
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove some attribute and return its name and value."""
+        for name in self:
+            before = self._change(remove=(name,))
+            if name in before:
+                return name, before[name]
+        raise KeyError("popitem(): there are no attributes")
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute, set to `default` when there is none."""
+        before = self._change({name: default}, keep_present=True)
+        return before[name] if name in before else self[name]
 
     def clear(self) -> None:
         self.put({})
@@ -52,14 +88,10 @@ class Attributes(MutableMapping[str, Any]):
         return self.asdict()[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        attributes = self.asdict()
-        attributes[name] = value
-        self.put(attributes)
+        self._change({name: value})
 
     def __delitem__(self, name: str) -> None:
-        attributes = self.asdict()
-        del attributes[name]
-        self.put(attributes)
+        self.pop(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self.asdict()

@@ -21,5 +21,9 @@ class CancelledError(Exception):
     """The request was cancelled."""
 
 
-for _cls in (CorruptError, DeviceError, CancelledError):
+class ConflictError(RuntimeError):
+    """Another writer changed the same metadata meanwhile; open the node again, then try again."""
+
+
+for _cls in (CorruptError, DeviceError, CancelledError, ConflictError):
     _cls.__module__ = "headrace"  # the name that users see and import

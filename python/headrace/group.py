@@ -169,6 +169,9 @@ class Group:
     def _set_attributes_json(self, json: str) -> None:
         self._handle._set_attributes_json(json)
 
+    def _update_attributes(self, set: str, remove: list[str], keep_present: bool) -> str:
+        return self._handle._update_attributes(set, remove, keep_present)
+
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata document as stored."""

@@ -1,7 +1,10 @@
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "array.h"
 #include "docs.h"
@@ -84,16 +87,18 @@ PyFuture write_async(PyArray& self,
 
 void resize(PyArray& self, nb::handle shape) {
   const Shape extents = shape_from_python(shape, "[resize] shape");
+  const WriteOptions options = write_options(nb::none());
   nb::gil_scoped_release release;
-  self.array.resize(extents);
+  self.array.resize(extents, options);
 }
 
 nb::object append(PyArray& self, nb::handle value, int axis) {
   const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
+  const WriteOptions options = write_options(nb::none());
   Shape shape;
   {
     nb::gil_scoped_release release;
-    shape = self.array.append(data.view, axis);
+    shape = self.array.append(data.view, axis, options);
   }
   return shape_tuple(shape);
 }
@@ -135,18 +140,33 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            resize,
            nb::arg("shape"),
            nb::sig("def resize(self, shape: int | collections.abc.Sequence[int]) -> None"),
-           "Change the extents; chunks outside the new shape are removed.")
+           "Change the extents; what lies outside the new shape is removed.")
       .def("append",
            append,
            nb::arg("data").none(),
            nb::arg("axis") = 0,
            nb::sig("def append(self, data: typing.Any, axis: int = 0) -> tuple[int, ...]"),
-           "Grow the array along ``axis`` and write there; returns the new shape.")
+           "Grow the array along ``axis`` and write there; returns the new shape. Threads and "
+           "processes of one machine append one after the other, whichever handles they use.")
       .def("_set_attributes_json",
            [](PyArray& self, const std::string& json) {
+             const WriteOptions options = write_options(nb::none());
              nb::gil_scoped_release release;
-             self.array.set_attributes_json(json);
+             self.array.set_attributes_json(json, options);
            })
+      .def(
+          "_update_attributes",
+          [](PyArray& self, std::string set, std::vector<std::string> remove, bool keep_present) {
+            const AttributeChanges changes{std::move(set), std::move(remove), keep_present};
+            const WriteOptions options = write_options(nb::none());
+            nb::gil_scoped_release release;
+            return self.array.update_attributes(changes, options);
+          },
+          nb::arg("set"),
+          nb::arg("remove"),
+          nb::arg("keep_present"),
+          nb::sig("def _update_attributes(self, set: str, remove: list[str], keep_present: bool) "
+                  "-> str"))
       .def("_attributes_json", [](PyArray& self) { return self.array.attributes_json(); });
 }
 

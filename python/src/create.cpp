@@ -70,6 +70,7 @@ PyArray create_array_node(PyStore& store,
   options.dimension_names = std::move(dimension_names);
   options.overwrite = overwrite;
   options.write_empty_chunks = write_empty_chunks;
+  options.poll = check_signals;
   const Device target = device_from_python(device);
   Array array = [&] {
     nb::gil_scoped_release release;
@@ -85,7 +86,8 @@ PyGroup create_group_node(PyStore& store,
                           int zarr_format,
                           bool overwrite) {
   nb::gil_scoped_release release;
-  return {create_group(store.store, path, attributes, zarr_format, overwrite), store.origin};
+  return {create_group(store.store, path, attributes, zarr_format, overwrite, check_signals),
+          store.origin};
 }
 
 }  // namespace
@@ -134,7 +136,7 @@ void bind_create(nb::module_& m) {
       "consolidate_metadata",
       [](PyStore& store, const std::string& path) {
         nb::gil_scoped_release release;
-        consolidate_metadata(store.store, path);
+        consolidate_metadata(store.store, path, check_signals);
       },
       nb::arg("store"),
       nb::arg("path") = "");

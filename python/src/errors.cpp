@@ -12,6 +12,7 @@ namespace {
 PyObject* corrupt_error = nullptr;
 PyObject* device_error = nullptr;
 PyObject* cancelled_error = nullptr;
+PyObject* conflict_error = nullptr;
 
 PyObject* python_class(ErrorCode code) {
   switch (code) {
@@ -35,6 +36,8 @@ PyObject* python_class(ErrorCode code) {
       return PyExc_IndexError;
     case ErrorCode::permission_denied:
       return PyExc_PermissionError;
+    case ErrorCode::conflict:
+      return conflict_error;
   }
   return PyExc_RuntimeError;
 }
@@ -77,6 +80,7 @@ void bind_errors() {
   corrupt_error = class_of("CorruptError");
   device_error = class_of("DeviceError");
   cancelled_error = class_of("CancelledError");
+  conflict_error = class_of("ConflictError");
   nb::register_exception_translator(translate);
 }
 

@@ -1,8 +1,11 @@
 #include <headrace/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "handles.h"
 
@@ -118,10 +121,26 @@ void bind_group(nb::module_& m) {
       .def(
           "_set_attributes_json",
           [](PyGroup& self, const std::string& json) {
+            WriteOptions options;
+            options.poll = check_signals;
             nb::gil_scoped_release release;
-            self.group.set_attributes_json(json);
+            self.group.set_attributes_json(json, options);
           },
           nb::arg("json"))
+      .def(
+          "_update_attributes",
+          [](PyGroup& self, std::string set, std::vector<std::string> remove, bool keep_present) {
+            const AttributeChanges changes{std::move(set), std::move(remove), keep_present};
+            WriteOptions options;
+            options.poll = check_signals;
+            nb::gil_scoped_release release;
+            return self.group.update_attributes(changes, options);
+          },
+          nb::arg("set"),
+          nb::arg("remove"),
+          nb::arg("keep_present"),
+          nb::sig("def _update_attributes(self, set: str, remove: list[str], keep_present: bool) "
+                  "-> str"))
       .def_prop_ro("metadata_json", [](PyGroup& self) { return self.group.metadata_json(); })
       .def_prop_ro("consolidated", [](PyGroup& self) { return self.group.consolidated(); })
       .def_prop_ro("zarr_format", [](PyGroup& self) { return self.group.zarr_format(); })

@@ -150,6 +150,15 @@ void bind_keys(nb::class_<PyStore>& cls) {
           [](PyStore& self, const std::string& prefix) { self.store.erase_prefix(prefix); },
           nb::arg("prefix"),
           without_gil)
+      .def(
+          "_remove_nodes",
+          [](PyStore& self) { empty_store(self.store, check_signals); },
+          without_gil)
+      .def(
+          "_identity",
+          [](PyStore& self, const std::string& path) { return self.store.identity(path); },
+          nb::arg("path") = "",
+          without_gil)
       .def("_list",
            names<&Store::list>,
            nb::arg("prefix") = "",

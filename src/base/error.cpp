@@ -24,6 +24,8 @@ const char* error_code_name(ErrorCode code) {
       return "out_of_bounds";
     case ErrorCode::permission_denied:
       return "permission_denied";
+    case ErrorCode::conflict:
+      return "conflict";
   }
   return "unknown";
 }

@@ -1,21 +1,66 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "base/per_process.h"
 
 namespace headrace {
 
-// Locks by key, some keys sharing one: who holds one takes no other. A child of fork starts with
-// all free.
+// Locks by key: who holds one keeps nobody from any other, so that code of the application may run
+// under it and take others. A child of fork starts with all free.
 class KeyLocks {
+ private:
+  struct Entry {
+    std::condition_variable freed;
+    std::size_t users = 0;  // who holds it and who waits for it
+    bool held = false;
+  };
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  struct alignas(64) Shard {
+    std::mutex mutex;
+    std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries;  // under mutex
+  };
+
  public:
-  std::unique_lock<std::mutex> lock(std::string_view key);
+  class Lock {
+   public:
+    Lock() = default;
+    Lock(Lock&& other) noexcept { swap(other); }
+    Lock& operator=(Lock&& other) noexcept {
+      swap(other);
+      return *this;
+    }
+    ~Lock();
+
+   private:
+    friend class KeyLocks;
+    using Node = std::pair<const std::string, Entry>;
+    Lock(Shard& shard, Node& node);
+    void swap(Lock& other) noexcept {
+      std::swap(shard_, other.shard_);
+      std::swap(node_, other.node_);
+      std::swap(generation_, other.generation_);
+    }
+
+    Shard* shard_ = nullptr;
+    Node* node_ = nullptr;
+    unsigned generation_ = 0;
+  };
+
+  // `poll`, when there is one, is called about every 50 ms of waiting; throwing from it gives up.
+  Lock lock(std::string_view key, const std::function<void()>& poll = {});
 
  private:
-  PerProcess<std::array<std::mutex, 256>> stripes_;
+  PerProcess<std::array<Shard, 64>> shards_;
 };
 
 }  // namespace headrace

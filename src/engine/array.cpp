@@ -118,21 +118,6 @@ Tensor read_tensor(const ArrayState& state,
   return result;
 }
 
-void write_prepared(const ArrayState& state,
-                    const Prepared& write,
-                    const TensorView& data,
-                    const WriteOptions& options,
-                    const CancelFlag* cancel = nullptr) {
-  // Points never cover a chunk, so the host merges them.
-  if (!data.device.is_cpu() && write.selection.pointwise) {
-    const Tensor host = copy(data, Device::cpu(), options.stream);
-    return write_prepared(state, write, host.view(), options, cancel);
-  }
-  const TensorView broadcast = broadcast_to(data, write.selection.result_shape);
-  const auto put = data.device.is_cpu() ? write_selection : write_selection_from_device;
-  put(state, write.layout, write.selection, broadcast, options, cancel);
-}
-
 Prepared prepare_write(const ArrayState& state,
                        const Selection& selection,
                        const TensorView& data,
@@ -142,22 +127,23 @@ Prepared prepare_write(const ArrayState& state,
   return prepare(state, selection, options.implementations);
 }
 
-// The edges of a rectilinear grid for an array of this shape.
-std::vector<ChunkEdges> grown(std::vector<ChunkEdges> edges, const Shape& shape) {
-  for (std::size_t d = 0; d < edges.size(); ++d) edges[d].grow_to(shape[d]);
-  return edges;
-}
-
-// The metadata of a document in which the chunk grid was changed.
-ArrayMetadata regridded(const std::string& path, const std::string& document) {
-  try {
-    return parse_array_v3(document);
-  } catch (const Error& error) {
-    throw Error(ErrorCode::invalid_argument, "[resize] " + path + ": " + error.what());
-  }
-}
-
 }  // namespace
+
+void write_anywhere(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
+                    const ResolvedSelection& selection,
+                    const TensorView& data,
+                    const WriteOptions& options,
+                    const std::atomic<bool>* cancel) {
+  // Points never cover a chunk, so the host merges them.
+  if (!data.device.is_cpu() && selection.pointwise) {
+    const Tensor host = copy(data, Device::cpu(), options.stream);
+    return write_anywhere(state, std::move(layout), selection, host.view(), options, cancel);
+  }
+  const TensorView broadcast = broadcast_to(data, selection.result_shape);
+  const auto put = data.device.is_cpu() ? write_selection : write_selection_from_device;
+  put(state, std::move(layout), selection, broadcast, options, cancel);
+}
 
 Shape Array::shape() const { return state_->metadata()->shape; }
 DType Array::dtype() const { return state_->metadata()->dtype; }
@@ -280,7 +266,7 @@ void Array::write(const Selection& selection,
                   const TensorView& data,
                   const WriteOptions& options) const {
   const Prepared write = prepare_write(*state_, selection, data, options);
-  write_prepared(*state_, write, data, options);
+  write_anywhere(*state_, write.layout, write.selection, data, options);
 }
 
 Future<Unit> Array::write_async(const Selection& selection,
@@ -292,65 +278,9 @@ Future<Unit> Array::write_async(const Selection& selection,
   return start_request<Unit>(
       [state = state_, write = std::move(write), data, keep_alive = std::move(keep_alive), options](
           const CancelFlag& cancel) {
-        write_prepared(*state, write, data, options, &cancel);
+        write_anywhere(*state, write.layout, write.selection, data, options, &cancel);
         return Unit{};
       });
-}
-
-void Array::resize(const Shape& shape) const {
-  state_->check_writable();
-  ArrayMetadata metadata = *state_->metadata();
-  if (shape.size() != metadata.ndim()) {
-    throw Error(ErrorCode::invalid_argument,
-                "[resize] " + path() + ": expected " + std::to_string(metadata.ndim()) +
-                    " extents, got " + std::to_string(shape.size()));
-  }
-  for (std::int64_t extent : shape) {
-    if (extent < 0)
-      throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
-  }
-  const Shape before = std::exchange(metadata.shape, shape);
-  metadata.document = with_shape(metadata.document, shape, grown(metadata.chunk_edges, shape));
-  if (!metadata.chunk_edges.empty()) metadata = regridded(path(), metadata.document);
-  state_->replace_metadata(std::move(metadata));
-  erase_chunks_outside(*state_, before);
-}
-
-Shape Array::append(const TensorView& data, int axis) const {
-  const Shape before = shape();
-  const int ndim = static_cast<int>(before.size());
-  const int at = axis < 0 ? axis + ndim : axis;
-  if (at < 0 || at >= ndim) {
-    throw Error(ErrorCode::invalid_argument,
-                "[append] axis " + std::to_string(axis) + " of an array of " +
-                    std::to_string(ndim) + " dimensions");
-  }
-  const auto d = static_cast<std::size_t>(at);
-  Shape expected = before;
-  if (data.shape.size() == before.size()) expected[d] = data.shape[d];
-  if (data.shape != expected) {
-    throw Error(ErrorCode::invalid_argument,
-                "[append] " + path() + ": data has shape " + shape_text(data.shape) +
-                    ", expected that of the array but for axis " + std::to_string(at) + ": " +
-                    shape_text(before));
-  }
-  check_dtype("append", *state_, data.dtype);
-  Shape after = before;
-  after[d] = checked_add(before[d], data.shape[d], "extent");
-  resize(after);
-  std::vector<SelectionItem> items(before.size(), all);
-  items[d] = slice(before[d], after[d]);
-  write(Selection(std::move(items)), data);
-  return after;
-}
-
-void Array::set_attributes_json(std::string_view json) const {
-  state_->check_writable();
-  ArrayMetadata metadata = *state_->metadata();
-  metadata.attributes = checked_json_object(json, "attributes");
-  if (metadata.zarr_format == 3)
-    metadata.document = with_attributes(metadata.document, metadata.attributes);
-  state_->replace_metadata(std::move(metadata));
 }
 
 void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& options) {

@@ -115,7 +115,11 @@ std::shared_ptr<const ArrayMetadata> ArrayState::metadata() const {
 }
 
 std::shared_ptr<const ArrayLayout> ArrayState::layout(const Implementations& extra) const {
-  auto now = metadata();
+  return layout_of(metadata(), extra);
+}
+
+std::shared_ptr<const ArrayLayout> ArrayState::layout_of(std::shared_ptr<const ArrayMetadata> now,
+                                                         const Implementations& extra) const {
   Implementations wanted = merged_implementations(choice_.implementations, extra);
   {
     ForkLock lock(mutex_);
@@ -129,11 +133,9 @@ std::shared_ptr<const ArrayLayout> ArrayState::layout(const Implementations& ext
   return made;
 }
 
-void ArrayState::replace_metadata(ArrayMetadata metadata) const {
-  store_array_metadata(shared_->store, path(), metadata);
-  auto fresh = std::make_shared<const ArrayMetadata>(std::move(metadata));
+void ArrayState::show_metadata(std::shared_ptr<const ArrayMetadata> metadata) const {
   ForkLock lock(shared_->mutex);
-  shared_->metadata.swap(fresh);
+  shared_->metadata.swap(metadata);
 }
 
 void ArrayState::check_writable() const {

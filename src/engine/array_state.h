@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -68,13 +69,17 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
 
 // What all handles of one array share.
 struct ArrayShared {
-  ArrayShared(Store s, std::string p, ArrayMetadata m)
+  ArrayShared(Store s, std::string p, ArrayMetadata m, bool from_store = true)
       : store(std::move(s)),
         path(std::move(p)),
+        has_document(from_store),
         metadata(std::make_shared<const ArrayMetadata>(std::move(m))) {}
 
   const Store store;
   const std::string path;  // "a/b", "" for the root
+  // False: the caller gave the metadata, and the store may have none.
+  const bool has_document;
+  std::atomic<bool> has_folder{false};  // only asked where there is no document
   ForkMutex mutex;
   std::shared_ptr<const ArrayMetadata> metadata;  // under mutex; replaced whole
   IndexCache index_cache;
@@ -102,8 +107,11 @@ class ArrayState {
   std::shared_ptr<const ArrayMetadata> metadata() const;
   // `unsupported` here, not at open, for codecs this build lacks: such an array can be looked at.
   std::shared_ptr<const ArrayLayout> layout(const Implementations& extra = {}) const;
-  // Stores the metadata's documents, then shows them to all handles.
-  void replace_metadata(ArrayMetadata metadata) const;
+  // The same of metadata that are not those of the handles yet.
+  std::shared_ptr<const ArrayLayout> layout_of(std::shared_ptr<const ArrayMetadata> metadata,
+                                               const Implementations& extra = {}) const;
+  // To all handles; the store has them already (engine/metadata_change.h).
+  void show_metadata(std::shared_ptr<const ArrayMetadata> metadata) const;
   // permission_denied when this handle or the store may not be written.
   void check_writable() const;
 

@@ -109,6 +109,33 @@ std::optional<std::string> read_document(const Store& store, const std::string& 
   return std::string(text_of(bytes));
 }
 
+std::optional<std::string> read_latest(const Store& store, const std::string& key) {
+  Buffer bytes;
+  if (!store.driver().get_latest(key, bytes)) return std::nullopt;
+  return std::string(text_of(bytes));
+}
+
+std::optional<NodeDocuments> find_latest(const Store& store,
+                                         const std::string& path,
+                                         NodeType type,
+                                         int zarr_format) {
+  NodeDocuments node{type, zarr_format, {}, "{}"};
+  const std::string key = join_key(path, document_name(node));
+  auto document = read_latest(store, key);
+  if (!document) return std::nullopt;
+  node.document = std::move(*document);
+  if (zarr_format == 3) {
+    const NodeType found = with_place(store, key, [&] { return v3_node_type(node.document); });
+    return found == type ? std::optional(std::move(node)) : std::nullopt;
+  }
+  const std::string attributes_key = join_key(path, ".zattrs");
+  if (auto attributes = read_latest(store, attributes_key)) {
+    with_place(store, attributes_key, [&] { checked_json_object(*attributes, "attributes"); });
+    node.attributes = std::move(*attributes);
+  }
+  return node;
+}
+
 std::optional<NodeDocuments> find_node(const Store& store,
                                        const std::string& path,
                                        std::optional<int> zarr_format) {

@@ -32,12 +32,20 @@ std::string node_path(std::string_view path);
 std::string place_of(const Store& store, std::string_view path);
 
 std::optional<std::string> read_document(const Store& store, const std::string& key);
+// Past what a cache keeps.
+std::optional<std::string> read_latest(const Store& store, const std::string& key);
 
 // Without a format v3 is looked for first, then v2: where both are, v3 counts, as in zarr-python.
 // A v2 array counts before a v2 group.
 std::optional<NodeDocuments> find_node(const Store& store,
                                        const std::string& path,
                                        std::optional<int> zarr_format);
+
+// A node of one kind and format as the store has it now, past caches.
+std::optional<NodeDocuments> find_latest(const Store& store,
+                                         const std::string& path,
+                                         NodeType type,
+                                         int zarr_format);
 
 // Parse documents; what is wrong with them is told with their key.
 ArrayMetadata array_metadata_of(const Store& store,

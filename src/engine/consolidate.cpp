@@ -4,6 +4,7 @@
 
 #include "engine/array_state.h"
 #include "engine/catalog.h"
+#include "engine/metadata_change.h"
 #include "headrace/array.h"
 
 namespace headrace {
@@ -58,7 +59,9 @@ std::string consolidated_v2(const NodeDocuments& root, const NodeMap& nodes) {
 
 }  // namespace
 
-void consolidate_metadata(const Store& store, std::string_view path) {
+void consolidate_metadata(const Store& store,
+                          std::string_view path,
+                          const std::function<void()>& poll) {
   const std::string clean = node_path(path);
   const std::string where = "[consolidate_metadata] " + place_of(store, clean);
   if (store.read_only())
@@ -66,13 +69,16 @@ void consolidate_metadata(const Store& store, std::string_view path) {
   const auto root = find_node(store, clean, std::nullopt);
   if (!root || root->type != NodeType::group)
     throw Error(ErrorCode::not_found, where + ": there is no group");
+  // The nodes below are read as they are; only the group's own documents are this call's.
+  NodeChange change(
+      "consolidate_metadata", store, clean, NodeType::group, root->zarr_format, poll);
   NodeMap nodes;
   gather(store, clean, "", root->zarr_format, 0, nodes);
-  if (root->zarr_format == 3) {
-    store.driver().set(join_key(clean, "zarr.json"), bytes_of(consolidated_v3(*root, nodes)));
-  } else {
-    store.driver().set(join_key(clean, ".zmetadata"), bytes_of(consolidated_v2(*root, nodes)));
-  }
+  const NodeDocuments& now = change.documents();
+  if (root->zarr_format == 3)
+    change.store(consolidated_v3(now, nodes), now.attributes);
+  else
+    store.driver().set(join_key(clean, ".zmetadata"), bytes_of(consolidated_v2(now, nodes)));
 }
 
 }  // namespace headrace

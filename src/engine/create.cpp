@@ -1,5 +1,6 @@
 #include "engine/create.h"
 
+#include <cerrno>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "engine/catalog.h"
 #include "engine/config.h"
 #include "engine/group_state.h"
+#include "engine/remove_node.h"
 
 namespace headrace {
 namespace {
@@ -16,15 +18,6 @@ void check_store_writable(const char* call, const Store& store) {
     throw Error(ErrorCode::permission_denied,
                 std::string("[") + call + "] " + store.url() + " is open for reading only");
   }
-}
-
-// The metadata go first: a crash leaves chunks that belong to nothing, never an array without its
-// chunks.
-void remove_node(const Store& store, const std::string& path) {
-  for (const char* name : {"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"}) {
-    store.driver().erase(join_key(path, name));
-  }
-  store.driver().erase_prefix(path.empty() ? "" : path + '/');
 }
 
 // v2: attributes come first, so that a crash leaves no group without those it was made with.
@@ -51,15 +44,12 @@ std::vector<std::string> ancestors(const std::string& path) {
   return result;
 }
 
-}  // namespace
-
-void prepare_node(const char* call,
-                  const Store& store,
-                  const std::string& path,
-                  int zarr_format,
-                  bool overwrite) {
-  check_store_writable(call, store);
-  const std::string where = std::string("[") + call + "] " + place_of(store, path) + ": ";
+// The groups above `path` that are missing; invalid_argument where what is there can have no such
+// member.
+std::vector<std::string> missing_above(const std::string& where,
+                                       const Store& store,
+                                       const std::string& path,
+                                       int zarr_format) {
   std::vector<std::string> missing;
   for (std::string& above : ancestors(path)) {
     const auto node = find_node(store, above, std::nullopt);
@@ -74,14 +64,58 @@ void prepare_node(const char* call,
                       " as that of the group '" + above + "', got " + std::to_string(zarr_format));
     }
   }
-  if (overwrite) {
-    remove_node(store, path);
-  } else if (const auto node = find_node(store, path, std::nullopt)) {
-    throw Error(ErrorCode::invalid_argument,
-                where + (node->type == NodeType::group ? "a group" : "an array") +
-                    " is there already (overwrite is off)");
+  return missing;
+}
+
+void refuse_existing(const std::string& where, const Store& store, const std::string& path) {
+  const auto node = find_node(store, path, std::nullopt);
+  if (!node) return;
+  throw Error(ErrorCode::invalid_argument,
+              where + (node->type == NodeType::group ? "a group" : "an array") +
+                  " is there already (overwrite is off)");
+}
+
+// What lies behind a link is not of this store.
+void refuse_links_above(const std::string& where, const Store& store, const std::string& path) {
+  for (const std::string& above : ancestors(path)) {
+    if (above.empty() || !store.driver().is_link(above)) continue;
+    throw Error(ErrorCode::io,
+                where + "'" + above + "' is a symbolic link, and nothing behind it is overwritten",
+                ELOOP);
   }
-  for (const std::string& above : missing) store_group(store, above, zarr_format, "{}");
+}
+
+}  // namespace
+
+NodeLock prepare_node(const char* call,
+                      const Store& store,
+                      const std::string& path,
+                      int zarr_format,
+                      bool overwrite,
+                      const std::function<void()>& poll) {
+  check_store_writable(call, store);
+  const std::string where = std::string("[") + call + "] " + place_of(store, path) + ": ";
+  // All that can be refused is, before anything is changed.
+  const std::vector<std::string> missing = missing_above(where, store, path, zarr_format);
+  if (overwrite) {
+    refuse_links_above(where, store, path);
+    check_removable(call, store, path);
+  } else {
+    refuse_existing(where, store, path);
+  }
+  // A lock at a time: who overwrites a group waits for those of the nodes below while holding its.
+  for (const std::string& above : missing) {
+    const NodeLock lock(store, above, poll, true);
+    if (!missing_above(where, store, join_key(above, "x"), zarr_format).empty())
+      store_group(store, above, zarr_format, "{}");
+  }
+  if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
+  NodeLock lock(store, path, poll, true);
+  if (overwrite)
+    remove_node(call, store, path, poll);
+  else
+    refuse_existing(where, store, path);
+  return lock;
 }
 
 Array create_array(const Store& store, std::string_view path, const CreateOptions& options) {
@@ -92,7 +126,8 @@ Array create_array(const Store& store, std::string_view path, const CreateOption
   } catch (const Error& e) {
     throw e.with_context("[create_array] " + place_of(store, clean));
   }
-  prepare_node("create_array", store, clean, options.zarr_format, options.overwrite);
+  const NodeLock lock = prepare_node(
+      "create_array", store, clean, options.zarr_format, options.overwrite, options.poll);
   store_array_metadata(store, clean, metadata);
   ArrayState::Choice choice;
   choice.write_empty_chunks = options.write_empty_chunks;
@@ -104,7 +139,8 @@ Group create_group(const Store& store,
                    std::string_view path,
                    std::string_view attributes_json,
                    int zarr_format,
-                   bool overwrite) {
+                   bool overwrite,
+                   const std::function<void()>& poll) {
   const std::string clean = node_path(path);
   if (zarr_format != 2 && zarr_format != 3) {
     throw Error(ErrorCode::invalid_argument,
@@ -113,7 +149,7 @@ Group create_group(const Store& store,
   const std::string attributes =
       attributes_json.empty() ? "{}"
                               : checked_json_object(attributes_json, "[create_group] attributes");
-  prepare_node("create_group", store, clean, zarr_format, overwrite);
+  const NodeLock lock = prepare_node("create_group", store, clean, zarr_format, overwrite, poll);
   store_group(store, clean, zarr_format, attributes);
   OpenOptions options;
   options.zarr_format = zarr_format;

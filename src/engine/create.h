@@ -1,6 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "engine/array_state.h"
+#include "engine/node_lock.h"
 #include "headrace/array.h"
 
 namespace headrace {
@@ -9,8 +13,13 @@ namespace headrace {
 ArrayMetadata new_array_metadata(const CreateOptions& options);
 
 // Makes room for a node: refuses or removes what is there, and makes the groups above it that are
-// missing, the root too, as zarr-python does. `call` is for messages.
-void prepare_node(
-    const char* call, const Store& store, const std::string& path, int zarr_format, bool overwrite);
+// missing, the root too, as zarr-python does. `call` is for messages. The room is the caller's for
+// as long as it holds the lock.
+NodeLock prepare_node(const char* call,
+                      const Store& store,
+                      const std::string& path,
+                      int zarr_format,
+                      bool overwrite,
+                      const std::function<void()>& poll);
 
 }  // namespace headrace

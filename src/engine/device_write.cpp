@@ -18,7 +18,6 @@
 #include "engine/device_encode.h"
 #include "engine/device_stages.h"
 #include "engine/drain.h"
-#include "engine/key_lock.h"
 #include "engine/placement.h"
 #include "engine/request_context.h"
 #include "engine/shard_writer.h"
@@ -37,16 +36,19 @@ struct Shard {
         const ShardLevel& level,
         const InnerOrder& order,
         std::string k,
+        bool edge,
         std::size_t inner_nbytes)
       : box(std::move(b)),
         cut(box, level.inner_shape),
         key(std::move(k)),
+        at_edge(edge),
         writer(level, order, std::nullopt, std::min(cut.size() * inner_nbytes, kMaxRoom)),
         left(cut.size()) {}
 
   const Box box;
   const BoxCut cut;
   const std::string key;
+  const bool at_edge;
   ShardWriter writer;
   std::atomic<std::size_t> left;  // inner chunks
 };
@@ -57,6 +59,8 @@ struct Item {
   std::string key;
   Shape valid;
   bool on_host = false;
+  // Reaches over the edge of the array: others who have grown it may have written there.
+  bool at_edge = false;
   std::shared_ptr<Shard> shard;  // of an inner chunk
   std::size_t turn = 0;
   std::int64_t inner = 0;
@@ -72,7 +76,6 @@ class DeviceWriter {
       : context_(context),
         layout_(context.layout),
         plan_(context.layout.encode_plan),
-        store_url_(context.driver.url()),
         backend_(backend),
         kernels_(backend.kernels()),
         index_(index),
@@ -123,7 +126,9 @@ class DeviceWriter {
       cut.child(i, coordinates.at, item.box);
       item.key = context_.chunk_key(coordinates.at);
       item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
-      item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid);
+      item.at_edge = !covers(item.box, shape);
+      item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
+                     (item.at_edge && context_.driver.exists(item.key));
       if (item.on_host || layout_.shards.empty())
         add(std::move(item));
       else
@@ -138,7 +143,12 @@ class DeviceWriter {
   void add_shard(Item item) {
     const ShardLevel& level = layout_.shards.front();
     const auto shard = std::make_shared<Shard>(
-        std::move(item.box), level, *order_, std::move(item.key), layout_.chain.decoded_nbytes());
+        std::move(item.box),
+        level,
+        *order_,
+        std::move(item.key),
+        item.at_edge,
+        layout_.chain.decoded_nbytes());
     const auto positions = positions_in_order<Box>(*order_, shard->cut, level.inner_grid);
     for (std::size_t turn = 0; turn < positions.size(); ++turn) {
       Coordinates coordinates;
@@ -307,7 +317,8 @@ class DeviceWriter {
     Buffer scratch;
     const ConstBytes bytes = finish_encoding(plan_, {item.pinned, item.nbytes}, scratch);
     const bool drops = is_fill(bytes);
-    if (!item.shard) return put(item.key, drops ? std::nullopt : std::optional(bytes));
+    if (!item.shard)
+      return put(item.key, item.at_edge, drops ? std::nullopt : std::optional(bytes));
     Shard& shard = *item.shard;
     if (drops) {
       shard.writer.remove(item.turn, item.inner);
@@ -318,11 +329,17 @@ class DeviceWriter {
     if (shard.left.fetch_sub(1) > 1) return;
     Buffer encoded;
     const bool any = shard.writer.finish(encoded);
-    put(shard.key, any ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt);
+    put(shard.key,
+        shard.at_edge,
+        any ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt);
   }
 
-  void put(const std::string& key, std::optional<ConstBytes> bytes) {
-    const auto lock = lock_key(store_url_, key);
+  void put(const std::string& key, bool at_edge, std::optional<ConstBytes> bytes) {
+    const auto lock = context_.lock_object(key);
+    if (at_edge && context_.driver.exists(key)) {
+      throw Error(ErrorCode::conflict,
+                  "another writer has made it meanwhile; it reaches over the edge of the array");
+    }
     bytes ? context_.driver.set(key, *bytes) : context_.driver.erase(key);
   }
 
@@ -350,7 +367,6 @@ class DeviceWriter {
   RequestContext& context_;
   const ArrayLayout& layout_;
   const EncodePlan& plan_;
-  const std::string store_url_;
   Backend& backend_;
   const Kernels& kernels_;
   const int index_;
@@ -402,6 +418,7 @@ void write_selection_from_device(const ArrayState& state,
   state.check_writable();
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
+  context.prepare_locks();
   refuse_nvcomp(state, context.layout);
   check_on_device(context.layout, data.device.type);
   Backend& devices = backend(data.device.type);

@@ -3,6 +3,7 @@
 #include "engine/array_state.h"
 #include "engine/config.h"
 #include "engine/group_state.h"
+#include "engine/metadata_change.h"
 #include "headrace/array.h"
 
 namespace headrace {
@@ -114,25 +115,38 @@ Group Group::group(std::string_view name) const {
 
 std::string Group::attributes_json() const { return state_->metadata()->attributes; }
 
-void Group::set_attributes_json(std::string_view json) const {
-  if (read_only()) {
-    throw Error(ErrorCode::permission_denied,
-                "[group] " + place_of(state_->store, state_->path) + " is open for reading only");
-  }
-  GroupMetadata metadata = *state_->metadata();
-  metadata.attributes = checked_json_object(json, "attributes");
-  const std::string& path = state_->path;
-  if (metadata.zarr_format == 2) {
-    state_->store.driver().set(join_key(path, ".zattrs"), bytes_of(metadata.attributes));
-  } else {
-    // The document as it is now: somebody may have consolidated metadata since the group was
-    // opened.
-    const std::string key = join_key(path, "zarr.json");
-    const auto stored = read_document(state_->store, key);
-    metadata.document = with_attributes(stored ? *stored : metadata.document, metadata.attributes);
-    state_->store.driver().set(key, bytes_of(metadata.document));
-  }
-  state_->replace_metadata(std::move(metadata));
+void GroupState::change_attributes(const std::function<std::string(const std::string&)>& change,
+                                   const std::function<void()>& poll) {
+  const std::string where = "[group] " + place_of(store, path);
+  if (options.read_only || store.read_only())
+    throw Error(ErrorCode::permission_denied, where + " is open for reading only");
+  const int format = metadata()->zarr_format;
+  NodeChange node("group", store, path, NodeType::group, format, poll);
+  std::string attributes = change(group_metadata_of(store, path, node.documents()).attributes);
+  // The rest of the document stays: somebody may have consolidated metadata.
+  std::string document = node.documents().document;
+  if (format == 3) document = with_attributes(document, attributes);
+  node.store(std::move(document), std::move(attributes));
+  GroupMetadata fresh = group_metadata_of(store, path, node.documents());
+  fresh.consolidated.reset();  // `nodes` has them
+  replace_metadata(std::move(fresh));
+}
+
+void Group::set_attributes_json(std::string_view json, const WriteOptions& options) const {
+  const std::string attributes = checked_json_object(json, "attributes");
+  state_->change_attributes([&](const std::string&) { return attributes; }, options.poll);
+}
+
+std::string Group::update_attributes(const AttributeChanges& changes,
+                                     const WriteOptions& options) const {
+  std::string before;
+  state_->change_attributes(
+      [&](const std::string& now) {
+        before = now;
+        return changed_attributes(now, changes);
+      },
+      options.poll);
+  return before;
 }
 
 std::string Group::metadata_json() const { return state_->metadata()->document; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,12 +32,16 @@ class GroupState {
   const std::shared_ptr<const NodeMap> nodes;
 
   std::shared_ptr<const GroupMetadata> metadata() const;
-  void replace_metadata(GroupMetadata metadata);
+  // Under the node's lock: change(attributes as the store has them) gives the new ones.
+  void change_attributes(const std::function<std::string(const std::string&)>& change,
+                         const std::function<void()>& poll);
   // A node by its path within the group. Consolidated metadata are asked first; a node made after
   // they were written is still found in the store.
   std::optional<NodeDocuments> find(const std::string& name) const;
 
  private:
+  void replace_metadata(GroupMetadata metadata);
+
   mutable ForkMutex mutex_;
   std::shared_ptr<const GroupMetadata> metadata_;  // under mutex_; replaced whole
 };

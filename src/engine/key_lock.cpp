@@ -2,13 +2,21 @@
 
 #include <string>
 
-#include "base/key_locks.h"
-
 namespace headrace {
 
-std::unique_lock<std::mutex> lock_key(std::string_view store_url, std::string_view key) {
+KeyLocks::Lock lock_key(std::string_view array, std::string_view key) {
   static auto* locks = new KeyLocks;  // never destroyed: threads may outlive statics
-  return locks->lock(std::string(store_url) + '\n' + std::string(key));
+  std::string name;
+  name.reserve(array.size() + key.size() + 1);
+  name.append(array);
+  name += '/';
+  name.append(key);
+  return locks->lock(name);
+}
+
+KeyLocks& node_locks() {
+  static auto* locks = new KeyLocks;
+  return *locks;
 }
 
 }  // namespace headrace

@@ -36,7 +36,8 @@ Array make_array(const Store& store,
                  const NodeDocuments& node,
                  const OpenOptions& options) {
   check_implementations(options.implementations, "[open_array]");
-  auto shared = std::make_shared<ArrayShared>(store, path, array_metadata_of(store, path, node));
+  auto shared = std::make_shared<ArrayShared>(
+      store, path, array_metadata_of(store, path, node), options.metadata_json.empty());
   ArrayState::Choice choice;
   choice.device = options.device;
   choice.read_only = options.read_only || store.read_only();

@@ -334,7 +334,8 @@ class Rechunk {
                       "halfway there; give the same ones or overwrite");
     }
     if (!state_.found() || !state_.same_arguments()) {
-      prepare_node("rechunk", store_, path_, 3, options_.overwrite);
+      const NodeLock lock =
+          prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
       state_.begin(0, 0);
     }
     for (const auto& [name, group] : tree_.groups) {

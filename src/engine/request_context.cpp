@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/config.h"
+#include "engine/key_lock.h"
 
 namespace headrace {
 namespace {
@@ -59,13 +60,27 @@ RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<co
       arena(request.arena),
       poll_(request.poll_),
       cancel_(request.cancel_),
-      encoded_nbytes_(request.encoded_nbytes_) {}
+      encoded_nbytes_(request.encoded_nbytes_),
+      array_identity_(request.array_identity_) {}
 
 void RequestContext::check() {
   if (cancel_ && cancel_->load(std::memory_order_relaxed)) {
     throw Error(ErrorCode::cancelled, "the request was cancelled");
   }
   poll_.check();
+}
+
+void RequestContext::prepare_locks() {
+  ArrayShared& shared = *state.shared();
+  // The first chunk would make the folder, and with it another identity.
+  if (!shared.has_document && !shared.has_folder.exchange(true))
+    static_cast<void>(driver.try_lock(state.path(), true));
+  array_identity_ = driver.identity(state.path());
+}
+
+KeyLocks::Lock RequestContext::lock_object(std::string_view key) const {
+  const std::size_t prefix = state.path().empty() ? 0 : state.path().size() + 1;
+  return lock_key(array_identity_, key.substr(prefix));
 }
 
 void RequestContext::count_encoded(std::uint64_t nbytes) {

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 
+#include "base/key_locks.h"
 #include "engine/array_state.h"
 #include "headrace/config.h"
 
@@ -51,6 +53,10 @@ class RequestContext {
   void count_encoded(std::uint64_t nbytes);
   // Key of a stored chunk within the store.
   std::string chunk_key(const std::int64_t* coordinates) const;
+  // Before the first lock_object() of a write.
+  void prepare_locks();
+  // Keeps the other threads of this process from replacing a stored object meanwhile.
+  KeyLocks::Lock lock_object(std::string_view key) const;
   // "[read] a/b chunk c/0/3" for messages.
   std::string place(const char* action, const std::string& key) const;
 
@@ -58,6 +64,7 @@ class RequestContext {
   Poll poll_;
   const std::atomic<bool>* cancel_;
   std::atomic<std::uint64_t>* const encoded_nbytes_;
+  std::string array_identity_;  // of a write: that of the array's folder
 };
 
 // Coordinates of a chunk, on the stack.

@@ -25,7 +25,10 @@ std::shared_ptr<const ArrayLayout> layout_of_object(const RequestContext& contex
 // Chunks of the unit that is read; inner chunks by their shards' indices.
 std::int64_t count_stored_chunks(const ArrayState& state);
 
-// After a resize from `before`: removes stored objects that lie wholly outside the new shape.
-void erase_chunks_outside(const ArrayState& state, const Shape& before);
+// Removes what lies outside `shape` of an array that was larger, `before`: whole objects, and the
+// parts of others, which become the fill value. Parts that cannot be decoded or encoded stay.
+void erase_outside(const ArrayState& state,
+                   const Shape& shape,
+                   const std::shared_ptr<const ArrayMetadata>& before);
 
 }  // namespace headrace

@@ -8,7 +8,6 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
-#include "engine/key_lock.h"
 #include "engine/request_context.h"
 #include "engine/shard_writer.h"
 #include "engine/sink.h"
@@ -36,7 +35,7 @@ template <typename Query>
 class Writer {
  public:
   explicit Writer(RequestContext& context)
-      : context_(context), layout_(context.layout), store_url_(context.driver.url()) {
+      : context_(context), layout_(context.layout) {
     for (const ShardLevel& level : layout_.shards)
       orders_.emplace_back(context.state.choice().shard_order, level.inner_grid);
   }
@@ -63,17 +62,24 @@ class Writer {
   }
 
   void write_one(const std::string& key, const Query& query, const Shape& valid) {
+    // A handle may have seen a smaller array than there is by now: of an object that reaches over
+    // its edge, what lies behind that is kept.
     const bool whole = covers(query, valid);
-    const auto lock = lock_key(store_url_, key);
-    if (whole && store_plain_shard(key, query, valid)) return;
+    const auto lock = context_.lock_object(key);
     Scratch old;
-    bool exists = false;
-    if (!whole) exists = context_.driver.get(key, *old);
-    const auto before = exists ? std::optional<ConstBytes>(old->bytes()) : std::nullopt;
+    std::optional<ConstBytes> before;
+    if (!covers(query, layout_.stored_shape()) && context_.driver.get_latest(key, *old))
+      before = old->bytes();
+    if (whole && !before && store_plain_shard(key, query)) return;
     Scratch encoded;
-    const std::optional<ConstBytes> after = layout_.shards.empty()
-                                                ? encode_chunk(query, valid, before, *encoded)
-                                                : encode_shard(query, valid, before, 0, *encoded);
+    std::optional<ConstBytes> after;
+    try {
+      after = encode_object(query, valid, before, *encoded);
+    } catch (const Error& error) {
+      // What is replaced need not be readable.
+      if (!whole || !before || error.code() != ErrorCode::corrupt) throw;
+      after = encode_object(query, valid, std::nullopt, *encoded);
+    }
     if (after) {
       context_.driver.set(key, *after);
     } else {
@@ -82,6 +88,14 @@ class Writer {
   }
 
  private:
+  std::optional<ConstBytes> encode_object(const Query& query,
+                                          const Shape& valid,
+                                          std::optional<ConstBytes> before,
+                                          Buffer& encoded) {
+    return layout_.shards.empty() ? encode_chunk(query, before, encoded)
+                                  : encode_shard(query, valid, before, 0, encoded);
+  }
+
   // A shard is put together in memory: where one fills the budget, two are on their way at a time,
   // so that one is encoded while the other is stored.
   int objects_at_once() const {
@@ -95,7 +109,7 @@ class Writer {
   // Stores an uncompressed shard from the caller's memory, where its chunks lie there as they will
   // be stored: all but the last, which may reach over the edge of the array. False where they do
   // not.
-  bool store_plain_shard(const std::string& key, const Query& query, const Shape& valid) {
+  bool store_plain_shard(const std::string& key, const Query& query) {
     if (layout_.shards.size() != 1 || !layout_.chain.is_identity()) return false;
     const ShardLevel& level = layout_.shards.front();
     const typename Query::Cut cut(query, level.inner_shape);
@@ -113,8 +127,7 @@ class Writer {
       if (!chunk) {
         last->resize(nbytes);
         VlenArena arena;
-        const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
-        merge(sink, child, inner_valid, std::nullopt, last->bytes(), arena);
+        merge(sink, child, std::nullopt, last->bytes(), arena);
         chunk = last->data();
       }
       if (!drops({chunk, nbytes})) {
@@ -132,7 +145,6 @@ class Writer {
   // The encoded bytes of a chunk with the query's part replaced, in `encoded` or in the caller's
   // own memory; nothing when it ends up all fill value and such chunks are not kept.
   std::optional<ConstBytes> encode_chunk(const Query& query,
-                                         const Shape& valid,
                                          std::optional<ConstBytes> before,
                                          Buffer& encoded) {
     const CodecChain& chain = layout_.chain;
@@ -143,7 +155,7 @@ class Writer {
     }
     Scratch chunk(nbytes);
     VlenArena arena;
-    merge(sink, query, valid, before, chunk.bytes(), arena);
+    merge(sink, query, before, chunk.bytes(), arena);
     if (chain.is_identity()) {
       if (drops(chunk.bytes())) return std::nullopt;
       std::swap(*chunk, encoded);
@@ -167,13 +179,14 @@ class Writer {
   // keeps the bytes of what was stored.
   void merge(const ChunkSink& sink,
              const Query& query,
-             const Shape& valid,
              std::optional<ConstBytes> before,
              MutableBytes chunk,
              VlenArena& arena) {
-    if (before && !covers(query, valid)) {
+    if (covers(query, layout_.chunk_shape)) {
+      // nothing of it stays
+    } else if (before) {
       layout_.chain.decode(*before, chunk, {1, &arena});
-    } else if (!covers(query, layout_.chunk_shape)) {
+    } else {
       fill_bytes(chunk.data(), chunk.size(), layout_.fill);
     }
     sink.gather(chunk.data());
@@ -204,18 +217,19 @@ class Writer {
           const std::int64_t inner = linear_index(coordinates.at, level.inner_grid);
           const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
           // What is replaced need not be readable.
-          const auto inner_before = covers(child, inner_valid) ? std::nullopt : shard.before(inner);
+          const auto inner_before =
+              covers(child, level.inner_shape) ? std::nullopt : shard.before(inner);
           if (plain) {
             const MutableBytes place = shard.reserved(turn);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
             VlenArena arena;
-            merge(sink, child, inner_valid, inner_before, place, arena);
+            merge(sink, child, inner_before, place, arena);
             drops(place) ? shard.remove_reserved(turn, inner) : shard.put_reserved(turn, inner);
             return;
           }
           Scratch bytes;
           const auto after =
-              innermost ? encode_chunk(child, inner_valid, inner_before, *bytes)
+              innermost ? encode_chunk(child, inner_before, *bytes)
                         : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
           after ? shard.put(turn, inner, *bytes) : shard.remove(turn, inner);
         },
@@ -228,7 +242,6 @@ class Writer {
 
   RequestContext& context_;
   const ArrayLayout& layout_;
-  const std::string store_url_;
   std::vector<InnerOrder> orders_;  // of the levels of shards
 };
 
@@ -313,6 +326,7 @@ void write_selection(const ArrayState& state,
   state.check_writable();
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
+  context.prepare_locks();
   if (selection.pointwise) {
     write_query(context, Points(selection, data));
   } else {

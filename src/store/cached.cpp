@@ -50,6 +50,19 @@ class CachedDriver final : public StoreDriver {
     return store_->list_dir(prefix);
   }
   void close() override { store_->close(); }
+  std::string identity(std::string_view prefix) override { return store_->identity(prefix); }
+  bool get_latest(std::string_view key, Buffer& into) override {
+    return store_->get_latest(key, into);
+  }
+  LockAttempt try_lock(std::string_view prefix, bool make) override {
+    return store_->try_lock(prefix, make);
+  }
+  bool holds_only_keys() const override { return store_->holds_only_keys(); }
+  bool is_link(std::string_view prefix) override { return store_->is_link(prefix); }
+  std::vector<StoredName> list_names(std::string_view prefix) override {
+    return store_->list_names(prefix);
+  }
+  void erase_names(std::span<const StoredName> names, std::string_view kept) override;
 
   const CacheOptions& options() const { return options_; }
   CacheStats stats() const;
@@ -352,6 +365,12 @@ void CachedDriver::erase(std::string_view key) {
 void CachedDriver::erase_prefix(std::string_view prefix) {
   const std::vector<std::string> keys = store_->list(prefix);
   change(keys, [&] { store_->erase_prefix(prefix); });
+}
+
+void CachedDriver::erase_names(std::span<const StoredName> names, std::string_view kept) {
+  std::vector<std::string> keys;
+  for (const StoredName& name : names) keys.push_back(name.key);
+  change(keys, [&] { store_->erase_names(names, kept); });
 }
 
 CacheStats CachedDriver::stats() const {

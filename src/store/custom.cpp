@@ -83,6 +83,9 @@ class CustomDriver : public StoreDriver {
   std::string url() const override { return store_->url(); }
   bool read_only() const override { return store_->read_only(); }
   bool local() const override { return false; }
+  std::string identity(std::string_view prefix) override {
+    return "custom:" + store_->identity() + '/' + std::string(prefix);
+  }
   std::optional<Coalescing> coalescing() const override { return store_->coalescing(); }
   std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
 

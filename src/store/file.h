@@ -38,6 +38,11 @@ class FileStore : public StoreDriver {
   void erase_prefix(std::string_view prefix) override;
   std::vector<std::string> list(std::string_view prefix) override;
   std::vector<DirEntry> list_dir(std::string_view prefix) override;
+  std::string identity(std::string_view prefix) override;
+  LockAttempt try_lock(std::string_view prefix, bool make) override;
+  bool is_link(std::string_view prefix) override;
+  std::vector<StoredName> list_names(std::string_view prefix) override;
+  void erase_names(std::span<const StoredName> names, std::string_view kept) override;
 
  protected:
   std::string path_of(std::string_view key) const;

@@ -163,6 +163,13 @@ class MemoryStore : public StoreDriver {
     return names_directly_below(contents_->keys_below(prefix), prefix);
   }
 
+  std::string identity(std::string_view prefix) override {
+    return "memory:" + std::to_string(reinterpret_cast<std::uintptr_t>(contents_.get())) + '/' +
+           std::string(prefix);
+  }
+  LockAttempt try_lock(std::string_view, bool) override { return {LockAttempt::State::held}; }
+  bool holds_only_keys() const override { return true; }
+
  private:
   void check_writable() const {
     if (read_only_) throw_read_only(url_);

@@ -85,6 +85,23 @@ void StoreDriver::set_parts(std::string_view key, std::span<const ConstBytes> pa
   set(key, object.bytes());
 }
 
+std::string StoreDriver::identity(std::string_view prefix) {
+  return "driver:" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + '/' +
+         std::string(prefix);
+}
+
+LockAttempt StoreDriver::try_lock(std::string_view, bool) { return {}; }
+
+std::vector<StoredName> StoreDriver::list_names(std::string_view prefix) {
+  std::vector<StoredName> names;
+  for (std::string& key : list(prefix)) names.push_back({std::move(key)});
+  return names;
+}
+
+void StoreDriver::erase_names(std::span<const StoredName> names, std::string_view) {
+  for (const StoredName& name : names) erase(name.key);
+}
+
 void StoreDriver::get_many(std::span<GetRequest> requests) {
   for (GetRequest& request : requests) {
     request.found = false;
@@ -128,6 +145,10 @@ bool Store::exists(std::string_view key) const { return driver_->exists(key); }
 void Store::set(std::string_view key, ConstBytes bytes) const { driver_->set(key, bytes); }
 void Store::erase(std::string_view key) const { driver_->erase(key); }
 void Store::erase_prefix(std::string_view prefix) const { driver_->erase_prefix(prefix); }
+
+std::string Store::identity(std::string_view prefix) const {
+  return driver_->identity(check_prefix(prefix));
+}
 
 std::vector<std::string> Store::list(std::string_view prefix) const {
   return driver_->list(prefix);

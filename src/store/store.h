@@ -66,6 +66,30 @@ struct GetRequest {
   std::exception_ptr error = nullptr;  // set by get_many: why this object could not be read
 };
 
+// Held off: whoever else takes the lock of the same prefix, in this process or another.
+class PrefixLock {
+ public:
+  virtual ~PrefixLock() = default;
+};
+
+// What became of an attempt to take one.
+struct LockAttempt {
+  enum class State {
+    held,         // `lock` is released by its destructor; null where no other process sees the keys
+    busy,         // somebody else has it
+    unavailable,  // there are no locks here
+  };
+  State state = State::unavailable;
+  std::unique_ptr<PrefixLock> lock{};
+};
+
+// Something that lies below a prefix, an object or what no key is: a link, an empty folder.
+struct StoredName {
+  enum class Kind { object, link, empty_folder };
+  std::string key;
+  Kind kind = Kind::object;
+};
+
 struct DirEntry {
   std::string name;
   bool is_prefix = false;  // more keys lie under name + "/"
@@ -105,6 +129,27 @@ class StoreDriver {
   // The names directly under a prefix, sorted, objects and prefixes told apart.
   virtual std::vector<DirEntry> list_dir(std::string_view prefix) = 0;
   virtual void close() {}
+
+  // For who changes what others may change, too (engine/node_lock.h, engine/remove_node.h).
+  //
+  // Equal for two drivers exactly when the prefix ("a/b", "" for the root) is one place behind
+  // both, whichever way leads there: links, "..", mounts, a cache in front. At most one system call
+  // where something lies there.
+  virtual std::string identity(std::string_view prefix);
+  // As get(), past what a cache keeps.
+  virtual bool get_latest(std::string_view key, Buffer& into) { return get(key, into); }
+  // Never waits. `make`: the folder of the prefix is made when it is missing.
+  virtual LockAttempt try_lock(std::string_view prefix, bool make);
+  // Whether nothing lies there but what was set through such a driver: memory, an archive.
+  virtual bool holds_only_keys() const { return false; }
+  // Whether the last name of the prefix is a link that leads elsewhere.
+  virtual bool is_link(std::string_view) { return false; }
+  // As list(), with what is no object, and without what lies behind links.
+  virtual std::vector<StoredName> list_names(std::string_view prefix);
+  // Erases some of list_names(), and folders above them that are empty then, up to `kept` ("" or
+  // "a/b"), which stays. invalid_argument, for no names too, when `kept` is the root of the file
+  // system or of a mount.
+  virtual void erase_names(std::span<const StoredName> names, std::string_view kept);
 };
 
 // invalid_argument for keys that could leave the store or mean nothing: empty, absolute, "." or

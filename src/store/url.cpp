@@ -173,12 +173,8 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
   }
   if (kind == PathKind::missing) {
     make_folders(path, file.durable);
-  } else if (mode == StoreMode::overwrite) {
-    if (path == "/")
-      refuse(ErrorCode::invalid_argument, place, "mode w would empty the root folder");
-    driver->erase_prefix("");
   }
-  return driver;
+  return driver;  // with mode w the caller empties it
 }
 
 std::shared_ptr<StoreDriver> open_zip(const std::string& path,
@@ -293,7 +289,7 @@ std::string percent_decode(std::string_view text) {
   return out;
 }
 
-Store open_store(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
+Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
   const std::string_view place = path_or_url;
   OptionReader reader(options, place);
   const std::string scheme = scheme_of(path_or_url);

@@ -167,6 +167,10 @@ class ZipWriter : public StoreDriver {
     return names_directly_below(list(prefix), check_prefix(prefix));
   }
 
+  // The archive has no name yet, so nobody else writes it.
+  LockAttempt try_lock(std::string_view, bool) override { return {LockAttempt::State::held}; }
+  bool holds_only_keys() const override { return true; }
+
   // Waits for writes that have started. After a failure (a full disk) it can be called again.
   void close() override {
     if (generation_ != fork_generation()) throw_forked();

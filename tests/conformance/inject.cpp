@@ -39,6 +39,15 @@ class Wrapper : public StoreDriver {
     return store_->list_dir(prefix);
   }
   void close() override { store_->close(); }
+  std::string identity(std::string_view prefix) override { return store_->identity(prefix); }
+  LockAttempt try_lock(std::string_view prefix, bool make) override {
+    return store_->try_lock(prefix, make);
+  }
+  bool holds_only_keys() const override { return store_->holds_only_keys(); }
+  bool is_link(std::string_view prefix) override { return store_->is_link(prefix); }
+  std::vector<StoredName> list_names(std::string_view prefix) override {
+    return store_->list_names(prefix);
+  }
 
  protected:
   std::shared_ptr<StoreDriver> store_;

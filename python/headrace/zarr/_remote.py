@@ -58,7 +58,7 @@ def open_url(url: str, mode: str, storage_options: dict[str, Any] | None) -> _co
         opened = _RootStore(opened.fs, opened.read_only, opened.path, opened.allowed_exceptions)
     store, _ = resolve(opened, "r" if mode == "r" else "a")
     if mode == "w":
-        store._erase_prefix("")
+        store._remove_nodes()
     if mode == "w-" and store._list_dir(""):
         raise FileExistsError(f"{url} exists")
     return store

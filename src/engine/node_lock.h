@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/key_locks.h"
+#include "headrace/store.h"
+#include "store/store.h"
+
+namespace headrace {
+
+// Who holds it is the only one to change the metadata of a node: among the threads of this process,
+// and, where the store has locks, among the processes of this machine. Orders: that of a group
+// before that of a node below it; before any lock_key(). Code of the application that runs under it
+// must not change the same node.
+class NodeLock {
+ public:
+  // Waits, calling `poll` now and then; throwing from it ends the wait. `make`: the node's folder
+  // is made when it is missing, for a node that will be.
+  NodeLock(const Store& store,
+           const std::string& path,
+           const std::function<void()>& poll,
+           bool make = false);
+
+  // False: others may change the node meanwhile, and what is stored has to be looked at again.
+  bool excludes_processes() const { return excludes_processes_; }
+
+ private:
+  KeyLocks::Lock in_process_;
+  std::unique_ptr<PrefixLock> between_processes_;
+  bool excludes_processes_ = false;
+};
+
+}  // namespace headrace
