@@ -50,6 +50,8 @@ class CachedDriver final : public StoreDriver {
     return store_->list_dir(prefix);
   }
   void close() override { store_->close(); }
+  void discard() override { store_->discard(); }
+  void sync() override { store_->sync(); }
 
   const CacheOptions& options() const { return options_; }
   CacheStats stats() const;

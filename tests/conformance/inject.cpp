@@ -39,6 +39,8 @@ class Wrapper : public StoreDriver {
     return store_->list_dir(prefix);
   }
   void close() override { store_->close(); }
+  void discard() override { store_->discard(); }
+  void sync() override { store_->sync(); }
 
  protected:
   std::shared_ptr<StoreDriver> store_;
