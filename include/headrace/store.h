@@ -15,7 +15,7 @@ namespace headrace {
 class ObjectReader;  // src/store/store.h
 class StoreDriver;   // src/store/store.h
 
-// Options by name, as users write them: {"io": "uring", "direct": "true", "fsync": "true"}.
+// Options by name, as users write them: {"io": "uring", "direct": "true", "fsync": "all"}.
 using StorageOptions = std::map<std::string, std::string, std::less<>>;
 
 enum class StoreMode {
@@ -46,8 +46,20 @@ class Store {
 
   std::string url() const;  // "file:///data/era5.zarr", "memory://", "zip:///data/a.zip"
   bool read_only() const;
-  // Finishes what is buffered (a zip archive's directory); writes after it fail. Idempotent.
+  // Publishes a zip archive that is written: it appears under its name, whole, in place of what was
+  // there. Writes after it fail. A second call does nothing, and so does one of another store.
+  //
+  // An archive that is dropped without it, with its last Store, Group and Array, is discarded: so
+  // is what a writer that raised has left, and a child of fork never publishes its parent's. A
+  // set() that failed (a full disk) leaves the archive as it was before that set(): whoever knows
+  // that this is enough may still close() it.
   void close();
+  // Drops the archive that close() would publish; what was there stays. Writes after it fail, and
+  // close() does nothing.
+  void discard();
+  // Returns when what was written through this process is on the disk of a file store, whatever
+  // its option "fsync" says. An archive is synced by close(); of other stores it does nothing.
+  void sync() const;
 
   // Keys are "a/b/c"; invalid_argument for one that could leave the store.
   std::optional<StoredObject> open(std::string_view key) const;  // nothing: no such object
@@ -73,8 +85,16 @@ class Store {
 // store within the process). `not_found` when mode wants it to exist and it does not;
 // `unsupported` for a scheme this build lacks.
 //
-// Options: "io" = "pread" | "uring" (file), "direct" = "true" (O_DIRECT, file), "fsync" = "true"
-// (file: data and folder entry are durable when a write returns).
+// Options: "io" = "pread" | "uring" (file), "direct" = "true" (O_DIRECT, file), and "fsync": what a
+// power cut can take away no more when a write has returned (file), or close() (zip).
+//
+//   "none"      nothing is promised.
+//   "metadata"  the default: documents that describe nodes (zarr.json, .zarray, .zattrs, ...), and
+//               that one was erased; an archive, whole. Chunks of the last half minute may be
+//               missing, empty or full of zeros; so an append may have the new shape without them.
+//   "all"       chunks too ("true" means the same, "false" means "none").
+//
+// A killed process takes nothing of what was written, whatever the option: docs/survives.md.
 //
 // StoreMode::overwrite removes Zarr's own from a folder: metadata, chunks and the nodes below. Other
 // files stay, and a folder that is no node and not empty is invalid_argument, as is one that is the
@@ -85,6 +105,14 @@ Store open_store(std::string_view path_or_url,
 
 // A new, empty store in memory that nobody else sees.
 Store memory_store();
+
+// Who is told, by its URL, of an archive that is dropped without close() or discard(); nobody at
+// first. Called by whichever thread drops it; it must not throw.
+using DroppedArchiveHandler = void (*)(const std::string& url);
+void on_dropped_archive(DroppedArchiveHandler handler);
+
+// The URLs of the archives that this process writes and has neither closed nor discarded.
+std::vector<std::string> unpublished_archives();
 
 struct StoredBytes {
   std::span<const std::byte> bytes{};

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
 from . import _core, _json
-from ._open import _join, resolve_store
+from ._open import _join, discarding, resolve_store
 from .group import Group
 
 
@@ -15,7 +16,8 @@ def _creation_store(
     store: Any, at_root: bool, overwrite: bool, storage_options: dict[str, Any] | None
 ) -> tuple[_core.Store, str]:
     # A zip archive is written from new: overwriting its root is a new archive.
-    is_zip = isinstance(store, str) and store.lower().endswith(".zip")
+    is_path = isinstance(store, str | os.PathLike)
+    is_zip = is_path and os.fsdecode(store).lower().endswith(".zip")
     mode = "w" if is_zip and at_root and overwrite else "a"
     return resolve_store(store, mode, storage_options)
 
@@ -206,24 +208,24 @@ def create_array(
     codecs = codec_chain(dtype, filters, serializer, compressors, zarr_format)
     if fill_value is None:
         fill_value = _default_fill_value(dtype)
-    handle, base = _creation_store(store, not name, overwrite, storage_options)
-    return _core.create_array(
-        handle,
-        _join(base, name),
-        shape=shape,
-        dtype=dtype,
+    arguments = {
         **_grid(chunks, shards, shape),
-        codecs=codecs,
-        fill_value=fill_value,
-        zarr_format=zarr_format,
-        order=order,
-        attributes=_json.dumps(dict(attributes)) if attributes else "",
-        dimension_names=list(dimension_names or ()),
-        overwrite=overwrite,
-        write_empty_chunks=write_empty_chunks,
-        device=device,
+        "shape": shape,
+        "dtype": dtype,
+        "codecs": codecs,
+        "fill_value": fill_value,
+        "zarr_format": zarr_format,
+        "order": order,
+        "attributes": _json.dumps(dict(attributes)) if attributes else "",
+        "dimension_names": list(dimension_names or ()),
+        "overwrite": overwrite,
+        "write_empty_chunks": write_empty_chunks,
+        "device": device,
         **_key_encoding(chunk_key_encoding, zarr_format),
-    )
+    }
+    handle, base = _creation_store(store, not name, overwrite, storage_options)
+    with discarding(store, handle):
+        return _core.create_array(handle, _join(base, name), **arguments)
 
 
 def create_group(
@@ -262,13 +264,8 @@ def create_group(
     >>> group = hr.create_group("new.zarr", attributes={"title": "test"})
     >>> group.create_array("x", shape=(10,), dtype="int32")
     """
+    text = _json.dumps(dict(attributes)) if attributes else ""
     handle, base = _creation_store(store, not path, overwrite, storage_options)
-    return Group(
-        _core.create_group(
-            handle,
-            _join(base, path),
-            _json.dumps(dict(attributes)) if attributes else "",
-            zarr_format,
-            overwrite,
-        )
-    )
+    with discarding(store, handle):
+        made = _core.create_group(handle, _join(base, path), text, zarr_format, overwrite)
+    return Group(made)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 from . import _core
@@ -14,6 +16,10 @@ _MODES = ("r", "r+", "a", "w", "w-")
 _OWN_SCHEMES = ("file", "memory", "zip")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
 _ZIP_AND_PATH = re.compile(r"(?:zip://)?(.+?\.zip)/(.+)", re.IGNORECASE)
+
+
+# Those that are still open then will never appear, and say so in time.
+atexit.register(_core._warn_of_open_archives)
 
 
 def _check_mode(mode: str) -> None:
@@ -68,6 +74,17 @@ def _resolve_object(
     return resolve(store, mode)
 
 
+@contextlib.contextmanager
+def discarding(given: Any, handle: _core.Store) -> Iterator[None]:
+    """Drops the zip archive that was begun for a call that fails; not one that was given to it."""
+    try:
+        yield
+    except BaseException:
+        if not isinstance(given, _core.Store | Group):
+            handle.discard()
+        raise
+
+
 def _open_remote(url: str, mode: str, storage_options: dict[str, Any] | None) -> _core.Store:
     """A store that fsspec reaches."""
     try:
@@ -103,7 +120,10 @@ def open_store(
         ``"w"``: emptied first.
     storage_options
         For files ``io`` ("pread", or "uring": small chunks in batches, faster from a cold disk),
-        ``direct`` (O_DIRECT) and ``fsync`` (booleans). For what fsspec opens, its options.
+        ``direct`` (O_DIRECT, a boolean) and ``fsync``: what a power cut cannot take away when a
+        write has returned. ``"none"``; ``"metadata"``, the default, the documents that describe
+        arrays and groups; ``"all"``, chunks too. Of a zip archive it is said of `Store.close`: but
+        for ``"none"`` all of it is on the disk. For what fsspec opens, its options.
 
     Raises
     ------
@@ -269,13 +289,17 @@ def open_array(
     if mode not in ("w", "w-"):
         handle, base = resolve_store(store, _store_mode(mode), storage_options)
         where = _join(base, path)
-        if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
-            return _core.open_array(
-                handle, where, device, zarr_format, mode == "r", implementations
+        with discarding(store, handle):
+            if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
+                return _core.open_array(
+                    handle, where, device, zarr_format, mode == "r", implementations
+                )
+            if "shape" not in create:
+                raise _missing("array", handle, where)
+            array = create_array(
+                handle, where, zarr_format=zarr_format or 3, device=device, **create
             )
-        store, path, storage_options = handle, where, None
-        if "shape" not in create:
-            raise _missing("array", handle, where)
+        return array.with_implementations(implementations) if implementations else array
     array = create_array(
         store,
         path,

@@ -228,7 +228,7 @@ def blocks(sizes: tuple[tuple[int, ...], ...]) -> Iterator[tuple[slice, ...]]:
 
 
 class _Target:
-    """A store to write to; a zip archive that was made here is completed at the end."""
+    """A store to write to; a zip archive that was made here appears at the end, or not at all."""
 
     def __init__(self, store: Any, *, overwrite: bool = True) -> None:
         self.closes = isinstance(store, str | os.PathLike) and os.fspath(store).lower().endswith(
@@ -240,6 +240,6 @@ class _Target:
     def __enter__(self) -> _Target:
         return self
 
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self.closes:
-            self.store.close()
+            self.store.__exit__(*raised)

@@ -370,6 +370,12 @@ def _copy_block(array: Any, destination: _core.Array, block: tuple[slice, ...]) 
     destination.write(block, _read(array, block))
 
 
+def _copy_on_worker(array: Any, destination: _core.Array, block: tuple[slice, ...]) -> None:
+    _copy_block(array, destination, block)
+    # The block will be noted as done by a host that may not be this one.
+    destination.store.sync()
+
+
 def _copy_on_cluster(
     source: _Source,
     client: Any,
@@ -382,7 +388,9 @@ def _copy_on_cluster(
 
     # Once to the workers, not with every task: arrays of other libraries may bring their elements.
     read = client.scatter(source.behind(array), hash=False)
-    futures = [client.submit(_copy_block, read, destination, block, pure=False) for block in boxes]
+    futures = [
+        client.submit(_copy_on_worker, read, destination, block, pure=False) for block in boxes
+    ]
     numbers = {future.key: number for number, future in enumerate(futures)}
     try:
         for future in as_completed(futures):

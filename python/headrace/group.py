@@ -183,6 +183,25 @@ class Group:
         """The store that keeps it."""
         return self._handle.store
 
+    def close(self) -> None:
+        """Close the store: a zip archive that is written appears only then, whole.
+
+        Usable in a ``with`` statement, which closes it, and discards the archive when the block
+        raises.
+
+        Examples
+        --------
+        >>> with hr.open("new.zip", mode="w") as group:
+        ...     group.create_array("x", shape=(3,), dtype="int32")[:] = [1, 2, 3]
+        """
+        self.store.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.store.__exit__(*raised)
+
     @property
     def path(self) -> str:
         """Path within the store; empty for the root."""

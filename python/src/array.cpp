@@ -495,6 +495,22 @@ void bind_array(nb::module_& m) {
             return PyStore{self.array.store(), self.origin};
           },
           "The store that keeps it.")
+      .def(
+          "close",
+          [](PyArray& self) {
+            nb::gil_scoped_release release;
+            Store(self.array.store()).close();
+          },
+          "Close the store: a zip archive that is written appears only then, whole. Usable in a "
+          "``with`` statement, which discards the archive when the block raises.")
+      .def(
+          "__enter__",
+          [](nb::object self) { return self; },
+          nb::sig("def __enter__(self) -> Array"))
+      .def(
+          "__exit__",
+          [](PyArray& self, nb::args raised) { leave_store(self.array.store(), raised); },
+          nb::sig("def __exit__(self, *args: object) -> None"))
       .def_prop_ro(
           "nchunks",
           [](PyArray& self) { return self.array.nchunks(); },

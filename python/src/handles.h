@@ -22,6 +22,9 @@ struct PyStore {
   std::shared_ptr<const Origin> origin;
 };
 
+// The end of a `with` block, by what __exit__ is given: close(), or discard() when it raised.
+void leave_store(Store store, const nb::args& raised);
+
 // headrace.Array
 class PyArray {
  public:

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "buffer_bytes.h"
+#include "future.h"
 #include "handles.h"
 
 namespace headrace::python {
@@ -205,10 +206,24 @@ nb::dict cache_stats_dict(const PyStore& self) {
   return result;
 }
 
+// The store calls it from the thread that drops an archive, maybe while an error is set.
+void warn_of_dropped_archive(const std::string& url) {
+  if (interpreter_is_gone()) return;
+  nb::gil_scoped_acquire gil;
+  nb::error_scope keep;
+  const int failed = PyErr_WarnFormat(PyExc_ResourceWarning,
+                                      1,
+                                      "%s was never closed, so what was written is lost: leave its "
+                                      "`with` block, or call close()",
+                                      url.c_str());
+  if (failed != 0) PyErr_WriteUnraisable(nullptr);
+}
+
 constexpr const char* kStoreDoc = R"(A place that keeps bytes by key: a folder, a zip file, memory.
 
 Made by `headrace.open_store`; copies of a handle share one store. Usable in a ``with`` statement,
-which closes it: a zip archive that is written is complete only then.
+which closes it. A zip archive that is written appears only then, whole; when the block raises, and
+when the archive is dropped without `close`, it is discarded, and what was there stays.
 
 Examples
 --------
@@ -218,7 +233,22 @@ Examples
 
 }  // namespace
 
+void leave_store(Store store, const nb::args& raised) {
+  const bool failed = raised.size() > 0 && !raised[0].is_none();
+  nb::gil_scoped_release release;
+  if (failed) {
+    store.discard();
+  } else {
+    store.close();
+  }
+}
+
 void bind_store(nb::module_& m) {
+  on_dropped_archive(warn_of_dropped_archive);
+  // Handles that live as long as the interpreter are dropped when it can warn no more.
+  m.def("_warn_of_open_archives", [] {
+    for (const std::string& url : unpublished_archives()) warn_of_dropped_archive(url);
+  });
   auto cls = nb::class_<PyStore>(m, "Store", kStoreDoc);
   cls.def_prop_ro(
          "url",
@@ -236,17 +266,29 @@ void bind_store(nb::module_& m) {
             nb::gil_scoped_release release;
             self.store.close();
           },
-          "Finish what is buffered; writes after it fail. May be called again.")
+          "Publish a zip archive that is written: it appears, whole, in place of what was there. "
+          "Writes after it fail. May be called again; of other stores it does nothing.")
+      .def(
+          "discard",
+          [](PyStore& self) {
+            nb::gil_scoped_release release;
+            self.store.discard();
+          },
+          "Drop the zip archive that `close` would publish; what was there stays.")
+      .def(
+          "sync",
+          [](PyStore& self) {
+            nb::gil_scoped_release release;
+            self.store.sync();
+          },
+          "Return when what this process wrote to a folder is on its disk, whatever `fsync` says.")
       .def(
           "__enter__",
           [](nb::object self) { return self; },
           nb::sig("def __enter__(self) -> Store"))
       .def(
           "__exit__",
-          [](PyStore& self, nb::args) {
-            nb::gil_scoped_release release;
-            self.store.close();
-          },
+          [](PyStore& self, nb::args raised) { leave_store(self.store, raised); },
           nb::sig("def __exit__(self, *args: object) -> None"))
       .def("__repr__",
            [](PyStore& self) {

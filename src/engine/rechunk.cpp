@@ -426,7 +426,10 @@ class Rechunk {
         copy_in_turn(source, target, blocks, finished);
       }
     } catch (...) {
-      state_.save();
+      try {
+        state_.save();
+      } catch (...) {  // what was done since the last note is done again; why is told
+      }
       throw;
     }
   }

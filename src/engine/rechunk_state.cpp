@@ -1,5 +1,6 @@
 #include "engine/rechunk_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
@@ -10,6 +11,8 @@ namespace headrace {
 namespace {
 
 constexpr auto kSaveInterval = std::chrono::milliseconds(500);
+// At most this part of the time goes into notes, where the disk is slow to sync.
+constexpr int kSaveShare = 20;
 // Bounds what a damaged document makes us allocate.
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 28;
 
@@ -72,10 +75,16 @@ void RechunkState::begin(std::size_t array, std::size_t pass) {
   save();
 }
 
+// What a note calls done is on the disk before the note is: what goes on from it after a power cut
+// reads none of it again. The store writes such notes through to the disk, too.
 void RechunkState::save() {
   if (!kept_) return;
+  const auto start = std::chrono::steady_clock::now();
+  store_.sync();
   store_.set(key_, bytes_of(document()));
-  next_save_ = std::chrono::steady_clock::now() + kSaveInterval;
+  const auto end = std::chrono::steady_clock::now();
+  next_save_ = end + std::max<std::chrono::steady_clock::duration>(kSaveInterval,
+                                                                   kSaveShare * (end - start));
 }
 
 void RechunkState::remove() {

@@ -28,7 +28,8 @@ class RechunkState {
   std::size_t pass() const { return pass_; }
   bool is_done(std::size_t block) const { return block < done_.size() && done_[block]; }
 
-  // Writes the document at most twice a second: what was done since is done again after a kill.
+  // Writes the document at most twice a second, after what it calls done is on the disk: what was
+  // done since is done again after a kill or a power cut.
   void finish_block(std::size_t block);
   void begin(std::size_t array, std::size_t pass);  // with no block done
   void save();

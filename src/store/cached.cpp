@@ -63,6 +63,8 @@ class CachedDriver final : public StoreDriver {
     return store_->list_names(prefix);
   }
   void erase_names(std::span<const StoredName> names, std::string_view kept) override;
+  void discard() override { store_->discard(); }
+  void sync() override { store_->sync(); }
 
   const CacheOptions& options() const { return options_; }
   CacheStats stats() const;

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/checked.h"
+#include "base/system.h"
 #include "base/trace.h"
 #include "headrace/error.h"
 #include "store/url.h"
@@ -156,7 +157,7 @@ bool open_found_nothing(int os_error, const std::string& path, bool direct) {
   if (means_missing(os_error)) return true;
   if (!direct || os_error != EINVAL) return false;
   struct stat st;
-  bool missing = ::stat(path.c_str(), &st) == 0 ? !object_size(st, path) : means_missing(errno);
+  bool missing = os().stat(path.c_str(), &st) == 0 ? !object_size(st, path) : means_missing(errno);
   errno = os_error;
   return missing;
 }
@@ -229,7 +230,7 @@ bool FileStore::get(std::string_view key, Buffer& into) {
     throw_open_failure(errno, path, options_.direct);
   }
   struct stat st;
-  if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
+  if (os().fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
   std::optional<std::uint64_t> size = object_size(st, path);
   if (!size) return false;
 
@@ -256,7 +257,7 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
     throw_open_failure(errno, path, options_.direct);
   }
   struct stat st;
-  if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
+  if (os().fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
   if (!object_size(st, path)) throw_folder(path);
   if (options_.direct) return std::make_unique<DirectReader>(std::move(fd), st, std::move(path));
   return std::make_unique<FileReader>(std::move(fd), st, std::move(path));
@@ -266,7 +267,7 @@ bool FileStore::exists(std::string_view key) {
   const std::string path = path_of(key);
   if (names_temporary(key)) return false;
   struct stat st;
-  if (::stat(path.c_str(), &st) != 0) {
+  if (os().stat(path.c_str(), &st) != 0) {
     if (means_missing(errno)) return false;
     throw_io(errno, "stat", path);
   }
@@ -283,25 +284,63 @@ void FileStore::set_parts(std::string_view key, std::span<const ConstBytes> part
     throw Error(ErrorCode::invalid_argument,
                 "key \"" + std::string(key) + "\": such names are kept for temporary files");
   }
+  const bool durable = is_durable(key);
+  if (durable) make_folders(parent_of(path), false);  // they are synced together below
   // Another thread that erases the prefix may take the temporary file away, as it does any stale
   // one.
   for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
-    TemporaryFile file(path, options_.durable);
-    write_at(file.fd(), 0, parts, file.path());
-    if (file.publish()) return;
+    TemporaryFile file(path, durable);
+    write_at(file.fd(), 0, parts, path);
+    if (!file.publish()) continue;
+    if (durable) sync_folders_of(key);
+    return;
   }
   throw_io(ENOENT, "write", path);
+}
+
+// The notes of a rechunk always: it goes on from what they say.
+bool FileStore::is_durable(std::string_view key) const {
+  if (key.ends_with(".rechunk/progress.json")) return true;
+  if (options_.durability == Durability::everything) return true;
+  return options_.durability == Durability::metadata && names_metadata(key);
+}
+
+void FileStore::sync_folders_of(std::string_view key) {
+  constexpr std::size_t kMostKnown = 1 << 16;
+  for (std::size_t end = key.rfind('/'); end != std::string_view::npos; end = key.rfind('/')) {
+    key = key.substr(0, end);
+    const std::string folder = path_of(key);
+    struct stat st;
+    if (os().stat(folder.c_str(), &st) != 0) {
+      if (means_missing(errno)) continue;  // erased meanwhile: no entry to sync
+      throw_io(errno, "stat", folder);
+    }
+    const FolderId id(st.st_dev, st.st_ino);
+    {
+      ForkLock lock(mutex_);
+      const auto known = settled_.find(folder);
+      if (known != settled_.end() && known->second == id) continue;
+    }
+    sync_folder(parent_of(folder));
+    ForkLock lock(mutex_);
+    if (settled_.size() >= kMostKnown) settled_.clear();
+    settled_[folder] = id;
+  }
+}
+
+void FileStore::sync() {
+  if (!options_.read_only) sync_file_system(root_);
 }
 
 void FileStore::erase(std::string_view key) {
   if (options_.read_only) throw_read_only(url());
   const std::string path = path_of(key);
-  if (::unlink(path.c_str()) != 0) {
+  if (os().unlink(path.c_str()) != 0) {
     // EISDIR: a prefix of other keys, so there is no object of this name.
     if (means_missing(errno) || errno == EISDIR) return;
     throw_io(errno, "erase", path);
   }
-  if (options_.durable) sync_folder(parent_of(path));
+  if (is_durable(key)) sync_folder(parent_of(path));
 }
 
 std::unique_ptr<StoreDriver> make_file_store(std::string root, FileOptions options) {

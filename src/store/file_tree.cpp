@@ -1,15 +1,13 @@
 // Listing and removing below a folder.
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
 
@@ -29,24 +27,24 @@ struct Folder {
   std::vector<DirEntry> entries;
 };
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
-
 // What kind a symbolic link leads to, or the file is when the file system does not say at once.
 // Nothing for what a store does not list: dangling links, pipes, devices.
-std::optional<bool> is_prefix_entry(DIR* directory, const dirent& entry) {
+std::optional<bool> is_prefix_entry(int folder, const dirent& entry, const std::string& path) {
   if (entry.d_type == DT_REG) return false;
   if (entry.d_type == DT_DIR) return true;
   if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return std::nullopt;
   struct stat st;
-  if (::fstatat(::dirfd(directory), entry.d_name, &st, 0) != 0) return std::nullopt;
+  if (os().fstatat(folder, entry.d_name, &st, 0) != 0) {
+    if (means_missing(errno) || errno == ELOOP || errno == EACCES) return std::nullopt;
+    throw_io(errno, "stat", path + "/" + entry.d_name);
+  }
   if (S_ISREG(st.st_mode)) return false;
   if (S_ISDIR(st.st_mode)) return true;
   return std::nullopt;
 }
 
-Folder read_folder(const std::string& path) {
+// With `remove_abandoned`, what writers that were killed have left in it is removed on the way.
+Folder read_folder(const std::string& path, bool remove_abandoned) {
   Folder folder;
   FileDescriptor fd(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
   struct stat st;
@@ -54,23 +52,22 @@ Folder read_folder(const std::string& path) {
     if (means_missing(errno)) return folder;
     throw_io(errno, "open folder", path);
   }
-  if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
-  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
-  if (!directory) throw_io(errno, "open folder", path);
-  fd.release();
+  if (os().fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
+  const FolderStream stream(std::move(fd), path);
   folder.exists = true;
   folder.identity = {st.st_dev, st.st_ino};
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(directory.get());
-    if (entry == nullptr) {
-      if (errno != 0) throw_io(errno, "list folder", path);
-      break;
-    }
+  while (const dirent* entry = stream.next()) {
     std::string_view name = entry->d_name;
-    if (name == "." || name == ".." || TemporaryFile::is_temporary(name)) continue;
+    if (name == "." || name == "..") continue;
+    if (TemporaryFile::is_temporary(name)) {
+      // What cannot be removed stays, as it has until now: nobody sees it.
+      if (remove_abandoned && TemporaryFile::is_abandoned(name)) {
+        os().unlinkat(stream.fd(), entry->d_name, 0);
+      }
+      continue;
+    }
     if (name.find('\\') != std::string_view::npos) continue;  // no key can name it
-    if (std::optional<bool> prefix = is_prefix_entry(directory.get(), *entry)) {
+    if (std::optional<bool> prefix = is_prefix_entry(stream.fd(), *entry, path)) {
       folder.entries.push_back({std::string(name), *prefix});
     }
   }
@@ -80,16 +77,17 @@ Folder read_folder(const std::string& path) {
 // `ancestors` ends a link that leads back to a folder it lies in.
 void list_below(const std::string& path,
                 const std::string& key_prefix,
+                bool remove_abandoned,
                 std::vector<FolderIdentity>& ancestors,
                 std::vector<std::string>& keys) {
-  Folder folder = read_folder(path);
+  Folder folder = read_folder(path, remove_abandoned);
   if (!folder.exists) return;
   if (std::find(ancestors.begin(), ancestors.end(), folder.identity) != ancestors.end()) return;
   ancestors.push_back(folder.identity);
   for (const DirEntry& entry : folder.entries) {
     std::string key = key_prefix + entry.name;
     if (entry.is_prefix) {
-      list_below(path + "/" + entry.name, key + "/", ancestors, keys);
+      list_below(path + "/" + entry.name, key + "/", remove_abandoned, ancestors, keys);
     } else {
       keys.push_back(std::move(key));
     }
@@ -102,33 +100,26 @@ void list_below(const std::string& path,
 void remove_entry(int folder, const std::string& name, const std::string& path);
 
 void remove_entries(FileDescriptor fd, const std::string& path) {
-  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
-  if (!directory) throw_io(errno, "open folder", path);
-  fd.release();
+  const FolderStream stream(std::move(fd), path);
   std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = ::readdir(directory.get())) {
+  while (const dirent* entry = stream.next()) {
     std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(std::move(name));
   }
-  if (errno != 0) throw_io(errno, "list folder", path);
-  for (const std::string& name : names) {
-    remove_entry(::dirfd(directory.get()), name, path + "/" + name);
-  }
+  for (const std::string& name : names) remove_entry(stream.fd(), name, path + "/" + name);
 }
 
 void remove_entry(int folder, const std::string& name, const std::string& path) {
-  if (::unlinkat(folder, name.c_str(), 0) == 0 || means_missing(errno)) return;
+  if (os().unlinkat(folder, name.c_str(), 0) == 0 || means_missing(errno)) return;
   const int failure = errno;
   if (failure != EISDIR && failure != EPERM) throw_io(failure, "erase", path);
-  FileDescriptor fd(
-      ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  FileDescriptor fd(openat_retrying(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   if (!fd) {
     if (errno == ENOENT) return;
     throw_io(errno == ENOTDIR ? failure : errno, "erase", path);
   }
   remove_entries(std::move(fd), path);
-  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
+  if (os().unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return;
   // What another thread has set meanwhile is newer than this call, and so may stay.
   if (errno != ENOTEMPTY && errno != EEXIST) throw_io(errno, "erase", path);
 }
@@ -140,9 +131,9 @@ std::vector<std::string> FileStore::list(std::string_view prefix) {
   std::vector<std::string> keys;
   std::vector<FolderIdentity> ancestors;
   if (prefix.empty()) {
-    list_below(root_, "", ancestors, keys);
+    list_below(root_, "", !options_.read_only, ancestors, keys);
   } else {
-    list_below(path_of(prefix), std::string(prefix) + "/", ancestors, keys);
+    list_below(path_of(prefix), std::string(prefix) + "/", !options_.read_only, ancestors, keys);
   }
   std::sort(keys.begin(), keys.end());
   return keys;
@@ -150,7 +141,8 @@ std::vector<std::string> FileStore::list(std::string_view prefix) {
 
 std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {
   prefix = check_prefix(prefix);
-  std::vector<DirEntry> entries = read_folder(prefix.empty() ? root_ : path_of(prefix)).entries;
+  std::vector<DirEntry> entries =
+      read_folder(prefix.empty() ? root_ : path_of(prefix), !options_.read_only).entries;
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -162,7 +154,7 @@ void FileStore::erase_prefix(std::string_view prefix) {
     FileDescriptor root(open_retrying(root_.c_str(), O_RDONLY | O_DIRECTORY));
     if (!root) throw_io(errno, "open folder", root_);
     remove_entries(std::move(root), root_);
-    if (options_.durable) sync_folder(root_);
+    if (options_.durability == Durability::everything) sync_folder(root_);
     return;
   }
   // A link on the way leads out of the tree that this store owns; the link itself may be removed.
@@ -170,7 +162,7 @@ void FileStore::erase_prefix(std::string_view prefix) {
        slash = prefix.find('/', slash + 1)) {
     const std::string folder = path_of(prefix.substr(0, slash));
     struct stat st;
-    if (::lstat(folder.c_str(), &st) != 0) {
+    if (os().lstat(folder.c_str(), &st) != 0) {
       if (means_missing(errno)) return;
       throw_io(errno, "stat", folder);
     }
@@ -178,18 +170,18 @@ void FileStore::erase_prefix(std::string_view prefix) {
   }
   const std::string path = path_of(prefix);
   struct stat st;
-  if (::lstat(path.c_str(), &st) != 0) {
+  if (os().lstat(path.c_str(), &st) != 0) {
     if (means_missing(errno)) return;
     throw_io(errno, "stat", path);
   }
   bool is_object = S_ISREG(st.st_mode);
   if (S_ISLNK(st.st_mode)) {
     struct stat target;
-    is_object = ::stat(path.c_str(), &target) == 0 && S_ISREG(target.st_mode);
+    is_object = os().stat(path.c_str(), &target) == 0 && S_ISREG(target.st_mode);
   }
   if (is_object) return;  // the key "a" is not below the prefix "a/"
   remove_entry(AT_FDCWD, path, path);
-  if (options_.durable) sync_folder(parent_of(path));
+  if (options_.durability == Durability::everything) sync_folder(parent_of(path));
 }
 
 }  // namespace headrace

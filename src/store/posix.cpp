@@ -2,58 +2,23 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/random.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <system_error>
 #include <vector>
 
+#include "base/system.h"
 #include "headrace/error.h"
 
 namespace headrace {
 
 namespace {
 
-constexpr std::string_view kTemporaryPrefix = ".headrace-tmp-";
-
 // Linux moves at most 0x7ffff000 bytes a call, whatever is asked.
 constexpr std::size_t kMaxTransfer = 0x7ffff000;
-
-std::uint64_t process_random() {
-  static const std::uint64_t value = [] {
-    std::uint64_t v = 0;
-    // Never short for 8 bytes; without it pid, counter and O_EXCL still keep names apart.
-    if (::getrandom(&v, sizeof v, GRND_NONBLOCK) != sizeof v) v = 0;
-    return v;
-  }();
-  return value;
-}
-
-// linkat() names an open file by way of /proc.
-bool can_link_nameless() {
-  static const bool can = ::access("/proc/self/fd", F_OK) == 0;
-  return can;
-}
-
-std::string temporary_name() {
-  static std::atomic<unsigned long> counter{0};
-  char text[80];
-  // The random part keeps apart the same pid on two hosts that share a network folder.
-  int n = std::snprintf(text,
-                        sizeof text,
-                        "%s%ld-%lu-%016llx",
-                        kTemporaryPrefix.data(),
-                        static_cast<long>(::getpid()),
-                        counter.fetch_add(1, std::memory_order_relaxed),
-                        static_cast<unsigned long long>(process_random()));
-  return std::string(text, static_cast<std::size_t>(n));
-}
 
 std::uint64_t checked_offset(std::uint64_t offset, std::uint64_t nbytes, std::string_view path) {
   if (offset > std::uint64_t{INT64_MAX} || nbytes > std::uint64_t{INT64_MAX} - offset) {
@@ -65,7 +30,27 @@ std::uint64_t checked_offset(std::uint64_t offset, std::uint64_t nbytes, std::st
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ >= 0) os().close(fd_);
+}
+
+FolderStream::FolderStream(std::string path)
+    : FolderStream(FileDescriptor(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY)), path) {}
+
+FolderStream::FolderStream(FileDescriptor fd, std::string path)
+    : path_(std::move(path)), folder_(fd ? os().fdopendir(fd.get()) : nullptr) {
+  if (folder_ == nullptr) throw_io(errno, "open folder", path_);
+  fd.release();
+}
+
+FolderStream::~FolderStream() { ::closedir(folder_); }
+
+int FolderStream::fd() const { return ::dirfd(folder_); }
+
+const dirent* FolderStream::next() const {
+  errno = 0;
+  const dirent* entry = os().readdir(folder_);
+  if (entry == nullptr && errno != 0) throw_io(errno, "list folder", path_);
+  return entry;
 }
 
 void throw_io(int os_error, std::string_view action, std::string_view path) {
@@ -80,7 +65,15 @@ void throw_io(int os_error, std::string_view action, std::string_view path) {
 int open_retrying(const char* path, int flags, mode_t mode) {
   int fd;
   do {
-    fd = ::open(path, flags | O_CLOEXEC, mode);
+    fd = os().open(path, flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int openat_retrying(int folder, const char* name, int flags) {
+  int fd;
+  do {
+    fd = os().openat(folder, name, flags | O_CLOEXEC, 0);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -89,10 +82,10 @@ std::size_t read_at(int fd, std::uint64_t offset, MutableBytes dst, std::string_
   checked_offset(offset, dst.size(), path);
   std::size_t done = 0;
   while (done < dst.size()) {
-    ssize_t n = ::pread(fd,
-                        dst.data() + done,
-                        std::min(dst.size() - done, kMaxTransfer),
-                        static_cast<off_t>(offset + done));
+    ssize_t n = os().pread(fd,
+                           dst.data() + done,
+                           std::min(dst.size() - done, kMaxTransfer),
+                           static_cast<off_t>(offset + done));
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -131,7 +124,7 @@ std::size_t read_at_scattered(int fd,
     if (wanted == 0) return done;
     checked_offset(offset, done + wanted, path);
     ssize_t n =
-        ::preadv(fd, slots.data(), static_cast<int>(used), static_cast<off_t>(offset + done));
+        os().preadv(fd, slots.data(), static_cast<int>(used), static_cast<off_t>(offset + done));
     if (n == 0) return done;
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -156,7 +149,7 @@ void write_at(int fd,
   for (ConstBytes part : parts) {
     checked_offset(offset, part.size(), path);
     while (!part.empty()) {
-      ssize_t n = ::pwrite(
+      ssize_t n = os().pwrite(
           fd, part.data(), std::min(part.size(), kMaxTransfer), static_cast<off_t>(offset));
       if (n < 0) {
         if (errno == EINTR) continue;
@@ -172,15 +165,28 @@ void write_at(int fd,
 void sync_file(int fd, std::string_view path) {
   int rc;
   do {
-    rc = ::fsync(fd);
+    rc = os().fsync(fd);
   } while (rc != 0 && errno == EINTR);
   if (rc != 0) throw_io(errno, "fsync", path);
 }
 
 void sync_folder(const std::string& path) {
   FileDescriptor folder(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
-  if (!folder) throw_io(errno, "open folder", path);
+  if (!folder) {
+    if (errno == ENOENT || errno == ENOTDIR) return;
+    throw_io(errno, "open folder", path);
+  }
   sync_file(folder.get(), path);
+}
+
+void sync_file_system(const std::string& path) {
+  FileDescriptor folder(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
+  if (!folder) throw_io(errno, "open folder", path);
+  int rc;
+  do {
+    rc = os().syncfs(folder.get());
+  } while (rc != 0 && errno == EINTR);
+  if (rc != 0) throw_io(errno, "sync the file system of", path);
 }
 
 std::string parent_of(const std::string& path) {
@@ -191,7 +197,7 @@ std::string parent_of(const std::string& path) {
 
 void make_folders(const std::string& path, bool durable) {
   for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
-    if (::mkdir(path.c_str(), 0777) == 0) {
+    if (os().mkdir(path.c_str(), 0777) == 0) {
       if (durable) sync_folder(parent_of(path));
       return;
     }
@@ -202,7 +208,7 @@ void make_folders(const std::string& path, bool durable) {
     }
     if (failure == EEXIST) {
       struct stat st;
-      if (::stat(path.c_str(), &st) != 0) {
+      if (os().stat(path.c_str(), &st) != 0) {
         if (errno == ENOENT) continue;
       } else {
         if (S_ISDIR(st.st_mode)) return;
@@ -212,87 +218,6 @@ void make_folders(const std::string& path, bool durable) {
     throw_io(failure, "make folder", path);
   }
   throw_io(ENOENT, "make folder", path);
-}
-
-TemporaryFile::TemporaryFile(std::string target, bool durable)
-    : target_(std::move(target)), durable_(durable) {
-  const std::string folder = parent_of(target_);
-  // The folder may go between mkdir and open when another thread erases the prefix.
-  for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
-    if (can_link_nameless()) {
-      fd_ = FileDescriptor(open_retrying(folder.c_str(), O_TMPFILE | O_RDWR, 0666));
-      if (fd_) {
-        nameless_ = true;
-        path_ = target_;
-        return;
-      }
-      if (errno == ENOENT) {
-        make_folders(folder, durable_);
-        continue;
-      }
-    }
-    path_ = folder + (folder == "/" ? "" : "/") + temporary_name();
-    fd_ = FileDescriptor(open_retrying(path_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0666));
-    if (fd_) {
-      pending_ = true;
-      return;
-    }
-    if (errno == ENOENT) {
-      make_folders(folder, durable_);
-    } else if (errno != EEXIST) {
-      break;
-    }
-  }
-  throw_io(errno, "create a file for", target_);
-}
-
-TemporaryFile::~TemporaryFile() {
-  if (pending_) ::unlink(path_.c_str());
-}
-
-bool TemporaryFile::publish(bool keep_open) {
-  if (durable_) sync_file(fd_.get(), path_);
-  if (nameless_ && !give_name()) return false;
-  // Network file systems report a full disk at close.
-  if (!keep_open && ::close(fd_.release()) != 0 && errno != EINTR) throw_io(errno, "close", path_);
-  if (path_ != target_ && ::rename(path_.c_str(), target_.c_str()) != 0) {
-    if (errno != ENOENT) throw_io(errno, "rename to", target_);
-    pending_ = false;
-    return false;
-  }
-  pending_ = false;
-  path_ = target_;
-  if (durable_) sync_folder(parent_of(target_));
-  return true;
-}
-
-// The target itself when nothing lies there, otherwise a temporary name that a rename takes over.
-bool TemporaryFile::give_name() {
-  const std::string from = "/proc/self/fd/" + std::to_string(fd_.get());
-  const auto link = [&](const std::string& to) {
-    return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
-  };
-  const std::string folder = parent_of(target_);
-  for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
-    bool named = link(target_);
-    if (!named && errno == EEXIST) {
-      path_ = folder + (folder == "/" ? "" : "/") + temporary_name();
-      named = pending_ = link(path_);
-    }
-    if (named) {
-      nameless_ = false;
-      return true;
-    }
-    if (errno != ENOENT) throw_io(errno, "name", target_);
-    make_folders(folder, durable_);  // it was empty, and another thread erased it
-  }
-  return false;
-}
-
-void TemporaryFile::forget() { pending_ = false; }
-
-bool TemporaryFile::is_temporary(std::string_view name) {
-  return name.starts_with(kTemporaryPrefix);
 }
 
 }  // namespace headrace

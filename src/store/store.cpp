@@ -1,5 +1,8 @@
 #include "store/store.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <string>
 
 #include "base/checked.h"
@@ -23,6 +26,8 @@ std::string printable(std::string_view key) {
   }
   return out;
 }
+
+std::atomic<DroppedArchiveHandler> g_dropped_archive = nullptr;
 
 template <typename Bytes>
 std::uint64_t sum_of_sizes(std::span<const Bytes> parts) {
@@ -54,6 +59,19 @@ void check_key(std::string_view key) {
   const char* fault = key_fault(key);
   if (fault == nullptr) return;
   throw Error(ErrorCode::invalid_argument, "key \"" + printable(key) + "\": " + fault);
+}
+
+bool names_metadata(std::string_view key) {
+  static constexpr std::array<std::string_view, 5> kNames = {
+      "zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"};
+  const std::string_view name = key.substr(key.rfind('/') + 1);  // npos + 1 is 0
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+void on_dropped_archive(DroppedArchiveHandler handler) { g_dropped_archive = handler; }
+
+void tell_dropped_archive(const std::string& url) noexcept {
+  if (const DroppedArchiveHandler handler = g_dropped_archive) handler(url);
 }
 
 std::string_view check_prefix(std::string_view prefix) {
@@ -134,6 +152,8 @@ void throw_read_only(std::string_view url) {
 std::string Store::url() const { return driver_->url(); }
 bool Store::read_only() const { return driver_->read_only(); }
 void Store::close() { driver_->close(); }
+void Store::discard() { driver_->discard(); }
+void Store::sync() const { driver_->sync(); }
 
 std::optional<StoredObject> Store::open(std::string_view key) const {
   std::shared_ptr<const ObjectReader> reader = driver_->open(key);

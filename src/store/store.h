@@ -5,8 +5,9 @@
 //  2. open(key) gives a reader for ranges of one object (shards, uncompressed chunks).
 //  3. get_many(requests) reads many whole objects; stores that gain by it say so in batch_size().
 //  4. set(key, bytes) replaces an object whole: a reader sees the old bytes or the new, never a
-//  mix,
-//     and a crash leaves one of them.
+//     mix, and so does whoever comes after a writer that was killed. What a power cut leaves is
+//     the store's to say (docs/survives.md): sync() returns when it can take nothing away of what
+//     was set before.
 // Every method may be called from any thread. Keys are "a/b/c", without a leading slash, and were
 // checked by check_key().
 
@@ -128,7 +129,12 @@ class StoreDriver {
   virtual std::vector<std::string> list(std::string_view prefix) = 0;
   // The names directly under a prefix, sorted, objects and prefixes told apart.
   virtual std::vector<DirEntry> list_dir(std::string_view prefix) = 0;
+  // All that was set and erased before is on the disk, as far as the store has one.
+  virtual void sync() {}
+  // Publishes, or drops, what appears only in the end (a zip archive). A driver that is destroyed
+  // without either drops it.
   virtual void close() {}
+  virtual void discard() {}
 
   // For who changes what others may change, too (engine/node_lock.h, engine/remove_node.h).
   //
@@ -158,6 +164,10 @@ void check_key(std::string_view key);
 
 // For the drivers.
 //
+// Whether a key is of a document that describes nodes, of v2 or v3, and not of a chunk.
+bool names_metadata(std::string_view key);
+// Tells whom on_dropped_archive() named.
+void tell_dropped_archive(const std::string& url) noexcept;
 // What check_key() would complain of; null for a good key.
 const char* key_fault(std::string_view key);
 // "" or "a/b/" to "" or "a/b", checked as a key is.

@@ -1,5 +1,6 @@
 #include "store/uring.h"
 
+#include "base/system.h"
 #include "headrace/error.h"
 
 #ifdef HEADRACE_HAVE_URING
@@ -8,9 +9,13 @@
 #include <liburing.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <exception>
+#include <memory>
 #include <system_error>
+#include <thread>
 
 #include "base/checked.h"
 #include "base/function_ref.h"
@@ -37,6 +42,26 @@ std::string explain_setup_failure(int os_error) {
   return reason;
 }
 
+// Requests that may still write when there is nobody left to wait for them.
+struct Abandoned {
+  int os_error;
+};
+
+// Sleeps between tries that fail, 5 s of them in all.
+class Patience {
+ public:
+  bool wait() {
+    if (tries_ == kTries) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(10) * (1 << std::min(tries_, 10)));
+    ++tries_;
+    return true;
+  }
+
+ private:
+  static constexpr int kTries = 500;
+  int tries_ = 0;
+};
+
 class Ring {
  public:
   ~Ring() { drop(); }
@@ -58,25 +83,42 @@ class Ring {
 
   // Submits the `count` prepared requests and gives each result to `done` with the request's data.
   // Returns or throws only when none is on its way any more: they write into the callers' memory.
+  // But for Abandoned, when the kernel has said nothing of them but errors for long.
   void run(unsigned count, FunctionRef<void(std::uint64_t, int)> done) {
     unsigned waiting = count;
     unsigned in_flight = 0;
     int failure = 0;
+    Patience patience;
     while ((waiting > 0 && failure == 0) || in_flight > 0) {
-      int rc = waiting > 0 && failure == 0 ? io_uring_submit_and_wait(&ring_, waiting + in_flight)
-                                           : wait_for_one();
-      if (rc >= 0) {
-        unsigned submitted = std::min(waiting, static_cast<unsigned>(rc));
+      const bool submits = waiting > 0 && failure == 0;
+      const int rc =
+          submits ? os().ring_submit_and_wait(&ring_, waiting + in_flight) : os().ring_wait(&ring_);
+      if (submits && rc > 0) {
+        const unsigned submitted = std::min(waiting, static_cast<unsigned>(rc));
         waiting -= submitted;
         in_flight += submitted;
-      } else if (rc != -EINTR && !((rc == -EAGAIN || rc == -EBUSY) && in_flight > 0)) {
-        if (waiting > 0) failure = -rc;
       }
       io_uring_cqe* entry = nullptr;
+      bool got_any = false;
       while (in_flight > 0 && io_uring_peek_cqe(&ring_, &entry) == 0 && entry != nullptr) {
         done(entry->user_data, entry->res);
         io_uring_cqe_seen(&ring_, entry);
         --in_flight;
+        got_any = true;
+      }
+      if (got_any || rc > 0) patience = {};
+      if (got_any || rc >= 0 || rc == -EINTR) continue;
+      // The kernel lacks room for more requests until some are done (EAGAIN, EBUSY); else it will
+      // take none. What is in flight ends by itself: results come without a call that asks.
+      const bool passes = rc == -EAGAIN || rc == -EBUSY;
+      if (submits && !passes) {
+        failure = -rc;
+      } else if (!patience.wait()) {
+        if (in_flight > 0) {
+          drop();
+          throw Abandoned{-rc};
+        }
+        failure = -rc;
       }
     }
     if (failure != 0) {
@@ -86,12 +128,6 @@ class Ring {
   }
 
  private:
-  // 0, or a negative errno; submits nothing.
-  int wait_for_one() {
-    io_uring_cqe* entry = nullptr;
-    return io_uring_wait_cqe(&ring_, &entry);
-  }
-
   void drop() {
     if (live_) io_uring_queue_exit(&ring_);
     live_ = false;
@@ -143,6 +179,27 @@ class UringStore : public FileStore {
   }
 
  private:
+  // Asked once more by a plain call, which ends: a ring that says so again and again may not.
+  static bool is_again(int result) { return result == -EINTR || result == -EAGAIN; }
+
+  // Requests may yet write to this memory and read these paths, so it is never freed.
+  static void leave_to_kernel(std::vector<Slot> slots, std::span<GetRequest> requests) {
+    struct Left {
+      std::vector<Slot> slots;
+      std::vector<Buffer> memory;
+      Left* before;
+    };
+    static std::atomic<Left*> all{nullptr};
+    auto left = std::make_unique<Left>();
+    left->slots = std::move(slots);
+    for (GetRequest& request : requests) {
+      request.found = false;
+      left->memory.push_back(std::move(*request.into));
+    }
+    left->before = all.exchange(left.get());
+    static_cast<void>(left.release());
+  }
+
   void get_batch(std::span<GetRequest> requests) {
     Span span("fetch");
     std::vector<Slot> slots(requests.size());
@@ -154,9 +211,14 @@ class UringStore : public FileStore {
       slot.guard([&] { slot.path = path_of(slot.request->key); });
     }
     Ring& ring = thread_ring();
-    open_all(ring, slots);
-    size_all(slots);
-    while (read_all(ring, slots)) {
+    try {
+      open_all(ring, slots);
+      size_all(slots);
+      while (read_all(ring, slots)) {
+      }
+    } catch (const Abandoned& e) {
+      leave_to_kernel(std::move(slots), requests);
+      throw_io(e.os_error, "wait for io_uring to read", url());
     }
     for (const Slot& slot : slots) span.add(slot.size);
     if (options().direct) {
@@ -183,6 +245,10 @@ class UringStore : public FileStore {
       }
     });
     for (Slot& slot : slots) {
+      if (is_again(slot.result)) {
+        slot.fd = FileDescriptor(open_retrying(slot.path.c_str(), open_flags()));
+        slot.result = slot.fd ? 0 : -errno;
+      }
       if (slot.result >= 0) continue;
       slot.guard([&] {
         if (open_found_nothing(-slot.result, slot.path, options().direct)) return;
@@ -200,7 +266,7 @@ class UringStore : public FileStore {
 
   void size_one(Slot& slot) {
     struct stat st;
-    if (::fstat(slot.fd.get(), &st) != 0) throw_io(errno, "stat", slot.path);
+    if (os().fstat(slot.fd.get(), &st) != 0) throw_io(errno, "stat", slot.path);
     std::optional<std::uint64_t> size = object_size(st, slot.path);
     if (!size) return;
     const auto nbytes = checked_cast<std::size_t>(*size, "object size");
@@ -238,8 +304,12 @@ class UringStore : public FileStore {
     });
     for (Slot& slot : slots) {
       if (slot.done >= slot.size || slot.result > 0) continue;
-      if (slot.result == -EINTR || slot.result == -EAGAIN) continue;
       slot.guard([&] {
+        if (is_again(slot.result)) {
+          slot.done += read_at(slot.fd.get(), slot.done, slot.place.subspan(slot.done), slot.path);
+          if (slot.done >= slot.size) return;
+          slot.result = 0;
+        }
         if (slot.result == 0) throw_short(slot.path, slot.size, slot.done);
         throw_io(-slot.result, "read", slot.path);
       });

@@ -2,7 +2,6 @@
 
 #include "store/url.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/system.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/file.h"
@@ -60,6 +60,16 @@ class OptionReader {
         "option " + std::string(name) + ": wanted \"true\" or \"false\", got \"" + *value + "\"");
   }
 
+  Durability take_durability() {
+    const std::string value = take("fsync").value_or("metadata");
+    if (value == "metadata") return Durability::metadata;
+    if (value == "all" || value == "true" || value == "1") return Durability::everything;
+    if (value == "none" || value == "false" || value == "0") return Durability::nothing;
+    refuse(ErrorCode::invalid_argument,
+           place_,
+           "option fsync: wanted \"none\", \"metadata\" or \"all\", got \"" + value + "\"");
+  }
+
   void finish(const char* kind) const {
     if (left_.empty()) return;
     refuse(ErrorCode::invalid_argument,
@@ -100,7 +110,7 @@ enum class PathKind { missing, folder, file };
 
 PathKind kind_of(const std::string& path) {
   struct stat st;
-  if (::stat(path.c_str(), &st) != 0) {
+  if (os().stat(path.c_str(), &st) != 0) {
     if (means_missing(errno)) return PathKind::missing;
     throw_io(errno, "stat", path);
   }
@@ -108,11 +118,9 @@ PathKind kind_of(const std::string& path) {
 }
 
 bool has_entries(const std::string& path) {
-  DIR* folder = ::opendir(path.c_str());
-  if (folder == nullptr) throw_io(errno, "open folder", path);
+  const FolderStream folder(path);
   int seen = 0;
-  while (seen < 3 && ::readdir(folder) != nullptr) ++seen;
-  ::closedir(folder);
+  while (seen < 3 && folder.next() != nullptr) ++seen;
   return seen == 3;  // beyond "." and ".."
 }
 
@@ -138,7 +146,7 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
   FileOptions file;
   file.read_only = mode == StoreMode::read;
   file.direct = options.take_bool("direct");
-  file.durable = options.take_bool("fsync");
+  file.durability = options.take_durability();
   const std::string io = options.take("io").value_or("pread");
   options.finish("a file");
   if (io != "pread" && io != "uring") {
@@ -172,7 +180,7 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
       break;
   }
   if (kind == PathKind::missing) {
-    make_folders(path, file.durable);
+    make_folders(path, file.durability != Durability::nothing);
   }
   return driver;  // with mode w the caller empties it
 }
@@ -181,7 +189,7 @@ std::shared_ptr<StoreDriver> open_zip(const std::string& path,
                                       std::string_view place,
                                       StoreMode mode,
                                       OptionReader options) {
-  const bool durable = options.take_bool("fsync");
+  const bool durable = options.take_durability() != Durability::nothing;
   options.finish("a zip");
   const PathKind kind = kind_of(path);
   if (kind == PathKind::folder) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/system.h"
 #include "base/trace.h"
 #include "headrace/error.h"
 #include "store/file.h"
@@ -275,7 +276,7 @@ std::unique_ptr<StoreDriver> open_zip_archive(const std::string& path) {
   file->fd = FileDescriptor(open_retrying(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY));
   if (!file->fd) throw_open_failure(errno, path, false);
   struct stat st;
-  if (::fstat(file->fd.get(), &st) != 0) throw_io(errno, "stat", path);
+  if (os().fstat(file->fd.get(), &st) != 0) throw_io(errno, "stat", path);
   std::optional<std::uint64_t> size = object_size(st, path);
   if (!size) throw Error(ErrorCode::invalid_argument, path + " is a folder, not a zip archive");
   file->size = *size;

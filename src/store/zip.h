@@ -12,8 +12,9 @@ namespace headrace {
 // Reads the directory of an archive; every later read is a pread of the entry's bytes.
 std::unique_ptr<StoreDriver> open_zip_archive(const std::string& path);
 
-// A new archive of stored (uncompressed) entries. It is written under a temporary name and appears
-// at `path`, replacing what was there, when close() has written its directory.
+// A new archive of stored (uncompressed) entries. It is written aside and appears at `path`,
+// replacing what was there, when close() has written its directory: with `durable`, on the disk.
+// Without close() it never appears.
 std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path, bool durable);
 
 }  // namespace headrace

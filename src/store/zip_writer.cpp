@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/fork_mutex.h"
@@ -17,6 +20,7 @@
 #include "headrace/error.h"
 #include "store/key_list.h"
 #include "store/posix.h"
+#include "store/temporary_file.h"
 #include "store/url.h"
 #include "store/zip.h"
 #include "store/zip_directory.h"
@@ -47,18 +51,21 @@ class WrittenReader : public ObjectReader {
 class ZipWriter : public StoreDriver {
  public:
   ZipWriter(const std::string& path, bool durable)
-      : path_(path), file_(std::make_shared<TemporaryFile>(path, durable)) {}
+      : path_(path), file_(std::make_shared<TemporaryFile>(path, durable)) {
+    ForkLock lock(writers().mutex);
+    writers().all.push_back(this);
+  }
 
-  // An archive that nobody closed is finished here, where a failure has no one to go to: close()
-  // is how to learn of it. Either way no half of an archive appears under its name.
+  // An archive that nobody closed may lack anything: what raised in its writer has come this far.
   ~ZipWriter() override {
-    if (generation_ != fork_generation()) {
-      file_->forget();
-      return;
+    {
+      ForkLock lock(writers().mutex);
+      std::erase(writers().all, this);
     }
+    if (state_ != State::open || generation_ != fork_generation()) return;
     try {
-      close();
-    } catch (const std::exception&) {
+      tell_dropped_archive(url());
+    } catch (const std::exception&) {  // no memory for the name
     }
   }
 
@@ -76,14 +83,16 @@ class ZipWriter : public StoreDriver {
   std::unique_ptr<ObjectReader> open(std::string_view key) override {
     check_key(key);
     ZipRecord record;
+    std::shared_ptr<TemporaryFile> file;
     {
       ForkLock lock(mutex_);
       auto it = records_.find(key);
       if (it == records_.end()) return nullptr;
       record = it->second;
+      file = file_;
     }
     return std::make_unique<WrittenReader>(
-        file_, record, "zip archive " + path_ + ": entry " + std::string(key));
+        std::move(file), record, "zip archive " + path_ + ": entry " + std::string(key));
   }
 
   bool exists(std::string_view key) override {
@@ -174,18 +183,12 @@ class ZipWriter : public StoreDriver {
   // Waits for writes that have started. After a failure (a full disk) it can be called again.
   void close() override {
     if (generation_ != fork_generation()) throw_forked();
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return state_ != State::closing; });
-      if (state_ == State::closed) return;
-      state_ = State::closing;
-      changed_.wait(lock, [&] { return changes_ == 0; });
-    }
+    if (!start_closing()) return;
     try {
       const Buffer directory = zip_directory(records_, end_);
       const ConstBytes bytes = directory.bytes();
       write_at(file_->fd(), end_, {&bytes, 1}, path_);
-      if (!file_->publish(true)) throw_io(ENOENT, "finish", file_->path());
+      if (!file_->publish(true)) throw_io(errno, "finish", path_);
     } catch (...) {
       set_state(State::open);
       throw;
@@ -193,7 +196,38 @@ class ZipWriter : public StoreDriver {
     set_state(State::closed);
   }
 
+  // What readers have open they keep.
+  void discard() override {
+    if (generation_ != fork_generation() || !start_closing()) return;
+    std::shared_ptr<TemporaryFile> dropped;
+    {
+      ForkLock lock(mutex_);
+      records_.clear();
+      dropped = std::move(file_);
+    }
+    set_state(State::closed);
+  }
+
+  static std::vector<std::string> unpublished() {
+    std::vector<std::string> paths;
+    ForkLock lock(writers().mutex);
+    for (const ZipWriter* writer : writers().all) {
+      if (writer->state_ != State::closed && writer->generation_ == fork_generation())
+        paths.push_back(writer->path_);
+    }
+    return paths;
+  }
+
  private:
+  struct Writers {
+    ForkMutex mutex;
+    std::vector<ZipWriter*> all;
+  };
+  static Writers& writers() {
+    static auto* writers = new Writers;  // never destroyed: stores may outlive statics
+    return *writers;
+  }
+
   enum class State { open, closing, closed };
   static constexpr std::size_t kSmallObject = std::size_t{64} << 10;
 
@@ -201,6 +235,16 @@ class ZipWriter : public StoreDriver {
     throw Error(
         ErrorCode::invalid_argument,
         "zip archive " + path_ + ": opened for writing before a fork; its parent writes it");
+  }
+
+  // Waits for writes that have started; false when another has closed the archive.
+  bool start_closing() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return state_ != State::closing; });
+    if (state_ == State::closed) return false;
+    state_ = State::closing;
+    changed_.wait(lock, [&] { return changes_ == 0; });
+    return true;
   }
 
   void start_change() {
@@ -235,11 +279,17 @@ class ZipWriter : public StoreDriver {
   std::condition_variable_any changed_;
   std::map<std::string, ZipRecord, std::less<>> records_;
   std::uint64_t end_ = 0;
-  int changes_ = 0;  // under way
-  State state_ = State::open;
+  int changes_ = 0;                         // under way
+  std::atomic<State> state_ = State::open;  // written under mutex_
 };
 
 }  // namespace
+
+std::vector<std::string> unpublished_archives() {
+  std::vector<std::string> urls = ZipWriter::unpublished();
+  for (std::string& url : urls) url = "zip://" + percent_encode_path(url);
+  return urls;
+}
 
 std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path, bool durable) {
   return std::make_unique<ZipWriter>(path, durable);

@@ -48,6 +48,8 @@ class Wrapper : public StoreDriver {
   std::vector<StoredName> list_names(std::string_view prefix) override {
     return store_->list_names(prefix);
   }
+  void discard() override { store_->discard(); }
+  void sync() override { store_->sync(); }
 
  protected:
   std::shared_ptr<StoreDriver> store_;

@@ -96,14 +96,15 @@ def save_state_dict(
 
     layout = Layout(chunk_nbytes, shard_nbytes)
     codecs = {"compressors": compressors, "filters": filters}
-    ranks.first(lambda: target.create(plans, layout, codecs, overwrite))
-    ranks.each(target.open)
-    regular = [plan for plan in plans if plan.regular]
-    ranks.each(lambda: target.write(regular, encoder.tensors, ranks.rank))
-    irregular = [plan for plan in plans if not plan.regular]
-    if irregular:
-        ranks.in_turn(lambda: target.write(irregular, encoder.tensors, ranks.rank))
-    ranks.first(lambda: target.finish(document))
+    with target:
+        ranks.first(lambda: target.create(plans, layout, codecs, overwrite))
+        ranks.each(target.open)
+        regular = [plan for plan in plans if plan.regular]
+        ranks.each(lambda: target.write(regular, encoder.tensors, ranks.rank))
+        irregular = [plan for plan in plans if not plan.regular]
+        if irregular:
+            ranks.in_turn(lambda: target.write(irregular, encoder.tensors, ranks.rank))
+        ranks.first(lambda: target.finish(document))
 
 
 # By the path of its array: shape and type of a tensor, and the part that a process has of it.
@@ -176,6 +177,14 @@ class _Target:
         self._where = ""
         self._arrays: dict[str, _core.Array] = {}
 
+    def __enter__(self) -> _Target:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Publishes an archive, or discards what came of it before the failure."""
+        if self.is_zip and self._handle is not None:
+            self._handle.__exit__(*raised)
+
     def create(
         self, plans: list[_Plan], layout: Layout, codecs: dict[str, Any], overwrite: bool
     ) -> None:
@@ -227,8 +236,6 @@ class _Target:
         assert self._handle is not None
         group = consolidate_metadata(self._handle, self._where)
         group.attrs.put({ATTRIBUTE: document})
-        if self.is_zip:
-            self._handle.close()
 
 
 def _finish_all(starts: Iterable[Callable[[], _core.Future[Any]]]) -> None:

@@ -57,6 +57,7 @@ class Store(ZarrStore):
         super().__init__(read_only=read_only)
         self._source = (store, storage_options)
         mode = "r" if read_only else "a"
+        self._owns_handle = not isinstance(store, _core.Store)
         self._handle = open_store(store, mode=mode, storage_options=storage_options)
 
     @property
@@ -78,6 +79,21 @@ class Store(ZarrStore):
         return isinstance(other, Store) and self._handle.url == other._handle.url
 
     __hash__ = None  # type: ignore[assignment]
+
+    def close(self) -> None:
+        """Close it: an archive that was opened here for writing appears only then, whole.
+
+        In a ``with`` statement, which discards the archive when the block raises. A store that was
+        handed over is its owner's to close.
+        """
+        super().close()
+        if self._owns_handle:
+            self._handle.close()
+
+    def __exit__(self, *raised: Any) -> None:
+        if self._owns_handle and raised and raised[0] is not None:
+            self._handle.discard()
+        super().__exit__(*raised)
 
     async def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         if not self._is_open:
