@@ -273,7 +273,9 @@ void consolidate_metadata(const Store& store,
                           std::string_view path = "",
                           const std::function<void()>& poll = {});
 
-// Removes what StoreMode::overwrite removes.
-void empty_store(const Store& store, const std::function<void()>& poll = {});
+// Removes the node at `path` and those below it, as StoreMode::overwrite does.
+void remove_nodes(const Store& store,
+                  std::string_view path = "",
+                  const std::function<void()>& poll = {});
 
 }  // namespace headrace

@@ -114,9 +114,8 @@ class CustomStore {
 
   virtual std::string url() const = 0;  // for messages
   virtual bool read_only() const = 0;
-  // Equal for two of these exactly when they keep the same objects: writers of one chunk in one
-  // process wait for each other by it.
-  virtual std::string identity() const { return url(); }
+  // As Store::identity(): writers of one chunk in one process wait for each other by it.
+  virtual std::string identity(const std::string& prefix) const;
   // How many objects get() had best be asked for at once.
   virtual std::size_t batch_size() const = 0;
 

@@ -204,11 +204,26 @@ void remove_node(const char* call,
   if (driver.holds_only_keys()) driver.erase_prefix(path.empty() ? "" : path + '/');
 }
 
-void empty_store(const Store& store, const std::function<void()>& poll) {
+void remove_nodes(const Store& store, std::string_view path, const std::function<void()>& poll) {
+  const std::string clean = node_path(path);
+  StoreDriver& driver = store.driver();
   if (store.read_only())
     throw Error(ErrorCode::permission_denied, store.url() + " is open for reading only");
-  const NodeLock lock(store, "", poll, true);
-  remove_node("open_store", store, "", poll);
+  if (!clean.empty() && driver.is_link(clean)) return store.erase(clean);
+  // Some of the chunks of an array, which have no node of their own.
+  for (std::string_view above = folder_of(clean); !clean.empty(); above = folder_of(above)) {
+    const std::string_view rest = std::string_view(clean).substr(above.empty() ? 0 : above.size() + 1);
+    if (is_chunk_key(rest) && is_array(store, std::string(above))) {
+      const NodeLock lock(store, std::string(above), poll);
+      return driver.erase_prefix(clean + '/');
+    }
+    if (above.empty()) break;
+  }
+  const NodeLock lock(store, clean, poll);
+  remove_node("remove", store, clean, poll);
+  if (clean.empty()) return;
+  const StoredName folder{clean, StoredName::Kind::empty_folder};
+  if (driver.has_files()) driver.erase_names({&folder, 1}, folder_of(clean));
 }
 
 }  // namespace headrace

@@ -54,6 +54,9 @@ class FileStore : public StoreDriver {
   FileOptions options_;
 };
 
+// invalid_argument for the root of the file system, and, if so wanted, of a mount: by what lies
+// there, not by how it is spelled ("/tmp/..", links and bind mounts lead there too).
+void refuse_root(const std::string& path, bool mounts);
 // Keys of such names are never objects.
 bool names_temporary(std::string_view key);
 [[noreturn]] void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found);
