@@ -76,9 +76,9 @@ class Store {
 // Options: "io" = "pread" | "uring" (file), "direct" = "true" (O_DIRECT, file), "fsync" = "true"
 // (file: data and folder entry are durable when a write returns).
 //
-// StoreMode::overwrite removes Zarr's own from a folder: metadata, chunks and the nodes below. Other
-// files stay, and a folder that is no node and not empty is invalid_argument, as is one that is the
-// root of the file system or of a mount.
+// StoreMode::overwrite removes Zarr's own from a folder: metadata, chunks and the nodes below.
+// Other files stay, and a folder that is no node and not empty is invalid_argument, as is one that
+// is the root of the file system or of a mount.
 Store open_store(std::string_view path_or_url,
                  StoreMode mode = StoreMode::read,
                  const StorageOptions& options = {});

@@ -109,8 +109,7 @@ void refuse_root(const std::string& path, bool mounts) {
   struct stat st;
   if (::stat(path.c_str(), &st) != 0) throw_io(errno, "stat", path);
   if (is_file_system_root(st)) refuse_folder(path, " is the root of the file system");
-  if (mounts && is_mount_root(path, st))
-    refuse_folder(path, " is where a file system is mounted");
+  if (mounts && is_mount_root(path, st)) refuse_folder(path, " is where a file system is mounted");
 }
 
 std::string FileStore::identity(std::string_view prefix) {
@@ -150,12 +149,8 @@ std::vector<StoredName> FileStore::list_names(std::string_view prefix) {
   prefix = check_prefix(prefix);
   const std::string path = prefix.empty() ? root_ : path_of(prefix);
   std::vector<StoredName> names;
-  list_below(AT_FDCWD,
-             path.c_str(),
-             path,
-             prefix.empty() ? "" : std::string(prefix) + '/',
-             true,
-             names);
+  list_below(
+      AT_FDCWD, path.c_str(), path, prefix.empty() ? "" : std::string(prefix) + '/', true, names);
   std::sort(names.begin(), names.end(), [](const StoredName& a, const StoredName& b) {
     return a.key < b.key;
   });

@@ -111,7 +111,9 @@ def test_files_of_others_stay(tmp_path, overwrite, zarr_format):
         assert hr.open_array(path)[...].tolist() == [1] * 8
 
 
-@pytest.mark.parametrize("grid", [{}, {"shards": 4}, {"zarr_format": 2}, {"chunk_key_encoding": "."}])
+@pytest.mark.parametrize(
+    "grid", [{}, {"shards": 4}, {"zarr_format": 2}, {"chunk_key_encoding": "."}]
+)
 def test_all_of_an_array_goes(tmp_path, grid):
     array = make_array(tmp_path / "d", **grid)
     array.attrs["x"] = 1

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import headrace as hr
@@ -65,7 +66,9 @@ SPELLINGS = {
     "pathlib": lambda root, folder: hr.open_array(Path(root) / "a", mode="r+"),
     "dots": lambda root, folder: hr.open_array(f"{root}/../{Path(root).name}/a", mode="r+"),
     "url": lambda root, folder: hr.open_array(f"file://{root}/a", mode="r+"),
-    "encoded": lambda root, folder: hr.open_array(f"file://{root[:-1]}%{ord(root[-1]):x}/a", mode="r+"),
+    "encoded": lambda root, folder: hr.open_array(
+        f"file://{root[:-1]}%{ord(root[-1]):x}/a", mode="r+"
+    ),
     "relative": lambda root, folder: hr.open_array(os.path.relpath(root), "a", mode="r+"),
     "link to the store": lambda root, folder: hr.open_group(folder / "store", mode="r+")["a"],
     "link to the array": lambda root, folder: hr.open_array(folder / "array", mode="r+"),
@@ -128,13 +131,13 @@ def test_writes_to_one_chunk_from_every_pair_of_spellings_keep_each_other(spelle
     for name, make in SPELLINGS.items():
         other = make(root, tmp_path)
 
-        def write(array, place):
+        def write(array, place, name=name):
             for turn in range(1, 31):
                 array[place] = turn
                 # "cached" keeps what it has read, so it is looked at past it.
                 assert one[place] == turn, name
 
-        run_together(lambda: write(one, 0), lambda: write(other, 5))
+        run_together(lambda: write(one, 0), lambda other=other: write(other, 5))
 
 
 def test_stores_are_told_apart(tmp_path):
@@ -145,13 +148,13 @@ def test_stores_are_told_apart(tmp_path):
     (tmp_path / "one/a").mkdir()
     assert hr.open_store(tmp_path / "one/a", mode="a")._identity() == one._identity("a")
     assert hr.open_store(tmp_path / "one/x", mode="a")._identity("y/z") == one._identity("x/y/z")
-    assert hr.open_store("memory://p", mode="a")._identity() != hr.open_store(
-        "memory://q", mode="a"
-    )._identity()
     assert (
-        hr.open_store("memory://p", mode="a")._identity("a")
-        == hr.open_store("memory://p", mode="r+")._identity("a")
+        hr.open_store("memory://p", mode="a")._identity()
+        != hr.open_store("memory://q", mode="a")._identity()
     )
+    assert hr.open_store("memory://p", mode="a")._identity("a") == hr.open_store(
+        "memory://p", mode="r+"
+    )._identity("a")
 
 
 # --- append, resize
@@ -206,7 +209,7 @@ def test_threads_append(store, grid, handles):
     ]
     starts = run_together(*[lambda w=w: append(w, arrays[w]) for w in range(THREADS)])
     # Each was told the rows that became its own.
-    assert sorted(sum(starts, [])) == list(range(0, THREADS * 60, 3))
+    assert sorted(chain.from_iterable(starts)) == list(range(0, THREADS * 60, 3))
     found = hr.open_array(store, "a")[...]
     for writer, mine in enumerate(starts):
         for start, block in zip(mine, blocks_of(writer, 20, 3), strict=True):
@@ -322,9 +325,7 @@ def test_shrinking_and_appending_handles_agree(store):
             array.resize(1)
 
     arrays = [hr.open_array(store, "a", mode="r+") for _ in range(3)]
-    run_together(
-        lambda: append(arrays[0]), lambda: append(arrays[1]), lambda: shrink(arrays[2])
-    )
+    run_together(lambda: append(arrays[0]), lambda: append(arrays[1]), lambda: shrink(arrays[2]))
     found = hr.open_array(store, "a")
     assert found[1:].all()
     found = hr.open_array(store, "a", mode="r+")
@@ -551,15 +552,15 @@ def test_threads_set_attributes(nodes, zarr_format, handles):
             del node.attrs[f"gone{i}"]
 
     run_together(
-        *[
-            lambda i=i: change(i, node if handles == "one" else again())
-            for i in range(THREADS)
-        ]
+        *[lambda i=i: change(i, node if handles == "one" else again()) for i in range(THREADS)]
     )
     expected = {f"k{i}.{turn}": turn for i in range(THREADS) for turn in range(15)}
     expected |= {f"u{i}": 14 for i in range(THREADS)}
     assert again().attrs.asdict() == expected
-    assert dict(zarr.open(again().store.url.removeprefix("file://"), path=again().path).attrs) == expected
+    assert (
+        dict(zarr.open(again().store.url.removeprefix("file://"), path=again().path).attrs)
+        == expected
+    )
 
 
 def test_one_thread_takes_an_attribute(nodes):
@@ -570,8 +571,10 @@ def test_one_thread_takes_an_attribute(nodes):
         *[lambda: [node.attrs.pop(f"k{i}", None) for i in range(20)] for _ in range(THREADS)]
     )
     assert sorted(x for row in taken for x in row if x is not None) == list(range(20))
-    items = run_together(*[lambda: [again().attrs.popitem() for _ in range(5)] for _ in range(THREADS)])
-    assert sorted(sum(items, [])) == sorted((f"k{i}", i) for i in range(20, 40))
+    items = run_together(
+        *[lambda: [again().attrs.popitem() for _ in range(5)] for _ in range(THREADS)]
+    )
+    assert sorted(chain.from_iterable(items)) == sorted((f"k{i}", i) for i in range(20, 40))
     with pytest.raises(KeyError):
         again().attrs.popitem()
     with pytest.raises(KeyError, match="k3"):
