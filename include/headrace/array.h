@@ -12,7 +12,8 @@
 //  - What changes metadata (append, resize, attributes, creation, consolidate_metadata) happens one
 //    after the other among the threads and processes of a machine: each reads what the store has,
 //    changes that, and shows it to all copies of its handle. Where a store has no lock that
-//    processes share (a network, some network file systems), a change that is noticed is `conflict`.
+//    processes share (a network, some network file systems), a change that is noticed is
+//    `conflict`.
 //  - A handle knows the shape that it saw last. Writing through one that others grew meanwhile
 //    keeps what they wrote.
 
@@ -273,7 +274,9 @@ void consolidate_metadata(const Store& store,
                           std::string_view path = "",
                           const std::function<void()>& poll = {});
 
-// Removes what StoreMode::overwrite removes.
-void empty_store(const Store& store, const std::function<void()>& poll = {});
+// Removes the node at `path` and those below it, as StoreMode::overwrite does.
+void remove_nodes(const Store& store,
+                  std::string_view path = "",
+                  const std::function<void()>& poll = {});
 
 }  // namespace headrace

@@ -96,9 +96,9 @@ class Store {
 //
 // A killed process takes nothing of what was written, whatever the option: docs/survives.md.
 //
-// StoreMode::overwrite removes Zarr's own from a folder: metadata, chunks and the nodes below. Other
-// files stay, and a folder that is no node and not empty is invalid_argument, as is one that is the
-// root of the file system or of a mount.
+// StoreMode::overwrite removes Zarr's own from a folder: metadata, chunks and the nodes below.
+// Other files stay, and a folder that is no node and not empty is invalid_argument, as is one that
+// is the root of the file system or of a mount.
 Store open_store(std::string_view path_or_url,
                  StoreMode mode = StoreMode::read,
                  const StorageOptions& options = {});
@@ -142,9 +142,8 @@ class CustomStore {
 
   virtual std::string url() const = 0;  // for messages
   virtual bool read_only() const = 0;
-  // Equal for two of these exactly when they keep the same objects: writers of one chunk in one
-  // process wait for each other by it.
-  virtual std::string identity() const { return url(); }
+  // As Store::identity(): writers of one chunk in one process wait for each other by it.
+  virtual std::string identity(const std::string& prefix) const;
   // How many objects get() had best be asked for at once.
   virtual std::size_t batch_size() const = 0;
 

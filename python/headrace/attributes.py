@@ -22,7 +22,8 @@ class Attributes(MutableMapping[str, Any]):
 
     A change is made to the attributes as the store has them, one after the other among the threads
     and processes of a machine: what others set stays, and is seen after a change.
-        Values are plain JSON values, copies of what is stored: changing a nested list changes nothing
+
+    Values are plain JSON values, copies of what is stored: changing a nested list changes nothing
     in the store.
 
     Examples

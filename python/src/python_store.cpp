@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ class PythonStore : public CustomStore {
       : url_(nb::cast<std::string>(object.attr("url"))),
         read_only_(nb::cast<bool>(object.attr("read_only"))),
         batch_size_(nb::cast<std::size_t>(object.attr("batch_size"))),
+        identity_(nb::cast<std::string>(object.attr("identity"))),
+        folder_(nb::cast<std::string>(object.attr("folder"))),
         object_(keep_alive(object)) {
     using GapAndRun = std::pair<std::uint64_t, std::uint64_t>;
     const auto limits = nb::cast<std::optional<GapAndRun>>(object.attr("coalescing"));
@@ -39,6 +42,14 @@ class PythonStore : public CustomStore {
 
   std::string url() const override { return url_; }
   bool read_only() const override { return read_only_; }
+  // A folder is the same whoever reads it.
+  std::string identity(const std::string& prefix) const override {
+    if (folder_.empty()) return "python:" + identity_ + '/' + prefix;
+    std::string place = folder_ + '/' + prefix;
+    place.erase(0, std::min(place.find_first_not_of('/'), place.size()));
+    while (place.ends_with('/')) place.pop_back();
+    return open_store("/", StoreMode::read).identity(place);
+  }
   std::size_t batch_size() const override { return batch_size_; }
   std::optional<Coalescing> coalescing() const override { return coalescing_; }
 
@@ -108,6 +119,8 @@ class PythonStore : public CustomStore {
   bool read_only_;
   std::size_t batch_size_;
   std::optional<Coalescing> coalescing_;
+  std::string identity_;
+  std::string folder_;  // on this machine, absolute; empty: elsewhere
   std::shared_ptr<void> object_;
 };
 

@@ -153,7 +153,10 @@ void bind_keys(nb::class_<PyStore>& cls) {
           without_gil)
       .def(
           "_remove_nodes",
-          [](PyStore& self) { empty_store(self.store, check_signals); },
+          [](PyStore& self, const std::string& path) {
+            remove_nodes(self.store, path, check_signals);
+          },
+          nb::arg("path") = "",
           without_gil)
       .def(
           "_identity",

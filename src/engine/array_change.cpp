@@ -127,14 +127,13 @@ Shape Array::append(const TensorView& data, int axis, const WriteOptions& option
   const auto write = [&] {
     std::vector<SelectionItem> items(after.size(), all);
     items[d] = slice(before->shape[d], after[d]);
-    write_anywhere(*state_,
-                   state_->layout_of(wanted, options.implementations),
-                   resolve_selection(Selection(std::move(items)),
-                                     wanted->shape,
-                                     wanted->chunk_shape,
-                                     wanted->chunk_edges),
-                   data,
-                   options);
+    write_anywhere(
+        *state_,
+        state_->layout_of(wanted, options.implementations),
+        resolve_selection(
+            Selection(std::move(items)), wanted->shape, wanted->chunk_shape, wanted->chunk_edges),
+        data,
+        options);
   };
   if (change.excludes_processes()) {
     // Nobody sees rows that are not written yet.
@@ -175,8 +174,7 @@ std::string Array::update_attributes(const AttributeChanges& changes,
   state_->check_writable();
   ArrayChange change("attributes", *state_, options.poll);
   const auto before = change.now();
-  change.store(
-      with_new_attributes(*before, changed_attributes(before->attributes, changes)));
+  change.store(with_new_attributes(*before, changed_attributes(before->attributes, changes)));
   return before->attributes;
 }
 

@@ -70,8 +70,7 @@ void consolidate_metadata(const Store& store,
   if (!root || root->type != NodeType::group)
     throw Error(ErrorCode::not_found, where + ": there is no group");
   // The nodes below are read as they are; only the group's own documents are this call's.
-  NodeChange change(
-      "consolidate_metadata", store, clean, NodeType::group, root->zarr_format, poll);
+  NodeChange change("consolidate_metadata", store, clean, NodeType::group, root->zarr_format, poll);
   NodeMap nodes;
   gather(store, clean, "", root->zarr_format, 0, nodes);
   const NodeDocuments& now = change.documents();

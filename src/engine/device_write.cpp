@@ -142,13 +142,12 @@ class DeviceWriter {
 
   void add_shard(Item item) {
     const ShardLevel& level = layout_.shards.front();
-    const auto shard = std::make_shared<Shard>(
-        std::move(item.box),
-        level,
-        *order_,
-        std::move(item.key),
-        item.at_edge,
-        layout_.chain.decoded_nbytes());
+    const auto shard = std::make_shared<Shard>(std::move(item.box),
+                                               level,
+                                               *order_,
+                                               std::move(item.key),
+                                               item.at_edge,
+                                               layout_.chain.decoded_nbytes());
     const auto positions = positions_in_order<Box>(*order_, shard->cut, level.inner_grid);
     for (std::size_t turn = 0; turn < positions.size(); ++turn) {
       Coordinates coordinates;
@@ -329,9 +328,7 @@ class DeviceWriter {
     if (shard.left.fetch_sub(1) > 1) return;
     Buffer encoded;
     const bool any = shard.writer.finish(encoded);
-    put(shard.key,
-        shard.at_edge,
-        any ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt);
+    put(shard.key, shard.at_edge, any ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt);
   }
 
   void put(const std::string& key, bool at_edge, std::optional<ConstBytes> bytes) {

@@ -8,7 +8,7 @@ namespace headrace {
 Store open_store(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
   Store store = open_place(path_or_url, mode, options);
   // A new archive has nothing in it, and memory holds nothing but keys.
-  if (mode == StoreMode::overwrite && !store.driver().holds_only_keys()) empty_store(store);
+  if (mode == StoreMode::overwrite && !store.driver().holds_only_keys()) remove_nodes(store);
   return store;
 }
 

@@ -40,7 +40,9 @@ bool is_chunk_key(std::string_view key) {
 }
 
 // What a rechunk notes of its progress lies within the node that it writes.
-bool is_progress(std::string_view key) { return key == ".rechunk" || key == ".rechunk/progress.json"; }
+bool is_progress(std::string_view key) {
+  return key == ".rechunk" || key == ".rechunk/progress.json";
+}
 
 std::string_view folder_of(std::string_view key) {
   const std::size_t slash = key.rfind('/');
@@ -52,9 +54,9 @@ std::string_view name_of(std::string_view key) { return key.substr(key.rfind('/'
 // What lies in the folder of a node.
 struct Contents {
   std::vector<StoredName> documents;
-  std::vector<StoredName> own;         // but for documents
-  std::vector<std::string> foreign;    // keys
-  std::set<std::string> nodes_below;   // paths; of nodes within nodes the outer ones
+  std::vector<StoredName> own;        // but for documents
+  std::vector<std::string> foreign;   // keys
+  std::set<std::string> nodes_below;  // paths; of nodes within nodes the outer ones
 };
 
 bool is_array(const Store& store, const std::string& path) {
@@ -69,9 +71,8 @@ bool is_array(const Store& store, const std::string& path) {
 }
 
 bool leads_to_node(const Store& store, const std::string& path) {
-  return std::ranges::any_of(kDocuments, [&](const char* name) {
-    return store.exists(join_key(path, name));
-  });
+  return std::ranges::any_of(kDocuments,
+                             [&](const char* name) { return store.exists(join_key(path, name)); });
 }
 
 Contents contents_of(const Store& store, const std::string& path) {
@@ -121,9 +122,9 @@ void shrink_to_nothing(const Store& store, const std::string& path) {
     if (!found) continue;
     const ArrayMetadata metadata = array_metadata_of(store, path, *found);
     if (metadata.ndim() == 0) continue;
-    store.set(join_key(path, format == 3 ? "zarr.json" : ".zarray"),
-              bytes_of(with_shape(
-                  found->document, Shape(metadata.ndim(), 0), metadata.chunk_edges)));
+    store.set(
+        join_key(path, format == 3 ? "zarr.json" : ".zarray"),
+        bytes_of(with_shape(found->document, Shape(metadata.ndim(), 0), metadata.chunk_edges)));
   }
 }
 
@@ -150,7 +151,8 @@ void remove_contents(const Store& store,
 void remove_far(const Store& store, const std::string& path, const std::function<void()>& poll) {
   const Contents contents = contents_of(store, path);
   const auto is_own_below = [&](const std::string& key) {
-    for (std::string_view node = folder_of(key); node.size() > path.size(); node = folder_of(node)) {
+    for (std::string_view node = folder_of(key); node.size() > path.size();
+         node = folder_of(node)) {
       const std::string_view rest = std::string_view(key).substr(node.size() + 1);
       if (is_document(rest) || is_chunk_key(rest) || is_progress(rest)) return true;
     }
@@ -184,11 +186,10 @@ void check_removable(const char* call, const Store& store, const std::string& pa
   constexpr std::size_t kNamed = 3;
   for (std::size_t i = 0; i < std::min(entries.size(), kNamed); ++i)
     found += (i == 0 ? "'" : ", '") + entries[i].name + '\'';
-  if (entries.size() > kNamed)
-    found += " and " + std::to_string(entries.size() - kNamed) + " more";
+  if (entries.size() > kNamed) found += " and " + std::to_string(entries.size() - kNamed) + " more";
   throw Error(ErrorCode::invalid_argument,
-              std::string("[") + call + "] " + place_of(store, path) + " is no Zarr node and holds " +
-                  found +
+              std::string("[") + call + "] " + place_of(store, path) +
+                  " is no Zarr node and holds " + found +
                   ": overwriting removes arrays and groups only; take another path, or move these "
                   "files away first");
 }
@@ -204,11 +205,27 @@ void remove_node(const char* call,
   if (driver.holds_only_keys()) driver.erase_prefix(path.empty() ? "" : path + '/');
 }
 
-void empty_store(const Store& store, const std::function<void()>& poll) {
+void remove_nodes(const Store& store, std::string_view path, const std::function<void()>& poll) {
+  const std::string clean = node_path(path);
+  StoreDriver& driver = store.driver();
   if (store.read_only())
     throw Error(ErrorCode::permission_denied, store.url() + " is open for reading only");
-  const NodeLock lock(store, "", poll, true);
-  remove_node("open_store", store, "", poll);
+  if (!clean.empty() && driver.is_link(clean)) return store.erase(clean);
+  // Some of the chunks of an array, which have no node of their own.
+  for (std::string_view above = folder_of(clean); !clean.empty(); above = folder_of(above)) {
+    const std::string_view rest =
+        std::string_view(clean).substr(above.empty() ? 0 : above.size() + 1);
+    if (is_chunk_key(rest) && is_array(store, std::string(above))) {
+      const NodeLock lock(store, std::string(above), poll);
+      return driver.erase_prefix(clean + '/');
+    }
+    if (above.empty()) break;
+  }
+  const NodeLock lock(store, clean, poll);
+  remove_node("remove", store, clean, poll);
+  if (clean.empty()) return;
+  const StoredName folder{clean, StoredName::Kind::empty_folder};
+  if (driver.has_files()) driver.erase_names({&folder, 1}, folder_of(clean));
 }
 
 }  // namespace headrace

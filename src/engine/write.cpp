@@ -34,8 +34,7 @@ bool all_fill(ConstBytes chunk, const ArrayLayout& layout) {
 template <typename Query>
 class Writer {
  public:
-  explicit Writer(RequestContext& context)
-      : context_(context), layout_(context.layout) {
+  explicit Writer(RequestContext& context) : context_(context), layout_(context.layout) {
     for (const ShardLevel& level : layout_.shards)
       orders_.emplace_back(context.state.choice().shard_order, level.inner_grid);
   }

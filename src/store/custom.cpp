@@ -84,7 +84,7 @@ class CustomDriver : public StoreDriver {
   bool read_only() const override { return store_->read_only(); }
   bool local() const override { return false; }
   std::string identity(std::string_view prefix) override {
-    return "custom:" + store_->identity() + '/' + std::string(prefix);
+    return store_->identity(std::string(prefix));
   }
   std::optional<Coalescing> coalescing() const override { return store_->coalescing(); }
   std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
@@ -171,6 +171,10 @@ class CustomDriver : public StoreDriver {
 };
 
 }  // namespace
+
+std::string CustomStore::identity(const std::string& prefix) const {
+  return "custom:" + url() + '/' + prefix;
+}
 
 std::optional<std::vector<StoredBytes>> CustomStore::get_ranges(const std::string& key,
                                                                 std::span<const ByteRange> ranges) {

@@ -71,6 +71,9 @@ class FileStore : public StoreDriver {
   std::map<std::string, FolderId> settled_;  // folders whose entry is known to be synced
 };
 
+// invalid_argument for the root of the file system, and, if so wanted, of a mount: by what lies
+// there, not by how it is spelled ("/tmp/..", links and bind mounts lead there too).
+void refuse_root(const std::string& path, bool mounts);
 // Keys of such names are never objects.
 bool names_temporary(std::string_view key);
 [[noreturn]] void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t found);

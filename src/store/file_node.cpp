@@ -92,23 +92,25 @@ bool is_mount_root(const std::string& path, const struct stat& st) {
   return ::stat((path + "/..").c_str(), &above) == 0 && above.st_dev != st.st_dev;
 }
 
-// By what lies there, not by how it is spelled: "/tmp/..", links and mounts lead there too.
-void refuse_root(const std::string& path) {
-  struct stat st, root;
-  if (::stat(path.c_str(), &st) != 0 || ::stat("/", &root) != 0)
-    throw_io(errno, "stat", path);
-  const char* what = nullptr;
-  if (st.st_dev == root.st_dev && st.st_ino == root.st_ino)
-    what = " is the root of the file system";
-  else if (is_mount_root(path, st))
-    what = " is where a file system is mounted";
-  if (what) {
-    throw Error(ErrorCode::invalid_argument,
-                path + what + ", which overwriting does not empty; take a folder within it");
-  }
+[[noreturn]] void refuse_folder(const std::string& path, const char* what) {
+  throw Error(ErrorCode::invalid_argument,
+              path + what + ", which is not emptied; take a folder within it");
+}
+
+bool is_file_system_root(const struct stat& st) {
+  struct stat root;
+  if (::stat("/", &root) != 0) throw_io(errno, "stat", "/");
+  return st.st_dev == root.st_dev && st.st_ino == root.st_ino;
 }
 
 }  // namespace
+
+void refuse_root(const std::string& path, bool mounts) {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) throw_io(errno, "stat", path);
+  if (is_file_system_root(st)) refuse_folder(path, " is the root of the file system");
+  if (mounts && is_mount_root(path, st)) refuse_folder(path, " is where a file system is mounted");
+}
 
 std::string FileStore::identity(std::string_view prefix) {
   std::string path = prefix.empty() ? root_ : path_of(prefix);
@@ -147,12 +149,8 @@ std::vector<StoredName> FileStore::list_names(std::string_view prefix) {
   prefix = check_prefix(prefix);
   const std::string path = prefix.empty() ? root_ : path_of(prefix);
   std::vector<StoredName> names;
-  list_below(AT_FDCWD,
-             path.c_str(),
-             path,
-             prefix.empty() ? "" : std::string(prefix) + '/',
-             true,
-             names);
+  list_below(
+      AT_FDCWD, path.c_str(), path, prefix.empty() ? "" : std::string(prefix) + '/', true, names);
   std::sort(names.begin(), names.end(), [](const StoredName& a, const StoredName& b) {
     return a.key < b.key;
   });
@@ -162,7 +160,7 @@ std::vector<StoredName> FileStore::list_names(std::string_view prefix) {
 void FileStore::erase_names(std::span<const StoredName> names, std::string_view kept) {
   if (options_.read_only) throw_read_only(url());
   kept = check_prefix(kept);
-  refuse_root(kept.empty() ? root_ : path_of(kept));
+  refuse_root(kept.empty() ? root_ : path_of(kept), true);
   if (names.empty()) return;
   std::set<std::string, std::greater<>> folders;  // those within others first
   for (const StoredName& name : names) {

@@ -153,6 +153,7 @@ void FileStore::erase_prefix(std::string_view prefix) {
   if (prefix.empty()) {
     FileDescriptor root(open_retrying(root_.c_str(), O_RDONLY | O_DIRECTORY));
     if (!root) throw_io(errno, "open folder", root_);
+    refuse_root(root_, false);
     remove_entries(std::move(root), root_);
     if (options_.durability == Durability::everything) sync_folder(root_);
     return;

@@ -114,8 +114,7 @@ LockAttempt try_lock_folder(const std::string& path) {
     if (means_missing(errno)) return {LockAttempt::State::unavailable};
     throw_io(errno, "stat", path);
   }
-  if (held.st_dev != there.st_dev || held.st_ino != there.st_ino)
-    return {LockAttempt::State::busy};
+  if (held.st_dev != there.st_dev || held.st_ino != there.st_ino) return {LockAttempt::State::busy};
   return {LockAttempt::State::held, std::move(lock)};
 }
 

@@ -125,6 +125,31 @@ class FaultyStore : public Wrapper {
   std::shared_ptr<Faults> faults_;
 };
 
+class UnlockedStore : public Wrapper {
+ public:
+  UnlockedStore(std::shared_ptr<StoreDriver> store, std::shared_ptr<StoreHook> hook)
+      : Wrapper(std::move(store)), hook_(std::move(hook)) {}
+
+  LockAttempt try_lock(std::string_view, bool) override { return {}; }
+  bool get(std::string_view key, Buffer& into) override {
+    call("get", key);
+    return store_->get(key, into);
+  }
+  std::unique_ptr<ObjectReader> open(std::string_view key) override { return store_->open(key); }
+  void set(std::string_view key, ConstBytes bytes) override {
+    call("set", key);
+    store_->set(key, bytes);
+  }
+
+ private:
+  void call(std::string_view what, std::string_view key) {
+    const StoreHook hook = *hook_;  // it may replace itself
+    if (hook) hook(what, key);
+  }
+
+  std::shared_ptr<StoreHook> hook_;
+};
+
 }  // namespace
 
 void Faults::fail_read(long nth, int os_error) {
@@ -200,6 +225,11 @@ void Faults::damage(std::string_view key, std::uint64_t offset, MutableBytes byt
       bytes[static_cast<std::size_t>(it->second - offset)] ^= std::byte{0xff};
     }
   }
+}
+
+std::shared_ptr<StoreDriver> make_unlocked_store(std::shared_ptr<StoreDriver> store,
+                                                 std::shared_ptr<StoreHook> hook) {
+  return std::make_shared<UnlockedStore>(std::move(store), std::move(hook));
 }
 
 std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> store,

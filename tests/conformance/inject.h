@@ -3,10 +3,12 @@
 // Stores that misbehave on purpose, and that count, around any other store.
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "store/store.h"
 
@@ -55,6 +57,13 @@ std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> stor
 // Says that it is asked for `batch` objects at once, as a store across a network would.
 std::shared_ptr<StoreDriver> make_batching_store(std::shared_ptr<StoreDriver> store,
                                                  std::size_t batch);
+
+// Called before an object is read ("get") or replaced ("set").
+using StoreHook = std::function<void(std::string_view what, std::string_view key)>;
+
+// Has no locks, as a store across a network. The hook may be null, and may change.
+std::shared_ptr<StoreDriver> make_unlocked_store(std::shared_ptr<StoreDriver> store,
+                                                 std::shared_ptr<StoreHook> hook);
 
 struct StoreCounts {
   std::atomic<long> gets{0};     // whole objects asked for, by get or get_many

@@ -8,6 +8,7 @@ loop is needed.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -17,7 +18,7 @@ from zarr.abc.store import RangeByteRequest, Store
 from zarr.core.buffer import Buffer, cpu
 from zarr.core.common import concurrent_map
 from zarr.core.sync import sync
-from zarr.storage import MemoryStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 from .. import _core, config
 
@@ -49,6 +50,30 @@ def _is_below_a_file(error: Exception) -> bool:
     return isinstance(error, NotADirectoryError) or "Not a directory (os error" in str(error)
 
 
+def _identity(store: Any) -> tuple[str, str]:
+    """What names the objects that a store keeps, and the folder when they are files.
+
+    Writers of one process wait for each other by it. Of a class that is not known here, each object
+    stands for itself.
+    """
+    while isinstance(store, WrapperStore):
+        store = store._store
+    if isinstance(store, LocalStore):
+        return "", os.path.realpath(store.root)
+    if isinstance(store, FsspecStore):
+        fs = getattr(store.fs, "sync_fs", store.fs)
+        name = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        if name in ("file", "local"):
+            return "", os.path.realpath(store.path)
+        # fsspec has one object, and token, for equal arguments, which name the server.
+        return f"fsspec:{name}:{getattr(fs, '_fs_token', id(fs))}:{store.path.strip('/')}", ""
+    if isinstance(store, ObjectStore):
+        return f"obstore:{store.store!r}", ""
+    if isinstance(store, MemoryStore):
+        return f"memory:{id(store._store_dict):x}", ""
+    return f"{type(store).__name__}:{id(store):x}", ""
+
+
 class ForeignStore:
     """The interface that ``_core.python_store`` calls; see ``headrace/store.h``."""
 
@@ -66,6 +91,7 @@ class ForeignStore:
         self._in_memory = type(store) is MemoryStore
         self._run = _without_loop if self._in_memory else _on_loop
         self.url = f"zarr:{store}#{id(store):x}"
+        self.identity, self.folder = _identity(store)
         self.read_only = bool(store.read_only)
 
     def reduce(self) -> tuple[Any, ...]:

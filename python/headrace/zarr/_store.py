@@ -147,10 +147,12 @@ class Store(ZarrStore):
 
     async def delete_dir(self, prefix: str) -> None:
         self._check_writable()
-        await self._call(self._handle._erase_prefix, prefix)
+        # zarr-python's way to overwrite a node: files that are not Zarr's stay.
+        await self._call(self._handle._remove_nodes, prefix)
 
     async def clear(self) -> None:
-        await self.delete_dir("")
+        self._check_writable()
+        await self._call(self._handle._erase_prefix, "")
 
     async def is_empty(self, prefix: str) -> bool:
         return not await self._call(self._handle._list_dir, prefix)

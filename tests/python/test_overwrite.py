@@ -1,0 +1,262 @@
+"""overwrite=True and mode "w" remove what is Zarr's own, and nothing else."""
+
+import os
+from pathlib import Path
+
+import headrace as hr
+import numpy as np
+import pytest
+import zarr
+
+ONES = np.ones(8, "u4")
+
+
+def make_array(path, name=None, **options):
+    array = hr.create_array(path, name, shape=8, chunks=2, dtype="u4", **options)
+    array[...] = ONES
+    return array
+
+
+def files(folder):
+    return {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def overwrite_array(path):
+    make_array(path, overwrite=True)
+
+
+def overwrite_group(path):
+    hr.create_group(path, overwrite=True)
+
+
+def overwrite_store(path):
+    hr.open_store(path, mode="w")
+
+
+def overwrite_by_mode(path):
+    hr.open_array(path, mode="w", shape=4, dtype="u4")
+
+
+def overwrite_by_save(path):
+    hr.save(path, ONES)
+
+
+def overwrite_by_copy(path):
+    make_array("memory://source", overwrite=True)
+    hr.copy("memory://source", path, overwrite=True)
+
+
+def overwrite_by_rechunk(path):
+    make_array("memory://source", overwrite=True)
+    hr.rechunk("memory://source", path, chunks=(4,), overwrite=True)
+
+
+OVERWRITES = [
+    overwrite_array,
+    overwrite_group,
+    overwrite_store,
+    overwrite_by_mode,
+    overwrite_by_save,
+    overwrite_by_copy,
+    overwrite_by_rechunk,
+]
+every_way = pytest.mark.parametrize("overwrite", OVERWRITES)
+
+
+@every_way
+@pytest.mark.parametrize(
+    "names", [["thesis.bin"], ["deep/er/notes.txt", "0", "c/0"], ["a.zarr/zarr.json"], [".hidden"]]
+)
+def test_a_folder_that_is_no_node_is_refused(tmp_path, overwrite, names):
+    for name in names:
+        (tmp_path / "d" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d" / name).write_text("mine")
+    with pytest.raises(ValueError, match=f"no Zarr node.*'{names[0].split('/')[0]}'.*another path"):
+        overwrite(str(tmp_path / "d"))
+    assert files(tmp_path / "d") == set(names)
+    assert all((tmp_path / "d" / name).read_text() == "mine" for name in names)
+
+
+@every_way
+@pytest.mark.parametrize("make", ["missing", "empty", "empty folders", "temporary"])
+def test_a_folder_without_files_is_taken(tmp_path, overwrite, make):
+    folder = tmp_path / "d"
+    if make != "missing":
+        folder.mkdir()
+    if make == "empty folders":
+        (folder / "c/0").mkdir(parents=True)
+    if make == "temporary":
+        (folder / ".headrace-tmp-1").write_text("")
+    overwrite(str(folder))
+    assert not [name for name in files(folder) if "tmp" in name]
+
+
+@every_way
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_files_of_others_stay(tmp_path, overwrite, zarr_format):
+    path = tmp_path / "d"
+    hr.create_group(path, zarr_format=zarr_format)
+    make_array(path, "a", zarr_format=zarr_format)
+    make_array(path, "g/b", zarr_format=zarr_format)
+    mine = {"README", "a/notes.txt", "g/more/text", "g/b/c/0.bak", "1", "2023/01/02", "a/c/01"}
+    for name in mine:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("mine")
+    overwrite(str(path))
+    left = files(path)
+    assert mine <= left
+    allowed = {"zarr.json"} | {f"c/{i}" for i in range(4)}
+    assert left - mine <= allowed, "something of the old node is there"
+    if overwrite in (overwrite_array, overwrite_by_save):
+        assert hr.open_array(path)[...].tolist() == [1] * 8
+
+
+@pytest.mark.parametrize(
+    "grid", [{}, {"shards": 4}, {"zarr_format": 2}, {"chunk_key_encoding": "."}]
+)
+def test_all_of_an_array_goes(tmp_path, grid):
+    array = make_array(tmp_path / "d", **grid)
+    array.attrs["x"] = 1
+    hr.create_group(tmp_path / "d", overwrite=True)
+    assert files(tmp_path / "d") == {"zarr.json"}
+    assert [p.name for p in (tmp_path / "d").iterdir()] == ["zarr.json"]
+
+
+def test_members_called_by_numbers_go_with_their_group(tmp_path):
+    """OME-Zarr names the levels of a pyramid so."""
+    hr.create_group(tmp_path / "d")
+    for name in ("0", "1", "c/0"):
+        make_array(tmp_path / "d", name)
+    (tmp_path / "d/2").write_text("mine")
+    hr.create_group(tmp_path / "d", overwrite=True)
+    assert files(tmp_path / "d") == {"zarr.json", "2"}
+
+
+def test_what_zarr_python_wrote_goes(tmp_path):
+    for zarr_format in (2, 3):
+        root = zarr.open_group(tmp_path / "d", mode="w", zarr_format=zarr_format)
+        root.create_group("g").create_array("a", data=ONES, chunks=(2,))
+        zarr.consolidate_metadata(tmp_path / "d")
+        hr.create_group(tmp_path / "d", zarr_format=5 - zarr_format, overwrite=True)
+        assert len(files(tmp_path / "d")) == (1 if zarr_format == 2 else 2)
+        assert list(hr.open_group(tmp_path / "d")) == []
+
+
+def test_a_malformed_node_can_be_overwritten(tmp_path):
+    make_array(tmp_path / "d")
+    (tmp_path / "d/zarr.json").write_text("{")
+    hr.create_group(tmp_path / "d", overwrite=True)
+    assert files(tmp_path / "d") == {"zarr.json"}
+
+
+# --- links
+
+
+@pytest.fixture
+def outside(tmp_path):
+    make_array(tmp_path / "outside")
+    (tmp_path / "outside/mine").write_text("mine")
+    return tmp_path / "outside"
+
+
+def assert_untouched(outside):
+    assert hr.open_array(outside)[...].tolist() == [1] * 8
+    assert (outside / "mine").read_text() == "mine"
+
+
+def test_links_are_removed_and_not_followed(tmp_path, outside):
+    hr.create_group(tmp_path / "d")
+    (tmp_path / "d/member").symlink_to(outside)
+    (tmp_path / "d/data").symlink_to(tmp_path)
+    (tmp_path / "d/dangling").symlink_to("nowhere")
+    make_array(tmp_path / "d", "a")
+    os.rename(tmp_path / "d/a/c", tmp_path / "chunks")
+    (tmp_path / "d/a/c").symlink_to(tmp_path / "chunks")
+    hr.create_group(tmp_path / "d", overwrite=True)
+    assert_untouched(outside)
+    assert len(list((tmp_path / "chunks").iterdir())) == 4
+    left = {path.name for path in (tmp_path / "d").iterdir()}
+    assert left == {"zarr.json", "data", "dangling"}, "links to no node are somebody's"
+
+
+def test_a_member_that_is_a_link_is_replaced(tmp_path, outside):
+    hr.create_group(tmp_path / "d")
+    (tmp_path / "d/member").symlink_to(outside)
+    make_array(tmp_path / "d", "member", overwrite=True)[...] = 2
+    assert not (tmp_path / "d/member").is_symlink()
+    assert_untouched(outside)
+
+
+def test_nothing_behind_a_link_is_overwritten(tmp_path, outside):
+    hr.create_group(outside.parent / "other")
+    make_array(outside.parent / "other", "a")
+    hr.create_group(tmp_path / "d")
+    (tmp_path / "d/member").symlink_to(outside.parent / "other")
+    with pytest.raises(OSError, match="symbolic link"):
+        make_array(tmp_path / "d", "member/a", overwrite=True)
+    assert hr.open_array(tmp_path / "other/a")[...].tolist() == [1] * 8
+
+
+# --- the root of a file system
+
+ROOTS = ["/", "/tmp/..", "//", "/proc/self/root", "file:///", "file:///tmp/.."]
+
+
+@pytest.mark.parametrize("overwrite", [overwrite_array, overwrite_group, overwrite_store])
+@pytest.mark.parametrize("root", ROOTS)
+def test_the_root_folder_is_never_emptied(overwrite, root):
+    with pytest.raises((ValueError, PermissionError), match="root of the file system"):
+        overwrite(root)
+
+
+def test_a_mount_point_is_never_emptied():
+    with pytest.raises(ValueError, match="file system is mounted"):
+        hr.create_group("/proc", overwrite=True)
+    store = hr.open_store("/", mode="r+")
+    with pytest.raises(ValueError, match="file system is mounted"):
+        hr.create_group(store, "sys", overwrite=True)
+
+
+def test_a_link_to_the_root_is_the_root(tmp_path):
+    (tmp_path / "r").symlink_to("/")
+    with pytest.raises(ValueError, match="root of the file system"):
+        hr.open_store(tmp_path / "r", mode="w")
+
+
+# --- other stores
+
+
+def test_memory_holds_nothing_but_keys(tmp_path):
+    store = hr.open_store("memory://overwritten", mode="a")
+    store._set("notes", b"mine")
+    make_array(store, "a")
+    hr.create_group(store, overwrite=True)
+    assert store._list() == ["zarr.json"]
+    hr.open_store("memory://overwritten", mode="w")
+    assert store._list() == []
+
+
+def test_a_store_of_zarr_keeps_what_is_not_zarrs(tmp_path):
+    memory = zarr.storage.MemoryStore()
+    make_array(memory, "a")
+    store = hr.open_array(memory, "a", mode="r+").store
+    store._set("notes", b"mine")
+    hr.create_group(memory, overwrite=True)
+    assert store._list() == ["notes", "zarr.json"]
+    other = zarr.storage.MemoryStore()
+    foreign = hr.create_group(other).store
+    foreign._erase("zarr.json")
+    foreign._set("notes", b"mine")
+    with pytest.raises(ValueError, match="no Zarr node"):
+        hr.create_group(other, overwrite=True)
+    assert foreign._list() == ["notes"]
+
+
+def test_through_a_cache(tmp_path):
+    make_array(tmp_path / "d")
+    (tmp_path / "d/mine").write_text("mine")
+    cached = hr.cached(hr.open_store(tmp_path / "d", mode="r+"))
+    assert hr.open_array(cached)[...].tolist() == [1] * 8
+    hr.create_array(cached, shape=8, chunks=2, dtype="u4", overwrite=True)
+    assert hr.open_array(cached)[...].tolist() == [0] * 8
+    assert files(tmp_path / "d") == {"zarr.json", "mine"}
