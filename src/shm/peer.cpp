@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "base/system.h"
 #include "shm/process.h"
 
 namespace headrace::shm {
@@ -31,7 +32,8 @@ bool may_be_several(uid_t user) {
 std::optional<uid_t> peer_user(int connection) {
   ucred peer{};
   socklen_t nbytes = sizeof peer;
-  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) != 0) return std::nullopt;
+  if (os().getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) != 0)
+    return std::nullopt;
   return peer.uid;
 }
 

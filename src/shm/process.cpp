@@ -16,6 +16,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/system.h"
+#include "headrace/error.h"
+
 namespace headrace::shm {
 
 uid_t (*this_user)() = geteuid;
@@ -69,11 +72,11 @@ ProcessIdentity identity(pid_t pid, std::uint64_t start) {
 // Whether a process of this number has ended. Nothing: the kernel does not say.
 std::optional<bool> has_ended(pid_t pid) {
 #ifdef SYS_pidfd_open
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  const int fd = os().pidfd_open(pid, 0);
   if (fd >= 0) {
     pollfd waiting{fd, POLLIN, 0};
-    const int ready = poll(&waiting, 1, 0);
-    close(fd);
+    const int ready = os().poll(&waiting, 1, 0);
+    os().close(fd);
     if (ready >= 0) return ready > 0;
   } else if (errno == ESRCH) {
     return true;
@@ -106,7 +109,11 @@ bool is_alive(ProcessIdentity process) {
 // the inodes of these files are the same.
 std::uint64_t pid_namespace() {
   struct stat status {};
-  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+  if (os().stat("/proc/self/ns/pid", &status) == 0) return status.st_ino;
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR || error == EACCES) return 0;
+  throw Error(
+      ErrorCode::io, std::string("[shm] /proc/self/ns/pid: ") + std::strerror(error), error);
 }
 
 std::uint64_t monotonic_ns() {

@@ -32,6 +32,7 @@
 
 #include "base/checked.h"
 #include "base/start_thread.h"
+#include "base/system.h"
 #include "shm/peer.h"
 #include "shm/segment.h"
 
@@ -91,14 +92,14 @@ Address address_of(const std::string& name) {
 }
 
 OwnedFd make_socket() {
-  OwnedFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  OwnedFd socket(os().socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.get() < 0) fail("socket", errno);
   return socket;
 }
 
 // 0, or ECONNREFUSED where nobody serves the name, or EAGAIN where too many wait to be served.
 int connect_to(const OwnedFd& socket, const Address& address) {
-  while (connect(socket.get(), address.get(), address.nbytes) != 0) {
+  while (os().connect(socket.get(), address.get(), address.nbytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == ECONNREFUSED || errno == EAGAIN) return errno;
     fail("connect", errno);
@@ -133,7 +134,7 @@ void send_descriptor(int connection, int fd) {
   head->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
   // One that has gone away needs nothing; one that is left without asks again.
-  while (sendmsg(connection, &message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  while (os().sendmsg(connection, &message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }
 
@@ -150,7 +151,7 @@ std::optional<OwnedFd> receive_descriptor(int connection) {
   message.msg_controllen = sizeof control.bytes;
   ssize_t nbytes = 0;
   do {
-    nbytes = recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    nbytes = os().recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (nbytes < 0 && errno == EINTR);
   if (nbytes <= 0) return std::nullopt;
   std::vector<OwnedFd> received;
@@ -242,7 +243,7 @@ class AttachWait {
     const Clock::time_point end = Clock::now() + kPatience;
     while (Clock::now() < end) {
       pollfd waiting{connection, POLLIN, 0};
-      const int ready = poll(&waiting, 1, kSliceMs);
+      const int ready = os().poll(&waiting, 1, kSliceMs);
       if (ready > 0) return true;
       if (ready < 0 && errno != EINTR) fail("poll", errno);
       if (wait_.interrupt) wait_.interrupt();
@@ -360,7 +361,7 @@ Publication::Server::Server(std::string name, Segment segment)
 }
 
 void Publication::Server::listen_to(const Address& address) {
-  if (bind(socket_.get(), address.get(), address.nbytes) != 0) {
+  if (os().bind(socket_.get(), address.get(), address.nbytes) != 0) {
     if (errno != EADDRINUSE) fail("bind", errno);
     std::string by;
     const OwnedFd other = make_socket();
@@ -371,13 +372,13 @@ void Publication::Server::listen_to(const Address& address) {
     throw Error(ErrorCode::invalid_argument, "[shm] \"" + name_ + "\" is published already" + by);
   }
   constexpr int kBacklog = 128;
-  if (listen(socket_.get(), kBacklog) != 0) fail("listen", errno);
+  if (os().listen(socket_.get(), kBacklog) != 0) fail("listen", errno);
 }
 
 void Publication::Server::serve() const {
   pollfd waiting[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
   while (true) {
-    if (poll(waiting, 2, -1) < 0) {
+    if (os().poll(waiting, 2, -1) < 0) {
       if (errno != EINTR) pause();  // ENOMEM
       continue;
     }
@@ -391,7 +392,7 @@ void Publication::Server::serve() const {
 // False: nobody can be served any more.
 // https://man7.org/linux/man-pages/man2/accept.2.html
 bool Publication::Server::serve_one() const {
-  const OwnedFd connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const OwnedFd connection(os().accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (connection.get() >= 0) {
     const std::optional<uid_t> user = peer_user(connection.get());
     if (user && is_this_user(*user)) send_descriptor(connection.get(), segment_.fd());
@@ -419,7 +420,7 @@ bool Publication::Server::serve_one() const {
 void Publication::Server::pause() const {
   constexpr int kPauseMs = 50;
   pollfd stop{stop_.get(), POLLIN, 0};
-  if (poll(&stop, 1, kPauseMs) < 0)
+  if (os().poll(&stop, 1, kPauseMs) < 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
 }
 

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
 #include "shm/process.h"
@@ -48,8 +49,8 @@ OwnedFd open_memfd([[maybe_unused]] bool huge_pages) {
 #ifdef MFD_ALLOW_SEALING
   constexpr unsigned kNoExecSeal = 8;  // MFD_NOEXEC_SEAL of Linux 6.3, which may insist on it
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge_pages ? MFD_HUGETLB : 0U);
-  OwnedFd fd(memfd_create("headrace", flags | kNoExecSeal));
-  if (fd.get() < 0 && errno == EINVAL) fd = OwnedFd(memfd_create("headrace", flags));
+  OwnedFd fd(os().memfd_create("headrace", flags | kNoExecSeal));
+  if (fd.get() < 0 && errno == EINVAL) fd = OwnedFd(os().memfd_create("headrace", flags));
   if (fd.get() < 0) fail(ErrorCode::io, "memfd_create", errno);
   if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) fail(ErrorCode::io, "fchmod of a memfd", errno);
   return fd;
@@ -64,20 +65,20 @@ OwnedFd open_posix() {
   if (getentropy(random, sizeof random) != 0) fail(ErrorCode::io, "getentropy", errno);
   const std::string name =
       "/headrace-" + std::to_string(random[0]) + "-" + std::to_string(random[1]);
-  OwnedFd fd(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  OwnedFd fd(os().shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (fd.get() < 0) fail(ErrorCode::io, "shm_open " + name, errno);
-  if (shm_unlink(name.c_str()) != 0) fail(ErrorCode::io, "shm_unlink " + name, errno);
+  if (os().shm_unlink(name.c_str()) != 0) fail(ErrorCode::io, "shm_unlink " + name, errno);
   return fd;
 }
 
 std::span<std::byte> map(const OwnedFd& fd, std::size_t nbytes, bool writable) {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* memory = mmap(nullptr, nbytes, protection, MAP_SHARED, fd.get(), 0);
+  void* memory = os().mmap(nullptr, nbytes, protection, MAP_SHARED, fd.get(), 0);
 #ifdef MAP_NORESERVE
   // Before 6.7 Linux shares no sealed memory by a descriptor that is for writing, too. What nobody
   // can write to is the same when it is private.
   if (memory == MAP_FAILED && errno == EPERM && !writable) {
-    memory = mmap(nullptr, nbytes, protection, MAP_PRIVATE | MAP_NORESERVE, fd.get(), 0);
+    memory = os().mmap(nullptr, nbytes, protection, MAP_PRIVATE | MAP_NORESERVE, fd.get(), 0);
   }
 #endif
   if (memory != MAP_FAILED) return {static_cast<std::byte*>(memory), nbytes};
@@ -93,7 +94,7 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr int kFutureWrite = 0x10;  // F_SEAL_FUTURE_WRITE of Linux 5.1
 
 void seal_size(const OwnedFd& fd) {
-  if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+  if (os().fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
     fail(ErrorCode::io, "sealing shared memory", errno);
   }
 }
@@ -103,12 +104,12 @@ void seal_size(const OwnedFd& fd) {
 void seal_all(const OwnedFd& fd) {
   constexpr int kTries = 10;  // pages that a device reads are busy for a moment
   for (int i = 0; i < kTries; ++i) {
-    if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_WRITE | F_SEAL_SEAL) == 0) return;
+    if (os().fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_WRITE | F_SEAL_SEAL) == 0) return;
     if (errno != EBUSY && errno != EINTR) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (errno != EBUSY ||
-      fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | kFutureWrite | F_SEAL_SEAL) != 0) {
+      os().fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | kFutureWrite | F_SEAL_SEAL) != 0) {
     fail(ErrorCode::io, "sealing shared memory", errno);
   }
 }
@@ -116,7 +117,7 @@ void seal_all(const OwnedFd& fd) {
 // The same memory by a descriptor that cannot be written to, where /proc is there to give it.
 OwnedFd for_reading(OwnedFd fd) {
   OwnedFd reading(
-      open(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), O_RDONLY | O_CLOEXEC));
+      os().open(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), O_RDONLY | O_CLOEXEC, 0));
   return reading.get() >= 0 ? std::move(reading) : std::move(fd);
 }
 
@@ -152,13 +153,13 @@ OwnedFd for_reading(OwnedFd fd) { return fd; }
 // Before a byte of it is touched.
 std::size_t checked_nbytes(int fd, bool writable) {
   struct stat status {};
-  if (fstat(fd, &status) != 0) fail(ErrorCode::io, "fstat", errno);
+  if (os().fstat(fd, &status) != 0) fail(ErrorCode::io, "fstat", errno);
   if (!S_ISREG(status.st_mode)) throw_unfit("it is no memory");
   if (status.st_uid != this_user()) {
     throw_unfit("it is of the user " + std::to_string(status.st_uid));
   }
 #ifdef MFD_ALLOW_SEALING
-  const int seals = fcntl(fd, F_GET_SEALS);
+  const int seals = os().fcntl(fd, F_GET_SEALS, 0);
   const bool is_sized = seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
   const bool is_constant = is_sized && (seals & (F_SEAL_WRITE | kFutureWrite)) != 0;
   if (!writable && !is_constant) throw_unfit("others can write to it or cut it short");
@@ -188,7 +189,7 @@ int populate([[maybe_unused]] std::span<std::byte> memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   const std::uintptr_t begin = address / page * page;
   const std::size_t nbytes = address + memory.size() - begin;
-  while (madvise(reinterpret_cast<void*>(begin), nbytes, MADV_POPULATE_WRITE) != 0) {
+  while (os().madvise(reinterpret_cast<void*>(begin), nbytes, MADV_POPULATE_WRITE) != 0) {
     if (errno != EINTR) return errno;
   }
   return 0;
@@ -242,7 +243,7 @@ Segment Segment::make(Kind kind, std::size_t nbytes, const ArenaOptions& options
   if (nbytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max())) {
     fail_memory("shared memory", nbytes, EFBIG);
   }
-  while (ftruncate(segment.fd(), static_cast<off_t>(nbytes)) != 0) {
+  while (os().ftruncate(segment.fd(), static_cast<off_t>(nbytes)) != 0) {
     if (errno != EINTR) fail_memory("shared memory", nbytes, errno);
   }
   segment.memory_ = map(segment.fd_, nbytes, true);
@@ -251,7 +252,7 @@ Segment Segment::make(Kind kind, std::size_t nbytes, const ArenaOptions& options
   if (options.interleave) interleave(segment.memory_);
 #ifdef MADV_HUGEPAGE
   if (!huge && options.huge_pages != HugePages::never) {
-    madvise(segment.memory_.data(), nbytes, MADV_HUGEPAGE);  // a hint
+    os().madvise(segment.memory_.data(), nbytes, MADV_HUGEPAGE);  // a hint
   }
 #endif
   make_pages(segment.fd_, segment.memory_);
@@ -259,7 +260,7 @@ Segment Segment::make(Kind kind, std::size_t nbytes, const ArenaOptions& options
 }
 
 OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) os().close(fd_);
 }
 
 OwnedFd::OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -293,7 +294,7 @@ Segment Segment::create_sealed(std::size_t nbytes,
   options.backing = Backing::memfd;
   Segment segment = make_first(wanted_kinds(options), nbytes, options);
 #ifdef MADV_DONTFORK
-  madvise(segment.memory_.data(), segment.memory_.size(), MADV_DONTFORK);  // see seal_all()
+  os().madvise(segment.memory_.data(), segment.memory_.size(), MADV_DONTFORK);  // see seal_all()
 #endif
   fill(segment.memory_);
   const std::size_t mapped = segment.memory_.size();
@@ -305,7 +306,7 @@ Segment Segment::create_sealed(std::size_t nbytes,
 }
 
 Segment Segment::attach(int fd, bool writable) {
-  OwnedFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  OwnedFd own(os().fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (own.get() < 0) fail(ErrorCode::io, "file descriptor " + std::to_string(fd), errno);
   const std::size_t nbytes = checked_nbytes(own.get(), writable);
   Segment segment(std::move(own), {});
@@ -316,7 +317,7 @@ Segment Segment::attach(int fd, bool writable) {
 Segment::~Segment() { unmap(); }
 
 void Segment::unmap() {
-  if (!memory_.empty()) munmap(memory_.data(), memory_.size());
+  if (!memory_.empty()) os().munmap(memory_.data(), memory_.size());
   memory_ = {};
 }
 
