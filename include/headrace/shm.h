@@ -12,7 +12,12 @@
 //     has: a pipe, a queue.
 //
 // All of it may be called from any thread. What one process writes into a block before it sends it,
-// the receiver sees. A stopped process (SIGSTOP) may hold up the others; a dead one does not.
+// the receiver sees. A dead process holds up nobody. One that is stopped (SIGSTOP, a debugger) at
+// the wrong moment may, until it goes on: calls then end with their time, and owners of blocks let
+// go of them without waiting; what they held is free when the arena is used next.
+//
+// Processes of an arena are of one user, on one machine and in one PID namespace. They trust each
+// other; memory that one of them wrote over by mistake is `corrupt` to the others.
 
 #include <array>
 #include <chrono>
@@ -49,7 +54,9 @@ struct ArenaOptions {
 };
 
 // How long a call waits. `interrupt` is called some ten times a second meanwhile, without a lock;
-// what it throws ends the wait.
+// what it throws ends the wait. Calls that say nothing of what they do when the time runs out wait
+// for no more than the arena's lock, and fail with `io` and ETIMEDOUT; for the lock a call waits
+// for at least half a second.
 struct Wait {
   std::optional<std::chrono::nanoseconds> timeout{};  // none: for ever
   std::function<void()> interrupt{};
@@ -74,7 +81,7 @@ struct ArenaStats {
   std::size_t blocks = 0;
   std::size_t in_transit = 0;  // messages in channels, and descriptors that nobody has received
   std::size_t orphans = 0;     // of those descriptors whose sender is dead
-  std::size_t processes = 0;   // that are alive and have used the arena
+  std::size_t processes = 0;   // that are alive and use the arena
   bool huge_pages = false;
   Backing backing = Backing::memfd;
 };
@@ -119,7 +126,8 @@ class Arena {
   // when the system has less.
   static Arena create(std::size_t nbytes, const ArenaOptions& options = {});
   // The arena behind a descriptor that another process handed over; `fd` stays the caller's.
-  // `invalid_argument` when it is no arena of this version.
+  // `invalid_argument` when it is no arena of this version and of this user, in memory that cannot
+  // be cut short; `unsupported` when it is of another PID namespace.
   static Arena attach(int fd);
 
   int fd() const;                       // to hand over; open as long as the arena
@@ -131,21 +139,21 @@ class Arena {
   std::optional<Block> allocate(std::size_t nbytes, const Wait& wait = {}) const;
 
   // `capacity`: messages, at least 1.
-  Channel channel(std::size_t capacity) const;
+  Channel channel(std::size_t capacity, const Wait& wait = {}) const;
   // `not_found` when no process has it open any more.
-  Channel open(ChannelHandle handle) const;
+  Channel open(ChannelHandle handle, const Wait& wait = {}) const;
 
   // Nothing: there was no room until the time ran out.
   std::optional<Descriptor> send(Parts parts, const Wait& wait = {}) const;
   // `not_found` for a descriptor that was received before or whose memory was taken back,
   // `invalid_argument` for one of another arena.
-  Message receive(const Descriptor& descriptor) const;
+  Message receive(const Descriptor& descriptor, const Wait& wait = {}) const;
 
-  ArenaStats stats() const;
+  ArenaStats stats(const Wait& wait = {}) const;
   // Takes back what dead processes held; the bytes that this freed. Calls that find no room do so
   // by themselves. `orphans`: also the descriptors of dead senders, which somebody might still
   // receive. By themselves calls take these a minute after the sender's death was noticed.
-  std::size_t reclaim(bool orphans = false) const;
+  std::size_t reclaim(bool orphans = false, const Wait& wait = {}) const;
 
  private:
   explicit Arena(std::shared_ptr<ArenaState> state) : state_(std::move(state)) {}
@@ -168,11 +176,15 @@ class Publication {
   std::shared_ptr<Server> server_;
 };
 
-// Copies the parts. `invalid_argument` when the name is empty, longer than 64 bytes, or taken.
+// Copies the parts. `invalid_argument` when the name is empty, longer than 64 bytes, or taken, be
+// it by another user.
 Publication publish(const std::string& name, Parts parts);
 
-// Not to be written to: the memory is mapped read-only. Waits for the publication to appear;
-// `not_found` when it has not until the time ran out.
+// Not to be written to: the memory is mapped read-only, and nobody can write to it or cut it short,
+// its publisher included. Only what a process of this user serves is opened: who else may serve the
+// name is passed over. Waits for the publication to appear; `not_found` when it has not until the
+// time ran out (who serves the name by then is given a second to answer), `corrupt` when what is
+// served is none.
 Message attach(const std::string& name, const Wait& wait = {});
 
 }  // namespace headrace::shm

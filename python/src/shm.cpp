@@ -141,16 +141,21 @@ nb::object receive(const shm::Arena& arena, nb::handle buffer) {
           "[receive] descriptor: expected 64 bytes, got " + std::to_string(bytes.bytes().size()));
   }
   std::memcpy(descriptor.data(), bytes.bytes().data(), descriptor.size());
+  const shm::Wait wait = wait_for(std::nullopt);
   shm::Message message;
   {
     nb::gil_scoped_release release;
-    message = arena.receive(descriptor);
+    message = arena.receive(descriptor, wait);
   }
   return block_list(std::move(message));
 }
 
 nb::object stats(const shm::Arena& arena) {
-  const shm::ArenaStats stats = arena.stats();
+  const shm::ArenaStats stats = [&] {
+    const shm::Wait wait = wait_for(std::nullopt);
+    nb::gil_scoped_release release;
+    return arena.stats(wait);
+  }();
   nb::dict result;
   result["nbytes"] = stats.nbytes;
   result["used_nbytes"] = stats.used_nbytes;
@@ -246,14 +251,20 @@ void bind_arena(nb::module_& m) {
           },
           "All of the arena, whoever has what of it.")
       .def("allocate", allocate, nb::arg("nbytes"), nb::arg("timeout").none() = nb::none())
-      .def("channel",
-           &shm::Arena::channel,
-           nb::arg("capacity"),
-           nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "channel",
+          [](const shm::Arena& self, std::size_t capacity) {
+            const shm::Wait wait = wait_for(std::nullopt);
+            nb::gil_scoped_release release;
+            return self.channel(capacity, wait);
+          },
+          nb::arg("capacity"))
       .def(
           "open",
           [](const shm::Arena& self, std::uint32_t block, std::uint32_t generation) {
-            return self.open({block, generation});
+            const shm::Wait wait = wait_for(std::nullopt);
+            nb::gil_scoped_release release;
+            return self.open({block, generation}, wait);
           },
           nb::arg("block"),
           nb::arg("generation"))
@@ -269,10 +280,14 @@ void bind_arena(nb::module_& m) {
            nb::sig("def receive(self, descriptor: typing.Any) -> list[ShmBlock]"))
       .def("pin", pin, nb::sig("def pin(self) -> typing.Any"))
       .def("stats", stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
-      .def("reclaim",
-           &shm::Arena::reclaim,
-           nb::arg("orphans") = false,
-           nb::call_guard<nb::gil_scoped_release>());
+      .def(
+          "reclaim",
+          [](const shm::Arena& self, bool orphans) {
+            const shm::Wait wait = wait_for(std::nullopt);
+            nb::gil_scoped_release release;
+            return self.reclaim(orphans, wait);
+          },
+          nb::arg("orphans") = false);
 }
 
 void bind_channel(nb::module_& m) {

@@ -38,6 +38,7 @@ constexpr SystemCalls kReal = {
         [](int folder, const char* name, struct stat* found, int flags) {
           return ::fstatat(folder, name, found, flags);
         },
+    .statx = ::statx,
     .mkdir = ::mkdir,
     .linkat = ::linkat,
     .rename = ::rename,

@@ -38,6 +38,7 @@ struct SystemCalls {
   int (*lstat)(const char* path, struct stat* found);
   int (*fstat)(int fd, struct stat* found);
   int (*fstatat)(int folder, const char* name, struct stat* found, int flags);
+  int (*statx)(int folder, const char* name, int flags, unsigned mask, struct statx* found);
   // Folders.
   int (*mkdir)(const char* path, mode_t mode);
   int (*linkat)(int from_folder, const char* from, int to_folder, const char* to, int flags);

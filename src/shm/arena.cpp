@@ -16,15 +16,15 @@ namespace {
 // Tells a wait that can never end: all other processes that had the channel open are gone.
 class PeerWatch {
  public:
-  PeerWatch(ArenaState& arena, std::uint32_t ring) : arena_(arena), ring_(ring) {}
+  PeerWatch(ArenaState& arena, const Ring& ring, std::uint32_t block)
+      : arena_(arena), ring_(ring), block_(block) {}
 
   // Whenever the wait has looked in vain. Asks the kernel now and then only.
   void look() {
     const auto now = Waiting::Clock::now();
     if (now < next_look_) return;
     next_look_ = now + kInterval;
-    if (arena_.ledger().ring(ring_).shared.load(std::memory_order_relaxed) == 0 ||
-        !arena_.is_alone_with(ring_)) {
+    if (ring_.shared.load(std::memory_order_relaxed) == 0 || !arena_.is_alone_with(block_)) {
       alone_since_ = kNever;
       return;
     }
@@ -39,10 +39,14 @@ class PeerWatch {
   static constexpr Waiting::Clock::time_point kNever = Waiting::Clock::time_point::max();
 
   ArenaState& arena_;
-  std::uint32_t ring_;
+  const Ring& ring_;
+  std::uint32_t block_;
   Waiting::Clock::time_point next_look_ = Waiting::Clock::now() + kInterval;
   Waiting::Clock::time_point alone_since_ = kNever;
 };
+
+// Where this process has it: others cannot move it.
+Ring& ring_of(const Block& block) { return *reinterpret_cast<Ring*>(block.bytes.data()); }
 
 }  // namespace
 
@@ -73,24 +77,37 @@ std::optional<Block> Arena::allocate(std::size_t nbytes, const Wait& wait) const
   return state_->allocate(nbytes, waiting);
 }
 
-Channel Arena::channel(std::size_t capacity) const {
-  return {state_, state_->make_channel(capacity)};
+Channel Arena::channel(std::size_t capacity, const Wait& wait) const {
+  Waiting waiting(wait);
+  return {state_, state_->make_channel(capacity, waiting)};
 }
 
-Channel Arena::open(ChannelHandle handle) const { return {state_, state_->open_channel(handle)}; }
+Channel Arena::open(ChannelHandle handle, const Wait& wait) const {
+  Waiting waiting(wait);
+  return {state_, state_->open_channel(handle, waiting)};
+}
 
 std::optional<Descriptor> Arena::send(Parts parts, const Wait& wait) const {
   Waiting waiting(wait);
   std::optional<ArenaState::Packed> message = state_->pack(parts, waiting);
   if (!message) return std::nullopt;
-  return state_->send(std::move(*message));
+  return state_->send(std::move(*message), waiting);
 }
 
-Message Arena::receive(const Descriptor& descriptor) const { return state_->receive(descriptor); }
+Message Arena::receive(const Descriptor& descriptor, const Wait& wait) const {
+  Waiting waiting(wait);
+  return state_->receive(descriptor, waiting);
+}
 
-ArenaStats Arena::stats() const { return state_->stats(); }
+ArenaStats Arena::stats(const Wait& wait) const {
+  Waiting waiting(wait);
+  return state_->stats(waiting);
+}
 
-std::size_t Arena::reclaim(bool orphans) const { return state_->reclaim(orphans ? 0 : UINT64_MAX); }
+std::size_t Arena::reclaim(bool orphans, const Wait& wait) const {
+  Waiting waiting(wait);
+  return state_->reclaim(orphans ? 0 : UINT64_MAX, waiting);
+}
 
 // ---------------------------------------------------------------- Channel
 
@@ -99,9 +116,9 @@ Channel::Channel(std::shared_ptr<ArenaState> arena, Block ring)
 
 bool Channel::put(Parts parts, const Wait& wait) const {
   const std::uint32_t index = ArenaState::block_index(ring_);
-  Ring& ring = arena_->ledger().ring(index);
+  Ring& ring = ring_of(ring_);
   Waiting waiting(wait);
-  PeerWatch peers(*arena_, index);
+  PeerWatch peers(*arena_, ring, index);
   std::optional<ArenaState::Packed> message;
   while (true) {
     const std::uint32_t seen = ring.emptied_event.load();
@@ -109,7 +126,7 @@ bool Channel::put(Parts parts, const Wait& wait) const {
     if (size() < capacity()) {
       if (!message) message = arena_->pack(parts, waiting);
       if (!message) return false;
-      if (arena_->push(index, *message)) break;
+      if (arena_->push(index, *message, waiting)) break;
     }
     if (!waiting.sleep(ring.emptied_event, ring.emptied_waiters, seen)) return false;
     peers.look();
@@ -120,12 +137,12 @@ bool Channel::put(Parts parts, const Wait& wait) const {
 
 std::optional<Message> Channel::get(const Wait& wait) const {
   const std::uint32_t index = ArenaState::block_index(ring_);
-  Ring& ring = arena_->ledger().ring(index);
+  Ring& ring = ring_of(ring_);
   Waiting waiting(wait);
-  PeerWatch peers(*arena_, index);
+  PeerWatch peers(*arena_, ring, index);
   while (true) {
     const std::uint32_t seen = ring.filled_event.load();
-    if (std::optional<Message> message = arena_->pop(index)) {
+    if (std::optional<Message> message = arena_->pop(index, waiting)) {
       announce(ring.emptied_event, ring.emptied_waiters, 1);
       return message;
     }
@@ -135,15 +152,13 @@ std::optional<Message> Channel::get(const Wait& wait) const {
 }
 
 std::size_t Channel::size() const {
-  const Ring& ring = arena_->ledger().ring(ArenaState::block_index(ring_));
+  const Ring& ring = ring_of(ring_);
   const std::uint64_t head = ring.head.load(std::memory_order_acquire);
   const std::uint64_t tail = ring.tail.load(std::memory_order_acquire);
   return tail > head ? static_cast<std::size_t>(tail - head) : 0;
 }
 
-std::size_t Channel::capacity() const {
-  return static_cast<std::size_t>(arena_->ledger().ring(ArenaState::block_index(ring_)).capacity);
-}
+std::size_t Channel::capacity() const { return static_cast<std::size_t>(ring_of(ring_).capacity); }
 
 ChannelHandle Channel::handle() const {
   const std::uint32_t index = ArenaState::block_index(ring_);

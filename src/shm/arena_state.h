@@ -4,6 +4,8 @@
 // holds each block. A forked child has its own from the start: the fork makes a place for it first,
 // which holds what the parent holds.
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -52,26 +54,31 @@ class ArenaState : public std::enable_shared_from_this<ArenaState> {
   };
   // Copies the parts, but those that lie in the arena. Nothing: no room until the time ran out.
   std::optional<Packed> pack(Parts parts, Waiting& waiting);
-  Descriptor send(Packed message);
-  Message receive(const Descriptor& descriptor);
+  // Nothing: the time ran out.
+  std::optional<Descriptor> send(Packed message, Waiting& waiting);
+  // This and all below that return no `nothing`: ETIMEDOUT when the time runs out.
+  Message receive(const Descriptor& descriptor, Waiting& waiting);
 
-  Block make_channel(std::size_t capacity);
-  Block open_channel(ChannelHandle handle);
+  Block make_channel(std::size_t capacity, Waiting& waiting);
+  Block open_channel(ChannelHandle handle, Waiting& waiting);
   static std::uint32_t block_index(const Block& block);
-  // False: it is full.
-  bool push(std::uint32_t ring, Packed& message);
-  // Nothing: it is empty.
-  std::optional<Message> pop(std::uint32_t ring);
+  // False: it is full, or the time ran out.
+  bool push(std::uint32_t ring, Packed& message, Waiting& waiting);
+  // Nothing: it is empty, or the time ran out.
+  std::optional<Message> pop(std::uint32_t ring, Waiting& waiting);
   // Whether all other processes that hold the block are dead.
   bool is_alone_with(std::uint32_t block);
 
-  ArenaStats stats();
-  std::size_t reclaim(std::uint64_t orphan_grace_ns);
+  ArenaStats stats(Waiting& waiting);
+  std::size_t reclaim(std::uint64_t orphan_grace_ns, Waiting& waiting);
 
  private:
   friend class ArenaRegistry;
   struct Hold;
   class Access;
+
+  // Of blocks that messages name, to be given up without a lock of this process.
+  using Owners = std::map<std::uint32_t, std::shared_ptr<void>>;
 
   void before_fork();
   void after_fork_in_parent();
@@ -81,19 +88,28 @@ class ArenaState : public std::enable_shared_from_this<ArenaState> {
   std::uint32_t allocate_raw(std::size_t nbytes, Waiting& waiting);
   std::uint32_t find(std::span<const std::byte> bytes);
   std::vector<PartRecord> place(Parts parts, std::size_t& nbytes);
-  std::shared_ptr<void> keep(const Access& access, std::uint32_t block);
-  Message open_message(const Access& access, std::uint32_t message);
+  std::shared_ptr<void> keep(std::uint32_t block);
+  void open_message(const Access& access,
+                    const Ledger::Received& received,
+                    Owners& owners,
+                    Message& message);
   void let_go(std::uint32_t block) noexcept;
+  void give_up(std::uint32_t block, bool is_counted);
   void map(std::span<const std::byte> bytes);
   void announce_room();
 
   const std::shared_ptr<Segment> segment_;
   const Ledger ledger_;
-  std::mutex mutex_;                             // taken before the arena's lock, never after
-  std::uint32_t place_ = kNone;                  // in the process table
-  std::uint32_t child_place_ = kNone;            // while a fork is on its way
-  std::vector<std::uint32_t> counts_;            // the Holds of each block
-  std::map<std::uint64_t, std::uint32_t> held_;  // blocks that have any, by offset
+  // Taken before the arena's lock, never after. No thread sleeps with it.
+  std::mutex mutex_;
+  std::uint32_t place_ = kNone;           // in the process table
+  const char* why_no_place_ = nullptr;    // of a forked child
+  std::uint32_t child_place_ = kNone;     // while a fork is on its way
+  std::uint64_t child_born_ns_ = 0;       // with it
+  std::atomic<std::uint32_t> stuck_ = 0;  // Ledger::lock_holding() of whom a destructor gave up on
+  std::vector<std::uint32_t> counts_;     // the Holds of each block
+  std::vector<std::uint64_t> offsets_;    // of blocks that have any
+  std::map<std::uint64_t, std::uint32_t> held_;  // these blocks, by offset
   std::vector<bool> mapped_;  // stretches of which this process has mapped the pages
 };
 

@@ -20,7 +20,7 @@
 namespace headrace::shm {
 
 inline constexpr std::uint64_t kArenaMagic = 0x414e455241524448;  // "HDRARENA"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::size_t kBlockAlignment = 64;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
@@ -42,12 +42,34 @@ void commit(std::atomic<T>& field, T value) {
   crash_point();
 }
 
+// As commit(), of bits that other places share a word with: their processes may change theirs at
+// the same time, with the lock or without.
+inline void commit_bits(std::atomic<std::uint64_t>& word, std::uint64_t bits, bool set) {
+  crash_point();
+  if (set) {
+    word.fetch_or(bits, std::memory_order_acq_rel);
+  } else {
+    word.fetch_and(~bits, std::memory_order_acq_rel);
+  }
+  crash_point();
+}
+
+// A place in the process table. One word, so that each step of its life is one compare-and-exchange
+// that others have either seen or not:
+//   free -> a process's identity -> left (or dead) -> free
+//   free -> about to be born -> the child's identity
+// Only bury(), which has first cleared all that the place held and sent, makes it free again: no
+// process can be taken for one that had the place before.
 struct ProcessRecord {
-  std::atomic<std::uint64_t> identity;  // ProcessIdentity; 0: free
-  // When a fork was about to make the process, in CLOCK_MONOTONIC; 0: it runs. Until then the
-  // identity is its parent's.
-  std::atomic<std::uint64_t> born_ns;
+  std::atomic<std::uint64_t> identity;
 };
+namespace place_word {
+inline constexpr std::uint64_t kFree = 0;
+// A fork is about to make the process; the rest is when, in CLOCK_MONOTONIC, and tells it from all
+// other births in this place.
+inline constexpr std::uint64_t kUnborn = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kLeft = UINT64_MAX;  // its process needs it no more
+}  // namespace place_word
 
 enum class BlockState : std::uint32_t { free = 0, taken, channel };
 
@@ -84,8 +106,12 @@ struct Header {
   std::array<std::byte, 16> id;
   std::uint32_t huge_pages;
   std::uint32_t backing;
+  std::uint64_t pid_namespace;  // of all its processes, see pid_namespace()
 
-  alignas(64) std::atomic<std::uint32_t> lock;        // lock_word
+  alignas(64) std::atomic<std::uint32_t> lock;  // lock_word
+  // 1: whoever has the lock next rebuilds. A block was let go of without the lock, or what follows
+  // was found to contradict itself.
+  std::atomic<std::uint32_t> untidy;
   alignas(64) std::atomic<std::uint32_t> room_event;  // grows when blocks are freed
   std::atomic<std::uint32_t> room_waiters;            // at least as many as wait for it
 

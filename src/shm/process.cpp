@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,7 +16,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/system.h"
+#include "headrace/error.h"
+
 namespace headrace::shm {
+
+uid_t (*this_user)() = geteuid;
 
 namespace {
 
@@ -26,8 +32,19 @@ struct ProcessStat {
   std::uint64_t start;  // in clock ticks since the machine was booted
 };
 
+// Whether /proc shows the processes of this one's PID namespace: after `unshare --pid` it may be
+// the outer one's, where the same numbers are other processes.
+bool has_own_proc() {
+  char text[16] = {};
+  const ssize_t nbytes = readlink("/proc/self", text, sizeof text - 1);
+  pid_t pid = 0;
+  return nbytes > 0 && std::from_chars(text, text + nbytes, pid).ec == std::errc{} &&
+         pid == getpid();
+}
+
 // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
 std::optional<ProcessStat> read_stat(pid_t pid) {
+  if (!has_own_proc()) return std::nullopt;
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   // The name of the program is in parentheses and may hold anything, also these.
@@ -48,17 +65,18 @@ std::optional<ProcessStat> read_stat(pid_t pid) {
 }
 
 ProcessIdentity identity(pid_t pid, std::uint64_t start) {
-  return start << kPidBits | static_cast<std::uint64_t>(pid);
+  constexpr std::uint64_t kHighest = std::uint64_t{1} << 63;
+  return (start << kPidBits | static_cast<std::uint64_t>(pid)) & (kHighest - 1);
 }
 
 // Whether a process of this number has ended. Nothing: the kernel does not say.
 std::optional<bool> has_ended(pid_t pid) {
 #ifdef SYS_pidfd_open
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  const int fd = os().pidfd_open(pid, 0);
   if (fd >= 0) {
     pollfd waiting{fd, POLLIN, 0};
-    const int ready = poll(&waiting, 1, 0);
-    close(fd);
+    const int ready = os().poll(&waiting, 1, 0);
+    os().close(fd);
     if (ready >= 0) return ready > 0;
   } else if (errno == ESRCH) {
     return true;
@@ -85,6 +103,17 @@ bool is_alive(ProcessIdentity process) {
   const std::uint64_t start = process >> kPidBits;
   if (start != 0 && stat->start != start) return false;  // another process has the number now
   return ended.has_value() || (stat->state != 'Z' && stat->state != 'X');
+}
+
+// https://man7.org/linux/man-pages/man7/namespaces.7.html: processes are in the same namespace when
+// the inodes of these files are the same.
+std::uint64_t pid_namespace() {
+  struct stat status {};
+  if (os().stat("/proc/self/ns/pid", &status) == 0) return status.st_ino;
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR || error == EACCES) return 0;
+  throw Error(
+      ErrorCode::io, std::string("[shm] /proc/self/ns/pid: ") + std::strerror(error), error);
 }
 
 std::uint64_t monotonic_ns() {

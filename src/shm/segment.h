@@ -3,8 +3,10 @@
 // Memory without a name that processes share.
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "headrace/shm.h"
 
@@ -30,7 +32,13 @@ class Segment {
 
   // Zeros, of at least `nbytes`, every page of them there: no touch of one can fail later.
   static Segment create(std::size_t nbytes, const ArenaOptions& options);
+  // Memory that `fill` is given, and that nobody can write to after that, this process included.
+  // Its descriptor is for reading.
+  static Segment create_sealed(std::size_t nbytes,
+                               const std::function<void(std::span<std::byte>)>& fill);
   // What is behind a descriptor, for as many bytes as it has; a duplicate of `fd` is kept.
+  // `invalid_argument` unless it is memory of this user that nobody can cut short: a touch of what
+  // is no longer there would end the process. Not `writable`: only what nobody can write to.
   static Segment attach(int fd, bool writable);
 
   ~Segment();
@@ -43,7 +51,11 @@ class Segment {
   Backing backing() const { return backing_; }
 
  private:
+  static Segment make_first(const std::vector<Kind>& kinds,
+                            std::size_t nbytes,
+                            const ArenaOptions& options);
   static Segment make(Kind kind, std::size_t nbytes, const ArenaOptions& options);
+  void unmap();
   Segment(OwnedFd fd, std::span<std::byte> memory) : fd_(std::move(fd)), memory_(memory) {}
 
   OwnedFd fd_;

@@ -7,6 +7,8 @@
 
 namespace headrace::shm {
 
+std::chrono::nanoseconds lock_grace = std::chrono::milliseconds(500);
+
 namespace {
 constexpr std::chrono::nanoseconds kSlice = std::chrono::milliseconds(100);
 // Waking a thread on a processor that sleeps takes 50 us and more in virtual machines: an answer
@@ -37,6 +39,18 @@ bool Waiting::sleep(std::atomic<std::uint32_t>& event,
   waiters.fetch_sub(1);  // a waiter that is killed stays counted: that costs a call, no more
   if (!woken && wait_.interrupt) wait_.interrupt();
   return true;
+}
+
+std::optional<std::chrono::nanoseconds> Waiting::lock_slice() {
+  const Clock::time_point now = Clock::now();
+  std::chrono::nanoseconds slice = kSlice;
+  if (wait_.timeout) slice = std::min(slice, std::max(*wait_.timeout, lock_grace) - (now - begin_));
+  if (slice <= std::chrono::nanoseconds(0)) return std::nullopt;
+  if (wait_.interrupt && now - interrupted_ >= kSlice) {
+    wait_.interrupt();
+    interrupted_ = now;
+  }
+  return slice;
 }
 
 void announce(std::atomic<std::uint32_t>& event,

@@ -1,4 +1,4 @@
-/* The lock of an arena (src/shm/ledger.cpp, Ledger::Lock) under death at any step.
+/* The lock of an arena (src/shm/ledger_lock.cpp) under death at any step.
  *
  * Processes have places, which are used again after a death. The lock's word names the holder's
  * place and counts how often it was taken. A waiter that finds the holder dead takes the lock from

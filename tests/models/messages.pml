@@ -1,5 +1,5 @@
-/* How a message changes hands (src/shm/ledger.cpp: allocate, push, pop, release, rebuild), under
- * death at any step. The lock is as lock.pml has shown it: one at a time, and whoever takes it
+/* How a message changes hands (src/shm/ledger.cpp: allocate, push, pop, release, release_later,
+ * rebuild), under death at any step. The lock is as lock.pml has shown it: one at a time, and whoever takes it
  * from the dead repairs.
  *
  * The truth: taken, holds[], head, tail. What follows from it: in_ring. One store each makes an
@@ -19,6 +19,9 @@ bool holds[PROCESSES];
 byte head = 0, tail = 0;      /* of a ring with one place */
 bool in_ring = false;
 
+bool untidy = false;          /* the block was let go of without the lock */
+bool letting_go = false;      /* between the two stores of that */
+
 byte sent = 0;                /* commits that were made */
 byte received = 0;
 
@@ -28,11 +31,12 @@ byte received = 0;
 /* What follows from the truth, while nobody is at work. */
 inline check() {
   assert(in_ring == (head != tail));
-  assert(!taken || HELD || in_ring);
+  assert(!taken || HELD || in_ring || untidy || letting_go);
   assert(tail - head <= 1)
 }
 
 inline rebuild() {
+  untidy = false;
   in_ring = (head != tail);
   taken = (taken && (HELD || in_ring))
 }
@@ -40,7 +44,7 @@ inline rebuild() {
 inline acquire(p) {
   atomic {
     if
-    :: lock == 0 -> lock = p + 1; check()
+    :: lock == 0 -> lock = p + 1; check(); if :: untidy -> rebuild() :: else fi
     :: lock != 0 && dead[lock - 1] -> lock = p + 1; rebuild()
     fi
   }
@@ -102,12 +106,18 @@ proctype consumer() {
         MAY_DIE(CONSUMER);
         unlock();
         MAY_DIE(CONSUMER);                /* it reads the message */
-        acquire(CONSUMER);
-        holds[CONSUMER] = false;          /* commit */
-        MAY_DIE(CONSUMER);
-        free_if_unused();
-        MAY_DIE(CONSUMER);
-        unlock()
+        if
+        :: acquire(CONSUMER);
+           holds[CONSUMER] = false;       /* commit */
+           MAY_DIE(CONSUMER);
+           free_if_unused();
+           MAY_DIE(CONSUMER);
+           unlock()
+        :: true ->                        /* whoever has the lock does not go on */
+           atomic { holds[CONSUMER] = false; letting_go = true };
+           MAY_DIE(CONSUMER);
+           atomic { untidy = true; letting_go = false }
+        fi
      fi
   :: else -> break
   od;

@@ -276,7 +276,8 @@ TEST(ShmChannel, LosesNothingBetweenManyThreads) {
   auto first = ArenaState::create(kMiB, {});
   std::vector<std::shared_ptr<ArenaState>> states{first};
   for (int i = 0; i < 3; ++i) states.push_back(std::make_shared<ArenaState>(first->segment()));
-  const Block ring = first->make_channel(4);
+  Waiting for_ever({});
+  const Block ring = first->make_channel(4, for_ever);
   const std::uint32_t index = ArenaState::block_index(ring);
   constexpr int kMessages = 500;
   std::atomic<std::int64_t> sum{0};
@@ -291,12 +292,13 @@ TEST(ShmChannel, LosesNothingBetweenManyThreads) {
           const std::span<const std::byte> part = std::as_bytes(std::span(&value, 1));
           Waiting waiting({});
           auto message = state.pack({&part, 1}, waiting);
-          while (!state.push(index, *message)) std::this_thread::yield();
+          while (!state.push(index, *message, waiting)) std::this_thread::yield();
         }
       });
       threads.emplace_back([&, index] {
+        Waiting waiting({});
         while (received < 4 * kMessages) {
-          const std::optional<Message> message = state.pop(index);
+          const std::optional<Message> message = state.pop(index, waiting);
           if (!message) {
             std::this_thread::yield();
             continue;
@@ -312,7 +314,7 @@ TEST(ShmChannel, LosesNothingBetweenManyThreads) {
   constexpr std::int64_t kAll = 4 * kMessages;
   EXPECT_EQ(received, kAll);
   EXPECT_EQ(sum, kAll * (kAll - 1) / 2);
-  EXPECT_EQ(first->stats().blocks, 1U);
+  EXPECT_EQ(first->stats(for_ever).blocks, 1U);
   audit(first->ledger());
 }
 

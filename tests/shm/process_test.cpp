@@ -73,11 +73,12 @@ TEST(ShmProcess, IsReachedThroughADescriptorOfTheArena) {
   const pid_t child = start_child([&] {
     auto own =
         std::make_shared<ArenaState>(std::make_shared<Segment>(Segment::attach(arena.fd(), true)));
-    const Block ring = own->open_channel(channel.handle());
     Waiting waiting(kSoon);
+    const Block ring = own->open_channel(channel.handle(), waiting);
     const std::span<const std::byte> part = bytes_of("attached");
     auto message = own->pack({&part, 1}, waiting);
-    if (!own->push(ArenaState::block_index(ring), *message)) throw std::runtime_error("full");
+    if (!own->push(ArenaState::block_index(ring), *message, waiting))
+      throw std::runtime_error("full");
   });
   EXPECT_EQ(get_text(channel, kSoon), "attached");
   expect_success(child);

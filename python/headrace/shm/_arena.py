@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import weakref
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd, ForkingPickler
@@ -297,14 +298,15 @@ def arena_at(address: Address) -> Arena:
     Raises
     ------
     FileNotFoundError
-        The sender is gone, on another machine, in another container, or another user's.
+        The sender is gone, on another machine, or another user's.
+    NotImplementedError
+        It is in another PID namespace: another container.
     """
     found = _arenas.get(address.arena_id)
     if found is not None:
         return found
     try:
-        fd = os.open(f"/proc/{address.pid}/fd/{address.fd}", os.O_RDWR | os.O_CLOEXEC)
-        arena = _attach(address.arena_id, fd)
+        arena = _attach(address.arena_id, _open_memory(f"/proc/{address.pid}/fd/{address.fd}"))
     except (OSError, ValueError) as error:
         raise FileNotFoundError(
             f"[receive] arena {address.arena_id}: process {address.pid}, which sent from it, has "
@@ -314,6 +316,15 @@ def arena_at(address: Address) -> Arena:
         if met.stats()["processes"] <= 1:
             del _met[met._core.id]
     return _met.setdefault(address.arena_id, arena)
+
+
+def _open_memory(path: str) -> int:
+    """Another process may have the sender's number by now, and anything by that of the descriptor:
+    to open a pipe or a device does something to it, so it is looked at first."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 0 or found.st_uid != os.geteuid():
+        raise ValueError(f"[attach] {path}: expected memory of this user, got something else")
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _attach(arena_id: str, fd: int) -> Arena:

@@ -58,7 +58,7 @@ def publish(name: str, obj: Any) -> Publication:
     Raises
     ------
     ValueError
-        The name is taken.
+        The name is taken, be it by another user.
 
     Examples
     --------
@@ -70,6 +70,8 @@ def publish(name: str, obj: Any) -> Publication:
 
 def attach(name: str, timeout: float | None = 0, copy: bool = False) -> Any:
     """The object that a process of this user publishes, which must be trusted as a pickle is.
+
+    What other users serve by that name is not opened.
 
     Arrays of 2 KiB and more are read-only views of memory that all who attach share. Tensors of
     PyTorch cannot be read-only: writing to one ends the process.
@@ -84,6 +86,8 @@ def attach(name: str, timeout: float | None = 0, copy: bool = False) -> Any:
     Raises
     ------
     FileNotFoundError
-        Nobody has published it.
+        No process of this user has published it; the error says which user has.
+    headrace.CorruptError
+        What a process of this user serves by that name is no publication.
     """
     return loads(_core.shm_attach(name, timeout), copy)
