@@ -320,8 +320,11 @@ class Publication::Server::List {
     return *list;
   }
 
-  void add(Server* server) {
+  // Binds the server's socket: no child is forked between, which would keep it.
+  void add(Server* server, const Address& address) {
     const std::lock_guard lock(mutex_);
+    servers_.reserve(servers_.size() + 1);
+    server->listen_to(address);
     servers_.push_back(server);
   }
   void remove(Server* server) {
@@ -350,8 +353,7 @@ Publication::Server::Server(std::string name, Segment segment)
       socket_(make_socket()),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (stop_.get() < 0) fail("eventfd", errno);
-  listen_to(address_of(name_));
-  List::get().add(this);  // from now on no child keeps the socket
+  List::get().add(this, address_of(name_));
   try {
     thread_ = start_thread([this] { serve(); });
   } catch (...) {
