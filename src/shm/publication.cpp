@@ -141,6 +141,8 @@ void send_descriptor(int connection, int fd) {
 // The one descriptor that is waiting there. Nothing: the other end has closed. All that came with
 // it is closed.
 std::optional<OwnedFd> receive_descriptor(int connection) {
+  std::vector<OwnedFd> received;
+  received.reserve(kMostDescriptors);  // now: what has come must not be lost
   char byte = 0;
   iovec data{&byte, 1};
   ControlBuffer<kMostDescriptors> control{};
@@ -154,8 +156,6 @@ std::optional<OwnedFd> receive_descriptor(int connection) {
     nbytes = os().recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (nbytes < 0 && errno == EINTR);
   if (nbytes <= 0) return std::nullopt;
-  std::vector<OwnedFd> received;
-  received.reserve(kMostDescriptors);
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
