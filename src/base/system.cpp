@@ -97,7 +97,7 @@ constinit std::atomic<const SystemCalls*> system_calls = &kReal;
 const SystemCalls& real_system_calls() { return kReal; }
 
 const SystemCalls* exchange_system_calls(const SystemCalls* calls) {
-  return detail::system_calls.exchange(calls);
+  return detail::system_calls.exchange(calls != nullptr ? calls : &kReal);
 }
 
 }  // namespace headrace

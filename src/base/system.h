@@ -79,7 +79,8 @@ extern std::atomic<const SystemCalls*> system_calls;
 
 inline const SystemCalls& os() { return *detail::system_calls.load(std::memory_order_acquire); }
 
-// For tests. The table must live for as long as it is in use; returns the one before.
+// For tests. The table must live for as long as it is in use, null is the real one. Returns the one
+// before.
 const SystemCalls* exchange_system_calls(const SystemCalls* calls);
 
 }  // namespace headrace

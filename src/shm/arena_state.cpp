@@ -72,10 +72,11 @@ std::shared_ptr<ArenaState> ArenaState::attach(int fd) {
 ArenaState::ArenaState(std::shared_ptr<Segment> segment)
     : segment_(std::move(segment)),
       ledger_(segment_->memory()),
-      place_(join()),
       counts_(ledger_.capacity()),
       offsets_(ledger_.capacity()),
-      mapped_(segment_->memory().size() / kStretch + 1) {}
+      mapped_(segment_->memory().size() / kStretch + 1) {
+  place_ = join();  // last: a constructor that fails leaves no place behind
+}
 
 std::uint32_t ArenaState::join() {
   if (ledger_.header().pid_namespace != pid_namespace()) {

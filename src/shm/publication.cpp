@@ -141,6 +141,8 @@ void send_descriptor(int connection, int fd) {
 // The one descriptor that is waiting there. Nothing: the other end has closed. All that came with
 // it is closed.
 std::optional<OwnedFd> receive_descriptor(int connection) {
+  std::vector<OwnedFd> received;
+  received.reserve(kMostDescriptors);  // now: what has come must not be lost
   char byte = 0;
   iovec data{&byte, 1};
   ControlBuffer<kMostDescriptors> control{};
@@ -154,8 +156,6 @@ std::optional<OwnedFd> receive_descriptor(int connection) {
     nbytes = os().recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (nbytes < 0 && errno == EINTR);
   if (nbytes <= 0) return std::nullopt;
-  std::vector<OwnedFd> received;
-  received.reserve(kMostDescriptors);
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -320,8 +320,11 @@ class Publication::Server::List {
     return *list;
   }
 
-  void add(Server* server) {
+  // Binds the server's socket: no child is forked between, which would keep it.
+  void add(Server* server, const Address& address) {
     const std::lock_guard lock(mutex_);
+    servers_.reserve(servers_.size() + 1);
+    server->listen_to(address);
     servers_.push_back(server);
   }
   void remove(Server* server) {
@@ -350,8 +353,7 @@ Publication::Server::Server(std::string name, Segment segment)
       socket_(make_socket()),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (stop_.get() < 0) fail("eventfd", errno);
-  listen_to(address_of(name_));
-  List::get().add(this);  // from now on no child keeps the socket
+  List::get().add(this, address_of(name_));
   try {
     thread_ = start_thread([this] { serve(); });
   } catch (...) {
