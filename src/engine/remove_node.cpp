@@ -103,7 +103,8 @@ Contents contents_of(const Store& store, const std::string& path) {
     const bool is_folder = name.kind == StoredName::Kind::empty_folder;
     if (!is_folder && is_document(key)) {
       contents.documents.push_back(name);
-    } else if ((array && is_chunk_key(key)) || is_progress(key) ||
+      // An empty folder would be in the way of a chunk of that name.
+    } else if (((array || is_folder) && is_chunk_key(key)) || is_progress(key) ||
                (!is_folder && names_temporary(key)) ||
                (name.kind == StoredName::Kind::link && leads_to_node(store, name.key))) {
       contents.own.push_back(name);

@@ -288,7 +288,8 @@ def test_readers_never_see_rows_before_they_are_written(store):
 def test_a_handle_that_is_behind_keeps_what_others_appended(store):
     """Its last chunk is whole by the shape that it knows."""
     for options in ({"chunks": 8}, {"chunks": 2, "shards": 8}, {"chunks": 8, "zarr_format": 2}):
-        hr.create_array(store, "a", shape=3, dtype="u4", overwrite=True, **options)
+        hr.create_group(store, zarr_format=options.get("zarr_format", 3), overwrite=True)
+        hr.create_array(store, "a", shape=3, dtype="u4", **options)
         behind = hr.open_array(store, "a", mode="r+")
         behind[...] = 1
         hr.open_array(store, "a", mode="r+").append(np.full(4, 7, "u4"))
@@ -300,9 +301,8 @@ def test_a_handle_that_is_behind_keeps_what_others_appended(store):
 
 def test_resize_shows_nothing_old_when_it_grows_again(store):
     for options in ({"chunks": 4}, {"chunks": 2, "shards": 4}, {"chunks": 4, "zarr_format": 2}):
-        array = hr.create_array(
-            store, "a", shape=(10, 6), dtype="u4", overwrite=True, fill_value=5, **options
-        )
+        hr.create_group(store, zarr_format=options.get("zarr_format", 3), overwrite=True)
+        array = hr.create_array(store, "a", shape=(10, 6), dtype="u4", fill_value=5, **options)
         array[...] = 1
         array.resize((5, 3))
         array.resize((10, 6))
@@ -395,8 +395,8 @@ def test_append_waits_for_another_process_and_not_for_a_dead_one(store, held):
 CTRL_C = """
 import sys, numpy as np, headrace as hr
 array = hr.open_array(sys.argv[1], "a", mode="r+")
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     exec(sys.argv[2])
 except KeyboardInterrupt:
     print("interrupted", array.shape)
