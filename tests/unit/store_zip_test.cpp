@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 #include "base/buffer.h"
+#include "conformance/system_faults.h"
 #include "conformance/temp_folder.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
@@ -394,9 +396,94 @@ TEST_F(ZipTest, NothingAppearsBeforeClose) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);
 }
 
-TEST_F(ZipTest, ForgottenArchiveIsFinished) {
+std::string dropped;  // by the library, lately
+
+TEST_F(ZipTest, ArchiveThatNobodyClosedIsDiscarded) {
+  on_dropped_archive([](const std::string& url) { dropped += url; });
   open_store(path_, StoreMode::create).driver().set("k", bytes_of("v"));
+  EXPECT_FALSE(fs::exists(path_));
+  EXPECT_EQ(dropped, "zip://" + path_);
+  {
+    Store store = open_store(path_, StoreMode::create);
+    store.driver().set("k", bytes_of("old"));
+    store.close();
+  }
+  dropped.clear();
+  try {
+    const Store store = open_store(path_, StoreMode::overwrite);
+    store.driver().set("k", bytes_of("new"));
+    EXPECT_EQ(unpublished_archives(), std::vector<std::string>{"zip://" + path_});
+    throw std::runtime_error("the writer fails");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(get(open_store(path_), "k"), "old");
+  EXPECT_EQ(dropped, "zip://" + path_);
+  EXPECT_TRUE(unpublished_archives().empty());
+  on_dropped_archive(nullptr);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);
+}
+
+TEST_F(ZipTest, DiscardedArchiveIsClosedForGood) {
+  on_dropped_archive([](const std::string& url) { dropped += url; });
+  dropped.clear();
+  {
+    Store store = open_store(path_, StoreMode::create);
+    store.driver().set("k", bytes_of("v"));
+    const auto reader = store.open("k");
+    store.discard();
+    store.discard();
+    EXPECT_FALSE(store.exists("k"));
+    std::byte byte{};
+    reader->read(0, {&byte, 1});  // what was open stays
+    EXPECT_EQ(byte, std::byte{'v'});
+    expect(ErrorCode::invalid_argument, "is closed", [&] { store.set("k", bytes_of("v")); });
+    store.close();
+  }
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  Store store = open_store(path_, StoreMode::create);
+  store.driver().set("k", bytes_of("v"));
+  store.close();
+  store.discard();
   EXPECT_EQ(get(open_store(path_), "k"), "v");
+  EXPECT_EQ(dropped, "");
+  on_dropped_archive(nullptr);
+}
+
+// A child never publishes, nor removes, what its parent writes; it does not even tell.
+TEST_F(ZipTest, ChildAfterForkDiscardsNothing) {
+  auto store = std::make_unique<Store>(open_store(path_, StoreMode::create));
+  store->driver().set("k", bytes_of("parent"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    on_dropped_archive([](const std::string&) { ::_exit(3); });
+    store->discard();
+    const bool tells = !unpublished_archives().empty();
+    store.reset();
+    ::_exit(tells ? 4 : 0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  store->close();
+  EXPECT_EQ(get(open_store(path_), "k"), "parent");
+}
+
+// An archive whose set() failed is as it was before that set(), and may be closed.
+TEST_F(ZipTest, FailedSetLeavesTheRestWhole) {
+  Store store = open_store(path_, StoreMode::create);
+  store.driver().set("a", bytes_of("1"));
+  store.driver().set("b", bytes_of("1"));
+  {
+    test::SystemFaults faults;
+    faults.fail_nth(1, 4);  // ENOSPC of pwrite
+    expect(ErrorCode::io, "No space left", [&] { store.set("a", bytes_of(std::string(9, '2'))); });
+  }
+  store.driver().set("c", bytes_of("3"));
+  EXPECT_EQ(get(store, "a"), "1");
+  store.close();
+  const Store back = open_store(path_);
+  EXPECT_EQ(back.list(""), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(get(back, "a") + get(back, "b") + get(back, "c"), "113");
 }
 
 TEST_F(ZipTest, KilledWriterLeavesTheOldArchive) {
