@@ -210,7 +210,7 @@ Examples
 }  // namespace
 
 void bind_store(nb::module_& m) {
-  auto cls = nb::class_<PyStore>(m, "Store", kStoreDoc);
+  auto cls = nb::class_<PyStore>(m, "Store", kStoreDoc, nb::is_weak_referenceable());
   cls.def_prop_ro(
          "url",
          [](PyStore& self) { return self.store.url(); },
