@@ -26,6 +26,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(headrace_options INTERFACE -Wno-restrict -Wno-stringop-overflow)
 endif()
 
+# A debug build has them of itself. For all targets: what is inline in headers is checked alike.
+if(HEADRACE_ASSERTIONS OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()
+
 if(HEADRACE_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(HEADRACE_SANITIZE STREQUAL "thread")

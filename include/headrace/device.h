@@ -22,6 +22,10 @@ struct Allocator {
 // from. Without functions: headrace's own pool.
 void set_allocator(Device device, const Allocator& allocator);
 
+// `device` when a device that was named is certainly not there, without starting the driver, which
+// a child of fork could not use then. Where that is not certain, its first use tells.
+void check_present(const Device& device);
+
 // Locks the pages of host memory so that `device` copies from and to it at full speed, without a
 // copy on the host in between; unlocked with the last copy of the pointer. The memory must stay
 // mapped until then. `device` when the driver refuses. On "simt" there is nothing to do.

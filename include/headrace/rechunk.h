@@ -84,6 +84,13 @@ void rechunk(const Group& source,
              std::string_view path,
              const RechunkOptions& options);
 
+// Whether one of two nodes is within the other, or the same: making room for one would remove the
+// other. Files are compared by their real paths, whatever spelling or link leads there.
+bool nodes_overlap(const Store& store,
+                   std::string_view path,
+                   const Store& other_store,
+                   std::string_view other_path);
+
 // The attributes, as JSON, of an array's copy in Zarr v3. Of v2 xarray keeps names of dimensions in
 // one, and takes the fill value for the mark of missing elements; in v3 names have a place of their
 // own, and only the attribute _FillValue is such a mark. Other arrays' attributes stay as they are.

@@ -1,4 +1,4 @@
-"""What `Future` does in Python: exceptions as objects, and waiting in an asyncio loop."""
+"""What `Future` does in Python: waiting in an asyncio loop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ import asyncio
 from typing import Any
 
 from ._core import Future
-
-
-def exception_of(future: Future[Any]) -> BaseException | None:
-    try:
-        future.result(0)
-    except BaseException as error:
-        return error
-    return None
 
 
 async def wait(future: Future[Any]) -> Any:

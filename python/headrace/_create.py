@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
-from . import _core, _json
-from ._open import _join, discarding, resolve_store
+from . import _check, _core, _json
+from ._open import _join, discarding, node_path, resolve_store
 from .group import Group
 
 
@@ -20,6 +20,16 @@ def _creation_store(
     is_zip = is_path and os.fsdecode(store).lower().endswith(".zip")
     mode = "w" if is_zip and at_root and overwrite else "a"
     return resolve_store(store, mode, storage_options)
+
+
+def _check_node(path: Any, zarr_format: Any, attributes: Any, overwrite: Any) -> None:
+    """What arrays and groups have in common, before anything is made."""
+    _check.path("path", path)
+    if path:
+        node_path(path)
+    _check.zarr_format(zarr_format)
+    _check.mapping("attributes", attributes, "values of JSON by name")
+    _check.flag("overwrite", overwrite)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -202,7 +212,14 @@ def create_array(
     >>> a = hr.create_array("new.zarr", shape=(1000, 1000), dtype="float32", chunks=(100, 1000))
     >>> a[:] = 1.0
     """
+    _check_node(name, zarr_format, attributes, overwrite)
     zarr_format = 3 if zarr_format is None else zarr_format
+    _check.text("order", order, '"C" or "F"')
+    _check.flag("write_empty_chunks", write_empty_chunks)
+    if dimension_names is not None and (
+        isinstance(dimension_names, str) or not isinstance(dimension_names, Iterable)
+    ):
+        raise _check.wrong_type("dimension_names", "a name or None each", dimension_names)
     if order == "F" and zarr_format == 3:
         raise ValueError("order='F': zarr_format 3 has no order, use the filter codecs.Transpose")
     codecs = codec_chain(dtype, filters, serializer, compressors, zarr_format)
@@ -264,6 +281,7 @@ def create_group(
     >>> group = hr.create_group("new.zarr", attributes={"title": "test"})
     >>> group.create_array("x", shape=(10,), dtype="int32")
     """
+    _check_node(path, zarr_format, attributes, overwrite)
     text = _json.dumps(dict(attributes)) if attributes else ""
     handle, base = _creation_store(store, not path, overwrite, storage_options)
     with discarding(store, handle):

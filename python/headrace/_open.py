@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-from . import _core
+from . import _check, _core
 from .group import Group
 
 _MODES = ("r", "r+", "a", "w", "w-")
@@ -23,11 +23,28 @@ atexit.register(_core._warn_of_open_archives)
 
 
 def _check_mode(mode: str) -> None:
+    _check.text("mode", mode, f"one of {', '.join(_MODES)}")
     if mode not in _MODES:
         raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
 
 
+# What Zarr keeps under a node's path. No node can have such a name.
+_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+
+def node_path(path: str, name: str = "path") -> str:
+    """The path of a node to be made, without slashes that mean nothing; else ValueError."""
+    parts = [part for part in path.split("/") if part]
+    for part in parts:
+        if part in (".", "..") or "\\" in part or "\0" in part:
+            raise ValueError(f"{name}: {path!r} has the part {part!r}, which no name may have")
+        if part in _DOCUMENTS:
+            raise ValueError(f"{name}: {path!r}: {part} is the name of a document of Zarr")
+    return "/".join(parts)
+
+
 def _join(base: str, path: str | None) -> str:
+    _check.path("path", path)
     return "/".join(part.strip("/") for part in (base, path or "") if part.strip("/"))
 
 
@@ -35,6 +52,7 @@ def resolve_store(
     store: Any, mode: str, storage_options: dict[str, Any] | None = None
 ) -> tuple[_core.Store, str]:
     """The store that `store` names, and the path within it."""
+    _check.mapping("storage_options", storage_options)
     if isinstance(store, _core.Store | Group):
         if storage_options:
             raise ValueError("storage_options: the store is open already")
@@ -53,6 +71,7 @@ def resolve_store(
             name, _, base = url.removeprefix("memory://").partition("/")
             url = "memory://" + name
     else:
+        _check.place(store)
         return _resolve_object(store, mode, storage_options)
     return _core.open_store(url, mode, storage_options), base
 
@@ -233,6 +252,8 @@ def open(
     >>> hr.open("era5.zarr")["t2m"]
     """
     _check_mode(mode)
+    _check.zarr_format(zarr_format)
+    _core.check_device(device)
     if "shape" in create or mode in ("w", "w-"):
         opener: Callable[..., _core.Array | Group] = open_group
         if "shape" in create:
@@ -284,6 +305,8 @@ def open_array(
     from ._create import create_array
 
     _check_mode(mode)
+    _check.zarr_format(zarr_format)
+    _core.check_device(device)
     if mode in ("r", "r+"):
         _refuse_creation_arguments(mode, create)
     if mode not in ("w", "w-"):
@@ -339,6 +362,8 @@ def open_group(
     from ._create import create_group
 
     _check_mode(mode)
+    _check.zarr_format(zarr_format)
+    _core.check_device(device)
     if mode not in ("w", "w-"):
         handle, base = resolve_store(store, _store_mode(mode), storage_options)
         where = _join(base, path)

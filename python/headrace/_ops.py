@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _core, _json
+from . import _check, _core, _json
 from ._create import create_array, create_group
-from ._open import _join, open, resolve_store
+from ._open import _join, node_path, open, resolve_store
+from ._place import overlap
 from .group import Group
 
 # Where xarray keeps the names of dimensions in Zarr 2.
@@ -20,6 +21,8 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 def save(store: Any, *args: Any, **kwargs: Any) -> None:
     """Write arrays to a store, replacing what is there.
+
+    What is there may be among what is written: it is in memory before it is removed.
 
     Parameters
     ----------
@@ -30,6 +33,12 @@ def save(store: Any, *args: Any, **kwargs: Any) -> None:
     **kwargs
         Arrays of a group, by name.
 
+    Raises
+    ------
+    ValueError
+        No array, a name that no node can have, or two names of which one is within the other.
+        Nothing is written then.
+
     Examples
     --------
     >>> hr.save("one.zarr", np.arange(10))
@@ -37,20 +46,49 @@ def save(store: Any, *args: Any, **kwargs: Any) -> None:
     """
     if not args and not kwargs:
         raise ValueError("save: no array was given")
-    named = {f"arr_{number}": data for number, data in enumerate(args)}
-    named.update(kwargs)
+    if len(args) == 1 and not kwargs:
+        data, dtype = _elements(args[0])
+        with _Target(store) as target:
+            _save_one(target.store, target.path, data, dtype)
+        return
+    named = _by_path(args, kwargs)
+    _check.place(store)
+    # All at once: any of them may be a view of what makes room for the others.
+    elements = {path: _elements(data) for path, data in named.items()}
     with _Target(store) as target:
-        if len(args) == 1 and not kwargs:
-            _save_one(target.store, target.path, args[0])
-            return
         create_group(target.store, target.path, overwrite=True)
-        for name, data in named.items():
-            _save_one(target.store, _join(target.path, name), data)
+        for path, (data, dtype) in elements.items():
+            _save_one(target.store, _join(target.path, path), data, dtype)
 
 
-def _save_one(store: _core.Store, path: str, data: Any) -> None:
+def _by_path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a group by their paths, which differ and lie beside each other."""
+    named: dict[str, Any] = {}
+    given = [(f"arr_{number}", data) for number, data in enumerate(args)]
+    for name, data in [*given, *kwargs.items()]:
+        path = node_path(name, "save")
+        if not path:
+            raise ValueError(f"save: {name!r} names no array")
+        if path in named:
+            raise ValueError(f"save: two arrays are named {path!r}")
+        named[path] = data
+    for path in named:
+        for above in _above(path):
+            if above in named:
+                raise ValueError(f"save: {path!r} is within {above!r}, and an array has no members")
+    return named
+
+
+def _above(path: str) -> list[str]:
+    return [path[:at] for at, character in enumerate(path) if character == "/"]
+
+
+def _elements(data: Any) -> tuple[np.ndarray[Any, Any], Any]:
     data = np.asarray(data)
-    dtype = _type_of_objects(data) if data.dtype == object else data.dtype
+    return data, _type_of_objects(data) if data.dtype == object else data.dtype
+
+
+def _save_one(store: _core.Store, path: str, data: np.ndarray[Any, Any], dtype: Any) -> None:
     array = create_array(store, path, shape=data.shape, dtype=dtype, overwrite=True)
     array[...] = data
 
@@ -98,11 +136,21 @@ def copy(
     overwrite
         Remove what is there.
 
+    Raises
+    ------
+    ValueError
+        Something is there already; or one of the two is within the other, or is the other, by
+        whatever name.
+
     Examples
     --------
     >>> hr.copy("era5.zarr", "copy.zip")
     """
     node = src if isinstance(src, _core.Array | Group) else open(src)
+    _check.place(dst)
+    _check.zarr_format(zarr_format)
+    if overlap(node.store, node.path, dst):
+        raise ValueError(f"copy: source and destination overlap: /{node.path} of {node.store.url}")
     with _Target(dst, overwrite=overwrite) as target:
         _copy_node(node, target.store, target.path, zarr_format, overwrite)
     if target.closes:
@@ -240,6 +288,6 @@ class _Target:
     def __enter__(self) -> _Target:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.closes:
-            self.store.__exit__(*raised)
+            self.store.__exit__(*error)

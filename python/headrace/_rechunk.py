@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from . import _core
+from . import _check, _core
 from ._create import _as_list, _is_auto, create_array, create_group
 from ._open import open
 from ._ops import _Target, blocks
+from ._place import overlap
 from .config import _nbytes
 from .group import Group
 
@@ -85,6 +86,15 @@ def rechunk(
     """
     source = _source_of(src)
     arguments = _arguments(source.node, chunks, shards, max_memory)
+    _check.place(dst)
+    _check.flag("verify", verify)
+    _check.flag("overwrite", overwrite)
+    # Before an archive is begun anew; stores are asked again by the core.
+    if overlap(source.node.store, source.node.path, dst):
+        raise ValueError(
+            f"rechunk: source and destination overlap: /{source.node.path} of "
+            f"{source.node.store.url}"
+        )
     with _Target(dst, overwrite=overwrite) as target:
         _core.rechunk(
             _handle(source.node),

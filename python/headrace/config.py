@@ -20,7 +20,9 @@ NotImplementedError and says why). A request takes the settings that hold when i
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -52,14 +54,55 @@ def _nbytes(name: str, value: Any) -> int:
     return value
 
 
-class _Restore:
-    """Puts the settings back that held before, at the end of a ``with`` block."""
+class _State:
+    """The settings that stay, and above them those of ``with`` blocks, the later above the earlier.
 
-    def __init__(self, before: dict[str, Any]) -> None:
-        self._before = before
+    All are of the process, so that blocks of several threads may end in any order: what holds is
+    computed from those that are left.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.stay: dict[str, Any] = _core.get_config()
+        self.blocks: list[dict[str, Any]] = []
+
+    def in_force(self) -> dict[str, Any]:
+        settings = dict(self.stay)
+        for block in self.blocks:
+            settings.update(block)
+        return settings
+
+    def place_of(self, name: str) -> dict[str, Any]:
+        """Where the value is that holds."""
+        return next((block for block in reversed(self.blocks) if name in block), self.stay)
+
+
+_state = _State()
+
+
+def _renew_lock() -> None:
+    _state.lock = threading.RLock()  # a thread that a fork left behind may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+class _Restore:
+    """Takes back what was set, and nothing else, at the end of a ``with`` block."""
+
+    def __init__(self, values: dict[str, Any], before: list[tuple[dict[str, Any], str, Any]]):
+        self._values = values
+        self._before = before  # where the values were written, and over what
 
     def __enter__(self) -> None:
-        return None
+        with _state.lock:
+            for place, name, value in self._before:
+                if place[name] is self._values[name]:
+                    place[name] = value
+            self._before = []
+            _state.blocks.append(self._values)
+            _core.set_config(_state.in_force())
 
     def __exit__(
         self,
@@ -67,7 +110,12 @@ class _Restore:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _core.set_config(self._before)
+        with _state.lock:
+            for at in reversed(range(len(_state.blocks))):
+                if _state.blocks[at] is self._values:
+                    del _state.blocks[at]
+                    break
+            _core.set_config(_state.in_force())
 
 
 def get(name: str | None = None, default: Any = None) -> Any:
@@ -79,18 +127,33 @@ def get(name: str | None = None, default: Any = None) -> Any:
 def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
     """Change settings, for good or for a ``with`` block.
 
+    A block takes back what it set, also where blocks of other threads began or ended meanwhile;
+    what others set for good in it stays.
+
     Raises
     ------
     ValueError
         An unknown setting, or a value it cannot have; nothing is changed then.
+    TypeError
+        A value of a type it cannot have; likewise.
     """
-    before = _core.get_config()
-    after = dict(before)
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError(f"settings: expected a mapping of settings, got {settings!r}")
+    known = _core.get_config()
+    values = {}
     for name, value in {**(settings or {}), **kwargs}.items():
-        if name not in after:
-            raise ValueError(f"no setting {name!r}; there are {', '.join(sorted(after))}")
+        if name not in known:
+            raise ValueError(f"no setting {name!r}; there are {', '.join(sorted(known))}")
         if name in _SIZES and not (name in _MAY_BE_NONE and value is None):
             value = _nbytes(name, value)
-        after[name] = value
-    _core.set_config(after)
-    return _Restore(before)
+        if name == "threads" and isinstance(value, bool):
+            raise TypeError(f"threads: expected a number of threads, got {value!r}")
+        values[name] = dict(value) if isinstance(value, dict) else value
+    with _state.lock:
+        _core.set_config({**_state.in_force(), **values})
+        before = []
+        for name, value in values.items():
+            place = _state.place_of(name)
+            before.append((place, name, place[name]))
+            place[name] = value
+    return _Restore(values, before)

@@ -10,12 +10,15 @@ fetched twice; blocks that are written are, too, so that no two tasks write one 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import importlib
 import itertools
 import math
+import os
 import uuid
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
 import dask.array as da
 from dask.array.core import normalize_chunks
@@ -25,6 +28,7 @@ from . import _core
 from ._array_library import library_for
 from ._create import create_array
 from ._open import open_array
+from ._place import overlap
 
 __all__ = ["from_zarr", "to_zarr"]
 
@@ -71,7 +75,10 @@ def from_zarr(
     zarr_format, storage_options
         As in `headrace.open_array`.
     name
-        Name of the Dask array; made from the store, the path and the metadata when None.
+        Name of the Dask array; made from the store, the path and the metadata when None, and of
+        local stores from when and where the metadata and the folder were written. Chunks that
+        others replace deeper down, or in other stores, leave it the same: give a name, then, where
+        results of that name are kept.
 
     Returns
     -------
@@ -103,7 +110,8 @@ def from_zarr(
     if name is None:
         # A store that nobody else can open has no name of its own.
         place = array.store.url if array.store._can_reopen else uuid.uuid4().hex
-        token = tokenize(place, array.path, array.metadata, chunks, array.device, library)
+        version = _version(array)
+        token = tokenize(place, array.path, array.metadata, version, chunks, array.device, library)
         name = f"from-zarr-{token}"
     empty = importlib.import_module(library or "numpy").empty
     return da.from_array(
@@ -114,6 +122,49 @@ def from_zarr(
         fancy=False,
         meta=empty((0,) * array.ndim, dtype=array.dtype),
     )
+
+
+def _version(array: _core.Array) -> tuple[Any, ...]:
+    """What is another after the array was written anew, where its store tells; else nothing.
+
+    The folder's times change with the names in it, and a document's when it is replaced: not with
+    chunks that are replaced deeper down.
+    """
+    kind, _, place = array.store.url.partition("://")
+    if kind not in ("file", "zip"):
+        return ()
+    root = unquote(place)
+    paths = [root]
+    if kind == "file":
+        folder = os.path.join(root, array.path)
+        paths = [folder, *(os.path.join(folder, name) for name in ("zarr.json", ".zarray"))]
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            found.append((state.st_ino, state.st_mtime_ns, state.st_size))
+    return tuple(found)
+
+
+def _refuse_own_source(array: da.Array, target: Any, path: str | None) -> None:
+    """ValueError when making room for the target would remove what the array is read from."""
+    for source in _sources(array):
+        store, base = source.array.store, source.array.path
+        if overlap(store, base, target, path):
+            raise ValueError(
+                f"to_zarr: the array is read from /{base} of {store.url}, which overwrite=True "
+                "would remove before it is read; write elsewhere"
+            )
+
+
+def _sources(array: da.Array) -> list[_Source]:
+    """What `from_zarr` put into the graph; each array of `from_array` is a task of its own."""
+    found = []
+    for task in array.__dask_graph__().values():
+        value = getattr(task, "value", task)  # from Dask 2024.12 on, a DataNode
+        if isinstance(value, _Source):
+            found.append(value)
+    return found
 
 
 def _auto_blocks(array: _core.Array) -> tuple[Any, ...]:
@@ -187,7 +238,8 @@ def to_zarr(
     Raises
     ------
     ValueError
-        Blocks of unknown size; a region of another shape than the array.
+        Blocks of unknown size; a region of another shape than the array; ``overwrite`` of what
+        the array is read from.
     NotImplementedError
         A zip archive, which has one writer.
 
@@ -202,6 +254,8 @@ def to_zarr(
     elif region is not None:
         raise ValueError("region: only for an open headrace.Array")
     else:
+        if overwrite:
+            _refuse_own_source(array, store, path)
         if "shards" not in create:
             create.setdefault("chunks", tuple(max(max(sizes), 1) for sizes in array.chunks))
         target = create_array(

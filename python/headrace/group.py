@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _json
+from ._check import described
 
 if TYPE_CHECKING:
     from .attributes import Attributes
@@ -25,7 +26,7 @@ class Group:
     >>> print(group.tree())
     """
 
-    __slots__ = ("_device", "_handle", "_implementations", "_use_consolidated")
+    __slots__ = ("__weakref__", "_device", "_handle", "_implementations", "_use_consolidated")
 
     def __init__(
         self,
@@ -40,6 +41,10 @@ class Group:
         self._use_consolidated = use_consolidated
 
     def __getitem__(self, name: str) -> _core.Array | Group:
+        if not isinstance(name, str):
+            raise TypeError(f"a group's members have names, got {described(name)}")
+        if not name.strip("/"):
+            raise KeyError(f"{name!r} names no member of /{self.path} of {self.store.url}")
         is_group = self._handle.is_group(name.strip("/"))
         if is_group is None:
             raise KeyError(f"no array or group {name!r} in /{self.path} of {self.store.url}")
@@ -63,7 +68,9 @@ class Group:
             return default
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._handle.is_group(name.strip("/")) is not None
+        if not isinstance(name, str) or not name.strip("/"):
+            return False
+        return self._handle.is_group(name.strip("/")) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())

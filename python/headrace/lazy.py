@@ -32,7 +32,7 @@ class LazyArray:
     >>> view.read()
     """
 
-    __slots__ = ("_array", "_axes", "_dims")
+    __slots__ = ("__weakref__", "_array", "_axes", "_dims")
 
     def __init__(
         self,

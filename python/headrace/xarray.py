@@ -328,6 +328,7 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
             A variable that headrace cannot read, and zarr-python is not installed, or a device
             was asked for.
         """
+        _core.check_device(device)  # before its library is asked for
         opened, owns_store = _open(
             filename_or_obj, group, consolidated, storage_options, zarr_format
         )

@@ -13,6 +13,7 @@
 #include "dlpack.h"
 #include "docs.h"
 #include "dtype.h"
+#include "errors.h"
 #include "future.h"
 #include "handles.h"
 #include "tensor.h"
@@ -82,6 +83,7 @@ nb::object read_new(PyArray& self,
                     const ParsedKey& key,
                     const ReadOptions& options) {
   check_fields(key, self.dtype);
+  check_caller(self.origin);
   if (!array.device().is_cpu()) return read_new_on_device(self, array, key, options);
   if (self.dtype.variable_length()) {
     nb::object result = wrap(read_tensor(array, key, options), self.numpy_dtype());
@@ -133,6 +135,7 @@ nb::object read_key(PyArray& self,
   ReadOptions options = read_options(array.device(), stream, implementations);
   if (out.is_none()) return read_new(self, array, key, options);
   refuse_fields(key);
+  check_caller(self.origin);
   if (self.dtype.variable_length()) {
     return vlen_to_output(read_tensor(array, key, options), nb::borrow(out), self.numpy_dtype());
   }
@@ -150,7 +153,9 @@ nb::object read(PyArray& self,
                 nb::handle out,
                 nb::handle device,
                 nb::handle stream,
-                nb::handle implementations) {
+                nb::handle implementations,
+                const nb::kwargs& unknown) {
+  refuse_unknown("read", unknown);
   return read_key(self, parse_selection(self, selection), out, device, stream, implementations);
 }
 
@@ -159,7 +164,9 @@ nb::object read_indexed(Indexer& self,
                         nb::handle out,
                         nb::handle device,
                         nb::handle stream,
-                        nb::handle implementations) {
+                        nb::handle implementations,
+                        const nb::kwargs& unknown) {
+  refuse_unknown("read", unknown);
   auto& array = nb::cast<PyArray&>(self.array);
   ParsedKey key = parse_key(selection, self.kind, array.ndim);
   key.unbox = false;
@@ -171,7 +178,9 @@ PyFuture read_async(PyArray& self,
                     nb::object out,
                     nb::handle device,
                     nb::handle stream,
-                    nb::handle implementations) {
+                    nb::handle implementations,
+                    const nb::kwargs& unknown) {
+  refuse_unknown("read_async", unknown);
   const ParsedKey key = parse_selection(self, selection);
   refuse_fields(key);
   const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
@@ -184,6 +193,7 @@ PyFuture read_async(PyArray& self,
       return array.read_async(key.selection, options);
     }();
     return PyFuture(std::move(future),
+                    self.origin,
                     [kept = keep_alive(dtype), target = keep_alive(out)](Tensor tensor) {
                       const nb::handle type = static_cast<PyObject*>(kept.get());
                       nb::object into = nb::borrow(static_cast<PyObject*>(target.get()));
@@ -197,12 +207,15 @@ PyFuture read_async(PyArray& self,
     nb::gil_scoped_release release;
     return array.read_into_async(key.selection, target.view, kept, options);
   }();
-  return PyFuture(std::move(future), [result = keep_alive(out)](Unit) {
+  return PyFuture(std::move(future), self.origin, [result = keep_alive(out)](Unit) {
     return nb::borrow(static_cast<PyObject*>(result.get()));
   });
 }
 
-nb::list read_many_items(nb::handle requests, nb::handle implementations) {
+nb::list read_many_items(nb::handle requests,
+                         nb::handle implementations,
+                         const nb::kwargs& unknown) {
+  refuse_unknown("read_many", unknown);
   std::vector<ReadRequest> plan;
   std::vector<nb::object> kept;
   nb::list results;
@@ -217,11 +230,13 @@ nb::list read_many_items(nb::handle requests, nb::handle implementations) {
                 nb::cast<std::string>(nb::repr(item)));
     }
     kept.emplace_back(fields[0]);
-    auto& array = nb::cast<PyArray&>(kept.back());
+    auto& array = argument<PyArray&>(
+        kept.back(), "read_many", "requests (array, selection, out) of headrace arrays");
     nb::object selection = count > 1 ? nb::object(fields[1]) : nb::none();
     nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
     const ParsedKey key = parse_selection(array, selection);
     refuse_fields(key);
+    check_caller(array.origin);
     if (array.dtype.variable_length()) {
       results.append(read_key(array, key, out, nb::none(), nb::none(), implementations));
       continue;
@@ -312,6 +327,7 @@ PyArray with_implementations(PyArray& self, nb::handle implementations) {
 }
 
 nb::list verify(PyArray& self) {
+  check_caller(self.origin);
   std::vector<std::pair<std::string, std::string>> bad;
   ReadOptions options;
   options.poll = check_signals;
@@ -353,6 +369,7 @@ void bind_array(nb::module_& m) {
            nb::arg("device") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
            nb::sig("def read(self, selection: typing.Any, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> typing.Any"),
@@ -361,7 +378,7 @@ void bind_array(nb::module_& m) {
     return [kind](nb::object self) { return Indexer{std::move(self), kind}; };
   };
 
-  auto cls = nb::class_<PyArray>(m, "Array", docs::kArray);
+  auto cls = nb::class_<PyArray>(m, "Array", docs::kArray, nb::is_weak_referenceable());
   cls.def(
          "__getitem__",
          [](PyArray& self, nb::handle key) { return getitem(self, key, KeyKind::automatic); },
@@ -375,6 +392,7 @@ void bind_array(nb::module_& m) {
            nb::arg("device") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
            nb::sig("def read(self, selection: typing.Any = None, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> typing.Any"),
@@ -387,6 +405,7 @@ void bind_array(nb::module_& m) {
            nb::arg("device") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
            nb::sig("def read_async(self, selection: typing.Any = None, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> Future[typing.Any]"),
@@ -518,6 +537,7 @@ void bind_array(nb::module_& m) {
       .def_prop_ro(
           "nchunks_initialized",
           [](PyArray& self) {
+            check_caller(self.origin);
             nb::gil_scoped_release release;
             return self.array.nchunks_initialized();
           },
@@ -544,6 +564,7 @@ void bind_array(nb::module_& m) {
         nb::arg("requests"),
         nb::kw_only(),
         nb::arg("implementations") = nb::none(),
+        nb::arg("unknown"),
         nb::sig("def read_many(requests: collections.abc.Iterable[tuple[typing.Any, ...]], *, "
                 "implementations: dict[str, str] | None = None) -> list[typing.Any]"),
         docs::kReadMany);

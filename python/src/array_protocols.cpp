@@ -41,6 +41,7 @@ nb::object dlpack(PyArray& self,
   }
   DLManagedTensorVersioned* managed = nullptr;
   try {
+    check_caller(self.origin);
     ReadOptions options;
     options.poll = check_signals;
     nb::gil_scoped_release release;

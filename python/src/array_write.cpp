@@ -47,6 +47,7 @@ void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const Writ
     raise(PyExc_PermissionError,
           "[write] /" + self.array.path() + ": the array was opened read-only, use mode=\"r+\"");
   }
+  check_caller(self.origin);
   if (key.fields.is_valid()) {
     check_fields(key, self.dtype);
     write_fields(self, key, value);
@@ -62,14 +63,21 @@ ParsedKey parse_write_selection(PyArray& self, nb::handle selection) {
   return parse_key(selection, KeyKind::automatic, self.ndim);
 }
 
-void write(PyArray& self, nb::handle selection, nb::handle value, nb::handle implementations) {
+void write(PyArray& self,
+           nb::handle selection,
+           nb::handle value,
+           nb::handle implementations,
+           const nb::kwargs& unknown) {
+  refuse_unknown("write", unknown);
   write_key(self, parse_write_selection(self, selection), value, write_options(implementations));
 }
 
 PyFuture write_async(PyArray& self,
                      nb::handle selection,
                      nb::handle value,
-                     nb::handle implementations) {
+                     nb::handle implementations,
+                     const nb::kwargs& unknown) {
+  refuse_unknown("write_async", unknown);
   const ParsedKey key = parse_write_selection(self, selection);
   if (key.fields.is_valid()) {
     raise(PyExc_NotImplementedError, "[write] fields are not written asynchronously");
@@ -82,17 +90,19 @@ PyFuture write_async(PyArray& self,
     nb::gil_scoped_release release;
     return self.array.write_async(key.selection, data.view, kept, options);
   }();
-  return PyFuture(std::move(future), [](Unit) { return nb::none(); });
+  return PyFuture(std::move(future), self.origin, [](Unit) { return nb::none(); });
 }
 
 void resize(PyArray& self, nb::handle shape) {
   const Shape extents = shape_from_python(shape, "[resize] shape");
+  check_caller(self.origin);
   const WriteOptions options = write_options(nb::none());
   nb::gil_scoped_release release;
   self.array.resize(extents, options);
 }
 
 nb::object append(PyArray& self, nb::handle value, int axis) {
+  check_caller(self.origin);
   const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
   const WriteOptions options = write_options(nb::none());
   Shape shape;
@@ -124,6 +134,7 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            nb::arg("value").none(),
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
            nb::sig("def write(self, selection: typing.Any, value: typing.Any, *, "
                    "implementations: dict[str, str] | None = None) -> None"),
            docs::kWrite)
@@ -133,6 +144,7 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            nb::arg("value").none(),
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
            nb::sig("def write_async(self, selection: typing.Any, value: typing.Any, *, "
                    "implementations: dict[str, str] | None = None) -> Future[None]"),
            "As `write`, but returns a `Future`; ``value`` must not change until it is done.")

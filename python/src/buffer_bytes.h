@@ -30,9 +30,8 @@ class BufferBytes {
 // The last owner may be a thread without the GIL.
 inline std::shared_ptr<BufferBytes> shared_bytes(nb::handle object) {
   return {new BufferBytes(object), [](BufferBytes* held) {
-            if (interpreter_is_gone()) return;
-            nb::gil_scoped_acquire gil;
-            delete held;
+            const GilIfAlive gil;
+            if (gil) delete held;
           }};
 }
 

@@ -1,7 +1,10 @@
 #include "common.h"
 
+#include <headrace/device.h>
 #include <nanobind/stl/string.h>
 
+#include "errors.h"
+#include "handles.h"
 #include "numpy_api.h"
 
 namespace headrace::python {
@@ -26,9 +29,7 @@ static std::int64_t extent_from_python(nb::handle value, const char* what) {
   nb::object index = nb::steal(PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {
     PyErr_Clear();
-    raise(PyExc_TypeError,
-          std::string(what) + ": expected an integer or a sequence of integers, got " +
-              nb::cast<std::string>(nb::repr(value)));
+    raise_wrong_type(what, "an integer or a sequence of integers", value);
   }
   const long long extent = PyLong_AsLongLong(index.ptr());
   if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -48,27 +49,43 @@ Shape shape_from_python(nb::handle value, const char* what) {
 }
 
 Implementations implementations_from_python(nb::handle value) {
+  constexpr const char* kWanted = "a dict such as {\"zstd\": \"libzstd\"}";
   Implementations result;
   if (value.is_none()) return result;
   if (!PyDict_Check(value.ptr())) {
-    raise(PyExc_TypeError,
-          "implementations: expected a dict such as {\"zstd\": \"libzstd\"}, got " +
-              nb::cast<std::string>(nb::repr(value)));
+    raise_wrong_type("implementations", kWanted, value);
   }
   for (auto [key, item] : nb::borrow<nb::dict>(value)) {
+    if (!PyUnicode_Check(key.ptr()) || !PyUnicode_Check(item.ptr()))
+      raise_wrong_type("implementations", kWanted, value);
     result[nb::cast<std::string>(key)] = nb::cast<std::string>(item);
   }
   return result;
 }
 
+static Device present(Device device) {
+  check_present(device);
+  return device;
+}
+
 Device device_from_python(nb::handle name) {
-  if (name.is_none()) return Device::parse(config().device);
+  if (name.is_none()) return present(Device::parse(config().device));
   if (!PyUnicode_Check(name.ptr())) {
-    raise(PyExc_TypeError,
-          "device: expected a name such as \"cpu\" or \"cuda:0\", got " +
-              nb::cast<std::string>(nb::repr(name)));
+    raise_wrong_type("device", "a name such as \"cpu\" or \"cuda:0\"", name);
   }
-  return Device::parse(nb::cast<std::string>(name));
+  return present(Device::parse(nb::cast<std::string>(name)));
+}
+
+void refuse_unknown(const char* function, const nb::kwargs& unknown) {
+  for (const auto [name, value] : unknown) {
+    raise(PyExc_TypeError,
+          std::string(function) + "(): unknown argument '" + nb::cast<std::string>(name) + "'");
+  }
+}
+
+void check_caller(const std::shared_ptr<const Origin>& origin) {
+  if (origin == nullptr || origin->python_store == nullptr) return;
+  nb::handle(static_cast<PyObject*>(origin->python_store.get())).attr("check_caller")();
 }
 
 nb::object package_attribute(const char* module, const char* name) {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-namespace headrace::python {
+#include "gil.h"
 
-namespace nb = nanobind;
+namespace headrace::python {
 
 void bind_errors();
 void bind_tensor(nb::module_& m);
@@ -56,6 +56,8 @@ Shape shape_from_python(nb::handle value, const char* what);
 Implementations implementations_from_python(nb::handle value);
 // A name, or None for the configured default.
 Device device_from_python(nb::handle name);
+// TypeError for keywords that a function does not have, in place of the list of all it has.
+void refuse_unknown(const char* function, const nb::kwargs& unknown);
 // The attribute of a module of this package, imported when first asked for.
 nb::object package_attribute(const char* module, const char* name);
 

@@ -3,6 +3,7 @@
 
 #include "common.h"
 #include "docs.h"
+#include "errors.h"
 #include "future.h"
 
 namespace headrace::python {
@@ -29,26 +30,39 @@ nb::dict get_config() {
   return result;
 }
 
-// All fields, so that a context manager restores exactly what it found.
+template <typename T>
+T setting(nb::handle values, const char* name, const char* wanted) {
+  return argument<T>(nb::object(values[name]), name, wanted);
+}
+
+std::size_t size_setting(nb::handle values, const char* name) {
+  return setting<std::size_t>(values, name, "a number of bytes");
+}
+
+// All fields: what a change leaves out stays as it is by the caller's doing.
 void install_config(nb::handle values) {
   Config next;
-  next.threads = nb::cast<int>(nb::object(values["threads"]));
-  next.memory_budget = nb::cast<std::size_t>(nb::object(values["memory_budget"]));
-  next.coalesce_gap = nb::cast<std::size_t>(nb::object(values["coalesce_gap"]));
-  next.coalesce_run = nb::cast<std::size_t>(nb::object(values["coalesce_run"]));
+  next.threads = setting<int>(values, "threads", "a number of threads");
+  next.memory_budget = size_setting(values, "memory_budget");
+  next.coalesce_gap = size_setting(values, "coalesce_gap");
+  next.coalesce_run = size_setting(values, "coalesce_run");
   next.implementations = implementations_from_python(nb::object(values["implementations"]));
-  next.device = nb::cast<std::string>(nb::object(values["device"]));
-  nb::object limit = values["device_min_decode_nbytes"];
-  if (!limit.is_none()) next.device_min_decode_nbytes = nb::cast<std::size_t>(limit);
-  next.device_slab_nbytes = nb::cast<std::size_t>(nb::object(values["device_slab_nbytes"]));
-  next.device_zstd_block_nbytes =
-      nb::cast<std::size_t>(nb::object(values["device_zstd_block_nbytes"]));
-  next.gds = nb::cast<std::string>(nb::object(values["gds"]));
+  next.device = setting<std::string>(values, "device", "a name such as \"cpu\" or \"cuda:0\"");
+  const nb::object limit = values["device_min_decode_nbytes"];
+  if (!limit.is_none())
+    next.device_min_decode_nbytes = size_setting(values, "device_min_decode_nbytes");
+  next.device_slab_nbytes = size_setting(values, "device_slab_nbytes");
+  next.device_zstd_block_nbytes = size_setting(values, "device_zstd_block_nbytes");
+  next.gds = setting<std::string>(values, "gds", "\"off\", \"auto\" or \"on\"");
   set_config(next);
 }
 
 // allocate(nbytes, stream) -> address, free(address, nbytes, stream).
 void set_allocator_from_python(nb::handle device, nb::object allocate, nb::object free) {
+  for (const nb::handle function : {nb::handle(allocate), nb::handle(free)}) {
+    if (!function.is_none() && PyCallable_Check(function.ptr()) == 0)
+      raise_wrong_type("set_allocator", "functions or None", function);
+  }
   Allocator allocator;
   if (!allocate.is_none()) {
     allocator.allocate = [function = keep_alive(std::move(allocate))](std::size_t nbytes,
@@ -68,8 +82,8 @@ void set_allocator_from_python(nb::handle device, nb::object allocate, nb::objec
   if (!free.is_none()) {
     allocator.free = [function = keep_alive(std::move(free))](
                          void* memory, std::size_t nbytes, Stream stream) {
-      if (interpreter_is_gone()) return;
-      nb::gil_scoped_acquire gil;
+      const GilIfAlive gil;
+      if (!gil) return;
       nb::handle call(static_cast<PyObject*>(function.get()));
       try {
         call(reinterpret_cast<std::uintptr_t>(memory),
@@ -103,6 +117,12 @@ void bind_config(nb::module_& m) {
                 "allocate: collections.abc.Callable[[int, int], int] | None, "
                 "free: collections.abc.Callable[[int, int, int], object] | None) -> None"),
         docs::kSetAllocator);
+  m.def(
+      "check_device",
+      [](nb::handle device) { static_cast<void>(device_from_python(device)); },
+      nb::arg("device").none(),
+      nb::sig("def check_device(device: str | None) -> None"),
+      "DeviceError when it is certain that there is no such device.");
   m.def("version", version);
   m.def("doctor_json", [] {
     nb::gil_scoped_release release;

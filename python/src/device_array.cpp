@@ -206,7 +206,7 @@ PyDeviceArray device_array(Tensor&& tensor, nb::handle numpy_dtype) {
 }
 
 void bind_device_array(nb::module_& m) {
-  nb::class_<PyDeviceArray>(m, "DeviceArray", docs::kDeviceArray)
+  nb::class_<PyDeviceArray>(m, "DeviceArray", docs::kDeviceArray, nb::is_weak_referenceable())
       .def("__getitem__",
            getitem,
            nb::arg("key").none(),

@@ -1,9 +1,11 @@
-#include <headrace/error.h>
+#include "errors.h"
 
-#include <exception>
+#include <headrace/error.h>
+#include <nanobind/stl/string.h>
+
 #include <new>
 
-#include "common.h"
+#include "future.h"
 
 namespace headrace::python {
 
@@ -66,7 +68,24 @@ void translate(const std::exception_ptr& pending, void*) {
     std::rethrow_exception(pending);
   } catch (const Error& error) {
     set_python_error(error);
+  } catch (const ApplicationError& error) {
+    PyErr_SetObject(error.exception().type().ptr(), error.exception().ptr());
+  } catch (const std::bad_cast&) {
+    PyErr_SetString(PyExc_TypeError, "an argument is of a type that is not expected here");
   }
+}
+
+// Whatever a str holds: lone surrogates, which UTF-8 has not, become question marks.
+std::string utf8(nb::handle text) {
+  const nb::object bytes =
+      steal_or_throw(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "replace"));
+  return {PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+}
+
+// Takes the error that is set.
+nb::object raised_object() {
+  nb::python_error raised;
+  return nb::borrow(raised.value());
 }
 
 // Kept as long as the process: exceptions may be thrown until its end.
@@ -75,6 +94,68 @@ PyObject* class_of(const char* name) {
 }
 
 }  // namespace
+
+nb::object exception_object(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (nb::python_error& error) {
+    return nb::borrow(error.value());
+  } catch (const ApplicationError& error) {
+    return nb::borrow(error.exception());
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (const Error& error) {
+    set_python_error(error);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an unknown error");
+  }
+  return raised_object();
+}
+
+void raise_again(nb::handle exception, nb::handle traceback) {
+  if (PyException_SetTraceback(exception.ptr(), traceback.ptr()) != 0) throw nb::python_error();
+  PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  throw nb::python_error();
+}
+
+ApplicationError::ApplicationError(nb::python_error& raised)
+    : message_(utf8(raised.type().attr("__name__"))),
+      exception_(keep_alive(nb::borrow(raised.value()))) {
+  const nb::object text = nb::steal(PyObject_Str(raised.value().ptr()));
+  if (text.is_valid()) {
+    message_ += ": " + utf8(text);
+  } else {
+    PyErr_Clear();
+  }
+}
+
+std::string described(nb::handle value) {
+  constexpr std::size_t kLongest = 60;
+  const bool plain = value.is_none() || PyBool_Check(value.ptr()) || PyLong_Check(value.ptr()) ||
+                     PyFloat_Check(value.ptr()) || PyUnicode_Check(value.ptr()) ||
+                     PyBytes_Check(value.ptr()) || PyTuple_Check(value.ptr()) ||
+                     PyList_Check(value.ptr()) || PyDict_Check(value.ptr());
+  if (plain) {
+    nb::object text = nb::steal(PyObject_Repr(value.ptr()));
+    if (!text.is_valid()) {
+      PyErr_Clear();
+    } else if (nb::len(text) <= kLongest) {
+      return utf8(text);
+    }
+  }
+  const nb::handle type = value.type();
+  const std::string module = utf8(nb::str(nb::getattr(type, "__module__", nb::str(""))));
+  const std::string name = utf8(nb::str(type.attr("__qualname__")));
+  return module.empty() || module == "builtins" ? name : module + '.' + name;
+}
+
+void raise_wrong_type(const char* name, const char* wanted, nb::handle value) {
+  raise(PyExc_TypeError, std::string(name) + ": expected " + wanted + ", got " + described(value));
+}
 
 void bind_errors() {
   corrupt_error = class_of("CorruptError");

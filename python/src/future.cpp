@@ -7,6 +7,8 @@
 #include <cmath>
 #include <optional>
 
+#include "errors.h"
+
 namespace headrace::python {
 
 namespace {
@@ -14,9 +16,12 @@ namespace {
 using std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
+// How often a thread that waits looks for signals.
+constexpr nanoseconds kSignalInterval = std::chrono::milliseconds(50);
+
 std::optional<Clock::time_point> deadline_from(nb::handle timeout) {
   if (timeout.is_none()) return {};
-  const double seconds = nb::cast<double>(timeout);
+  const auto seconds = argument<double>(timeout, "timeout", "a number of seconds or None");
   if (std::isnan(seconds)) raise(PyExc_ValueError, "timeout: expected a number, got nan");
   constexpr double kYear = 365.0 * 24 * 3600;
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -34,10 +39,11 @@ void call_back(nb::handle function, nb::handle future) noexcept {
 }
 
 void add_done_callback(nb::handle self, nb::object function) {
+  if (PyCallable_Check(function.ptr()) == 0) raise_wrong_type("fn", "a function", function);
   auto kept = keep_alive(nb::make_tuple(function, nb::borrow(self)));
   auto callback = [kept] {
-    if (interpreter_is_gone()) return;
-    nb::gil_scoped_acquire gil;
+    const GilIfAlive gil;
+    if (!gil) return;
     auto* pair = static_cast<PyObject*>(kept.get());
     call_back(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
   };
@@ -46,11 +52,21 @@ void add_done_callback(nb::handle self, nb::object function) {
   future.on_done(std::move(callback));
 }
 
-nb::object exception(nb::handle self, nb::handle timeout) {
-  nb::cast<PyFuture&>(self).wait(timeout);
-  // Raised and caught in Python, where Error has become an exception of its class.
-  return package_attribute("headrace._async", "exception_of")(self);
+int traverse_future(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<PyFuture>(self)->traverse(visit, arg) : 0;
 }
+
+int clear_future(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<PyFuture>(self)->clear();
+  return 0;
+}
+
+PyType_Slot future_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_future)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear_future)},
+    {0, nullptr},
+};
 
 constexpr const char* kFutureDoc = R"(The result of an asynchronous read or write.
 
@@ -65,26 +81,18 @@ Examples
 
 }  // namespace
 
-bool interpreter_is_gone() {
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-}
-
 std::shared_ptr<void> keep_alive(nb::object object) {
   return std::shared_ptr<void>(object.release().ptr(), [](void* kept) {
-    if (interpreter_is_gone()) return;
-    nb::gil_scoped_acquire gil;
+    const GilIfAlive gil;
+    if (!gil) return;
     Py_DECREF(static_cast<PyObject*>(kept));
   });
 }
 
 void PyFuture::wait(nb::handle timeout) {
   const auto deadline = deadline_from(timeout);
-  constexpr nanoseconds kSignalInterval = std::chrono::milliseconds(50);
   if (done_()) return;
+  check_caller(origin_);
   while (true) {
     nanoseconds step = kSignalInterval;
     if (deadline) {
@@ -101,23 +109,66 @@ void PyFuture::wait(nb::handle timeout) {
   }
 }
 
-nb::object PyFuture::value() {
-  if (failure_) std::rethrow_exception(failure_);
-  if (!value_.is_valid()) {
-    try {
-      value_ = take_();
-    } catch (...) {
-      failure_ = std::current_exception();
-      throw;
+// Only one thread takes: the tensor can be moved once, and making Python objects of it may let go
+// of the GIL. The others wait without the GIL, which the one may need.
+void PyFuture::take() {
+  if (turn_->holder == std::this_thread::get_id())
+    raise(PyExc_RuntimeError, "result: asked for by what runs while the result is made");
+  std::unique_lock lock(turn_->mutex, std::try_to_lock);
+  while (!lock.owns_lock()) {
+    {
+      nb::gil_scoped_release release;
+      static_cast<void>(lock.try_lock_for(kSignalInterval));
     }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
+  if (is_taken()) return;
+  turn_->holder = std::this_thread::get_id();
+  try {
+    value_ = take_();
+  } catch (...) {
+    exception_ = exception_object(std::current_exception());
+    nb::object traceback = nb::steal(PyException_GetTraceback(exception_.ptr()));
+    traceback_ = traceback.is_valid() ? std::move(traceback) : nb::none();
+  }
+  turn_->holder = std::thread::id();
+  take_ = nullptr;  // with the memory that the elements of variable length were in
+}
+
+nb::object PyFuture::value() {
+  if (!is_taken()) take();
+  if (exception_.is_valid()) raise_again(exception_, traceback_);
   return value_;
+}
+
+nb::object PyFuture::exception() {
+  if (!is_taken()) take();
+  return exception_.is_valid() ? exception_ : nb::none();
+}
+
+int PyFuture::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(value_.ptr());
+  Py_VISIT(exception_.ptr());
+  Py_VISIT(traceback_.ptr());
+  return 0;
+}
+
+void PyFuture::clear() {
+  // Nobody refers to the future any more but what it refers to: nobody asks for these again.
+  nb::object(std::move(value_)).reset();
+  nb::object(std::move(exception_)).reset();
+  nb::object(std::move(traceback_)).reset();
 }
 
 void bind_future(nb::module_& m) {
   m.attr("_T") = nb::type_var("_T");
-  nb::class_<PyFuture>(
-      m, "Future", nb::is_generic(), nb::sig("class Future(typing.Generic[_T])"), kFutureDoc)
+  nb::class_<PyFuture>(m,
+                       "Future",
+                       kFutureDoc,
+                       nb::is_generic(),
+                       nb::sig("class Future(typing.Generic[_T])"),
+                       nb::is_weak_referenceable(),
+                       nb::type_slots(future_slots))
       .def(
           "result",
           [](PyFuture& self, nb::handle timeout) {
@@ -128,11 +179,15 @@ void bind_future(nb::module_& m) {
           nb::sig("def result(self, timeout: float | None = None) -> _T"),
           "Wait and return the result; `TimeoutError` after ``timeout`` seconds. The first error "
           "of the request is raised.")
-      .def("exception",
-           exception,
-           nb::arg("timeout") = nb::none(),
-           nb::sig("def exception(self, timeout: float | None = None) -> BaseException | None"),
-           "Wait and return what `result` would raise, or None.")
+      .def(
+          "exception",
+          [](PyFuture& self, nb::handle timeout) {
+            self.wait(timeout);
+            return self.exception();
+          },
+          nb::arg("timeout") = nb::none(),
+          nb::sig("def exception(self, timeout: float | None = None) -> BaseException | None"),
+          "Wait and return what `result` would raise, or None.")
       .def("done", &PyFuture::done, "Whether the request has ended, well or not.")
       .def("cancel",
            &PyFuture::cancel,
@@ -141,7 +196,7 @@ void bind_future(nb::module_& m) {
       .def(
           "add_done_callback",
           add_done_callback,
-          nb::arg("fn"),
+          nb::arg("fn").none(),
           nb::sig("def add_done_callback(self, fn: collections.abc.Callable[[Future[_T]], object]) "
                   "-> None"),
           "Call ``fn(future)`` once, from the thread that finishes the request, or at once.")

@@ -1,24 +1,25 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 
-#include "common.h"
+#include "handles.h"
 
 namespace headrace::python {
 
 // A Python reference that any thread may drop: the last owner takes the GIL for it.
 std::shared_ptr<void> keep_alive(nb::object object);
 
-// At the end of the process: nothing of Python may be called any more.
-bool interpreter_is_gone();
-
 // headrace.Future: a Future<T> of any T, and how its value becomes a Python object.
 class PyFuture {
  public:
   template <typename T, typename Convert>
-  PyFuture(Future<T> future, Convert convert) {
+  PyFuture(Future<T> future, std::shared_ptr<const Origin> origin, Convert convert)
+      : origin_(std::move(origin)) {
     auto shared = std::make_shared<Future<T>>(std::move(future));
     done_ = [shared] { return shared->done(); };
     wait_for_ = [shared](std::chrono::nanoseconds timeout) { return shared->wait_for(timeout); };
@@ -32,17 +33,35 @@ class PyFuture {
   void on_done(std::function<void()> callback) { on_done_(std::move(callback)); }
   // Waits without the GIL and handles signals meanwhile. TimeoutError after `timeout` seconds.
   void wait(nb::handle timeout);
-  // The value of a request that is done; rethrows its error.
+  // The value of a request that is done, the same object for everyone who asks; raises its error,
+  // likewise.
   nb::object value();
+  // What value() would raise, or None.
+  nb::object exception();
+
+  // For the garbage collector: a traceback may lead back to the future.
+  int traverse(visitproc visit, void* arg) const;
+  void clear();
 
  private:
+  void take();
+  bool is_taken() const { return value_.is_valid() || exception_.is_valid(); }
+
+  std::shared_ptr<const Origin> origin_;
   std::function<bool()> done_;
   std::function<bool(std::chrono::nanoseconds)> wait_for_;
   std::function<bool()> cancel_;
   std::function<void(std::function<void()>)> on_done_;
   std::function<nb::object()> take_;
-  nb::object value_;            // of the first value(); a tensor can be taken once
-  std::exception_ptr failure_;  // likewise
+  // Whose turn it is to take; held without the GIL, too.
+  struct Turn {
+    std::timed_mutex mutex;
+    std::atomic<std::thread::id> holder{};
+  };
+  std::unique_ptr<Turn> turn_ = std::make_unique<Turn>();
+  nb::object value_;      // of the first value(); a tensor can be taken once
+  nb::object exception_;  // likewise
+  nb::object traceback_;  // that it had when it was raised first
 };
 
 }  // namespace headrace::python

@@ -16,6 +16,10 @@ struct Origin {
   std::shared_ptr<void> python_store{};  // the object that serves the keys; null for a driver's
 };
 
+// RuntimeError where a call that waits would wait for what its own thread is to do: the event loop
+// of a store of Python.
+void check_caller(const std::shared_ptr<const Origin>& origin);
+
 // headrace.Store
 struct PyStore {
   Store store;

@@ -15,6 +15,7 @@
 #include "common.h"
 #include "device_array.h"
 #include "dtype.h"
+#include "errors.h"
 #include "handles.h"
 #include "tensor.h"
 
@@ -52,7 +53,8 @@ class PyLoader {
 template <typename T>
 T choice(nb::handle options, const char* key, std::initializer_list<std::pair<const char*, T>> of) {
   const nb::object value = options[key];
-  const auto name = value.is_none() ? std::string("none") : nb::cast<std::string>(value);
+  const auto name =
+      value.is_none() ? std::string("none") : argument<std::string>(value, key, "a name");
   std::string known;
   for (const auto& [text, result] : of) {
     if (name == text) return result;
@@ -63,13 +65,20 @@ T choice(nb::handle options, const char* key, std::initializer_list<std::pair<co
 }
 
 template <typename T>
+constexpr const char* wanted() {
+  if constexpr (std::is_same_v<T, bool>) return "True or False";
+  if constexpr (std::is_integral_v<T>) return "an integer";
+  if constexpr (std::is_same_v<T, std::string>) return "a name";
+  if constexpr (std::is_same_v<T, loader::Dimension>) return "the name or number of a dimension";
+  if constexpr (std::is_same_v<T, std::optional<double>>) return "a number or None";
+  if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "integers";
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return "names";
+  return "numbers";
+}
+
+template <typename T>
 T get(nb::handle options, const char* key) {
-  try {
-    return nb::cast<T>(options[key]);
-  } catch (const nb::cast_error&) {
-    raise(PyExc_TypeError,
-          std::string(key) + ": got " + nb::cast<std::string>(nb::repr(options[key])));
-  }
+  return argument<T>(nb::object(options[key]), key, wanted<T>());
 }
 
 Options options_from(nb::handle from) {
@@ -134,8 +143,9 @@ Options options_from(nb::handle from) {
 std::vector<loader::Variable> variables_from(nb::handle from) {
   std::vector<loader::Variable> variables;
   for (nb::handle item : from) {
-    loader::Variable variable{get<std::string>(item, "name"),
-                              nb::cast<PyArray&>(item["array"]).array};
+    loader::Variable variable{
+        get<std::string>(item, "name"),
+        argument<PyArray&>(nb::object(item["array"]), "arrays", "headrace arrays").array};
     const nb::object dtype = item["dtype"];
     if (!dtype.is_none()) variable.dtype = dtype_from_python(dtype);
     variable.mean = get<std::vector<double>>(item, "mean");

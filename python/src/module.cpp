@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   // At the end of a process others hold what is not theirs to free: torch the data set of a worker
   // that was spawned, the threads that a fork left behind what was on their stacks.
   nb::set_leak_warnings(false);
+  watch_for_the_end();
   numpy();  // before any thread: importing under the guard of a static would deadlock
   bind_errors();
   bind_tensor(m);
@@ -23,6 +24,7 @@ NB_MODULE(_core, m) {
   bind_config(m);
   bind_rechunk(m);
   bind_trace(m);
+  m.def("calls_are_refused", calls_are_refused);
   bind_shm(m);
   bind_loader(m);
 }

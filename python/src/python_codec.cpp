@@ -15,6 +15,7 @@
 
 #include "buffer_bytes.h"
 #include "dtype.h"
+#include "errors.h"
 #include "future.h"
 #include "numpy_api.h"
 #include "tensor.h"
@@ -28,7 +29,7 @@ constexpr const char* kModule = "headrace._python_codecs";
 // What Python raised, in words, as an error that is told with the names of array and chunk. What
 // only stops the program, as KeyboardInterrupt, goes on as it is.
 [[noreturn]] void throw_error(nb::python_error& raised, ErrorCode otherwise) {
-  if (!raised.matches(PyExc_Exception)) throw;
+  if (!raised.matches(PyExc_Exception)) throw ApplicationError(raised);
   ErrorCode code = otherwise;
   if (raised.matches(PyExc_MemoryError)) code = ErrorCode::out_of_memory;
   if (raised.matches(PyExc_NotImplementedError) || raised.matches(PyExc_ImportError))
@@ -40,6 +41,7 @@ constexpr const char* kModule = "headrace._python_codecs";
 
 template <typename Function>
 auto python_call(ErrorCode otherwise, Function&& function) {
+  const PythonCall call;
   nb::gil_scoped_acquire gil;
   try {
     return function();

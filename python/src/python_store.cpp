@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "buffer_bytes.h"
+#include "errors.h"
 #include "future.h"
 #include "handles.h"
 
@@ -24,6 +25,16 @@ namespace {
 StoredBytes stored_bytes(nb::handle object) {
   auto buffer = shared_bytes(object);
   return {buffer->bytes(), buffer};
+}
+
+// What a method gave back; a TypeError that names it when it is something else.
+template <typename T>
+T answer(nb::handle value, const char* method) {
+  return argument<T>(value, method, "another answer of the store");
+}
+
+std::vector<std::string> names(nb::handle value, const char* method) {
+  return answer<std::vector<std::string>>(value, method);
 }
 
 class PythonStore : public CustomStore {
@@ -54,62 +65,60 @@ class PythonStore : public CustomStore {
   std::optional<Coalescing> coalescing() const override { return coalescing_; }
 
   std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
-    nb::gil_scoped_acquire gil;
-    nb::list names;
-    for (const std::string& key : keys) names.append(key);
-    std::vector<std::optional<StoredBytes>> found;
-    for (nb::handle value : self().attr("get_many")(names)) {
-      found.push_back(value.is_none() ? std::nullopt : std::optional(stored_bytes(value)));
-    }
-    return found;
+    return call_application([&] {
+      nb::list names;
+      for (const std::string& key : keys) names.append(key);
+      std::vector<std::optional<StoredBytes>> found;
+      for (nb::handle value : self().attr("get_many")(names)) {
+        found.push_back(value.is_none() ? std::nullopt : std::optional(stored_bytes(value)));
+      }
+      return found;
+    });
   }
 
   std::optional<std::uint64_t> size(const std::string& key) override {
-    nb::gil_scoped_acquire gil;
-    return nb::cast<std::optional<std::uint64_t>>(self().attr("nbytes")(key));
+    return call_application(
+        [&] { return answer<std::optional<std::uint64_t>>(self().attr("nbytes")(key), "nbytes"); });
   }
 
   std::optional<StoredBytes> get_range(const std::string& key, const ByteRange& range) override {
-    nb::gil_scoped_acquire gil;
-    const nb::object found = self().attr("get_range")(key, range.offset, range.nbytes);
-    return found.is_none() ? std::nullopt : std::optional(stored_bytes(found));
+    return call_application([&] {
+      const nb::object found = self().attr("get_range")(key, range.offset, range.nbytes);
+      return found.is_none() ? std::nullopt : std::optional(stored_bytes(found));
+    });
   }
 
   std::optional<std::vector<StoredBytes>> get_ranges(const std::string& key,
                                                      std::span<const ByteRange> ranges) override {
-    nb::gil_scoped_acquire gil;
-    nb::list wanted;
-    for (const auto& [offset, nbytes] : ranges) wanted.append(nb::make_tuple(offset, nbytes));
-    const nb::object found = self().attr("get_ranges")(key, wanted);
-    if (found.is_none()) return std::nullopt;
-    std::vector<StoredBytes> all;
-    for (nb::handle value : found) all.push_back(stored_bytes(value));
-    return all;
+    return call_application([&]() -> std::optional<std::vector<StoredBytes>> {
+      nb::list wanted;
+      for (const auto& [offset, nbytes] : ranges) wanted.append(nb::make_tuple(offset, nbytes));
+      const nb::object found = self().attr("get_ranges")(key, wanted);
+      if (found.is_none()) return std::nullopt;
+      std::vector<StoredBytes> all;
+      for (nb::handle value : found) all.push_back(stored_bytes(value));
+      return all;
+    });
   }
 
   void set(const std::string& key, std::span<const std::byte> bytes) override {
-    nb::gil_scoped_acquire gil;
-    self().attr("set")(key, nb::bytes(bytes.data(), bytes.size()));
+    call_application([&] { self().attr("set")(key, nb::bytes(bytes.data(), bytes.size())); });
   }
 
   void erase(const std::string& key) override {
-    nb::gil_scoped_acquire gil;
-    self().attr("erase")(key);
+    call_application([&] { self().attr("erase")(key); });
   }
 
   void erase_prefix(const std::string& prefix) override {
-    nb::gil_scoped_acquire gil;
-    self().attr("erase_prefix")(prefix);
+    call_application([&] { self().attr("erase_prefix")(prefix); });
   }
 
   std::vector<std::string> list(const std::string& prefix) override {
-    nb::gil_scoped_acquire gil;
-    return nb::cast<std::vector<std::string>>(self().attr("list")(prefix));
+    return call_application([&] { return names(self().attr("list")(prefix), "list"); });
   }
 
   std::vector<std::string> list_dir(const std::string& prefix) override {
-    nb::gil_scoped_acquire gil;
-    return nb::cast<std::vector<std::string>>(self().attr("list_dir")(prefix));
+    return call_application([&] { return names(self().attr("list_dir")(prefix), "list_dir"); });
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "codec_specs.h"
+#include "errors.h"
 #include "handles.h"
 
 namespace headrace::python {
@@ -23,7 +24,7 @@ Source source_of(nb::handle source) {
     const auto& group = nb::cast<PyGroup&>(source);
     return {group.group, group.origin};
   }
-  const auto& array = nb::cast<PyArray&>(source);
+  const auto& array = argument<PyArray&>(source, "source", "an Array or a Group");
   return {array.array, array.origin};
 }
 
@@ -91,6 +92,8 @@ void rechunk_node(nb::handle source,
       progress(done, total);
     };
   }
+  check_caller(from.origin);
+  check_caller(store.origin);
   if (!executor.is_none()) options.executor = executor_of(executor, from.origin, store);
   nb::gil_scoped_release release;
   std::visit([&](const auto& node) { rechunk(node, store.store, path, options); }, from.node);
@@ -192,6 +195,19 @@ void bind_rechunk(nb::module_& m) {
                 "chunks: collections.abc.Sequence[int] | None, "
                 "shards: collections.abc.Sequence[int] | None, max_memory: int) -> "
                 "list[dict[str, typing.Any]]"));
+  m.def(
+      "nodes_overlap",
+      [](PyStore& store,
+         const std::string& path,
+         PyStore& other_store,
+         const std::string& other_path) {
+        nb::gil_scoped_release release;
+        return nodes_overlap(store.store, path, other_store.store, other_path);
+      },
+      nb::arg("store"),
+      nb::arg("path"),
+      nb::arg("other_store"),
+      nb::arg("other_path"));
   m.def(
       "attributes_in_v3",
       [](PyArray& array) { return attributes_in_v3(array.array); },

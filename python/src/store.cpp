@@ -252,7 +252,7 @@ void bind_store(nb::module_& m) {
   m.def("_warn_of_open_archives", [] {
     for (const std::string& url : unpublished_archives()) warn_of_dropped_archive(url);
   });
-  auto cls = nb::class_<PyStore>(m, "Store", kStoreDoc);
+  auto cls = nb::class_<PyStore>(m, "Store", kStoreDoc, nb::is_weak_referenceable());
   cls.def_prop_ro(
          "url",
          [](PyStore& self) { return self.store.url(); },

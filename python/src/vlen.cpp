@@ -149,7 +149,8 @@ void fill_with_objects(const Tensor& tensor, std::byte* data) {
 struct VlenSource {
   std::vector<VlenElement> elements;
   nb::object array;
-  std::vector<nb::object> made;  // objects that only they point into
+  std::vector<nb::object> kept;  // objects that they point into: others may change the array
+  std::vector<std::byte> texts;  // likewise, of NumPy's strings
 };
 
 // From Python objects to elements of one type.
@@ -163,16 +164,17 @@ class FromPython {
   VlenElement operator()(nb::handle value) {
     switch (dtype_.kind()) {
       case DType::Kind::object:
-        return text(source_.made.emplace_back(dumps_(value)));
+        return text(keep(dumps_(value)));
       case DType::Kind::array:
         return items(value);
       case DType::Kind::string:
         if (is_missing(value)) return {};
-        if (PyUnicode_Check(value.ptr())) return text(value);
+        if (PyUnicode_Check(value.ptr())) return text(keep(nb::borrow(value)));
         break;
       default:
         if (is_missing(value)) return {};
         if (PyBytes_Check(value.ptr())) {
+          keep(nb::borrow(value));
           return vlen_element(PyBytes_AS_STRING(value.ptr()), PyBytes_GET_SIZE(value.ptr()));
         }
     }
@@ -182,6 +184,8 @@ class FromPython {
   }
 
  private:
+  nb::handle keep(nb::object value) { return source_.kept.emplace_back(std::move(value)); }
+
   // numcodecs writes these as empty, too.
   static bool is_missing(nb::handle value) {
     return value.is_none() || (PyLong_CheckExact(value.ptr()) && PyLong_AsLong(value.ptr()) == 0);
@@ -205,7 +209,7 @@ class FromPython {
     nb::object capsule = array_interface(array, &found);
     if (found->nd != 1) raise(PyExc_ValueError, "[write] data: expected arrays of one dimension");
     const std::size_t nbytes = static_cast<std::size_t>(found->shape[0]) * dtype_.item().itemsize();
-    source_.made.push_back(std::move(array));
+    keep(std::move(array));
     return {static_cast<const std::byte*>(found->data), nbytes};
   }
 
@@ -214,6 +218,22 @@ class FromPython {
   nb::object dumps_;
   nb::object item_;
 };
+
+// Their texts lie in memory that a change of the array frees, and are read without the GIL later.
+void copy_strings(VlenSource& source, const std::byte* items, std::size_t itemsize, std::size_t n) {
+  const StringAllocator strings(source.array);
+  std::size_t nbytes = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    source.elements.push_back(strings.load(items + i * itemsize));
+    nbytes += source.elements.back().nbytes;
+  }
+  source.texts.reserve(nbytes);
+  for (VlenElement& element : source.elements) {
+    const std::byte* const from = element.data;
+    element.data = source.texts.data() + source.texts.size();
+    source.texts.insert(source.texts.end(), from, from + element.nbytes);
+  }
+}
 
 }  // namespace
 
@@ -264,14 +284,15 @@ ArrayView vlen_input(nb::handle data, const DType& dtype, nb::handle numpy_dtype
   const auto* const items = static_cast<const std::byte*>(found->data);
   if (is_object_dtype(numpy_dtype)) {
     FromPython from_python(dtype, *source);
+    source->kept.reserve(n);
     const auto* const objects = reinterpret_cast<PyObject* const*>(items);
-    for (std::size_t i = 0; i < n; ++i) source->elements.push_back(from_python(objects[i]));
-  } else {
-    const StringAllocator strings(source->array);
-    const auto itemsize = static_cast<std::size_t>(found->itemsize);
     for (std::size_t i = 0; i < n; ++i) {
-      source->elements.push_back(strings.load(items + i * itemsize));
+      // Held from the start: what is called for one element may let other threads run.
+      const nb::object value = objects[i] == nullptr ? nb::none() : nb::borrow(objects[i]);
+      source->elements.push_back(from_python(value));
     }
+  } else {
+    copy_strings(*source, items, static_cast<std::size_t>(found->itemsize), n);
   }
   result.view.data = source->elements.data();
   result.keep_alive = nb::capsule(

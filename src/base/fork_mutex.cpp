@@ -7,8 +7,8 @@ namespace headrace {
 // All live ForkMutexes. The list's own lock is taken first, so that none comes or goes while a fork
 // is on its way.
 struct ForkMutexList {
-  std::mutex mutex;
-  ForkMutex* head = nullptr;
+  Mutex mutex;
+  ForkMutex* head GUARDED_BY(mutex) = nullptr;
 
   static ForkMutexList& get() {
     static ForkMutexList* list = [] {
@@ -20,11 +20,12 @@ struct ForkMutexList {
     return *list;
   }
 
-  void lock_all() {
+  // From before a fork until after it.
+  void lock_all() NO_THREAD_SAFETY_ANALYSIS {
     mutex.lock();
     for (ForkMutex* m = head; m; m = m->next_) m->mutex_.lock();
   }
-  void unlock_all() {
+  void unlock_all() NO_THREAD_SAFETY_ANALYSIS {
     for (ForkMutex* m = head; m; m = m->next_) m->mutex_.unlock();
     mutex.unlock();
   }
@@ -32,7 +33,7 @@ struct ForkMutexList {
 
 ForkMutex::ForkMutex() {
   ForkMutexList& list = ForkMutexList::get();
-  std::lock_guard lock(list.mutex);
+  MutexLock lock(list.mutex);
   next_ = list.head;
   if (next_) next_->previous_ = this;
   list.head = this;
@@ -40,7 +41,7 @@ ForkMutex::ForkMutex() {
 
 ForkMutex::~ForkMutex() {
   ForkMutexList& list = ForkMutexList::get();
-  std::lock_guard lock(list.mutex);
+  MutexLock lock(list.mutex);
   (previous_ ? previous_->next_ : list.head) = next_;
   if (next_) next_->previous_ = previous_;
 }

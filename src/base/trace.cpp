@@ -45,13 +45,13 @@ struct Event {
 struct ThreadEvents {
   ForkMutex mutex;  // the thread that records and the one that collects
   unsigned thread = 0;
-  std::vector<Event> events;
+  std::vector<Event> events GUARDED_BY(mutex);
 };
 
 struct Recorder {
   ForkMutex mutex;
-  std::vector<std::shared_ptr<ThreadEvents>> threads;
-  unsigned next_thread = 1;
+  std::vector<std::shared_ptr<ThreadEvents>> threads GUARDED_BY(mutex);
+  unsigned next_thread GUARDED_BY(mutex) = 1;
 };
 
 Recorder& recorder() {
@@ -62,9 +62,10 @@ Recorder& recorder() {
 ThreadEvents& events_of_this_thread() {
   static thread_local const std::shared_ptr<ThreadEvents> mine = [] {
     auto events = std::make_shared<ThreadEvents>();
-    const ForkLock lock(recorder().mutex);
-    events->thread = recorder().next_thread++;
-    recorder().threads.push_back(events);
+    Recorder& all = recorder();
+    const ForkLock lock(all.mutex);
+    events->thread = all.next_thread++;
+    all.threads.push_back(events);
     return events;
   }();
   return *mine;
@@ -74,9 +75,10 @@ ThreadEvents& events_of_this_thread() {
 std::vector<std::pair<unsigned, std::vector<Event>>> collect() {
   std::vector<std::shared_ptr<ThreadEvents>> threads;
   {
-    const ForkLock lock(recorder().mutex);
-    threads = recorder().threads;
-    std::erase_if(recorder().threads, [](const auto& events) { return events.use_count() == 2; });
+    Recorder& all = recorder();
+    const ForkLock lock(all.mutex);
+    threads = all.threads;
+    std::erase_if(all.threads, [](const auto& events) { return events.use_count() == 2; });
   }
   std::vector<std::pair<unsigned, std::vector<Event>>> result;
   for (const auto& thread : threads) {

@@ -17,7 +17,7 @@ using Providers = std::vector<std::shared_ptr<CodecProvider>>;
 
 struct Added {
   ForkMutex mutex;
-  Providers providers;
+  Providers providers GUARDED_BY(mutex);
 
   static Added& get() {
     static auto* added = new Added;  // never destroyed: threads may outlive statics
@@ -26,8 +26,9 @@ struct Added {
 };
 
 Providers providers() {
-  ForkLock lock(Added::get().mutex);
-  return Added::get().providers;
+  Added& added = Added::get();
+  ForkLock lock(added.mutex);
+  return added.providers;
 }
 
 CodecKind kind_of(const CustomCodec& codec) {
@@ -112,8 +113,9 @@ class Custom final : public Codec {
 }  // namespace
 
 void add_codec_provider(std::shared_ptr<CodecProvider> provider) {
-  ForkLock lock(Added::get().mutex);
-  Added::get().providers.push_back(std::move(provider));
+  Added& added = Added::get();
+  ForkLock lock(added.mutex);
+  added.providers.push_back(std::move(provider));
 }
 
 CodecPtr make_custom(const CodecSpec& spec, const CodecSite& site) {

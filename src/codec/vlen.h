@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "codec/codec.h"
 #include "headrace/dtype.h"
 
@@ -24,13 +24,13 @@ class VlenArena {
   // A copy that does.
   MutableBytes keep(ConstBytes bytes);
   // What `other` keeps, which nobody uses any more.
-  void adopt(VlenArena& other);
+  void adopt(VlenArena& other) NO_THREAD_SAFETY_ANALYSIS;  // by a std::scoped_lock of both
   std::size_t nbytes() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<std::byte>> blocks_;
-  std::size_t nbytes_ = 0;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<std::byte>> blocks_ GUARDED_BY(mutex_);
+  std::size_t nbytes_ GUARDED_BY(mutex_) = 0;
 };
 
 // What codecs behind elements of variable length may be given at most: their size has no bound.

@@ -10,7 +10,7 @@ namespace headrace {
 
 MutableBytes VlenArena::allocate(std::size_t nbytes) {
   std::shared_ptr<std::byte> block = allocate_shared(nbytes);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   nbytes_ += nbytes;
   return {blocks_.emplace_back(std::move(block)).get(), nbytes};
 }
@@ -29,7 +29,7 @@ void VlenArena::adopt(VlenArena& other) {
 }
 
 std::size_t VlenArena::nbytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return nbytes_;
 }
 

@@ -1,9 +1,11 @@
 #include "device/device.h"
 
 #include <charconv>
+#include <filesystem>
 #include <system_error>
 
 #include "device/backend.h"
+#include "headrace/device.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -26,7 +28,21 @@ Device best_device() { return cuda_backend().why_not(0).empty() ? Device::cuda(0
 void check_device(const Device& device) {
   if (device.is_cpu()) return;
   const std::string problem = backend(device.type).why_not(device.index);
-  if (!problem.empty()) throw Error(ErrorCode::device, device.to_string() + ": " + problem);
+  if (problem.empty()) return;
+  throw Error(ErrorCode::device,
+              device.to_string() + " is not there (" + problem +
+                  "); device \"auto\" takes the CPU where there is no GPU, and `headrace doctor` "
+                  "says what there is");
+}
+
+void check_present(const Device& device) {
+  if (device.type != Device::Type::cuda) return;
+  // The driver's files: of Linux, of WSL and of Tegra.
+  for (const char* file : {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap", "/dev/nvgpu"}) {
+    std::error_code unknown;
+    if (std::filesystem::exists(file, unknown) || unknown) return;
+  }
+  check_device(device);
 }
 
 void set_allocator(Device device, const Allocator& allocator) {

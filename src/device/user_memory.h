@@ -31,8 +31,8 @@ class UserMemory {
   };
 
   mutable ForkMutex mutex_;
-  std::map<int, std::shared_ptr<const Allocator>> allocators_;
-  std::map<void*, Block> blocks_;
+  std::map<int, std::shared_ptr<const Allocator>> allocators_ GUARDED_BY(mutex_);
+  std::map<void*, Block> blocks_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

@@ -1,16 +1,15 @@
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <new>
 
+#include "base/mutex.h"
 #include "engine/request.h"
 
 namespace headrace {
 
 struct RequestState::Sync {
-  std::mutex mutex;
-  std::condition_variable finished;
-  std::vector<std::function<void()>> callbacks;  // under mutex
+  Mutex mutex;
+  ConditionVariable finished;
+  std::vector<std::function<void()>> callbacks GUARDED_BY(mutex);
 };
 
 RequestState::RequestState() : generation_(fork_generation()), sync_(std::make_unique<Sync>()) {}
@@ -33,21 +32,25 @@ bool RequestState::done() const { return done_.load(std::memory_order_acquire); 
 bool RequestState::wait_for(std::chrono::nanoseconds timeout) const {
   if (done()) return true;
   check_process();
-  std::unique_lock lock(sync_->mutex);
   // A deadline past the end of the clock would wrap and be over at once.
   const auto now = std::chrono::steady_clock::now();
   if (timeout > std::chrono::steady_clock::time_point::max() - now) {
-    sync_->finished.wait(lock, [&] { return done(); });
+    wait();
     return true;
   }
-  return sync_->finished.wait_until(lock, now + timeout, [&] { return done(); });
+  const auto deadline = now + timeout;
+  MutexLock lock(sync_->mutex);
+  while (!done()) {
+    if (!sync_->finished.wait_until(sync_->mutex, deadline)) return done();
+  }
+  return true;
 }
 
 void RequestState::wait() const {
   if (done()) return;
   check_process();
-  std::unique_lock lock(sync_->mutex);
-  sync_->finished.wait(lock, [&] { return done(); });
+  MutexLock lock(sync_->mutex);
+  while (!done()) sync_->finished.wait(sync_->mutex);
 }
 
 bool RequestState::cancel() {
@@ -63,7 +66,7 @@ void RequestState::rethrow() const {
 void RequestState::on_done(std::function<void()> callback) {
   if (!done()) {
     check_process();
-    std::lock_guard lock(sync_->mutex);
+    MutexLock lock(sync_->mutex);
     if (!done()) {
       sync_->callbacks.push_back(std::move(callback));
       return;
@@ -75,7 +78,7 @@ void RequestState::on_done(std::function<void()> callback) {
 void RequestState::finish(std::exception_ptr error) {
   std::vector<std::function<void()>> callbacks;
   {
-    std::lock_guard lock(sync_->mutex);
+    MutexLock lock(sync_->mutex);
     if (done()) return;
     error_ = std::move(error);
     done_.store(true, std::memory_order_release);

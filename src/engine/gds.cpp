@@ -57,7 +57,7 @@ std::shared_ptr<const GdsFile> Gds::open(const ObjectReader& object) {
 }
 
 std::shared_ptr<const GdsFile> Gds::open_shard(std::shared_ptr<const ObjectReader> shard) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (shard_ != shard) {
     file_of_shard_ = open(*shard);
     shard_ = std::move(shard);

@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "device/backend.h"
 #include "device/cufile.h"
 #include "engine/request_context.h"
@@ -57,9 +57,9 @@ class Gds {
   const Device device_;
   const bool forced_;
   std::atomic<bool> refused_{false};
-  std::mutex mutex_;
-  std::shared_ptr<const ObjectReader> shard_;     // under mutex_: the last that was opened
-  std::shared_ptr<const GdsFile> file_of_shard_;  // under mutex_
+  Mutex mutex_;
+  std::shared_ptr<const ObjectReader> shard_ GUARDED_BY(mutex_);  // the last that was opened
+  std::shared_ptr<const GdsFile> file_of_shard_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

@@ -31,7 +31,7 @@ void IndexCache::put(const std::string& place,
   std::list<Entry> added;
   added.push_back({place, version, std::move(index)});
   ForkLock lock(mutex_);
-  const auto drop = [&](std::list<Entry>::iterator entry) {
+  const auto drop = [&](std::list<Entry>::iterator entry) REQUIRES(mutex_) {
     held_bytes_ -= nbytes_of(*entry->index);
     by_place_.erase(entry->place);
     dropped.splice(dropped.end(), entries_, entry);

@@ -28,9 +28,9 @@ class IndexCache {
     std::shared_ptr<const ShardIndex> index;
   };
   ForkMutex mutex_;
-  std::list<Entry> entries_;  // most recently used first
-  std::unordered_map<std::string, std::list<Entry>::iterator> by_place_;
-  std::size_t held_bytes_ = 0;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_place_ GUARDED_BY(mutex_);
+  std::size_t held_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

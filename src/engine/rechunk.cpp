@@ -83,14 +83,6 @@ bool overlap(const std::string& a, const std::string& b) {
   return is_within(a, b) || is_within(b, a);
 }
 
-// Whether one is within the other, so that making room for the destination would remove the source.
-bool overlaps(const Tree& tree, const Store& store, const std::string& path) {
-  if (tree.store.shared_driver() == store.shared_driver()) return overlap(tree.path, path);
-  constexpr const char* kNamelessMemory = "memory://";
-  if (store.url() == kNamelessMemory || tree.store.url() == kNamelessMemory) return false;
-  return overlap(real_place(tree.store, tree.path), real_place(store, path));
-}
-
 Shape with_whole_dimensions(Shape extents, const Shape& shape) {
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (extents[d] == -1) extents[d] = std::max<std::int64_t>(shape[d], 1);
@@ -316,7 +308,7 @@ class Rechunk {
  private:
   // Makes room and the nodes, or finds them made.
   void start() {
-    if (overlaps(tree_, store_, path_)) {
+    if (nodes_overlap(tree_.store, tree_.path, store_, path_)) {
       throw Error(ErrorCode::invalid_argument,
                   "[rechunk] " + place_of(store_, path_) + ": source and destination overlap");
     }
@@ -513,6 +505,18 @@ std::vector<RechunkPlan> plan_rechunk(const Array& source, const RechunkOptions&
 
 std::vector<RechunkPlan> plan_rechunk(const Group& source, const RechunkOptions& options) {
   return plans_of(tree_of(source), options);
+}
+
+bool nodes_overlap(const Store& store,
+                   std::string_view path,
+                   const Store& other_store,
+                   std::string_view other_path) {
+  const std::string one(path);
+  const std::string other(other_path);
+  if (store.shared_driver() == other_store.shared_driver()) return overlap(one, other);
+  constexpr const char* kNamelessMemory = "memory://";
+  if (store.url() == kNamelessMemory || other_store.url() == kNamelessMemory) return false;
+  return overlap(real_place(store, one), real_place(other_store, other));
 }
 
 void rechunk(const Array& source,

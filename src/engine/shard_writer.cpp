@@ -43,7 +43,7 @@ void ShardWriter::put(std::size_t turn, std::int64_t inner, Buffer& encoded) {
 void ShardWriter::remove(std::size_t turn, std::int64_t inner) { take(turn, inner, nullptr); }
 
 void ShardWriter::take(std::size_t turn, std::int64_t inner, Buffer* encoded) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (turn != turn_) {
     Early& early = early_[turn];
     early.inner = inner;

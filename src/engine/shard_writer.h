@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "engine/array_state.h"
 #include "engine/inner_order.h"
 
@@ -66,10 +66,12 @@ class ShardWriter {
   std::optional<ConstBytes> before_;
   ShardIndex index_before_;
 
-  std::mutex mutex_;
-  std::size_t turn_ = 0;                // whose bytes come next
-  std::map<std::size_t, Early> early_;  // done before their turn
-  std::vector<Buffer> spare_;
+  Mutex mutex_;
+  std::map<std::size_t, Early> early_ GUARDED_BY(mutex_);  // done before their turn
+  std::vector<Buffer> spare_ GUARDED_BY(mutex_);
+
+  // Under the lock too while inner chunks come; of one thread after that.
+  std::size_t turn_ = 0;  // whose bytes come next
 
   Buffer bytes_;
   ShardIndex index_;

@@ -121,10 +121,10 @@ class Loader::State {
   };
 
   mutable ForkMutex mutex_;
-  Position position_;  // under mutex_
-  std::shared_ptr<const Order> order_;
-  std::int64_t order_epoch_ = 0;
-  bool begun_ = false;
+  Position position_ GUARDED_BY(mutex_);
+  std::shared_ptr<const Order> order_ GUARDED_BY(mutex_);
+  std::int64_t order_epoch_ GUARDED_BY(mutex_) = 0;
+  bool begun_ = false;  // of the thread whose turn it is
 
   std::atomic<bool> in_use_{false};
   std::atomic<unsigned> generation_ = fork_generation();

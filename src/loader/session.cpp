@@ -21,25 +21,25 @@ Session::Session(std::shared_ptr<const Plan> plan, StatsBoard& board)
 Session::~Session() {
   if (!thread_.joinable()) return;
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
-    stop_work(lock);
+    stop_work();
   }
   changed_.notify_all();
   thread_.join();
 }
 
 // Returns when the thread is at rest.
-void Session::stop_work(std::unique_lock<std::mutex>& lock) {
+void Session::stop_work() {
   left_ = 0;
   stop_ = true;
-  changed_.wait(lock, [&] { return !busy_; });
+  while (busy_) changed_.wait(mutex_);
   stop_ = false;
 }
 
 void Session::begin(std::shared_ptr<const Order> order, const Position& position) {
-  std::unique_lock lock(mutex_);
-  stop_work(lock);
+  MutexLock lock(mutex_);
+  stop_work();
   made_.clear();
   error_ = nullptr;
   maker_.begin_epoch(std::move(order), position.epoch);
@@ -52,13 +52,13 @@ void Session::begin(std::shared_ptr<const Order> order, const Position& position
 
 std::optional<Batch> Session::next(const std::function<void()>& poll) {
   const Span span("wait");
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!thread_.joinable()) {
     if (left_ == 0) return std::nullopt;
-    work(lock, poll);
+    work(poll);
   }
   while (made_.empty() && !error_ && (left_ > 0 || busy_)) {
-    if (changed_.wait_for(lock, kPollInterval) != std::cv_status::timeout || !poll) continue;
+    if (changed_.wait_for(mutex_, kPollInterval) || !poll) continue;
     lock.unlock();
     poll();
     lock.lock();
@@ -77,11 +77,11 @@ std::optional<Batch> Session::next(const std::function<void()>& poll) {
 }
 
 void Session::serve() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return closed_ || has_work(); });
+    while (!closed_ && !has_work()) changed_.wait(mutex_);
     if (closed_) return;
-    work(lock);
+    work();
   }
 }
 
@@ -92,12 +92,12 @@ bool Session::has_work() const {
 }
 
 // Makes a batch, or reads for the next ones where there are enough.
-void Session::work(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll) {
+void Session::work(const std::function<void()>& poll) {
   const std::int64_t prefetch = plan_->options.prefetch, position = to_make_;
   const bool makes = static_cast<std::int64_t>(made_.size()) < std::max<std::int64_t>(prefetch, 1);
   const std::int64_t ahead = position + to_read_ * plan_->global_batch();
   busy_ = true;
-  lock.unlock();
+  mutex_.unlock();
   std::optional<Batch> batch;
   bool has_room = true;
   std::exception_ptr error;
@@ -109,7 +109,7 @@ void Session::work(std::unique_lock<std::mutex>& lock, const std::function<void(
   } catch (...) {
     error = std::current_exception();
   }
-  lock.lock();
+  mutex_.lock();
   busy_ = false;
   if (error) {
     error_ = error;

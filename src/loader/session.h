@@ -1,15 +1,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/mutex.h"
 #include "loader/batch_maker.h"
 
 namespace headrace::loader {
@@ -28,26 +27,26 @@ class Session {
 
  private:
   void serve();
-  bool has_work() const;
-  void work(std::unique_lock<std::mutex>& lock, const std::function<void()>& poll = {});
-  void stop_work(std::unique_lock<std::mutex>& lock);
+  bool has_work() const REQUIRES(mutex_);
+  void work(const std::function<void()>& poll = {}) REQUIRES(mutex_);
+  void stop_work() REQUIRES(mutex_);
 
   const std::shared_ptr<const Plan> plan_;
   StatsBoard& board_;
   std::atomic<bool> stop_{false};  // what is being read
   BatchMaker maker_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Under the mutex.
-  std::deque<Batch> made_;
-  std::exception_ptr error_;
-  std::int64_t to_make_ = 0;  // position
-  std::int64_t left_ = 0;     // batches
-  std::int64_t to_read_ = 0;  // batches from to_make_ on whose chunks are resident
-  bool no_room_ = false;      // for more of them
-  bool busy_ = false;
-  bool closed_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<Batch> made_ GUARDED_BY(mutex_);
+  std::exception_ptr error_ GUARDED_BY(mutex_);
+  std::int64_t to_make_ GUARDED_BY(mutex_) = 0;  // position
+  std::int64_t left_ GUARDED_BY(mutex_) = 0;     // batches
+  // Batches from to_make_ on whose chunks are resident, and whether there is no room for more.
+  std::int64_t to_read_ GUARDED_BY(mutex_) = 0;
+  bool no_room_ GUARDED_BY(mutex_) = false;
+  bool busy_ GUARDED_BY(mutex_) = false;
+  bool closed_ GUARDED_BY(mutex_) = false;
 
   std::thread thread_;  // the last member: it uses all others
 };

@@ -22,7 +22,7 @@ class StatsBoard {
 
  private:
   mutable ForkMutex mutex_;
-  Stats stats_;
+  Stats stats_ GUARDED_BY(mutex_);
 };
 
 // Adds the time that it lives to a statistic.

@@ -18,13 +18,13 @@ ArenaRegistry::ArenaRegistry() {
 }
 
 void ArenaRegistry::add(const std::shared_ptr<ArenaState>& state) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(states_, [](const std::weak_ptr<ArenaState>& known) { return known.expired(); });
   states_.push_back(state);
 }
 
 std::shared_ptr<ArenaState> ArenaRegistry::find(const std::array<std::byte, 16>& id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const std::weak_ptr<ArenaState>& known : states_) {
     if (auto state = known.lock(); state && state->ledger().header().id == id) return state;
   }

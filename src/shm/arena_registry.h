@@ -5,9 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "shm/arena_state.h"
 
 namespace headrace::shm {
@@ -21,12 +21,14 @@ class ArenaRegistry {
 
  private:
   ArenaRegistry();
-  void before_fork();
-  void after_fork(void (ArenaState::*step)());
+  // The lock is held from one to the other.
+  void before_fork() NO_THREAD_SAFETY_ANALYSIS;
+  void after_fork(void (ArenaState::*step)()) NO_THREAD_SAFETY_ANALYSIS;
 
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<ArenaState>> states_;
-  std::vector<std::shared_ptr<ArenaState>> forking_;  // while a fork is on its way
+  Mutex mutex_;
+  std::vector<std::weak_ptr<ArenaState>> states_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<ArenaState>> forking_
+      GUARDED_BY(mutex_);  // while a fork is on its way
 };
 
 }  // namespace headrace::shm

@@ -45,13 +45,13 @@ class Recycled {
   Recycled() {
     for (std::vector<void*>& blocks : blocks_) blocks.reserve(kHeld / kSmallest);
   }
-  std::vector<void*>& blocks_of(std::size_t size) {
+  std::vector<void*>& blocks_of(std::size_t size) REQUIRES(mutex_) {
     return blocks_[static_cast<std::size_t>(std::countr_zero(size / kSmallest))];
   }
 
   ForkMutex mutex_;
-  std::array<std::vector<void*>, std::bit_width(kLargest / kSmallest)> blocks_;
-  std::size_t held_ = 0;
+  std::array<std::vector<void*>, std::bit_width(kLargest / kSmallest)> blocks_ GUARDED_BY(mutex_);
+  std::size_t held_ GUARDED_BY(mutex_) = 0;
 };
 
 bool is_recycled(std::size_t nbytes) { return nbytes >= kSmallest && nbytes <= kLargest; }

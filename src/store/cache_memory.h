@@ -30,13 +30,13 @@ class MemoryCache {
   };
   using Entries = std::list<Entry>;
 
-  void take_out(Entries::iterator entry, Entries& out);
+  void take_out(Entries::iterator entry, Entries& out) REQUIRES(mutex_);
 
   const std::size_t limit_;
   mutable ForkMutex mutex_;
-  Entries entries_;  // most recently used first
-  std::unordered_map<std::string, Entries::iterator> by_name_;
-  std::size_t nbytes_ = 0;
+  Entries entries_ GUARDED_BY(mutex_);  // most recently used first
+  std::unordered_map<std::string, Entries::iterator> by_name_ GUARDED_BY(mutex_);
+  std::size_t nbytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import headrace as hr
@@ -105,6 +106,25 @@ def python(code, *args, timeout=120, check=True):
     if check:
         assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def wait_until(true, timeout=60):
+    """Polls; for what another process does and nobody tells of."""
+    end = time.monotonic() + timeout
+    while not true():
+        assert time.monotonic() < end, f"not so within {timeout} s"
+        time.sleep(0.002)
+
+
+def cpu_seconds(pid):
+    """What a process has computed so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_asleep(pid):
+    """Whether the main thread of a process waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def read_in_process(where, queue):

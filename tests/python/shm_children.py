@@ -2,6 +2,7 @@
 what the tests themselves need of it."""
 
 import hashlib
+import signal
 import time
 
 import numpy as np
@@ -50,6 +51,14 @@ def produce_for_ever(channel, pause):
     while True:
         channel.put(np.ones(20_000), timeout=60)
         time.sleep(pause)
+
+
+def consume(channel, count, has_all):
+    """Keeps what it took, until it is killed."""
+    kept = [channel.get(timeout=60) for _ in range(count)]
+    has_all.set()
+    while kept:
+        signal.pause()
 
 
 def consume_for_ever(channel):

@@ -4,7 +4,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 
 import headrace as hr
 import numcodecs
@@ -12,7 +11,16 @@ import numpy as np
 import pytest
 import zarr
 import zarr.codecs as zc
-from helpers import assert_same, python, read_zarr, smooth, values, write_zarr
+from helpers import (
+    assert_same,
+    cpu_seconds,
+    python,
+    read_zarr,
+    smooth,
+    values,
+    wait_until,
+    write_zarr,
+)
 
 RECORD = np.dtype([("a", "<i4"), ("b", ">f8", (2,)), ("c", [("x", "u1"), ("y", "S3")])])
 
@@ -283,9 +291,9 @@ assert not heavy, heavy
 
 
 def test_control_c_stops_a_read(store):
-    """Some tenths of a second to read, and the signal comes early."""
-    data = np.add.outer(np.arange(4096) % 97, np.arange(16384) * 31 % 101).astype("f4")
-    write_zarr(store, data, chunks=(512, 512), compressors=zc.ZstdCodec(level=19))
+    """It is within a read nearly always: there is nothing else in the loop."""
+    data = np.add.outer(np.arange(2048) % 97, np.arange(8192) * 31 % 101).astype("f4")
+    write_zarr(store, data, chunks=(512, 512), compressors=zc.ZstdCodec(level=3))
     code = """
 import signal, sys, headrace as hr
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
@@ -303,7 +311,9 @@ print("usable", flush=True)
         [sys.executable, "-c", code, store], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.1)
+    # It computes nothing but reads from here on.
+    begin = cpu_seconds(process.pid)
+    wait_until(lambda: cpu_seconds(process.pid) > begin + 0.1)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[0] == "stopped\nusable\n"
 

@@ -12,7 +12,7 @@ import headrace as hr
 import headrace.shm as shm
 import numpy as np
 import pytest
-from helpers import HAS_CUDA, assert_same, python
+from helpers import HAS_CUDA, assert_same, is_asleep, python, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -474,7 +474,7 @@ except KeyboardInterrupt:
     command = [sys.executable, "-W", "error", "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "waiting\n"
-        time.sleep(0.2)
+        wait_until(lambda: is_asleep(child.pid))
         child.send_signal(signal.SIGINT)
         assert child.stdout.read() == "interrupted\n"
         assert child.wait(30) == 0

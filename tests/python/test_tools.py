@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ def load(name):
 
 check_layers = load("check_layers")
 check_files = load("check_files")
+check_locks = load("check_locks")
+check_site = load("check_site")
 install_requirements = load("install_requirements")
 
 
@@ -166,3 +169,60 @@ def test_setup_says_what_is_missing_without_root(tmp_path):
 
 def test_this_repository_is_clean():
     assert check_layers.check(ROOT) == []
+
+
+GUARDED = """
+#include "base/mutex.h"
+struct Counter {{
+  void add() {{ {lock} ++count; }}
+  headrace::Mutex mutex;
+  int count GUARDED_BY(mutex) = 0;
+}};
+void use(Counter& counter) {{ counter.add(); }}
+"""
+
+
+def test_locks_catch_what_is_touched_without_one(tmp_path):
+    clang = shutil.which("clang++")
+    if clang is None:
+        pytest.skip("no clang++")
+    write(tmp_path, "good.cpp", GUARDED.format(lock="headrace::MutexLock lock(mutex);"))
+    write(tmp_path, "bad.cpp", GUARDED.format(lock=""))
+    assert check_locks.check(clang, tmp_path / "good.cpp") == ""
+    assert "requires holding mutex 'mutex'" in check_locks.check(clang, tmp_path / "bad.cpp")
+
+
+def test_locks_look_at_what_has_annotations():
+    looked_at = {
+        path.name for path in (ROOT / "src").rglob("*.cpp") if check_locks.has_annotations(path)
+    }
+    # Its own members, those of its header, and none.
+    assert {"trace.cpp", "session.cpp"} <= looked_at and "utf8.cpp" not in looked_at
+
+
+def test_sites_have_no_dead_links(tmp_path):
+    write(tmp_path, "index.html", '<a href="a/">a</a><a href="a/#here">b</a><img src="x.svg">')
+    write(tmp_path, "a/index.html", '<p id="here"><a href="../#there">c</a><a href="https://x/">')
+    assert list(check_site.dead_links(tmp_path)) == [
+        "a/index.html: ../#there: no such anchor",
+        "index.html: x.svg",
+    ]
+    write(tmp_path, "b/index.html", '<a href="/etc/passwd"></a><a href="../../outside"></a>')
+    assert len(list(check_site.dead_links(tmp_path))) == 4
+
+
+def test_groups_say_what_they_leave_out(monkeypatch, capsys):
+    tried = []
+
+    def pip_install(*arguments):
+        tried.append(arguments[1:])
+        return "ERROR: no such wheel" if "absent" in arguments else None
+
+    monkeypatch.setattr(install_requirements, "pip_install", pip_install)
+    install_requirements.install_group("frameworks", ["there"])
+    assert tried == [("there",)] and capsys.readouterr().out == ""
+    install_requirements.install_group("frameworks", ["absent", "there"])
+    assert tried[1:] == [("absent", "there"), ("absent",), ("there",)]
+    assert capsys.readouterr().out == (
+        "frameworks: left out, with the tests that want it: absent (ERROR: no such wheel)\n"
+    )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
+import threading
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core
+from .. import _check, _core
 from ..config import _nbytes
-from . import _options
+from . import _arrays, _options
 
 if TYPE_CHECKING:
     from ._dali import DaliBatches
@@ -35,10 +38,13 @@ class Loader:
     Parameters
     ----------
     arrays
-        Arrays by name, with one extent along the sample dimension. Or a list of such dicts, of the
-        same names: several stores as one data set. Their arrays have the same shape but for the
-        sample dimension, chunks of their own, and one type where ``dtype`` does not convert them.
-        No sample reaches from one store into another.
+        Arrays by name, with one extent along the sample dimension; or one `Array`. Or a `Group` or
+        a path: its arrays, without those that are coordinates and those that lack ``sample_dim``,
+        where that is a name. Or a data set that xarray opened with the engine "headrace", of whole
+        arrays as they are stored (``mask_and_scale=False``). Or a list of such, of the same names:
+        several stores as one data set. Their arrays have the same shape but for the sample
+        dimension, chunks of their own, and one type where ``dtype`` does not convert them. No
+        sample reaches from one store into another.
     weights
         Of the stores, to mix them by. None: an epoch has each sample of each store once, as if they
         were one array. With weights the stores come in turn by them, evenly at any place of the
@@ -65,12 +71,13 @@ class Loader:
     select
         Indices or a slice by dimension: only these are read, in this order.
     exclude
-        Steps that no sample may touch: a boolean mask of the sample dimension, or indices, slices
-        and pairs ``(start, stop)``. Of several stores a list of such, None for those without.
+        Steps that no sample may touch: a boolean mask of the sample dimension, or one or a list of
+        indices, slices and pairs ``(start, stop)``. Of several stores a list of such, None for
+        those without.
     shuffle
         "block": blocks of chunks in random order, the samples of some at a time mixed; each chunk
         is read about once. "global": a random order of all samples, which reads chunks many times.
-        None: in order.
+        None: in order. True is "block", False is None.
     block_chunks
         Chunks along the sample dimension that are mixed at a time. Stores have their part of them
         by weight, one a lane at least.
@@ -114,6 +121,8 @@ class Loader:
     ------
     ValueError
         Arrays or arguments that do not fit together.
+    TypeError
+        An argument of a type that it cannot have.
     MemoryError
         ``memory_budget`` has no room for the batches and a chunk.
     headrace.CorruptError
@@ -130,7 +139,7 @@ class Loader:
 
     def __init__(
         self,
-        arrays: Mapping[str, _core.Array] | Sequence[Mapping[str, _core.Array]],
+        arrays: Any,
         *,
         weights: Sequence[float] | None = None,
         samples_per_epoch: int | str = "first_exhausted",
@@ -144,7 +153,7 @@ class Loader:
         padding: str | Mapping[str | int, str] = "zero",
         select: Mapping[str | int, Any] | None = None,
         exclude: Any = None,
-        shuffle: str | None = "block",
+        shuffle: str | bool | None = "block",
         block_chunks: int = 64,
         lanes: int = 8,
         seed: int = 0,
@@ -163,9 +172,27 @@ class Loader:
         on_bad_chunk: str = "raise",
     ) -> None:
         rank, world_size = _options.ranks(rank, world_size)
-        self._sources = _options.sources(arrays, dtype, normalize, fill_nan, exclude)
+        _options.check_numbers(
+            batch_size=batch_size,
+            window=window,
+            stride=stride,
+            block_chunks=block_chunks,
+            lanes=lanes,
+            seed=seed,
+            epoch=epoch,
+            prefetch=prefetch,
+        )
+        _check.flag("drop_last", drop_last)
+        if not isinstance(sample_dim, str):
+            _check.integer("sample_dim", sample_dim, "the name or number of a dimension")
+        _core.check_device(device)
+        stores = _arrays.named_arrays(arrays, sample_dim)
+        self._names_sources = _arrays.names_stores(arrays)
+        self._sources = _options.sources(
+            stores, self._names_sources, sample_dim, dtype, normalize, fill_nan, exclude
+        )
         self._options: dict[str, Any] = {
-            "weights": [] if weights is None else [float(weight) for weight in weights],
+            "weights": _options.weights(weights),
             "samples_per_epoch": samples_per_epoch,
             "batch_size": batch_size,
             "sample_dim": sample_dim,
@@ -174,7 +201,9 @@ class Loader:
             "lead_time": _options.lead_times(lead_time),
             "patches": _options.patches(patch, halo, padding),
             "select": _options.selections(select, self._sources[0]["variables"]),
-            "shuffle": shuffle,
+            "shuffle": {True: "block", False: None}.get(shuffle, shuffle)
+            if isinstance(shuffle, bool)
+            else shuffle,
             "block_chunks": block_chunks,
             "lanes": lanes,
             "seed": seed,
@@ -189,11 +218,19 @@ class Loader:
             "memory_budget": _nbytes("memory_budget", memory_budget),
             "on_bad_chunk": on_bad_chunk,
         }
-        self._names_sources = not isinstance(arrays, Mapping)
         self._open()
+        if len(self) == 0:
+            warnings.warn(
+                f"an epoch has no batch: {self.samples} samples, batch_size={batch_size}, "
+                f"world_size={world_size}, drop_last={drop_last}",
+                stacklevel=2,
+            )
 
     def _open(self) -> None:
         self._core = _core.Loader(self._sources, self._options)
+        arrays = [item["array"] for source in self._sources for item in source["variables"]]
+        stores = [array.store._python_store for array in arrays]
+        self._stores = [store for store in stores if store is not None]  # of Python
         _alive.add(self)
 
     @classmethod
@@ -225,6 +262,8 @@ class Loader:
         return self
 
     def __next__(self) -> Batch:
+        for store in self._stores:
+            store.check_caller()
         batch = self._core.next()
         if batch is None:
             raise StopIteration
@@ -251,6 +290,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch; nothing when it is this one already, so that a resumed one goes on."""
+        _options.check_numbers(epoch=epoch)
         if epoch != self.epoch:
             self._core.seek(epoch, 0)
 
@@ -269,14 +309,11 @@ class Loader:
         Raises
         ------
         ValueError
-            The state is of a loader with another order: other samples, seed, shuffle or lanes.
+            The state is none of `state_dict`, or of a loader with another order: other samples,
+            seed, shuffle or lanes.
         """
-        if state["version"] != 1 or state["order"] != self._core.order_id:
-            raise ValueError(
-                f"load_state_dict: expected the order {self._core.order_id}, got {state['order']}: "
-                "arrays, samples, weights, seed, shuffle, block_chunks and lanes must be the same"
-            )
-        self._core.seek(state["epoch"], state["samples"])
+        epoch, samples = _options.position(state, self._core.order_id)
+        self._core.seek(epoch, samples)
 
     def origins(self, begin: int = 0, end: int | None = None, epoch: int | None = None) -> Any:
         """Where the samples of an epoch come from, in its order.
@@ -378,12 +415,24 @@ def shuffle_quality(loader: Loader, epoch: int = 0) -> dict[str, float]:
     return {"successive": successive, "nearest": nearest}
 
 
-# Threads that read stores of Python must be gone before the interpreter is.
+# Threads that read stores of Python must be gone before the interpreter is, and before the event
+# loops that serve these stores are: zarr-python ends its own by atexit.
 _alive: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
-@atexit.register
 def _close_all() -> None:
     for loader in list(_alive):
         with contextlib.suppress(ValueError):  # a thread that the interpreter does not wait for
             loader.close()
+
+
+def _close_at_exit() -> None:
+    # Before all functions of atexit, whoever registered them first, and before the hook of
+    # concurrent.futures for its own threads, which stores may use: so that is registered first.
+    importlib.import_module("concurrent.futures.thread")
+    with contextlib.suppress(AttributeError, RuntimeError):  # no public name; or it is too late
+        threading._register_atexit(_close_all)  # type: ignore[attr-defined]
+    atexit.register(_close_all)  # what threads that Python waits for left
+
+
+_close_at_exit()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from .. import _core
+from .. import _check, _core
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -17,61 +18,123 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         world_size = int(os.environ.get("WORLD_SIZE", 1))
     if rank is None:
         rank = int(os.environ.get("RANK", 0))
+    check_numbers(rank=rank, world_size=world_size)
     return rank, world_size
 
 
-def _excluded_ranges(exclude: Any) -> list[tuple[int, int]]:
+def check_numbers(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        _check.integer(name, value)
+
+
+def weights(given: Sequence[float] | None) -> list[float]:
+    """One for each store; empty for none."""
+    if given is None:
+        return []
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise _check.wrong_type("weights", "a number for each store", given)
+    try:
+        return [float(weight) for weight in given]
+    except TypeError:
+        raise _check.wrong_type("weights", "a number for each store", given) from None
+
+
+def position(state: Any, order: str) -> tuple[int, int]:
+    """Epoch and samples of what `Loader.state_dict` gave, of a loader of that order."""
+    if not isinstance(state, Mapping):
+        raise _check.wrong_type("load_state_dict", "what state_dict gave", state)
+    if lacking := [key for key in ("version", "epoch", "samples", "order") if key not in state]:
+        raise ValueError(f"load_state_dict: expected what state_dict gave, without {lacking[0]!r}")
+    if state["version"] != 1 or state["order"] != order:
+        raise ValueError(
+            f"load_state_dict: expected the order {order}, got {state['order']}: arrays, samples, "
+            "weights, seed, shuffle, block_chunks and lanes must be the same"
+        )
+    for key in ("epoch", "samples"):
+        _check.integer(f"load_state_dict: {key}", state[key])
+        if state[key] < 0:
+            raise ValueError(f"load_state_dict: {key}: expected 0 or more, got {state[key]}")
+    return index(state["epoch"]), index(state["samples"])
+
+
+def _excluded_ranges(exclude: Any, steps: int) -> list[tuple[int, int]]:
     """Half-open ranges of a mask, or of indices, slices, ranges and pairs (start, stop)."""
     if exclude is None:
         return []
+    if isinstance(exclude, list) and exclude and all(isinstance(item, bool) for item in exclude):
+        exclude = np.array(exclude)
     if isinstance(exclude, np.ndarray) and exclude.dtype == bool:
+        if exclude.shape != (steps,):
+            raise ValueError(f"exclude: expected a mask of {steps} steps, got {exclude.shape}")
         edges = np.flatnonzero(np.diff(np.concatenate(([0], exclude.view("i1"), [0]))))
         return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
-    return [_range(item) for item in exclude]
+    single = isinstance(exclude, slice | range | tuple) or hasattr(exclude, "__index__")
+    if single and not isinstance(exclude, np.ndarray):
+        exclude = [exclude]
+    if isinstance(exclude, str) or not isinstance(exclude, Iterable):
+        raise _check.wrong_type("exclude", _EXCLUDED, exclude)
+    return [_range(item, steps) for item in exclude]
 
 
-def _range(item: Any) -> tuple[int, int]:
-    if isinstance(item, slice | range):
-        if item.step not in (None, 1) or item.start is None or item.stop is None:
-            raise ValueError(f"exclude: expected a start, a stop and steps of 1, got {item!r}")
-        return int(item.start), int(item.stop)
-    if isinstance(item, tuple):
-        begin, end = item
-        return int(begin), int(end)
-    return int(item), int(item) + 1
+_EXCLUDED = "a boolean mask, or indices, slices and pairs (start, stop)"
+
+
+def _range(item: Any, steps: int) -> tuple[int, int]:
+    if isinstance(item, slice):
+        if item.step not in (None, 1):
+            raise ValueError(f"exclude: expected steps of 1, got {item!r}")
+        taken = range(steps)[item]
+        return taken.start, max(taken.start, taken.stop)
+    if isinstance(item, range):
+        if item.step != 1:
+            raise ValueError(f"exclude: expected steps of 1, got {item!r}")
+        begin, end = item.start, max(item.start, item.stop)
+    elif isinstance(item, tuple):
+        if len(item) != 2:
+            raise ValueError(f"exclude: expected a pair (start, stop), got {item!r}")
+        begin, end = (_step(part) for part in item)
+    else:
+        begin = _step(item)
+        end = begin + 1
+    if not 0 <= begin <= end <= steps:
+        raise ValueError(f"exclude: {item!r} is not within the {steps} steps of the arrays")
+    return begin, end
+
+
+def _step(value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _check.wrong_type("exclude", _EXCLUDED, value)
+    return index(value)
 
 
 def sources(
-    arrays: Mapping[str, _core.Array] | Sequence[Mapping[str, _core.Array]],
+    stores: Sequence[Mapping[str, _core.Array]],
+    several: bool,
+    sample_dim: str | int,
     dtype: Any,
     normalize: Any,
     fill_nan: Any,
     exclude: Any,
 ) -> list[dict[str, Any]]:
     """The variables of each store, in the order of the first one's, and what is left out of it."""
-    if isinstance(arrays, Mapping):
-        arrays, normalize, exclude = [arrays], [normalize], [exclude]
-    elif not arrays:
-        raise ValueError("arrays: an empty list")
-    names = list(arrays[0])
+    if not several:
+        normalize, exclude = [normalize], [exclude]
+    names = list(stores[0])
     result = []
     for number, (own, statistics, excluded) in enumerate(
         zip(
-            arrays,
-            _by_source(normalize, len(arrays), "normalize"),
-            _by_source(exclude, len(arrays), "exclude"),
+            stores,
+            _by_source(normalize, len(stores), "normalize"),
+            _by_source(exclude, len(stores), "exclude"),
             strict=True,
         )
     ):
         if set(own) != set(names):
             raise ValueError(f"arrays: {sorted(own)} in store {number}, {sorted(names)} in store 0")
         ordered = {name: own[name] for name in names}
-        result.append(
-            {
-                "variables": _variables(ordered, dtype, statistics, fill_nan),
-                "exclude": _excluded_ranges(excluded),
-            }
-        )
+        variables = _variables(ordered, dtype, statistics, fill_nan)
+        steps = 0 if excluded is None else _extent(variables, sample_dim, "sample_dim")
+        result.append({"variables": variables, "exclude": _excluded_ranges(excluded, steps)})
     return result
 
 
@@ -79,7 +142,7 @@ def _by_source(value: Any, count: int, option: str) -> Sequence[Any]:
     """One for each store; a dict is for all of them."""
     if value is None or isinstance(value, Mapping):
         return [value] * count
-    if isinstance(value, np.ndarray) or len(value) != count:
+    if not isinstance(value, list | tuple) or len(value) != count:
         raise ValueError(f"{option}: expected a list with one for each of the {count} stores")
     return value
 
@@ -96,18 +159,42 @@ def _variables(
     statistics = _by_name(arrays, normalize or {}, "normalize")
     result = []
     for name, array in arrays.items():
-        mean, std = statistics.get(name, ((), ()))
+        mean, std = _statistics(name, statistics.get(name))
         result.append(
             {
                 "name": name,
                 "array": array,
                 "dtype": dtypes.get(name),
-                "mean": np.ravel(mean).astype(float).tolist(),
-                "std": np.ravel(std).astype(float).tolist(),
-                "fill_nan": fills.get(name),
+                "mean": mean,
+                "std": std,
+                "fill_nan": _number("fill_nan", fills.get(name)),
             }
         )
     return result
+
+
+def _number(option: str, value: Any) -> float | None:
+    if value is not None and (isinstance(value, str) or not hasattr(value, "__float__")):
+        raise _check.wrong_type(option, "a number", value)
+    return None if value is None else float(value)
+
+
+def _statistics(name: str, given: Any) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation, one or one an index."""
+    if given is None:
+        return [], []
+    wanted = f"(mean, std) of {name!r}, as numbers"
+    try:
+        mean, std = given
+        means, stds = (np.ravel(part).astype(float, casting="same_kind") for part in (mean, std))
+    except (TypeError, ValueError):
+        raise _check.wrong_type("normalize", wanted, given) from None
+    if not (np.isfinite(means).all() and np.isfinite(stds).all() and (stds > 0).all()):
+        raise ValueError(
+            f"normalize: expected finite means and standard deviations above 0 for {name!r}, got "
+            f"{given!r}"
+        )
+    return means.tolist(), stds.tolist()
 
 
 def _by_name(arrays: Mapping[str, Any], value: Any, option: str) -> Mapping[str, Any]:
@@ -121,12 +208,22 @@ def _by_name(arrays: Mapping[str, Any], value: Any, option: str) -> Mapping[str,
 
 def patches(patch: Mapping[Any, int] | None, halo: Any, padding: Any) -> list[dict[str, Any]]:
     """Size, halo and padding of each patched dimension."""
+    _check.mapping("patch", patch, "sizes by dimension")
     sizes = dict(patch or {})
+    for option, given, default in (("halo", halo, 0), ("padding", padding, "zero")):
+        if not sizes and not isinstance(given, Mapping) and given != default:
+            raise ValueError(f"{option}: got {given!r}, and there is no patch")
+    for size in sizes.values():
+        _check.integer("patch", size, "sizes by dimension")
     halos = halo if isinstance(halo, Mapping) else dict.fromkeys(sizes, halo)
     paddings = padding if isinstance(padding, Mapping) else dict.fromkeys(sizes, padding)
     for option, given in (("halo", halos), ("padding", paddings)):
         if unknown := [dim for dim in given if dim not in sizes]:
             raise ValueError(f"{option}: {unknown[0]!r} has no patches")
+    for width in halos.values():
+        _check.integer("halo", width, "a number of indices, or such by dimension")
+    for how in paddings.values():
+        _check.text("padding", how, '"zero" or "wrap"')
     return [
         {
             "dimension": dim,
@@ -142,31 +239,46 @@ def selections(
     select: Mapping[Any, Any] | None, variables: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Indices of each selected dimension."""
+    _check.mapping("select", select, "indices by dimension")
     result = []
     for dim, wanted in (select or {}).items():
         if not isinstance(wanted, slice):
             wanted = np.asarray(wanted)
             if wanted.size == 0:
                 raise ValueError(f"select: no indices of {dim!r}")
-        chosen = np.arange(_extent(variables, dim))[wanted]
+            if wanted.dtype.kind not in "biu":
+                raise _check.wrong_type("select", f"indices of {dim!r}", select)
+        chosen = np.arange(_extent(variables, dim, "select"))[wanted]
         result.append({"dimension": dim, "indices": np.ravel(chosen).tolist()})
     return result
 
 
-def _extent(variables: Sequence[Mapping[str, Any]], dim: str | int) -> int:
+def _extent(variables: Sequence[Mapping[str, Any]], dim: str | int, option: str) -> int:
     for array in (variable["array"] for variable in variables):
         if isinstance(dim, int) and -array.ndim <= dim < array.ndim:
             return int(array.shape[dim])
         if dim in (array.dimension_names or ()):
             return int(array.shape[array.dimension_names.index(dim)])
-    raise ValueError(f"select: no array has a dimension {dim!r}")
+    raise ValueError(f"{option}: no array has a dimension {dim!r}")
 
 
 def stacks(stack: Mapping[str, Iterable[str]] | None) -> list[dict[str, Any]]:
     """Names of the variables of each tensor."""
+    wanted = "names of arrays by the name of the tensor that holds them"
+    _check.mapping("stack", stack, wanted)
+    for name, members in (stack or {}).items():
+        listed = isinstance(members, Iterable) and not isinstance(members, str)
+        if not (isinstance(name, str) and listed):
+            raise _check.wrong_type("stack", wanted, stack)
     return [{"name": name, "variables": list(members)} for name, members in (stack or {}).items()]
 
 
 def lead_times(lead_time: int | Sequence[int]) -> list[int]:
     """One or several."""
-    return [int(lead) for lead in np.atleast_1d(np.asarray(lead_time, dtype="i8"))]
+    wanted = "a number of steps, or several"
+    if isinstance(lead_time, str) or lead_time is None:
+        raise _check.wrong_type("lead_time", wanted, lead_time)
+    leads = list(lead_time) if isinstance(lead_time, Iterable) else [lead_time]
+    for lead in leads:
+        _check.integer("lead_time", lead, wanted)
+    return [index(lead) for lead in leads]

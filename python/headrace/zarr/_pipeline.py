@@ -7,7 +7,7 @@ import atexit
 import json
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -38,7 +38,9 @@ _MAX_ARRAYS = 8
 
 _HOST_PROTOTYPE = BufferPrototype(buffer=cpu.Buffer, nd_buffer=HostBuffer)
 
+# zarr-python's GetResult, from 3.2 on.
 _PRESENT = {"status": "present"}
+_MISSING = {"status": "missing"}
 
 
 # By their address, those whose arrays refer to a Python store. The garbage collector does not see
@@ -154,10 +156,10 @@ class CodecPipeline(ZarrPipeline):
         if not batch:
             return ()
         try:
-            await self._read(batch, out, drop_axes)
+            missing = await self._read(batch, out, drop_axes)
         except _Unserved:
             return await self._read_default(batch, out, drop_axes)
-        return (_PRESENT,) * len(batch)
+        return tuple(_MISSING if getter.path in missing else _PRESENT for getter, *_ in batch)
 
     async def write(
         self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()
@@ -170,7 +172,10 @@ class CodecPipeline(ZarrPipeline):
         except _Unserved:
             await self._write_default(batch, value, drop_axes)
 
-    async def _read(self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]) -> None:
+    async def _read(
+        self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]
+    ) -> Collection[str]:
+        """Fills `out`; the keys of the objects that there are none of."""
         spec = batch[0][1]
         if not getattr(spec.config, "read_missing_chunks", True):
             raise _Unserved  # zarr-python wants to know which chunks are missing
@@ -179,8 +184,20 @@ class CodecPipeline(ZarrPipeline):
             raise _Unserved
         array = self._array(place, self._whole_chunks(plan.stops, spec.shape), False)
         fill = _filler(array, plan, out)
-        inline = place.loop is None and _decoded_nbytes(array, plan) <= _INLINE_NBYTES
-        await self._call(fill, inline=inline)
+        if place.loop is not None:
+            with place.store._python_store.missing_keys() as missing:
+                await self._call(fill, inline=False)
+            return missing
+        missing = set()
+
+        def fill_and_look() -> None:
+            fill()
+            keys = (getter.path for getter, *_ in batch)
+            missing.update(key for key in keys if not place.store._exists(key))
+
+        inline = _decoded_nbytes(array, plan) <= _INLINE_NBYTES
+        await self._call(fill_and_look, inline=inline)
+        return missing
 
     async def _write(self, batch: Batch, value: NDBuffer, drop_axes: tuple[int, ...]) -> None:
         spec = batch[0][1]
@@ -448,7 +465,11 @@ def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
 
 
 def _read_swapped(read: Callable[..., Any], selection: Any, data: np.ndarray[Any, Any]) -> None:
-    read(selection, out=data.view(data.dtype.newbyteorder("=")))
+    native = _native(data.dtype)
+    if data.dtype != native.newbyteorder("S"):  # a structure of both byte orders
+        data[...] = read(selection)
+        return
+    read(selection, out=data.view(native))
     data.byteswap(inplace=True)
 
 

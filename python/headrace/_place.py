@@ -1,0 +1,72 @@
+"""Where nodes lie, whatever names lead there: what is written must not be what is read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import unquote
+
+from . import _core
+from ._open import _SCHEME, _ZIP_AND_PATH, _join, resolve_store
+
+
+def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = None) -> bool:
+    """Whether one of a node and what `other` names is within the other, or is the other.
+
+    `other` and `other_path` are what functions that write take: nothing is made or emptied there.
+    """
+    place = _place(store, path)
+    if isinstance(other, str | os.PathLike):
+        named = _named(other)
+        if named is not None:
+            return _within(place, _below(named, other_path))
+    opened, base = resolve_store(other, "a")
+    base = _join(base, other_path)
+    if _core.nodes_overlap(store, path, opened, base):
+        return True
+    return _within(place, _place(opened, base))
+
+
+def _within(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return False
+    return one == other or one.startswith(other + "/") or other.startswith(one + "/")
+
+
+def _below(place: str, path: str | None) -> str:
+    if not path or place.startswith("memory:"):
+        return place if not path else f"{place}/{path.strip('/')}"
+    return _real(place, path.strip("/"))
+
+
+def _real(path: str, inside: str = "") -> str:
+    return os.path.realpath(os.path.join(path, inside)).rstrip("/")
+
+
+def _named(other: str | os.PathLike[str]) -> str | None:
+    """The place of a path or of a URL of headrace's own stores."""
+    url = os.fspath(other)
+    if isinstance(url, bytes):
+        url = os.fsdecode(url)
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return _real(url)
+    kind, rest = scheme[1].lower(), url[scheme.end() :]
+    if kind == "memory":
+        return "memory://" + _join(rest, None) if rest.strip("/") else None
+    if kind == "zip":
+        archive = _ZIP_AND_PATH.fullmatch(url)
+        if archive and os.path.isfile(unquote(archive[1])):
+            return _real(unquote(archive[1]), archive[2])
+    return _real(unquote(rest)) if kind in ("file", "zip") else None
+
+
+def _place(store: _core.Store, path: str) -> str | None:
+    """None for what has no name that others could know it by."""
+    if store._python_store is not None:
+        root = store._python_store.place()
+        return root if not path else f"{root.rstrip('/')}/{path}"
+    kind, _, rest = store.url.partition("://")
+    if kind in ("file", "zip"):
+        return _real(unquote(rest), path)
+    return f"memory://{_join(rest, path)}" if rest else None

@@ -1,0 +1,111 @@
+#include "gil.h"
+
+#include <headrace/error.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace headrace::python {
+
+namespace {
+
+// Where the functions of atexit run, which is where the interpreter is ended.
+std::atomic<std::thread::id> g_ending_thread{};
+std::atomic<int> g_calls{0};
+std::atomic<bool> g_refuses{false};
+
+bool is_ending_thread() { return g_ending_thread.load() == std::this_thread::get_id(); }
+
+// True when no call was under way within the time.
+bool are_calls_done(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (g_calls.load() > 0) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+// Requests that nobody waits for may be under way: those that end at once do.
+void end_calls() {
+  g_ending_thread.store(std::this_thread::get_id());
+  nb::gil_scoped_release release;
+  if (are_calls_done(std::chrono::milliseconds(200))) return;
+  g_refuses.store(true);
+  are_calls_done(std::chrono::seconds(5));
+}
+
+[[noreturn]] void wait_for_the_end() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Calls what takes the GIL. The handler is never left: that would end the process, too.
+template <typename Take>
+auto never_unwound(Take take) noexcept {
+  try {
+    return take();
+  } catch (...) {
+    wait_for_the_end();
+  }
+}
+
+}  // namespace
+
+bool interpreter_is_gone() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
+#else
+  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
+#endif
+}
+
+void watch_for_the_end() {
+  // A child has no thread but the one that forked.
+  pthread_atfork(nullptr, nullptr, [] { g_calls.store(0); });
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(end_calls));
+}
+
+bool calls_are_refused() { return g_refuses.load() && !is_ending_thread(); }
+
+PythonCall::PythonCall() {
+  g_calls.fetch_add(1);
+  if (!calls_are_refused()) return;
+  g_calls.fetch_sub(1);
+  throw Error(ErrorCode::cancelled, "the request was cut off by the end of the interpreter");
+}
+
+PythonCall::~PythonCall() { g_calls.fetch_sub(1); }
+
+GilIfAlive::GilIfAlive() noexcept : alive_(!interpreter_is_gone()) {
+  if (alive_) state_ = never_unwound([] { return PyGILState_Ensure(); });
+}
+
+GilIfAlive::~GilIfAlive() {
+  if (alive_) PyGILState_Release(state_);
+}
+
+namespace nb {
+
+gil_scoped_release::~gil_scoped_release() {
+  // A daemon thread's request was cut off: that is no error to tell of.
+  if (calls_are_refused()) wait_for_the_end();
+  never_unwound([this] {
+    PyEval_RestoreThread(state_);
+    return true;
+  });
+}
+
+gil_scoped_acquire::gil_scoped_acquire() {
+  // Finalizers of objects still run where the interpreter is ended, and may read.
+  if (interpreter_is_gone() && !is_ending_thread())
+    throw Error(ErrorCode::cancelled, "the request was cut off by the end of the interpreter");
+  state_ = never_unwound([] { return PyGILState_Ensure(); });
+}
+
+gil_scoped_acquire::~gil_scoped_acquire() { PyGILState_Release(state_); }
+
+}  // namespace nb
+
+}  // namespace headrace::python

@@ -1,0 +1,302 @@
+"""Wrong arguments: each public function gets a value of a wrong type for each of its arguments.
+
+What comes of it is a result or an error that says which argument is wrong: never a bare
+RuntimeError, `std::bad_cast`, SystemError or an abort, and no list of a function's signatures.
+"""
+
+import inspect
+import re
+
+import headrace as hr
+import numpy as np
+import pytest
+from headrace.loader import Loader
+
+
+class Thing:
+    """Of no type that anything takes."""
+
+
+WRONG = {
+    "none": None,
+    "bool": True,
+    "int": 7,
+    "negative": -7,
+    "huge": 1 << 80,
+    "float": 2.5,
+    "nan": float("nan"),
+    "text": "nonsense",
+    "surrogate": "\udcff",
+    "empty": "",
+    "bytes": b"bytes",
+    "list": [1, "x"],
+    "nested": [[None]],
+    "dict": {1: 2},
+    "names": {"a": "b"},
+    "class": int,
+    "thing": Thing(),
+    "array": np.zeros((2, 2)),
+    "objects": np.array([None, "x"], object),
+    "slice": slice("a", None),
+}
+
+# What a public function may raise for a wrong argument.
+GOOD = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    OSError,
+    NotImplementedError,
+    OverflowError,
+    MemoryError,
+    AttributeError,
+    BufferError,
+    hr.DeviceError,
+    ImportError,
+)
+BAD_WORDS = re.compile(
+    r"bad_cast|incompatible function arguments|incompatible constructor arguments|nb::|nanobind|"
+    r"unknown error|object has no attribute|object is not (subscriptable|iterable)|"
+    r"unhashable type"
+)
+
+
+class Place:
+    """A store with an array and a group, made anew for each call that may change it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.count = 0
+
+    def new(self):
+        self.count += 1
+        return str(self.folder / f"{self.count}.zarr")
+
+    def group(self):
+        group = hr.create_group(self.new())
+        group.create_array("x", shape=(6, 4), dtype="f4", chunks=(2, 4))[:] = 1
+        return group
+
+    def array(self):
+        return self.group()["x"]
+
+
+def keywords(function, **good):
+    """Calls with one argument wrong; the others good."""
+    return function, good
+
+
+CALLS = {
+    "open": lambda at: (hr.open, {"store": at.group().store, "path": "x", "mode": "r",
+        "zarr_format": 3, "device": "cpu", "implementations": {}, "storage_options": None}),
+    "open_array": lambda at: (hr.open_array, {"store": at.group().store, "path": "x", "mode": "r",
+        "zarr_format": 3, "device": "cpu", "implementations": {}, "storage_options": None}),
+    "open_group": lambda at: (hr.open_group, {"store": at.group().store, "path": "", "mode": "r",
+        "zarr_format": 3, "device": "cpu", "implementations": {}, "storage_options": None,
+        "use_consolidated": None}),
+    "open_group a": lambda at: (hr.open_group, {"store": at.new(), "mode": "a",
+        "attributes": {}}),
+    "open_store": lambda at: (hr.open_store, {"store": at.new(), "mode": "a",
+        "storage_options": {}}),
+    "create_array": lambda at: (hr.create_array, {"store": at.new(), "name": "y", "shape": (4, 4),
+        "dtype": "f4", "chunks": (2, 2), "shards": None, "filters": "auto", "compressors": "auto",
+        "serializer": "auto", "fill_value": 0, "order": "C", "zarr_format": 3, "attributes": {},
+        "chunk_key_encoding": None, "dimension_names": None, "overwrite": False,
+        "write_empty_chunks": False, "device": "cpu", "storage_options": None}),
+    "create_array v2": lambda at: (hr.create_array, {"store": at.new(), "shape": 4, "dtype": "f4",
+        "chunks": 2, "filters": None, "compressors": None, "zarr_format": 2, "order": "F"}),
+    "create_group": lambda at: (hr.create_group, {"store": at.new(), "path": "y", "attributes": {},
+        "zarr_format": 3, "overwrite": False, "storage_options": None}),
+    "consolidate_metadata": lambda at: (hr.consolidate_metadata, {"store": at.group().store,
+        "path": "", "storage_options": None}),
+    "save": lambda at: (lambda store, x: hr.save(store, x), {"store": at.new(), "x": np.ones(3)}),
+    "save named": lambda at: (hr.save, {"store": at.new(), "x": np.ones(3), "y": np.ones(3)}),
+    "load": lambda at: (hr.load, {"store": at.group().store, "path": "x", "device": "cpu"}),
+    "copy": lambda at: (hr.copy, {"src": at.group(), "dst": at.new(), "zarr_format": 3,
+        "overwrite": False}),
+    "rechunk": lambda at: (hr.rechunk, {"src": at.array(), "dst": at.new(), "chunks": (3, 2),
+        "shards": None, "compressors": "auto", "max_memory": "1GiB", "executor": None,
+        "progress": None, "verify": False, "overwrite": False}),
+    "rechunk_plan": lambda at: (hr.rechunk_plan, {"src": at.array(), "chunks": (3, 2),
+        "shards": None, "max_memory": "1GiB"}),
+    "advise": lambda at: (hr.advise, {"src": at.array(), "window": 1, "patch": None, "batch": 1}),
+    "cached": lambda at: (hr.cached, {"store": at.group().store, "memory": "1MiB",
+        "block": "4KiB", "name": "n", "storage_options": None}),
+    "cache_stats": lambda at: (hr.cache_stats, {"store": hr.cached(at.group().store)}),
+    "read_many": lambda at: (lambda **k: hr.read_many(**k), {"requests": [(at.array(), None)],
+        "implementations": None}),
+    "read_many of": lambda at: (lambda array, key, out: hr.read_many([(array, key, out)]),
+        {"array": at.array(), "key": np.s_[:2], "out": None}),
+    "set_allocator": lambda at: (lambda **k: hr.set_allocator(**k), {"device": "simt",
+        "allocate": None, "free": None}),
+    "config.get": lambda at: (hr.config.get, {"name": "threads"}),
+    "Array.read": lambda at: (lambda **k: at.array().read(**k), {"selection": 0, "out": None,
+        "device": "cpu", "stream": None, "implementations": None}),
+    "Array.read_async": lambda at: (lambda **k: at.array().read_async(**k).result(30),
+        {"selection": 0, "out": None, "device": "cpu", "stream": None, "implementations": None}),
+    "Array.write": lambda at: (lambda **k: at.array().write(**k), {"selection": 0, "value": 1,
+        "implementations": None}),
+    "Array.write_async": lambda at: (lambda **k: at.array().write_async(**k).result(30),
+        {"selection": 0, "value": np.ones(4, "f4"), "implementations": None}),
+    "Array[]": lambda at: (lambda key: at.array()[key], {"key": 0}),
+    "Array[]=": lambda at: (lambda key, value: at.array().__setitem__(key, value),
+        {"key": 0, "value": 1}),
+    "Array.oindex": lambda at: (lambda key: at.array().oindex[key], {"key": 0}),
+    "Array.vindex": lambda at: (lambda key: at.array().vindex[key], {"key": (0, 0)}),
+    "Array.blocks": lambda at: (lambda key: at.array().blocks[key], {"key": 0}),
+    "Array.lazy": lambda at: (lambda key: at.array().lazy[key].read(), {"key": 0}),
+    "Array.to": lambda at: (lambda device: at.array().to(device), {"device": "cpu"}),
+    "Array.with_implementations": lambda at: (lambda i: at.array().with_implementations(i),
+        {"i": {}}),
+    "Array.resize": lambda at: (lambda shape: at.array().resize(shape), {"shape": (4, 4)}),
+    "Array.__array__": lambda at: (lambda dtype, copy: at.array().__array__(dtype, copy),
+        {"dtype": None, "copy": None}),
+    "Array.__dlpack__": lambda at: (lambda **k: at.array().__dlpack__(**k), {"stream": None,
+        "max_version": (1, 0), "dl_device": None, "copy": None}),
+    "DeviceArray[]": lambda at: (lambda key: at.array().read(device="simt")[key], {"key": 0}),
+    "DeviceArray.__dlpack__": lambda at: (
+        lambda **k: at.array().read(device="simt").__dlpack__(**k),
+        {"stream": None, "max_version": (1, 0), "dl_device": None, "copy": None}),
+    "Group[]": lambda at: (lambda name: at.group()[name], {"name": "x"}),
+    "Group.get": lambda at: (lambda name: at.group().get(name), {"name": "x"}),
+    "Group.in": lambda at: (lambda name: name in at.group(), {"name": "x"}),
+    "Group.create_array": lambda at: (at.group().create_array, {"name": "y", "shape": 4,
+        "dtype": "f4"}),
+    "Group.require_array": lambda at: (at.group().require_array, {"name": "x", "shape": (6, 4),
+        "dtype": "f4"}),
+    "Group.require_group": lambda at: (at.group().require_group, {"name": "y"}),
+    "Group.tree": lambda at: (lambda level: str(at.group().tree(level)), {"level": 1}),
+    "Future.result": lambda at: (lambda t: at.array().read_async().result(t), {"t": 30}),
+    "Future.exception": lambda at: (lambda t: at.array().read_async().exception(t), {"t": 30}),
+    "Future.add_done_callback": lambda at: (
+        lambda fn: at.array().read_async().add_done_callback(fn),
+        {"fn": lambda future: None}),
+    "decode_batch": lambda at: (lambda **k: hr.codecs.Zstd().decode_batch(**k), {"inputs": [],
+        "out_nbytes": [], "device": "cpu", "implementation": ""}),
+    "encode_batch": lambda at: (lambda **k: hr.codecs.Zstd().encode_batch(**k), {"inputs": [],
+        "device": "cpu", "implementation": ""}),
+    "Zstd": lambda at: (hr.codecs.Zstd, {"level": 1, "checksum": False}),
+    "Blosc": lambda at: (hr.codecs.Blosc, {"cname": "lz4", "clevel": 1, "shuffle": "shuffle"}),
+    "Loader": lambda at: (Loader, {"arrays": {"x": at.array()}, "weights": None,
+        "samples_per_epoch": "first_exhausted", "batch_size": 1, "sample_dim": 0, "window": 1,
+        "stride": 1, "lead_time": (), "patch": None, "halo": 0, "padding": "zero", "select": None,
+        "exclude": None, "shuffle": "block", "block_chunks": 64, "lanes": 8, "seed": 0, "epoch": 0,
+        "rank": 0, "world_size": 1, "device": "cpu", "dtype": None, "normalize": None,
+        "fill_nan": None, "layout": None, "stack": None, "drop_last": True, "prefetch": 2,
+        "memory_budget": "1GiB", "on_bad_chunk": "raise"}),
+    "Loader patch": lambda at: (Loader, {"arrays": {"x": at.array()}, "patch": {1: 2}, "halo": 1,
+        "padding": "wrap", "select": {1: [0, 1, 2, 3]}, "stack": {"s": ["x"]},
+        "normalize": {"x": (0, 1)}, "fill_nan": {"x": 0}, "dtype": {"x": "float32"},
+        "layout": "NCHW"}),
+    "Loader of": lambda at: (lambda array: Loader({"x": array}), {"array": at.array()}),
+    "Loader.load_state_dict": lambda at: (Loader({"x": at.array()}).load_state_dict,
+        {"state": Loader({"x": hr.create_array(at.new(), shape=(6, 4), dtype="f4",
+            chunks=(2, 4))}).state_dict()}),
+    "Loader.set_epoch": lambda at: (Loader({"x": at.array()}).set_epoch, {"epoch": 1}),
+}  # fmt: skip
+
+
+def complaint(error, name):
+    """What is wrong with an error; None for a good one."""
+    text = str(error)
+    if not isinstance(error, GOOD) or type(error) is AttributeError:
+        return "its class"
+    if BAD_WORDS.search(text):
+        return "its words"
+    return None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_argument_is_named(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = Place(tmp_path / "stores")
+    function, arguments = CALLS[call](place)
+    function(**arguments)  # is good
+    found = []
+    for name in arguments:
+        for kind, value in WRONG.items():
+            function, arguments = CALLS[call](place)
+            try:
+                function(**{**arguments, name: value})
+            except Exception as error:
+                wrong = complaint(error, name)
+                if wrong:
+                    found.append(f"{name}={kind}: {wrong}: {type(error).__name__}: {error}"[:300])
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_config_set(monkeypatch):
+    before = hr.config.get()
+    found = []
+    try:
+        for name in before:
+            for kind, value in WRONG.items():
+                try:
+                    hr.config.set({name: value})
+                except (TypeError, ValueError, NotImplementedError, hr.DeviceError) as error:
+                    if BAD_WORDS.search(str(error)) or name not in str(error):
+                        found.append(f"{name}={kind}: {type(error).__name__}: {error}")
+                finally:
+                    hr.config.set(before)
+    finally:
+        hr.config.set(before)
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_attributes(tmp_path):
+    group = Place(tmp_path).group()
+    for value in (Thing(), {Thing(): 1}, np.zeros(2), b"bytes"):
+        with pytest.raises((TypeError, ValueError)):
+            group.attrs["x"] = value
+    assert "x" not in group.attrs
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: a.read(0, dev="cpu"), r"read\(\): unknown argument 'dev'"),
+        (lambda a: a.read_async(0, dev="cpu"), r"read_async\(\): unknown argument 'dev'"),
+        (lambda a: a.write(0, 1, sync=True), r"write\(\): unknown argument 'sync'"),
+        (lambda a: a.write_async(0, 1, sync=True), r"write_async\(\): unknown argument 'sync'"),
+        (lambda a: a.oindex.read(0, dev="cpu"), r"read\(\): unknown argument 'dev'"),
+        (lambda a: hr.read_many([], dev="cpu"), r"read_many\(\): unknown argument 'dev'"),
+        (lambda a: hr.read_many([(np.zeros(3), None)]), "headrace arrays, got numpy.ndarray"),
+        (lambda a: hr.read_many([(hr.Group, 0)]), "headrace arrays, got type"),
+        (lambda a: a.read(implementations={"zstd": 1}), "implementations: expected .* got"),
+        (lambda a: a.read_async().result("soon"), "timeout: expected a number .* got 'soon'"),
+        (lambda a: a.read_async().add_done_callback(5), "fn: expected a function, got 5"),
+        (lambda a: hr.open(a.store, 3), "path: expected a path within the store, got 3"),
+        (lambda a: hr.open(a.store, zarr_format="3"), "zarr_format: expected .* got '3'"),
+        (lambda a: hr.open(None), "store: expected a path, a URL or a store, got None"),
+        (lambda a: hr.open(a.store, mode=5), "mode: expected one of .* got 5"),
+        (lambda a: hr.open(a.store, storage_options=5), "storage_options: expected a mapping"),
+        (lambda a: hr.open_group(a.store, mode="r+")[0], "members have names, got 0"),
+        (lambda a: hr.open_group(a.store).get(1), "members have names, got 1"),
+        (lambda a: hr.config.set({"threads": "many"}), "threads: expected .* got 'many'"),
+        (lambda a: hr.config.set({"device": 5}), "device: expected .* got 5"),
+        (lambda a: hr.config.set({"implementations": {1: 2}}), "implementations: expected .* got"),
+        (lambda a: Loader({"t": np.zeros((4, 4))}), "headrace array for 't', got numpy.ndarray"),
+        (lambda a: Loader({"t": "x.zarr"}), "headrace array for 't', got 'x.zarr'"),
+        (lambda a: Loader(5), "arrays: expected .* got 5"),
+        (lambda a: Loader([5]), "arrays: expected .* got 5"),
+        (lambda a: Loader(a, stack=["tp"]), r"stack: expected .* got \['tp'\]"),
+        (lambda a: Loader(a, lead_time="4"), "lead_time: expected .* got '4'"),
+        (lambda a: Loader(a, batch_size="4"), "batch_size: expected .* got '4'"),
+        (lambda a: Loader(a, patch={1: 2}, padding=3), "padding: expected .* got 3"),
+        (lambda a: Loader(a, patch={1: 2}, halo="2"), "halo: expected .* got '2'"),
+        (lambda a: Loader(a, shuffle=5), "shuffle: expected .* got 5"),
+    ],
+)  # fmt: skip
+def test_a_type_error_names_the_argument(tmp_path, call, message):
+    with pytest.raises(TypeError, match=message):
+        call(Place(tmp_path).array())
+
+
+def test_all_public_names_are_here():
+    """What is added to the package is added to this table."""
+    covered = {name.partition(".")[0].partition(" ")[0] for name in CALLS}
+    elsewhere = {"version", "doctor", "trace", "memory_store", "config", "codecs", "lazy"}
+    functions = {name for name in hr.__all__ if inspect.isroutine(getattr(hr, name))}
+    assert functions - elsewhere <= covered

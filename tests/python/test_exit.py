@@ -1,0 +1,207 @@
+"""Processes end: with reads under way in threads, with loaders that nobody closed."""
+
+import subprocess
+import sys
+import textwrap
+
+import headrace as hr
+import numpy as np
+import pytest
+
+SECONDS = 60
+
+SLOW_STORE = """
+import asyncio
+class Slow(WrapperStore):
+    async def get(self, key, *args, **kwargs):
+        if "c/" in key:
+            reading.set()
+            await asyncio.sleep(0.05)
+        return await self._store.get(key, *args, **kwargs)
+"""
+
+
+def run(tmp_path, code, *arguments):
+    """A script, which must end by itself and well."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(code))
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "x.zarr"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture
+def array(tmp_path):
+    array = hr.create_array(tmp_path / "x.zarr", shape=(64, 256), dtype="f4", chunks=(1, 256))
+    array[:] = np.arange(64 * 256, dtype="f4").reshape(64, 256)
+    return array
+
+
+CALLS = {
+    "getitem": "a[:]",
+    "read": "a.read(out=out)",
+    "strings": "s[:]",
+    "write": "w.write(None, out)",
+    "write_strings": "w_s[:] = texts",
+    "read_many": "hr.read_many([(a, None), (a, None)])",
+    "result": "a.read_async().result()",
+    "verify": "a.verify()",
+    "open": "hr.open(path)",
+    "group": "hr.open_group(path + '_g').keys()",
+    "list": "a.nchunks_initialized",
+    "create": "hr.create_array(path + '_n', shape=4, dtype='f4', overwrite=True)",
+    "attributes": "w.attrs['k'] = 1",
+    "copy": "hr.copy(path, 'memory://copied', overwrite=True)",
+    "codecs": "codecs.Zstd().decode_batch(encoded, out_nbytes=[1 << 16])",
+    "loader": "list(Loader({'a': a}, batch_size=4))",
+    "dlpack": "np.from_dlpack(a)",
+    "key": "a.store._get('zarr.json')",
+    "foreign": "f[:]",
+    "foreign_future": "f.read_async().result()",
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_a_daemon_thread_in_a_call_at_the_end(array, tmp_path, call):
+    """It is left where it is, as CPython leaves its own: nothing aborts, nothing waits for it."""
+    out = run(
+        tmp_path,
+        f"""
+        import sys, threading
+        import headrace as hr
+        import numpy as np
+        from headrace import codecs
+        from headrace.loader import Loader
+        path = sys.argv[1]
+        a = hr.open_array(path)
+        w = hr.create_array(path + "_w", shape=a.shape, dtype="f4", chunks=(1, 256), overwrite=True)
+        texts = np.array([["text"] * 16] * 64, dtype="T")
+        s = hr.create_array(path + "_s", shape=(64, 16), dtype=str, chunks=(1, 16), overwrite=True)
+        s[:] = texts
+        w_s = hr.create_array(path + "_v", shape=(64, 16), dtype=str, chunks=(1, 16))
+        hr.create_group(path + "_g", overwrite=True).create_array("m", shape=4, dtype="f4")
+        out = np.empty(a.shape, "f4")
+        encoded = codecs.Zstd().encode_batch([bytes(1 << 16)])
+        if "f" in {call!r}.split("[")[0].split(".")[0]:
+            from zarr.storage import LocalStore, WrapperStore
+            f = hr.open_array(WrapperStore(LocalStore(path)))
+        runs = threading.Event()
+        def work():
+            while True:
+                {call}
+                runs.set()
+        for _ in range(2):
+            threading.Thread(target=work, daemon=True).start()
+        assert runs.wait(50)
+        print("end", flush=True)
+        """,
+    )
+    assert out == "end\n"
+
+
+@pytest.mark.parametrize("kind", ["wrapper", "cached"])
+@pytest.mark.parametrize("first", ["zarr", "headrace.loader"])
+def test_a_loader_that_nobody_closed(array, tmp_path, first, kind):
+    out = run(
+        tmp_path,
+        f"""
+        import sys, threading
+        import {first}
+        import headrace as hr
+        from headrace.loader import Loader
+        from zarr.storage import LocalStore, WrapperStore
+        reading = threading.Event()
+        """
+        + textwrap.indent(SLOW_STORE, " " * 8)
+        + f"""
+        store = Slow(LocalStore(sys.argv[1]))
+        if {kind!r} == "cached":
+            store = hr.cached(store)
+        loader = Loader({{"a": hr.open_array(store)}}, batch_size=2, shuffle=None, prefetch=4)
+        print(next(loader)["a"].shape, flush=True)
+        """,
+    )
+    assert out == "(2, 1, 256)\n"
+
+
+@pytest.mark.parametrize("first", ["zarr", "headrace.loader"])
+def test_a_loader_over_http(array, tmp_path, first):
+    pytest.importorskip("aiohttp")
+    out = run(
+        tmp_path,
+        f"""
+        import functools, http.server, pathlib, sys, threading
+        import {first}
+        import headrace as hr
+        from headrace.loader import Loader
+
+        class Quiet(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, *args):
+                pass
+
+        folder = pathlib.Path(sys.argv[1])
+        handler = functools.partial(Quiet, directory=str(folder.parent))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{{server.server_port}}/{{folder.name}}"
+        loader = Loader({{"a": hr.open_array(url)}}, batch_size=2, shuffle=None, prefetch=4)
+        print(next(loader)["a"].shape, flush=True)
+        """,
+    )
+    assert out == "(2, 1, 256)\n"
+
+
+def test_requests_under_way_over_a_python_store(array, tmp_path):
+    """Their threads wait for an event loop that is stopped before the process ends."""
+    out = run(
+        tmp_path,
+        """
+        import sys, threading
+        import headrace as hr
+        from zarr.storage import LocalStore, WrapperStore
+        reading = threading.Event()
+        """
+        + textwrap.indent(SLOW_STORE, " " * 8)
+        + """
+        a = hr.open_array(Slow(LocalStore(sys.argv[1])))
+        futures = [a.read_async() for _ in range(4)]
+        assert reading.wait(50)
+        print("end", flush=True)
+        """,
+    )
+    assert out == "end\n"
+
+
+def test_a_store_whose_loop_was_closed_raises(array, tmp_path):
+    out = run(
+        tmp_path,
+        """
+        import asyncio, sys, threading
+        import headrace as hr
+        import zarr.core.sync
+        from headrace.zarr._foreign import foreign_store
+        from zarr.storage import LocalStore, WrapperStore
+        reading = threading.Event()
+        """
+        + textwrap.indent(SLOW_STORE.replace("0.05", "1000"), " " * 8)
+        + """
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        store = foreign_store(Slow(LocalStore(sys.argv[1])), loop)
+        future = hr.open_array(store).read_async()
+        assert reading.wait(50)
+        stopped = threading.Event()
+        loop.call_soon_threadsafe(lambda: (loop.stop(), stopped.set()))
+        assert stopped.wait(50)
+        while loop.is_running():
+            pass
+        loop.close()
+        print(future.exception(50))
+        """,
+    )
+    assert out == "the event loop of the store was closed before it answered\n"

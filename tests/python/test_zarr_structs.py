@@ -1,0 +1,122 @@
+"""zarr-python's pipeline: structures of several byte orders, and which chunks are missing."""
+
+import asyncio
+
+import numpy as np
+import pytest
+import zarr
+import zarr.core.sync
+from headrace.zarr import CodecPipeline
+from zarr.core.buffer.core import default_buffer_prototype
+from zarr.core.indexing import BasicIndexer
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
+
+NAME = "headrace.zarr.CodecPipeline"
+
+MIXED = [
+    [("a", ">i4"), ("b", "<f4")],
+    [("a", "<i4"), ("b", ">f4"), ("c", "S2")],
+    [("a", ">u2"), ("b", "u1"), ("c", "<u8"), ("d", ">c16")],
+    [("a", ">i8"), ("b", ">f4"), ("c", "S3")],
+    [("a", "<i8"), ("b", "<f4")],
+    [("a", "u1"), ("b", "S4")],
+]
+
+
+def elements(dtype):
+    data = np.zeros(10, dtype)
+    for number, name in enumerate(data.dtype.names):
+        values = np.arange(10) + number + 1
+        data[name] = values.astype("S2") if data.dtype[name].kind == "S" else values
+    return data
+
+
+def created(store, data, chunks, zarr_format):
+    try:
+        return zarr.create_array(
+            store, shape=data.shape, dtype=data.dtype, chunks=chunks, zarr_format=zarr_format
+        )
+    except (TypeError, ValueError, KeyError) as error:
+        pytest.skip(f"zarr-python: {error}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", MIXED, ids=str)
+def test_structures_of_several_byte_orders(tmp_path, dtype, zarr_format):
+    data = elements(dtype)
+    default = created(tmp_path / "a", data, 4, zarr_format)
+    default[:] = data
+    with zarr.config.set({"codec_pipeline.path": NAME}):
+        served = created(tmp_path / "b", data, 4, zarr_format)
+        served[:] = data
+        served[2:5] = data[2:5]
+        reopened = zarr.open_array(tmp_path / "b")
+    for selection in (np.s_[:], np.s_[1:7:2], np.s_[3], np.s_[...]):
+        wanted = default[selection]
+        for array in (served, reopened):
+            got = array[selection]
+            assert got.tolist() == wanted.tolist() == data[selection].tolist()
+        assert served[selection].dtype == wanted.dtype
+    assert served.oindex[[1, 8]].tolist() == data[[1, 8]].tolist()
+    assert served.vindex[[8, 1]].tolist() == data[[8, 1]].tolist()
+    assert zarr.open_array(tmp_path / "b")[:].tolist() == data.tolist()
+
+
+def batch_of(array, selection):
+    indexer = BasicIndexer(selection, array.shape, array._async_array.metadata.chunk_grid)
+    return [
+        (
+            array.store_path / array.metadata.encode_chunk_key(part.chunk_coords),
+            array.metadata.get_chunk_spec(
+                part.chunk_coords, array._async_array.config, default_buffer_prototype()
+            ),
+            part.chunk_selection,
+            part.out_selection,
+            part.is_complete_chunk,
+        )
+        for part in indexer
+    ]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind", ["local", "wrapper", "memory"])
+@pytest.mark.parametrize("shards", [None, (4,)])
+def test_missing_chunks_are_reported(tmp_path, kind, shards, zarr_format):
+    if shards and zarr_format == 2:
+        pytest.skip("Zarr 2 has no shards")
+    store = MemoryStore() if kind == "memory" else LocalStore(tmp_path)
+    store = WrapperStore(store) if kind == "wrapper" else store
+    with zarr.config.set({"codec_pipeline.path": NAME}):
+        array = zarr.create_array(
+            store,
+            name="deep/x",
+            shape=(16,),
+            dtype="f4",
+            chunks=(2,) if shards else (4,),
+            shards=shards,
+            fill_value=-1,
+            zarr_format=zarr_format,
+        )
+        array[4:8] = 7
+        array[12:16] = np.arange(4)
+
+        async def read(selection, size):
+            pipeline = array._async_array.codec_pipeline
+            assert isinstance(pipeline, CodecPipeline)
+            prototype = default_buffer_prototype()
+            out = prototype.nd_buffer.create(shape=(size,), dtype=np.dtype("f4"))
+            results = await pipeline.read(batch_of(array, selection), out)
+            return [result["status"] for result in results], out.as_numpy_array().tolist()
+
+        def run(*args):
+            loop = zarr.core.sync._get_loop()
+            return asyncio.run_coroutine_threadsafe(read(*args), loop).result(60)
+
+        for _ in range(2):
+            statuses, values = run((slice(0, 16),), 16)
+            assert statuses == ["missing", "present", "missing", "present"]
+            assert values == [-1] * 4 + [7] * 4 + [-1] * 4 + [0, 1, 2, 3]
+        assert run((slice(8, 10),), 2) == (["missing"], [-1, -1])
+        array[8:12] = 1
+        assert run((slice(7, 10),), 3) == (["present", "present"], [7, 1, 1])
