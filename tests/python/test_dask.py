@@ -71,6 +71,20 @@ def test_equal_arrays_have_equal_names(sharded):
     assert blocks[0].name != blocks[1].name
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_that_was_written_anew_has_another_name(store, zarr_format):
+    names = set()
+    for value in range(3):
+        array = hr.create_array(
+            store, "x", shape=(4,), dtype="f4", zarr_format=zarr_format, overwrite=True
+        )
+        array[:] = value
+        name = hr.dask.from_zarr(store, "x").name
+        assert name == hr.dask.from_zarr(hr.open_array(store, "x")).name
+        names.add(name)
+    assert len(names) == 3
+
+
 def test_arrays_without_elements_or_dimensions(store):
     for name, shape in (("none", (0, 3)), ("one", ())):
         data = da.zeros(shape, dtype="i2")
