@@ -53,6 +53,8 @@ inline constexpr int kMaxFieldNesting = 16;
 // frames, members of gzip without bytes), but what is beyond this holds something else.
 inline constexpr std::uint64_t kMaxSwelling = 4;
 inline constexpr std::uint64_t kSwellingNbytes = std::uint64_t{16} << 20;
+// Where codecs have no such bound (text of any length), and of what is read at once.
+inline constexpr std::uint64_t kMaxEncodedNbytes = std::uint64_t{1} << 40;
 
 // Of one shard, in inner chunks. The index has 16 bytes for each, and is held whole; so is the
 // order of a new shard's inner chunks where it is not C order. Shards of terabytes have a million.

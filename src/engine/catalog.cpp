@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits.h"
+#include "base/memory_errors.h"
 #include "engine/array_state.h"
 #include "store/store.h"
 
@@ -16,7 +18,7 @@ constexpr const char* kV3Document = "zarr.json";
 template <typename F>
 auto with_place(const Store& store, const std::string& key, F&& parse) {
   try {
-    return parse();
+    return with_memory_errors([&] { return parse(); });
   } catch (const Error& e) {
     const ErrorCode code = e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code();
     throw Error(code, "[open] " + store.url() + ' ' + key + ": " + e.what(), e.os_error());
@@ -105,7 +107,13 @@ std::string place_of(const Store& store, std::string_view path) {
 
 std::optional<std::string> read_document(const Store& store, const std::string& key) {
   Buffer bytes;
-  if (!store.driver().get(key, bytes)) return std::nullopt;
+  try {
+    if (!store.driver().get_within(key, bytes, kMaxDocumentNbytes)) return std::nullopt;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) throw;
+    throw error.with_context("[open] " + store.url() + ": no metadata document that is read (" +
+                             "large data belong into arrays)");
+  }
   return std::string(text_of(bytes));
 }
 

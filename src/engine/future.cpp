@@ -2,6 +2,8 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 
 #include "engine/request.h"
 
@@ -97,6 +99,9 @@ std::exception_ptr current_error() {
     throw;
   } catch (const std::bad_alloc&) {
     return std::make_exception_ptr(Error(ErrorCode::out_of_memory, "out of memory"));
+  } catch (const std::length_error& error) {
+    return std::make_exception_ptr(
+        Error(ErrorCode::out_of_memory, std::string("out of memory: ") + error.what()));
   } catch (...) {
     return std::current_exception();
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/limits.h"
 #include "engine/array_state.h"
 #include "headrace/config.h"
 
@@ -62,7 +63,7 @@ class RequestContext {
 
 // Coordinates of a chunk, on the stack.
 struct Coordinates {
-  std::int64_t at[64];
+  std::int64_t at[kMaxDimensions];
 };
 
 // "(3, 0, 12)".

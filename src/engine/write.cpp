@@ -5,10 +5,13 @@
 #include <optional>
 
 #include "base/checked.h"
+#include "base/limits.h"
+#include "base/memory_errors.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
 #include "engine/key_lock.h"
+#include "engine/read_chunk.h"
 #include "engine/request_context.h"
 #include "engine/shard_writer.h"
 #include "engine/sink.h"
@@ -68,7 +71,7 @@ class Writer {
     if (whole && store_plain_shard(key, query, valid)) return;
     Scratch old;
     bool exists = false;
-    if (!whole) exists = context_.driver.get(key, *old);
+    if (!whole) exists = context_.driver.get_within(key, *old, max_object_nbytes());
     const auto before = exists ? std::optional<ConstBytes>(old->bytes()) : std::nullopt;
     Scratch encoded;
     const std::optional<ConstBytes> after = layout_.shards.empty()
@@ -82,6 +85,18 @@ class Writer {
   }
 
  private:
+  // A shard may be as large as its inner chunks, and hold what none of them is.
+  std::uint64_t max_object_nbytes() const {
+    const std::uint64_t chunk = max_encoded_nbytes(layout_.chain);
+    std::uint64_t nbytes = chunk;
+    for (const ShardLevel& level : layout_.shards) {
+      const auto count = static_cast<std::uint64_t>(level.inner_count);
+      if (__builtin_mul_overflow(nbytes, count, &nbytes)) return kMaxEncodedNbytes;
+      if (__builtin_add_overflow(nbytes, level.index_nbytes, &nbytes)) return kMaxEncodedNbytes;
+    }
+    return std::min(std::max(nbytes, chunk), kMaxEncodedNbytes);
+  }
+
   // A shard is put together in memory: where one fills the budget, two are on their way at a time,
   // so that one is encoded while the other is stored.
   int objects_at_once() const {
@@ -313,11 +328,13 @@ void write_selection(const ArrayState& state,
   state.check_writable();
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
-  if (selection.pointwise) {
-    write_query(context, Points(selection, data));
-  } else {
-    write_query(context, Box(selection, data));
-  }
+  with_memory_errors([&] {
+    if (selection.pointwise) {
+      write_query(context, Points(selection, data));
+    } else {
+      write_query(context, Box(selection, data));
+    }
+  });
 }
 
 }  // namespace headrace
