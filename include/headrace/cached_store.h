@@ -9,7 +9,7 @@
 //     be fetched: then all that is read of it is read anew, and never a mix of both. Arrays do so by
 //     themselves; a StoredObject that was read from before raises `io` with ESTALE.
 //  4. Whether an object has changed, files, archives and memory tell by their versions. Of other
-//     stores a change is seen by the size, or where a range has to be fetched once more.
+//     stores a change is seen by the size, or by what is fetched once more: docs/cached.md.
 
 #include <cstddef>
 #include <cstdint>

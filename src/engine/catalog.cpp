@@ -155,6 +155,12 @@ std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store
   std::vector<std::pair<std::string, NodeDocuments>> nodes;
   for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
     if (!entry.is_prefix) continue;
+    if (nodes.size() == kMaxMembers) {
+      throw Error(ErrorCode::unsupported,
+                  "[members] " + place_of(store, path) + ": more than " +
+                      std::to_string(kMaxMembers) +
+                      " members, whose documents are held in memory; open them by their paths");
+    }
     try {
       auto node = find_node(store, join_key(path, entry.name), zarr_format);
       if (node) nodes.emplace_back(entry.name, std::move(*node));

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -548,16 +549,11 @@ void CachedDriver::read(const std::string& key, Source& source, std::span<const 
     const std::uint64_t last = (read.offset + read.dst.size() - 1) / block_nbytes_;
     return std::span(&*first, last - first->index + 1);
   };
-  bool again = false;
-  for (const RangeRead& each : reads) {
-    if (object.version != 0 || each.dst.empty()) continue;
-    const std::span<Block> range = blocks_of(each);
-    if (std::ranges::all_of(range, [](const Block& block) { return block.bytes != nullptr; }))
-      continue;
-    for (Block& block : range) {
-      again = again || block.bytes;
-      if (block.bytes) block.before = std::exchange(block.bytes, nullptr);
-    }
+  const auto missing =
+      std::ranges::count_if(blocks, [](const Block& block) { return block.bytes == nullptr; });
+  const bool again = object.version == 0 && missing > 0 && std::ssize(blocks) > missing;
+  if (again) {
+    for (Block& block : blocks) block.before = std::exchange(block.bytes, nullptr);
   }
 
   Flights::Claim claim(flights_);

@@ -86,8 +86,8 @@ TEST(CacheFolder, LeavesAllOtherFilesAlone) {
   const fs::path old = mine / "3f" / ".headrace-tmp-1-2-3";
   fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(100));
   const auto before = tree_of(mine);
-  const Store store = store_of(20);
-  for (int round = 0; round < 3; ++round) read_all(cached(store, mine, 2000), 20);
+  const Store store = store_of(8);
+  for (int round = 0; round < 2; ++round) read_all(cached(store, mine, 2000), 8);
   EXPECT_EQ(tree_of(mine), before);
   EXPECT_TRUE(fs::exists(mine / kFolder / "CACHEDIR.TAG"));
   EXPECT_TRUE(read(mine / kFolder / "CACHEDIR.TAG")
@@ -102,8 +102,8 @@ TEST(CacheFolder, SweepsOnlyWhatHasANameOfItsOwn) {
   const fs::path outside = folder / "outside";
   write(outside / "0123456789abcd", std::string(9000, 'o'));
   write(outside / "file", std::string(9000, 'o'));
-  const Store store = store_of(20);
-  read_all(cached(store, folder / "cache", 2000), 20);
+  const Store store = store_of(8);
+  read_all(cached(store, folder / "cache", 2000), 8);
   const fs::path ours = fs::path(folder / "cache") / kFolder;
   // Below the marked folder, but none that we would make.
   for (const char* name : {"notes.txt",
@@ -118,7 +118,7 @@ TEST(CacheFolder, SweepsOnlyWhatHasANameOfItsOwn) {
   fs::create_symlink(outside / "file", ours / "00" / "00000000000000");
   fs::remove_all(ours / "01");
   fs::create_directory_symlink(outside, ours / "01");
-  read_all(cached(store, folder / "cache", 2000), 20);
+  read_all(cached(store, folder / "cache", 2000), 8);
   for (const char* name : {"notes.txt",
                            "00/notes.txt",
                            "00/0123456789abcd0",
@@ -378,8 +378,8 @@ TEST(CacheFolder, IsSweptByProcessesThatShareIt) {
   for (unsigned child = 0; child < 4; ++child) {
     children.push_back(::fork());
     if (children.back() != 0) continue;
-    const Store mine = cached(store, folder / "cache", 4000);
-    for (int round = 0; round < 8; ++round) {
+    const Store mine = cached(store, folder / "cache", 12'000);
+    for (int round = 0; round < 2; ++round) {
       for (int i = 0; i < 20; ++i) {
         if (text_of(mine, std::to_string(i)) != std::string(500, static_cast<char>('a' + i)))
           ::_exit(1);

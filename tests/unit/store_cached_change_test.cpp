@@ -54,6 +54,17 @@ std::string ranges(const Store& store) {
   return text;
 }
 
+// Ranges that share no block.
+std::string apart(const Store& store) {
+  std::string text(kSize, '\0');
+  const auto bytes = std::as_writable_bytes(std::span(text));
+  const RangeRead reads[] = {{3 * kBlock, bytes.subspan(3 * kBlock)},
+                             {0, bytes.first(2 * kBlock)},
+                             {2 * kBlock, bytes.subspan(2 * kBlock, kBlock)}};
+  store.driver().open("k")->read_ranges(reads);
+  return text;
+}
+
 std::string scattered(const Store& store) {
   std::string text(kSize, '\0');
   const auto bytes = std::as_writable_bytes(std::span(text));
@@ -161,6 +172,7 @@ TEST(CachedStoreChanges, NoReadHasOldAndNewBytes) {
                                                 {"many", many},
                                                 {"range", [](const Store& s) { return range(s); }},
                                                 {"ranges", ranges},
+                                                {"ranges apart", apart},
                                                 {"scattered", scattered}};
   for (const Kind& kind : kKinds) {
     for (const auto& [how, read] : reads) {
