@@ -5,8 +5,11 @@
 //  2. What is read is cut into blocks, which are kept, so that any range of an object that was read
 //     before, an inner chunk of a shard say, is not asked for again. Least recently used ones go.
 //  3. Objects are taken for what they were when they were read first. Writes through this store are
-//     seen by reads that begin after them; those of others are not, unless the size no longer fits,
-//     which is an `io` error once. A folder's copies are removed with the folder.
+//     seen by reads that begin after them; those of others are when something of the object has to
+//     be fetched: then all that is read of it is read anew, and never a mix of both. Arrays do so by
+//     themselves; a StoredObject that was read from before raises `io` with ESTALE.
+//  4. Whether an object has changed, files, archives and memory tell by their versions. Of other
+//     stores a change is seen by the size, or by what is fetched once more: docs/cached.md.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +22,11 @@ namespace headrace {
 
 struct CacheOptions {
   std::size_t memory_nbytes = std::size_t{1} << 30;
-  // On a local disk, made when missing; empty: none. Processes may share it. Files are written
-  // aside and checked by their size and CRC-32 before use; damaged ones are removed.
+  // On a local disk, made when missing; empty: none. Copies lie in its folder "headrace-cache-1",
+  // which is made for its owner alone, and nothing else in it is touched. `invalid_argument` when a
+  // folder of that name is somebody else's, or would lie in the store; `permission_denied` when
+  // another user owns it or may write to it. Processes may share it. Files are written aside and
+  // checked by their size and CRC-32 before use; damaged ones are removed.
   std::string directory{};
   // Of the folder. Each process looks every 16th of it how large the folder is.
   std::uint64_t disk_nbytes = std::uint64_t{100} << 30;

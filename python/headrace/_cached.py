@@ -27,8 +27,9 @@ def cached(
     network, or a shared file system.
 
     Objects are taken for what they were when they were read first. Writes through this store are
-    seen by reads that begin after them. What others write is not seen, unless the object's size
-    has changed: that raises OSError once. Remove the folder to begin anew.
+    seen by reads that begin after them. What others write is seen when something of the object has
+    to be fetched: all that is read of it is read anew then, so that no read has old bytes and new
+    ones. Remove the folder to begin anew.
 
     Parameters
     ----------
@@ -37,7 +38,8 @@ def cached(
     memory
         Bytes, or as in "8GiB", in this process. 0: none.
     directory
-        A folder on a local disk, made when missing, whose copies outlive the process. Processes may
+        A folder on a local disk, made when missing, whose copies outlive the process. They lie in
+        its folder ``headrace-cache-1``; no other file in it is touched. Processes of one user may
         share it. Copies are checked by size and CRC-32 when they are read. None: no copies on disk.
     disk
         Bytes in the folder; each process that writes to it may exceed that by a 16th.
@@ -53,7 +55,10 @@ def cached(
     Raises
     ------
     ValueError
-        ``directory`` without a ``name`` for a store that needs one.
+        ``directory`` without a ``name`` for a store that needs one; in the store itself; or with a
+        folder ``headrace-cache-1`` that is somebody else's.
+    PermissionError
+        That folder belongs to another user, or others may write to it.
 
     Returns
     -------

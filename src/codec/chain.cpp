@@ -109,6 +109,7 @@ CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
                 "no codec of the chain makes bytes of the array (\"bytes\", \"sharding_indexed\")");
   }
   fixed_encoded_nbytes_ = nbytes;
+  max_encoded_nbytes_ = max_nbytes;
   identity_ = steps_.empty();
   first_piece_step_ = !steps_.empty() && steps_[0].codec->filters_pieces() ? 1 : 0;
   has_pieces_ = true;

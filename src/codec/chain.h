@@ -36,6 +36,9 @@ class CodecChain {
   // codecs() without identities, in encode order.
   const std::vector<Step>& steps() const { return steps_; }
 
+  // The most that the codecs make of a chunk, with room for what other encoders add.
+  std::size_t max_encoded_nbytes() const { return max_encoded_nbytes_; }
+
   // out: decoded_nbytes() bytes, C order, native byte order.
   void decode(ConstBytes encoded, MutableBytes out, const DecodeContext& context) const;
   // Requires has_pieces().
@@ -51,6 +54,7 @@ class CodecChain {
   ChunkSpec chunk_;
   std::size_t decoded_nbytes_ = 0;
   std::optional<std::size_t> fixed_encoded_nbytes_;
+  std::size_t max_encoded_nbytes_ = 0;
   bool identity_ = false;
   bool has_pieces_ = false;
   std::vector<CodecPtr> codecs_;

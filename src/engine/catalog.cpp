@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits.h"
+#include "base/memory_errors.h"
 #include "engine/array_state.h"
 #include "store/store.h"
 
@@ -16,7 +18,7 @@ constexpr const char* kV3Document = "zarr.json";
 template <typename F>
 auto with_place(const Store& store, const std::string& key, F&& parse) {
   try {
-    return parse();
+    return with_memory_errors([&] { return parse(); });
   } catch (const Error& e) {
     const ErrorCode code = e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code();
     throw Error(code, "[open] " + store.url() + ' ' + key + ": " + e.what(), e.os_error());
@@ -103,16 +105,33 @@ std::string place_of(const Store& store, std::string_view path) {
   return path.empty() ? store.url() : store.url() + " '" + std::string(path) + '\'';
 }
 
-std::optional<std::string> read_document(const Store& store, const std::string& key) {
+namespace {
+
+template <typename Get>
+std::optional<std::string> bounded_document(const Store& store, Get get) {
   Buffer bytes;
-  if (!store.driver().get(key, bytes)) return std::nullopt;
+  try {
+    if (!get(bytes)) return std::nullopt;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) throw;
+    throw error.with_context("[open] " + store.url() + ": no metadata document that is read (" +
+                             "large data belong into arrays)");
+  }
   return std::string(text_of(bytes));
 }
 
+}  // namespace
+
+std::optional<std::string> read_document(const Store& store, const std::string& key) {
+  return bounded_document(store, [&](Buffer& into) {
+    return store.driver().get_within(key, into, kMaxDocumentNbytes);
+  });
+}
+
 std::optional<std::string> read_latest(const Store& store, const std::string& key) {
-  Buffer bytes;
-  if (!store.driver().get_latest(key, bytes)) return std::nullopt;
-  return std::string(text_of(bytes));
+  return bounded_document(store, [&](Buffer& into) {
+    return store.driver().get_latest(key, into, kMaxDocumentNbytes);
+  });
 }
 
 std::optional<NodeDocuments> find_latest(const Store& store,
@@ -174,6 +193,12 @@ std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store
   std::vector<std::pair<std::string, NodeDocuments>> nodes;
   for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
     if (!entry.is_prefix) continue;
+    if (nodes.size() == kMaxMembers) {
+      throw Error(ErrorCode::unsupported,
+                  "[members] " + place_of(store, path) + ": more than " +
+                      std::to_string(kMaxMembers) +
+                      " members, whose documents are held in memory; open them by their paths");
+    }
     try {
       auto node = find_node(store, join_key(path, entry.name), zarr_format);
       if (node) nodes.emplace_back(entry.name, std::move(*node));

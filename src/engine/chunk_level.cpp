@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codec/scratch.h"
+#include "engine/inner_order.h"
 
 namespace headrace {
 
@@ -26,6 +27,7 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
                     " bytes is shorter than its index, expected " +
                     std::to_string(level.index_nbytes) + " bytes for that");
   }
+  check_inner_count(level.inner_grid);
   const std::uint64_t in_shard = level.index_at_end ? range.nbytes - level.index_nbytes : 0;
   Scratch encoded(level.index_nbytes);
   reader.read(range.offset + in_shard, encoded.bytes());

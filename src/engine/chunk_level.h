@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_errors.h"
 #include "engine/regions.h"
 #include "engine/request_context.h"
 #include "store/coalesce.h"
@@ -120,6 +121,21 @@ bool unless_removed(Read read) {
     if (error.code() != ErrorCode::not_found) throw;
     return false;
   }
+}
+
+// Calls read(), and anew when an object was replaced while it was read in parts: then what its
+// index said and what it holds are of two objects. All that is wanted is read anew.
+template <typename Read>
+auto again_when_changed(Read read) {
+  constexpr int kAttempts = 4;
+  for (int attempt = 1; attempt < kAttempts; ++attempt) {
+    try {
+      return with_memory_errors(read);
+    } catch (const Error& error) {
+      if (!is_changed(error)) throw;
+    }
+  }
+  return with_memory_errors(read);
 }
 
 // Null when the shard is not stored.

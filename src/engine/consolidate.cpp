@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "engine/array_state.h"
 #include "engine/catalog.h"
 #include "engine/metadata_change.h"
@@ -10,9 +11,6 @@
 namespace headrace {
 namespace {
 
-// A folder that links to one of those above it would never end.
-constexpr std::size_t kMaxDepth = 64;
-
 // Every node below `path`, by its path relative to it.
 void gather(const Store& store,
             const std::string& path,
@@ -20,10 +18,10 @@ void gather(const Store& store,
             int zarr_format,
             std::size_t depth,
             NodeMap& nodes) {
-  if (depth > kMaxDepth) {
+  if (depth > kMaxGroupDepth) {
     throw Error(ErrorCode::unsupported,
                 "[consolidate_metadata] " + place_of(store, join_key(path, relative)) +
-                    ": groups nest deeper than " + std::to_string(kMaxDepth));
+                    ": groups nest deeper than " + std::to_string(kMaxGroupDepth));
   }
   const std::string here = relative.empty() ? path : join_key(path, relative);
   for (auto& [name, node] : list_nodes(store, here, zarr_format, Malformed::raise)) {

@@ -237,8 +237,11 @@ class SlabFetch {
       Coordinates coordinates;
       Query query;
       chunk.level->cut.child(chunk.position, coordinates.at, query);
-      objects.requests.push_back(
-          {context_.chunk_key(coordinates.at), &objects.buffers[i], false, nullptr});
+      objects.requests.push_back({context_.chunk_key(coordinates.at),
+                                  &objects.buffers[i],
+                                  false,
+                                  nullptr,
+                                  max_encoded_nbytes(layout_.chain)});
     }
     context_.driver.get_many(objects.requests);
     for (std::size_t i = 0; i < request.count; ++i) {

@@ -365,12 +365,14 @@ void read_selection_to_device(const ArrayState& state,
                               const TensorView& out,
                               const ReadOptions& options,
                               const std::atomic<bool>* cancel) {
-  RequestContext context(state, std::move(layout), options, cancel);
-  if (selection.size() == 0) return;
-  Backend& devices = backend(out.device.type);
-  auto queue = devices.make_queue(out.device.index);
-  queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
-  read_on_queue(context, selection, out, devices, std::move(queue));
+  again_when_changed([&] {
+    RequestContext context(state, layout, options, cancel);
+    if (selection.size() == 0) return;
+    Backend& devices = backend(out.device.type);
+    auto queue = devices.make_queue(out.device.index);
+    queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
+    read_on_queue(context, selection, out, devices, std::move(queue));
+  });
 }
 
 void read_selections_to_device(const ArrayState& state,
@@ -395,10 +397,12 @@ void read_selections_to_device(const ArrayState& state,
   }
   if (parts.empty()) return;
   Backend& devices = backend(device.type);
-  const auto queue = devices.make_queue(device.index);
-  queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
-  DeviceReader<Box>(context, devices, *queue, device)
-      .read(parts, decodes_on_host(context, devices, targets));
+  again_when_changed([&] {
+    const auto queue = devices.make_queue(device.index);
+    queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
+    DeviceReader<Box>(context, devices, *queue, device)
+        .read(parts, decodes_on_host(context, devices, targets));
+  });
 }
 
 Tensor read_new_on_device(const ArrayState& state,
@@ -407,19 +411,21 @@ Tensor read_new_on_device(const ArrayState& state,
                           const ReadOptions& options,
                           const std::atomic<bool>* cancel) {
   const Device device = state.choice().device;
-  RequestContext context(state, std::move(layout), options, cancel);
-  const DType& dtype = context.layout.metadata->dtype;
-  const std::size_t nbytes =
-      checked_nbytes(selection.result_shape, dtype.itemsize(), "size of the result");
-  Backend& devices = backend(device.type);
-  auto queue = devices.make_queue(device.index);
-  Tensor result(devices.allocate(*queue, nbytes), selection.result_shape, dtype, device);
-  if (nbytes == 0) {
-    queue->synchronize();
-  } else {
-    read_on_queue(context, selection, result.view(), devices, std::move(queue));
-  }
-  return result;
+  return again_when_changed([&] {
+    RequestContext context(state, layout, options, cancel);
+    const DType& dtype = context.layout.metadata->dtype;
+    const std::size_t nbytes =
+        checked_nbytes(selection.result_shape, dtype.itemsize(), "size of the result");
+    Backend& devices = backend(device.type);
+    auto queue = devices.make_queue(device.index);
+    Tensor result(devices.allocate(*queue, nbytes), selection.result_shape, dtype, device);
+    if (nbytes == 0) {
+      queue->synchronize();
+    } else {
+      read_on_queue(context, selection, result.view(), devices, std::move(queue));
+    }
+    return result;
+  });
 }
 
 }  // namespace headrace

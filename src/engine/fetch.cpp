@@ -79,7 +79,8 @@ class Fetch {
     batch.buffers.resize(std::max(batch.buffers.size(), batch.left));
     batch.requests.clear();
     for (std::size_t i = 0; i < batch.left; ++i) {
-      batch.requests.push_back({key_of_(batch.first + i), &batch.buffers[i], false, nullptr});
+      batch.requests.push_back(
+          {key_of_(batch.first + i), &batch.buffers[i], false, nullptr, plan_.max_nbytes});
     }
     driver_.get_many(batch.requests);
     lock.lock();

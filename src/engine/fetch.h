@@ -14,6 +14,7 @@ struct FetchPlan {
   std::size_t objects = 0;
   std::size_t batch = 1;  // objects asked for at once
   int threads = 1;
+  std::uint64_t max_nbytes = UINT64_MAX;  // of an object: GetRequest
 };
 
 // Larger chunks of a local store cost more to read than to ask for: they are not asked for in

@@ -1,5 +1,7 @@
 #include <chrono>
 #include <new>
+#include <stdexcept>
+#include <string>
 
 #include "base/mutex.h"
 #include "engine/request.h"
@@ -100,6 +102,9 @@ std::exception_ptr current_error() {
     throw;
   } catch (const std::bad_alloc&) {
     return std::make_exception_ptr(Error(ErrorCode::out_of_memory, "out of memory"));
+  } catch (const std::length_error& error) {
+    return std::make_exception_ptr(
+        Error(ErrorCode::out_of_memory, std::string("out of memory: ") + error.what()));
   } catch (...) {
     return std::current_exception();
   }

@@ -1,6 +1,10 @@
 #include "engine/inner_order.h"
 
 #include <algorithm>
+#include <string>
+
+#include "base/limits.h"
+#include "headrace/error.h"
 
 namespace headrace {
 namespace {
@@ -37,7 +41,20 @@ void next_in_c_order(Shape& at, const Shape& grid) {
 
 }  // namespace
 
+void check_inner_count(const Shape& grid) {
+  std::uint64_t n = 1;
+  for (const std::int64_t extent : grid) {
+    if (__builtin_mul_overflow(n, static_cast<std::uint64_t>(extent), &n) || n > kMaxInnerChunks) {
+      throw Error(ErrorCode::unsupported,
+                  "a shard of more than " + std::to_string(kMaxInnerChunks) +
+                      " inner chunks, whose index is held in memory; larger inner chunks or "
+                      "smaller shards have fewer");
+    }
+  }
+}
+
 InnerOrder::InnerOrder(ShardOrder order, const Shape& grid) {
+  check_inner_count(grid);
   if (order == ShardOrder::lexicographic) return;
   std::size_t n = 1;
   for (const std::int64_t extent : grid) n *= index(extent);

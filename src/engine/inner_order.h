@@ -10,6 +10,9 @@
 
 namespace headrace {
 
+// `unsupported` for more inner chunks in a shard than an index is read or written for.
+void check_inner_count(const Shape& grid);
+
 // Which inner chunk of a new shard lies where. Whatever their order in it, inner chunks are known
 // by their index in C order of the grid.
 class InnerOrder {

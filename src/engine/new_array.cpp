@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/limits.h"
 #include "codec/codec.h"
 #include "codec/registry.h"
 #include "engine/create.h"
@@ -11,8 +12,6 @@
 
 namespace headrace {
 namespace {
-
-constexpr std::size_t kMaxDimensions = 64;  // NumPy's limit, too
 
 [[noreturn]] void throw_invalid(const std::string& message) {
   throw Error(ErrorCode::invalid_argument, message);

@@ -111,6 +111,7 @@ class Reader {
 
   // The inner chunks of a shard, neighbours in one request.
   void read_runs(const Level& level) {
+    const std::uint64_t max_nbytes = max_encoded_nbytes(layout_.chain);
     std::vector<std::size_t> stored;
     std::vector<ByteRange> ranges;
     Coordinates coordinates;
@@ -118,7 +119,10 @@ class Reader {
     for (std::size_t i = 0; i < level.cut.size(); ++i) {
       level.cut.child(i, coordinates.at, query);
       std::optional<ByteRange> range;
-      at(level, i, [&] { range = find_inner(level, coordinates); });
+      at(level, i, [&] {
+        range = find_inner(level, coordinates);
+        if (range) checked_encoded_nbytes(range->nbytes, max_nbytes);
+      });
       if (range) {
         stored.push_back(i);
         ranges.push_back(*range);
@@ -202,7 +206,7 @@ class Reader {
     if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
     fetch_objects(
         context_.driver,
-        {n, batch, threads_},
+        {n, batch, threads_, max_encoded_nbytes(layout_.chain)},
         [&](std::size_t i) {
           Coordinates coordinates;
           Query query;
@@ -268,8 +272,10 @@ void read_selection(const ArrayState& state,
                     const TensorView& out,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
-  RequestContext context(state, std::move(layout), options, cancel);
-  read_elements(context, selection, out);
+  again_when_changed([&] {
+    RequestContext context(state, layout, options, cancel);
+    read_elements(context, selection, out);
+  });
 }
 
 Tensor read_vlen_selection(const ArrayState& state,
@@ -277,16 +283,19 @@ Tensor read_vlen_selection(const ArrayState& state,
                            const ResolvedSelection& selection,
                            const ReadOptions& options,
                            const std::atomic<bool>* cancel) {
-  RequestContext context(state, std::move(layout), options, cancel);
-  const auto result = std::make_shared<VlenResult>();
-  result->layout = context.layout_owner;
-  const Shape& shape = selection.result_shape;
-  const DType& dtype = context.layout.metadata->dtype;
-  result->elements = allocate_shared(checked_nbytes(shape, dtype.itemsize(), "size of a tensor"));
-  Tensor tensor(std::shared_ptr<void>(result, result->elements.get()), shape, dtype, Device::cpu());
-  context.arena = &result->arena;
-  read_elements(context, selection, tensor.view());
-  return tensor;
+  return again_when_changed([&] {
+    RequestContext context(state, layout, options, cancel);
+    const auto result = std::make_shared<VlenResult>();
+    result->layout = context.layout_owner;
+    const Shape& shape = selection.result_shape;
+    const DType& dtype = context.layout.metadata->dtype;
+    result->elements = allocate_shared(checked_nbytes(shape, dtype.itemsize(), "size of a tensor"));
+    Tensor tensor(
+        std::shared_ptr<void>(result, result->elements.get()), shape, dtype, Device::cpu());
+    context.arena = &result->arena;
+    read_elements(context, selection, tensor.view());
+    return tensor;
+  });
 }
 
 }  // namespace headrace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
 #include "engine/read_plain.h"
@@ -44,10 +45,18 @@ void decode_vlen_chunk(const CodecChain& chain,
 
 }  // namespace
 
-std::size_t checked_encoded_nbytes(std::uint64_t nbytes) {
-  if (nbytes > (std::uint64_t{1} << 40))
-    throw Error(ErrorCode::corrupt, "encoded chunk of " + std::to_string(nbytes) + " bytes");
-  return static_cast<std::size_t>(nbytes);
+std::uint64_t max_encoded_nbytes(const CodecChain& chain) {
+  const std::uint64_t usual = chain.max_encoded_nbytes();
+  if (usual > (kMaxEncodedNbytes - kSwellingNbytes) / kMaxSwelling) return kMaxEncodedNbytes;
+  return kMaxSwelling * usual + kSwellingNbytes;
+}
+
+std::size_t checked_encoded_nbytes(std::uint64_t nbytes, std::uint64_t max_nbytes) {
+  if (nbytes <= max_nbytes) return static_cast<std::size_t>(nbytes);
+  throw Error(ErrorCode::corrupt,
+              "an encoded chunk of " + std::to_string(nbytes) +
+                  " bytes, and its codecs make at most " + std::to_string(max_nbytes) +
+                  " of it with all that others may add");
 }
 
 void decode_chunk(const CodecChain& chain,
@@ -86,7 +95,7 @@ void read_chunk(const ArrayLayout& layout,
     decode_chunk(layout.chain, mapped.subspan(range.offset, range.nbytes), sink, context);
     return;
   }
-  Scratch encoded(checked_encoded_nbytes(range.nbytes));
+  Scratch encoded(checked_encoded_nbytes(range.nbytes, max_encoded_nbytes(layout.chain)));
   reader.read(range.offset, encoded.bytes());
   decode_chunk(layout.chain, encoded.bytes(), sink, context);
 }

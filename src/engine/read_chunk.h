@@ -2,6 +2,7 @@
 
 // One chunk to where a query (Box or Points) has its elements, on the host.
 
+#include "base/limits.h"
 #include "codec/codec.h"
 #include "engine/array_state.h"
 #include "engine/sink.h"
@@ -10,7 +11,10 @@
 namespace headrace {
 
 // Encoded bytes are held whole: an absurd size is refused before it is allocated.
-std::size_t checked_encoded_nbytes(std::uint64_t nbytes);
+std::size_t checked_encoded_nbytes(std::uint64_t nbytes,
+                                   std::uint64_t max_nbytes = kMaxEncodedNbytes);
+// Of a chunk that a chain encodes, by any encoder: more is `corrupt`, before it is read.
+std::uint64_t max_encoded_nbytes(const CodecChain& chain);
 
 void decode_chunk(const CodecChain& chain,
                   ConstBytes encoded,

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/key_locks.h"
+#include "base/limits.h"
 #include "engine/array_state.h"
 #include "headrace/config.h"
 
@@ -69,7 +70,7 @@ class RequestContext {
 
 // Coordinates of a chunk, on the stack.
 struct Coordinates {
-  std::int64_t at[64];
+  std::int64_t at[kMaxDimensions];
 };
 
 // "(3, 0, 12)".

@@ -4,19 +4,15 @@
 #include <array>
 #include <cstring>
 
+#include "base/limits.h"
 #include "base/trace.h"
 #include "engine/strided.h"
 
 namespace headrace {
-namespace {
-
-constexpr std::size_t kMaxDims = 64;
-
-}  // namespace
 
 // A row, by its index along each dimension but the last.
 struct BoxSink::Position {
-  std::array<std::int64_t, kMaxDims> at;
+  std::array<std::int64_t, kMaxDimensions> at;
   std::size_t offset;  // of the row's first unit in the chunk
   std::byte* user;
 };
@@ -64,7 +60,7 @@ template <typename Row>
 void BoxSink::for_each_row(Row row) const {
   if (wanted_nbytes_ == 0) return;
   const std::size_t outer = dims_.size() - 1;
-  std::array<std::int64_t, kMaxDims> at;
+  std::array<std::int64_t, kMaxDimensions> at;
   std::fill_n(at.begin(), outer, 0);
   auto chunk_offset = [](const Dim& dim, std::int64_t i) {
     return (dim.list ? dim.list[i] : i) * dim.chunk_step;

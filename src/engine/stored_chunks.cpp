@@ -73,12 +73,15 @@ std::int64_t count_stored_chunks(const ArrayState& state) {
   parallel_for(listing.inside.size(), [&](std::size_t i) {
     const std::string& key = listing.inside[i];
     try {
-      const auto reader = context.driver.open(key);
-      if (!reader) return;  // removed since it was listed
-      RequestContext inside(context, layout_of_object(context, key));
-      const ShardLevel& level = inside.layout.shards.front();
-      const auto index = load_shard_index(inside, level, key, *reader, {0, reader->size()});
-      for (std::int64_t inner = 0; inner < level.inner_count; ++inner) n += index->has(inner);
+      const auto index = again_when_changed([&]() -> std::shared_ptr<const ShardIndex> {
+        const auto reader = context.driver.open(key);
+        if (!reader) return nullptr;  // removed since it was listed
+        RequestContext inside(context, layout_of_object(context, key));
+        const ShardLevel& shard = inside.layout.shards.front();
+        return load_shard_index(inside, shard, key, *reader, {0, reader->size()});
+      });
+      if (!index) return;
+      for (std::int64_t inner = 0; inner < index->count; ++inner) n += index->has(inner);
     } catch (const Error& error) {
       throw error.with_context(context.place("read", key));
     }

@@ -5,6 +5,7 @@
 #include "codec/scratch.h"
 #include "codec/vlen.h"
 #include "engine/chunk_level.h"
+#include "engine/read_chunk.h"
 #include "engine/read_plain.h"
 #include "engine/request_context.h"
 #include "engine/stored_chunks.h"
@@ -21,14 +22,15 @@ class Verifier {
       : context_(context), report_(report), mutex_(mutex) {}
 
   std::int64_t verify_object(const std::string& key) {
-    return guard(key, [&]() -> std::int64_t {
+    const auto look = [&]() -> std::int64_t {
       const auto reader = context_.driver.open(key);
       if (!reader) return 0;  // removed since it was listed
       if (!context_.layout.shards.empty())
         return verify_shard(key, key, *reader, 0, reader->size(), 0);
       decode(*reader, 0, reader->size());
       return 1;
-    });
+    };
+    return guard(key, [&] { return again_when_changed(look); });
   }
 
  private:
@@ -40,6 +42,7 @@ class Verifier {
       return body();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::cancelled) throw;
+      if (is_changed(error) && name.ends_with(']')) throw;  // a part: all of it is looked at anew
       std::lock_guard lock(mutex_);
       report_(name, error);
       return 1;
@@ -52,7 +55,7 @@ class Verifier {
       check_plain_size(chain, nbytes);
       return;
     }
-    Scratch encoded(nbytes);
+    Scratch encoded(checked_encoded_nbytes(nbytes, max_encoded_nbytes(chain)));
     reader.read(base, encoded.bytes());
     Scratch decoded(chain.decoded_nbytes());
     VlenArena arena;

@@ -5,9 +5,12 @@
 #include <optional>
 
 #include "base/checked.h"
+#include "base/limits.h"
+#include "base/memory_errors.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
+#include "engine/read_chunk.h"
 #include "engine/request_context.h"
 #include "engine/shard_writer.h"
 #include "engine/sink.h"
@@ -66,9 +69,7 @@ class Writer {
     const bool whole = covers(query, valid);
     const auto lock = context_.lock_object(key);
     Scratch old;
-    std::optional<ConstBytes> before;
-    if (!covers(query, layout_.stored_shape()) && context_.driver.get_latest(key, *old))
-      before = old->bytes();
+    const std::optional<ConstBytes> before = bytes_to_keep(key, query, whole, *old);
     if (whole && !before && store_plain_shard(key, query)) return;
     Scratch encoded;
     std::optional<ConstBytes> after;
@@ -87,12 +88,40 @@ class Writer {
   }
 
  private:
+  // Of the object as it is stored, what may have to be kept. Where all that can be seen of it is
+  // written anew, it need not be readable.
+  std::optional<ConstBytes> bytes_to_keep(const std::string& key,
+                                          const Query& query,
+                                          bool whole,
+                                          Buffer& old) {
+    if (covers(query, layout_.stored_shape())) return std::nullopt;
+    try {
+      if (!context_.driver.get_latest(key, old, max_object_nbytes())) return std::nullopt;
+    } catch (const Error& error) {
+      if (!whole || error.code() != ErrorCode::corrupt) throw;
+      return std::nullopt;
+    }
+    return old.bytes();
+  }
+
   std::optional<ConstBytes> encode_object(const Query& query,
                                           const Shape& valid,
                                           std::optional<ConstBytes> before,
                                           Buffer& encoded) {
     return layout_.shards.empty() ? encode_chunk(query, before, encoded)
                                   : encode_shard(query, valid, before, 0, encoded);
+  }
+
+  // A shard may be as large as its inner chunks, and hold what none of them is.
+  std::uint64_t max_object_nbytes() const {
+    const std::uint64_t chunk = max_encoded_nbytes(layout_.chain);
+    std::uint64_t nbytes = chunk;
+    for (const ShardLevel& level : layout_.shards) {
+      const auto count = static_cast<std::uint64_t>(level.inner_count);
+      if (__builtin_mul_overflow(nbytes, count, &nbytes)) return kMaxEncodedNbytes;
+      if (__builtin_add_overflow(nbytes, level.index_nbytes, &nbytes)) return kMaxEncodedNbytes;
+    }
+    return std::min(std::max(nbytes, chunk), kMaxEncodedNbytes);
   }
 
   // A shard is put together in memory: where one fills the budget, two are on their way at a time,
@@ -325,12 +354,14 @@ void write_selection(const ArrayState& state,
   state.check_writable();
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
-  context.prepare_locks();
-  if (selection.pointwise) {
-    write_query(context, Points(selection, data));
-  } else {
-    write_query(context, Box(selection, data));
-  }
+  with_memory_errors([&] {
+    context.prepare_locks();
+    if (selection.pointwise) {
+      write_query(context, Points(selection, data));
+    } else {
+      write_query(context, Box(selection, data));
+    }
+  });
 }
 
 }  // namespace headrace

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "format/metadata.h"
 
 namespace headrace {
 namespace {
-
-constexpr std::size_t kMaxDimensions = 64;
-constexpr std::size_t kMaxCodecs = 64;
-constexpr int kMaxShardNesting = 8;
 
 bool is_sharding(const CodecSpec& spec) { return spec.name == "sharding_indexed"; }
 
@@ -23,13 +20,7 @@ Json parse_configuration(const CodecSpec& spec) {
 
 Shape shape_from_json(const Json& list, std::int64_t minimum) {
   Shape shape;
-  const std::vector<Json> items = list.items();
-  if (items.size() > kMaxDimensions) {
-    list.fail(ErrorCode::unsupported,
-              std::to_string(items.size()) + " dimensions, the limit is " +
-                  std::to_string(kMaxDimensions));
-  }
-  for (const Json& item : items) {
+  for (const Json& item : list.items(kMaxDimensions, "dimensions")) {
     const std::int64_t extent = item.integer();
     if (extent < minimum) {
       item.fail(
@@ -51,9 +42,8 @@ std::string shape_to_json(const Shape& shape) {
 
 std::vector<CodecSpec> codecs_from_json(const Json& list) {
   std::vector<CodecSpec> codecs;
-  const std::vector<Json> items = list.items();
+  const std::vector<Json> items = list.items(kMaxCodecs, "codecs");
   if (items.empty()) list.fail(ErrorCode::corrupt, "no codecs");
-  if (items.size() > kMaxCodecs) list.fail(ErrorCode::unsupported, "too many codecs");
   for (const Json& item : items) {
     CodecSpec spec;
     if (item.is_string()) {
@@ -129,7 +119,8 @@ void check_sharding(const std::vector<CodecSpec>& codecs, const Shape& chunk_sha
   for (const CodecSpec& spec : codecs) {
     if (spec.name == "transpose") {
       Shape permuted;
-      for (const Json& axis : parse_configuration(spec).at("order").items()) {
+      const Json configuration = parse_configuration(spec);
+      for (const Json& axis : configuration.at("order").items(kMaxDimensions, "dimensions")) {
         const std::int64_t d = axis.integer();
         if (d < 0 || d >= static_cast<std::int64_t>(shape.size())) {
           axis.fail(ErrorCode::corrupt, "no such dimension");

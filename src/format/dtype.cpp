@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/limits.h"
 #include "format/numpy_str.h"
 
 namespace headrace {
@@ -37,13 +38,12 @@ constinit const DType DType::complex128{Kind::complex, 16, "complex128"};
 namespace {
 
 // Bounds what hostile metadata can ask for; a thousand times more than any type in use.
-constexpr std::size_t kMaxItemSize = std::size_t{1} << 30;
 
 std::uint32_t checked_itemsize(std::size_t nbytes, const char* what) {
-  if (nbytes == 0 || nbytes > kMaxItemSize) {
+  if (nbytes == 0 || nbytes > kMaxItemNbytes) {
     throw Error(ErrorCode::invalid_argument,
                 std::string(what) + ": item size of " + std::to_string(nbytes) +
-                    " bytes, expected 1 to " + std::to_string(kMaxItemSize));
+                    " bytes, expected 1 to " + std::to_string(kMaxItemNbytes));
   }
   return static_cast<std::uint32_t>(nbytes);
 }

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/limits.h"
 
 namespace headrace {
 namespace {
-
-constexpr int kMaxNesting = 16;  // of structures
-constexpr std::size_t kMaxFields = 1024;
 
 // What a constructor of DType refuses is the document's fault here.
 template <typename Make>
@@ -97,10 +95,10 @@ DType type_v3(const Json& json, ByteOrder order, int depth) {
 
 // {"name", "data_type"} of "struct", or [name, data_type] of "structured". Packed, in order.
 DType structure_v3(const Json& fields, ByteOrder order, int depth) {
-  if (depth > kMaxNesting) fields.fail(ErrorCode::unsupported, "structures nested too deep");
+  if (depth > kMaxFieldNesting) fields.fail(ErrorCode::unsupported, "structures nested too deep");
   std::vector<StructField> out;
   std::size_t offset = 0;
-  const std::vector<Json> items = fields.items();
+  const std::vector<Json> items = fields.items(kMaxFields, "fields");
   check_field_count(fields, items.size());
   for (const Json& item : items) {
     StructField field;
@@ -125,10 +123,10 @@ DType structure_v3(const Json& fields, ByteOrder order, int depth) {
 NumpyType type_v2(const Json& json, int depth);
 
 DType structure_v2(const Json& fields, int depth) {
-  if (depth > kMaxNesting) fields.fail(ErrorCode::unsupported, "structures nested too deep");
+  if (depth > kMaxFieldNesting) fields.fail(ErrorCode::unsupported, "structures nested too deep");
   std::vector<StructField> out;
   std::size_t offset = 0;
-  const std::vector<Json> items = fields.items();
+  const std::vector<Json> items = fields.items(kMaxFields, "fields");
   check_field_count(fields, items.size());
   for (const Json& item : items) {
     const std::vector<Json> parts = item.items();

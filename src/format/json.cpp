@@ -9,9 +9,6 @@
 namespace headrace {
 namespace {
 
-// Whole documents; a consolidated store of 100,000 arrays has about 100 MB.
-constexpr std::size_t kMaxDocument = std::size_t{1} << 30;
-
 const char* kind_name(Json::Kind kind) {
   switch (kind) {
     case Json::Kind::null:
@@ -42,6 +39,11 @@ void require(const Json& json, Json::Kind wanted) {
             std::string("expected ") + kind_name(wanted) + ", found " + kind_name(json.kind()));
 }
 
+[[noreturn]] void fail_too_many(const Json& json, std::size_t most, const char* what) {
+  json.fail(ErrorCode::unsupported,
+            std::string("more ") + what + " than " + std::to_string(most) + ", which is the limit");
+}
+
 // Whether the magnitude of a number out of a double's range is too large (or too small).
 bool is_large(std::string_view text) {
   const std::size_t exponent_at = text.find_first_of("eE");
@@ -62,10 +64,10 @@ bool is_large(std::string_view text) {
 }  // namespace
 
 Json Json::parse(std::string_view text, std::string name) {
-  if (text.size() > kMaxDocument) {
+  if (text.size() > kMaxDocumentNbytes) {
     throw Error(ErrorCode::unsupported,
                 name + ": a document of " + std::to_string(text.size()) + " bytes, the limit is " +
-                    std::to_string(kMaxDocument));
+                    std::to_string(kMaxDocumentNbytes) + "; large data belong into arrays");
   }
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);  // a byte order mark
   JsonScanner scanner(text, name);
@@ -124,7 +126,7 @@ double Json::number() const {
   return json_number(text_);
 }
 
-std::vector<Json> Json::items() const {
+std::vector<Json> Json::items(std::size_t most, const char* what) const {
   require(*this, Kind::array);
   std::vector<Json> items;
   JsonScanner scanner(text_, path_);
@@ -132,6 +134,7 @@ std::vector<Json> Json::items() const {
   scanner.skip_space();
   if (scanner.peek() == ']') return items;
   do {
+    if (items.size() == most) fail_too_many(*this, most, what);
     const std::string_view value = scanner.scan_value();
     items.push_back(Json(value, path_ + "[" + std::to_string(items.size()) + "]"));
   } while (scanner.next_element(']'));
@@ -147,6 +150,7 @@ std::vector<Json::Member> Json::members() const {
   if (scanner.peek() == '}') return members;
   const std::string prefix = path_ + (is_plain_path(path_) ? ": " : ".");
   do {
+    if (members.size() == kMaxJsonElements) fail_too_many(*this, kMaxJsonElements, "members");
     scanner.skip_space();
     std::string key = json_unquote(scanner.scan_string());
     scanner.expect(':', "':'");

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -43,7 +44,8 @@ class Json {
   std::string string() const;
   std::int64_t integer() const;  // no fraction, no exponent, within 64 bits
   double number() const;         // infinite when too large for a double
-  std::vector<Json> items() const;
+  // `unsupported` with more than `most` of them, before more is built.
+  std::vector<Json> items(std::size_t most = kMaxJsonElements, const char* what = "elements") const;
   std::vector<Member> members() const;  // in the order of the text; keys may repeat
 
   // A member of an object; nothing when there is none, `corrupt` when there are two. Each call

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
-
-// Nesting costs stack. Python's reader stops near a thousand; documents have ten.
-constexpr int kMaxDepth = 200;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -94,7 +92,7 @@ std::string_view JsonScanner::scan_value() {
 }
 
 void JsonScanner::scan_object() {
-  if (++depth_ > kMaxDepth) fail("nested too deep");
+  if (++depth_ > kMaxJsonDepth) fail("nested too deep");
   ++at_;
   skip_space();
   if (peek() == '}') {
@@ -112,7 +110,7 @@ void JsonScanner::scan_object() {
 }
 
 void JsonScanner::scan_array() {
-  if (++depth_ > kMaxDepth) fail("nested too deep");
+  if (++depth_ > kMaxJsonDepth) fail("nested too deep");
   ++at_;
   skip_space();
   if (peek() == ']') {

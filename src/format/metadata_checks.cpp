@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "base/limits.h"
 #include "format/codec_specs.h"
 
 namespace headrace {
@@ -98,14 +99,13 @@ std::string chunk_edges_to_json(const std::vector<ChunkEdges>& edges) {
 }
 
 void check_chunk_size(const Shape& chunk_shape, const DType& dtype, const char* document) {
-  constexpr std::size_t kMaxChunk = std::size_t{1} << 48;
   std::size_t nbytes = dtype.itemsize();
   for (std::int64_t extent : chunk_shape) {
     if (__builtin_mul_overflow(nbytes, static_cast<std::size_t>(extent), &nbytes) ||
-        nbytes > kMaxChunk) {
+        nbytes > kMaxChunkNbytes) {
       throw Error(ErrorCode::unsupported,
                   std::string(document) + ": chunks " + shape_to_json(chunk_shape) + " of " +
-                      dtype.to_string() + " exceed " + std::to_string(kMaxChunk) + " bytes");
+                      dtype.to_string() + " exceed " + std::to_string(kMaxChunkNbytes) + " bytes");
     }
   }
 }

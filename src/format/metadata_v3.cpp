@@ -121,7 +121,7 @@ ChunkKeyEncoding chunk_keys(const Json& json) {
 std::vector<std::optional<std::string>> dimension_names(const Json& json, std::size_t ndim) {
   std::vector<std::optional<std::string>> names;
   if (json.is_null()) return names;
-  for (const Json& item : json.items()) {
+  for (const Json& item : json.items(kMaxDimensions, "dimension names")) {
     if (item.is_null()) {
       names.emplace_back(std::nullopt);
     } else {

@@ -1,62 +1,76 @@
 #include "store/cache_disk.h"
 
-#include <libdeflate.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstring>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <random>
 #include <string_view>
-#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "headrace/error.h"
-#include "store/file.h"
+#include "store/cache_file.h"
+#include "store/store.h"
 
 namespace headrace {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kMagic = "hrcache1";
-constexpr std::size_t kCrcAt = 8, kNameSizeAt = 12, kNameAt = 16;
+constexpr const char* kGenerationFile = "generation";
+constexpr const char* kProbeFile = "probe";
 // What a writer that was killed has left behind; none takes so long.
-constexpr std::chrono::hours kAbandoned{1};
+constexpr std::time_t kAbandonedSeconds = 3600;
 
 // FNV-1a.
-std::string key_of(std::string_view name) {
+std::string entry_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string key;
+  std::string entry;
   for (int shift = 60; shift >= 0; shift -= 4) {
-    key += kDigits[hash >> shift & 15];
-    if (shift == 56) key += '/';
+    entry += kDigits[hash >> shift & 15];
+    if (shift == 56) entry += '/';
   }
-  return key;
+  return entry;
 }
 
-std::uint32_t crc_of(std::uint32_t before, ConstBytes bytes) {
-  return libdeflate_crc32(before, bytes.data(), bytes.size());
-}
-
-std::string fs_path(const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  const fs::path path = error ? fs::path() : fs::canonical(directory, error);
-  if (error) throw_io(error.value(), "make", directory);
-  return path.string();
+std::string new_generation() {
+  std::random_device random;
+  char text[24];
+  std::snprintf(text, sizeof text, "%08x%08x\n", random(), random());
+  return text;
 }
 
 }  // namespace
 
-DiskCache::DiskCache(const std::string& directory, std::uint64_t limit_nbytes)
-    : directory_(fs_path(directory)),
-      limit_(limit_nbytes),
-      files_(make_file_store(directory_.string(), {.read_only = false})) {}
+DiskCache::DiskCache(const std::string& directory,
+                     std::uint64_t limit_nbytes,
+                     std::size_t max_nbytes)
+    : limit_(limit_nbytes), max_nbytes_(max_nbytes), folder_(directory) {
+  // A folder that cannot be written to cannot be kept true, either. One that is full can be: to
+  // erase takes no room.
+  try {
+    constexpr std::size_t kMost = 64;
+    Buffer text;
+    if (folder_.read(kGenerationFile, kMost, text)) generation_ = text_of(text);
+    folder_.write(kProbeFile, {});
+    folder_.erase(kProbeFile);
+  } catch (const Error& error) {
+    note_failure(error.what());
+    usable_ = error.os_error() == ENOSPC || error.os_error() == EDQUOT;
+  }
+}
+
+std::string DiskCache::generation() const {
+  const ForkLock lock(mutex_);
+  return generation_;
+}
 
 CachedBytes DiskCache::find(const std::string& name) {
+  if (!usable_) return nullptr;
   try {
-    return load(name);
+    return load(generation() + name);
   } catch (const Error& error) {  // a folder that cannot be read has nothing
     note_failure(error.what());
     return nullptr;
@@ -64,47 +78,59 @@ CachedBytes DiskCache::find(const std::string& name) {
 }
 
 CachedBytes DiskCache::load(const std::string& name) {
-  const std::string key = key_of(name);
+  const std::string entry = entry_of(name);
+  const std::size_t most = kCacheFileHead + name.size() + max_nbytes_;
   Buffer file;
-  if (!files_->get(key, file)) return nullptr;
-  const std::size_t bytes_at = kNameAt + name.size();
-  const bool is_whole =
-      file.size() >= kNameAt && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0 &&
-      load_le<std::uint32_t>(file.data() + kCrcAt) == crc_of(0, file.bytes().subspan(kNameSizeAt));
-  if (!is_whole) {
-    files_->erase(key);
+  if (!folder_.read(entry, most, file)) return nullptr;
+  const std::optional<CacheFile> parsed =
+      file.size() > most ? std::nullopt : parse_cache_file(file);
+  if (!parsed) {
+    folder_.erase(entry);
     const ForkLock lock(mutex_);
     ++stats_.damaged_files;
     return nullptr;
   }
-  if (load_le<std::uint32_t>(file.data() + kNameSizeAt) != name.size() ||
-      std::memcmp(file.data() + kNameAt, name.data(), name.size()) != 0)
-    return nullptr;
-  std::error_code ignored;  // a file that is gone by now was read all the same
-  fs::last_write_time(directory_ / key, fs::file_time_type::clock::now(), ignored);
+  if (parsed->name != name) return nullptr;
   auto bytes = std::make_shared<Buffer>();
-  bytes->assign(file.bytes().subspan(bytes_at));
+  bytes->assign(parsed->bytes);
   return bytes;
 }
 
 void DiskCache::put(const std::string& name, ConstBytes bytes) {
-  std::byte head[kNameAt];
-  std::memcpy(head, kMagic.data(), kMagic.size());
-  store_le(head + kNameSizeAt, static_cast<std::uint32_t>(name.size()));
-  const ConstBytes name_bytes = std::as_bytes(std::span(name));
-  std::uint32_t crc = crc_of(0, std::span(head).subspan(kNameSizeAt));
-  crc = crc_of(crc_of(crc, name_bytes), bytes);
-  store_le(head + kCrcAt, crc);
-  const ConstBytes parts[] = {head, name_bytes, bytes};
+  if (!usable_) return;
+  const std::string full = generation() + name;
+  const auto head = cache_file_head(full, bytes);
+  const ConstBytes parts[] = {head, bytes_of(full), bytes};
   try {
-    files_->set_parts(key_of(name), parts);
+    folder_.write(entry_of(full), parts);
     if (is_time_to_sweep(total_size(parts))) sweep();
   } catch (const Error& error) {
     note_failure(error.what());
   }
 }
 
-void DiskCache::erase(const std::string& name) { files_->erase(key_of(name)); }
+void DiskCache::erase(const std::string& name) {
+  if (!usable_) return;
+  try {
+    folder_.erase(entry_of(generation() + name));
+  } catch (const Error& error) {
+    note_failure(error.what());
+    disown();
+  }
+}
+
+void DiskCache::disown() noexcept {
+  try {
+    const std::string next = new_generation();
+    const ConstBytes parts[] = {bytes_of(next)};
+    folder_.write(kGenerationFile, parts);
+    const ForkLock lock(mutex_);
+    generation_ = next;
+  } catch (const std::exception& error) {
+    usable_ = false;
+    note_failure(error.what());
+  }
+}
 
 DiskCache::Stats DiskCache::stats() const {
   const ForkLock lock(mutex_);
@@ -127,38 +153,22 @@ void DiskCache::note_failure(const std::string& what) {
 // Removes the files that were used longest ago where there is too much. Other processes do so at
 // the same time: what is gone is gone.
 void DiskCache::sweep() {
-  struct File {
-    fs::file_time_type used;
-    std::uint64_t nbytes;
-    fs::path path;
-  };
-  std::vector<File> files;
-  std::uint64_t total = 0;
   until_sweep_ = static_cast<std::int64_t>(limit_ / 16);  // others go on meanwhile
-  std::error_code error;
-  const auto now = fs::file_time_type::clock::now();
-  for (fs::recursive_directory_iterator at(directory_, error), end; !error && at != end;
-       at.increment(error)) {
-    std::error_code gone;
-    if (!at->is_regular_file(gone)) continue;
-    File file{at->last_write_time(gone), 0, at->path()};
-    file.nbytes = gone ? 0 : at->file_size(gone);
-    if (gone) continue;
-    if (TemporaryFile::is_temporary(file.path.filename().string())) {
-      if (now - file.used > kAbandoned) fs::remove(file.path, gone);
-      continue;
-    }
-    total += file.nbytes;
-    files.push_back(std::move(file));
-  }
-  if (error) note_failure(directory_.string() + ": " + error.message());
+  std::vector<CacheFolder::File> files = folder_.files();
+  std::uint64_t total = 0;
+  const std::time_t now = std::time(nullptr);
+  std::erase_if(files, [&](const CacheFolder::File& file) {
+    if (!file.is_temporary) total += file.nbytes;
+    if (file.is_temporary && now - file.used.tv_sec > kAbandonedSeconds) folder_.erase(file.name);
+    return file.is_temporary;
+  });
   if (total > limit_) {
-    std::sort(
-        files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
-    for (const File& file : files) {
+    std::ranges::sort(files, {}, [](const CacheFolder::File& file) {
+      return std::pair(file.used.tv_sec, file.used.tv_nsec);
+    });
+    for (const CacheFolder::File& file : files) {
       if (total <= limit_ - limit_ / 8) break;
-      std::error_code gone;
-      fs::remove(file.path, gone);
+      folder_.erase(file.name);
       total -= file.nbytes;
     }
   }

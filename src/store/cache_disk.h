@@ -2,28 +2,27 @@
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <string>
 
 #include "base/fork_mutex.h"
+#include "store/cache_folder.h"
 #include "store/cache_memory.h"
-#include "store/store.h"
 
 namespace headrace {
 
-// Bytes by name in a folder, a file each, that processes share. A file has one of its name's hash
-// for its own and holds the name, so that a collision is a miss:
-//
-//   "hrcache1"  u32 CRC-32 of what follows  u32 size of the name  name  bytes       (little-endian)
-//
-// Files go by the time of their last use, which a file's modification time is. Thread-safe.
+// Bytes by name in a folder, a file each (store/cache_file.h), that processes share. A file has one
+// of its name's hash for its own and holds the name, so that a collision is a miss. Files go by the
+// time of their last use, which a file's modification time is. Nothing but making one raises:
+// what goes wrong is counted, and the bytes are those of the store. Thread-safe.
 class DiskCache {
  public:
-  DiskCache(const std::string& directory, std::uint64_t limit_nbytes);
+  // `max_nbytes`: of the bytes that are kept by one name; larger files are damaged.
+  DiskCache(const std::string& directory, std::uint64_t limit_nbytes, std::size_t max_nbytes);
 
   CachedBytes find(const std::string& name);  // null: not there, or damaged
   void put(const std::string& name, ConstBytes bytes);
+  // What is kept by the name is not found again, by this process or the next: where its file cannot
+  // be erased, all that the folder holds is disowned, and where that fails, too, it is not used.
   void erase(const std::string& name);
 
   struct Stats {
@@ -34,15 +33,20 @@ class DiskCache {
 
  private:
   CachedBytes load(const std::string& name);
+  std::string generation() const;
+  void disown() noexcept;
   bool is_time_to_sweep(std::uint64_t added);
   void sweep();
   void note_failure(const std::string& what);
 
-  const std::filesystem::path directory_;
   const std::uint64_t limit_;
-  const std::unique_ptr<StoreDriver> files_;
+  const std::size_t max_nbytes_;
+  const CacheFolder folder_;
+  std::atomic<bool> usable_{true};
   std::atomic<std::int64_t> until_sweep_{0};  // bytes to be added
-  mutable ForkMutex mutex_;
+  mutable ForkMutex mutex_;                   // guards what follows
+  // Stands in front of every name; another one, and all files are nobody's.
+  std::string generation_;
   Stats stats_;
 };
 

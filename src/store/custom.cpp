@@ -90,7 +90,12 @@ class CustomDriver : public StoreDriver {
   std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
 
   bool get(std::string_view key, Buffer& into) override {
-    GetRequest request{std::string(key), &into};
+    return get_within(key, into, UINT64_MAX);
+  }
+
+  // What the application hands over is in memory already; it is not copied.
+  bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override {
+    GetRequest request{std::string(key), &into, false, nullptr, max_nbytes};
     get_many({&request, 1});
     if (request.error) std::rethrow_exception(request.error);
     return request.found;
@@ -106,8 +111,15 @@ class CustomDriver : public StoreDriver {
     check_count(url(), "objects", keys.size(), found.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
       requests[i].error = nullptr;
-      requests[i].found = found[i].has_value();
-      if (found[i]) requests[i].into->assign(found[i]->bytes);
+      requests[i].found = false;
+      if (!found[i]) continue;
+      try {
+        check_object_nbytes(requests[i].key, found[i]->bytes.size(), requests[i].max_nbytes);
+        requests[i].into->assign(found[i]->bytes);
+        requests[i].found = true;
+      } catch (...) {
+        requests[i].error = std::current_exception();
+      }
     }
   }
 

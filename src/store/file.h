@@ -37,6 +37,7 @@ class FileStore : public StoreDriver {
   bool read_only() const override { return options_.read_only; }
   bool has_files() const override { return true; }
   bool get(std::string_view key, Buffer& into) override;
+  bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override;
   std::unique_ptr<ObjectReader> open(std::string_view key) override;
   bool exists(std::string_view key) override;
   void set(std::string_view key, ConstBytes bytes) override;
@@ -85,6 +86,8 @@ bool open_found_nothing(int os_error, const std::string& path, bool direct);
 // The size of an object's file; nothing for a folder. Pipes, devices and sockets are an `io` error:
 // reading one could hang or never end.
 std::optional<std::uint64_t> object_size(const struct stat& st, std::string_view path);
+// A replaced file has another inode, one written over has other times.
+std::uint64_t version_of(const struct stat& st);
 [[noreturn]] void throw_open_failure(int os_error, const std::string& path, bool direct);
 
 // O_DIRECT wants memory, offset and length in multiples of the device's block, at most this.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <random>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
@@ -14,7 +16,24 @@
 
 namespace headrace {
 
-using Value = std::shared_ptr<const Buffer>;
+namespace {
+
+// No two objects have the same, of this process or of others that use a cache folder with it.
+std::uint64_t next_version() {
+  static std::atomic<std::uint64_t> next = [] {
+    std::random_device random;
+    return std::uint64_t{random()} << 32 | random() | 1;  // odd for ever, so never 0
+  }();
+  return next.fetch_add(2, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+struct MemoryObject {
+  Buffer bytes;
+  const std::uint64_t version = next_version();
+};
+using Value = std::shared_ptr<const MemoryObject>;
 
 // Values are shared, never changed: a reader that holds one is untouched by a later set().
 class MemoryContents {
@@ -94,13 +113,14 @@ class MemoryReader : public ObjectReader {
  public:
   MemoryReader(Value value, std::string key) : value_(std::move(value)), key_(std::move(key)) {}
 
-  std::uint64_t size() const override { return value_->size(); }
+  std::uint64_t size() const override { return value_->bytes.size(); }
+  std::uint64_t version() const override { return value_->version; }
   void read(std::uint64_t offset, MutableBytes dst) const override {
     const Span span("fetch", dst.size());
-    check_object_range(key_, value_->size(), offset, dst.size());
-    if (!dst.empty()) std::memcpy(dst.data(), value_->data() + offset, dst.size());
+    check_object_range(key_, size(), offset, dst.size());
+    if (!dst.empty()) std::memcpy(dst.data(), value_->bytes.data() + offset, dst.size());
   }
-  ConstBytes mapped() const override { return value_->bytes(); }
+  ConstBytes mapped() const override { return value_->bytes; }
 
  private:
   Value value_;
@@ -116,10 +136,15 @@ class MemoryStore : public StoreDriver {
   bool read_only() const override { return read_only_; }
 
   bool get(std::string_view key, Buffer& into) override {
+    return get_within(key, into, UINT64_MAX);
+  }
+
+  bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override {
     check_key(key);
     Value value = contents_->find(key);
     if (!value) return false;
-    into.assign(value->bytes());
+    check_object_nbytes(key, value->bytes.size(), max_nbytes);
+    into.assign(value->bytes);
     return true;
   }
 
@@ -138,8 +163,8 @@ class MemoryStore : public StoreDriver {
   void set(std::string_view key, ConstBytes bytes) override {
     check_writable();
     check_key(key);
-    auto value = std::make_shared<Buffer>();
-    value->assign(bytes);
+    auto value = std::make_shared<MemoryObject>();
+    value->bytes.assign(bytes);
     contents_->set(key, std::move(value));
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <string>
 
 #include "base/checked.h"
@@ -120,12 +121,18 @@ void StoreDriver::erase_names(std::span<const StoredName> names, std::string_vie
   for (const StoredName& name : names) erase(name.key);
 }
 
+bool StoreDriver::get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
+  if (!get(key, into)) return false;
+  check_object_nbytes(key, into.size(), max_nbytes);
+  return true;
+}
+
 void StoreDriver::get_many(std::span<GetRequest> requests) {
   for (GetRequest& request : requests) {
     request.found = false;
     request.error = nullptr;
     try {
-      request.found = get(request.key, *request.into);
+      request.found = get_within(request.key, *request.into, request.max_nbytes);
     } catch (...) {
       request.error = std::current_exception();
     }
@@ -140,6 +147,25 @@ void check_object_range(std::string_view object,
   throw Error(ErrorCode::corrupt,
               std::string(object) + ": wanted " + std::to_string(nbytes) + " bytes at offset " +
                   std::to_string(offset) + ", the object has " + std::to_string(size));
+}
+
+void check_object_nbytes(std::string_view object, std::uint64_t nbytes, std::uint64_t max_nbytes) {
+  if (nbytes <= max_nbytes) return;
+  throw Error(ErrorCode::corrupt,
+              std::string(object) + ": has " + std::to_string(nbytes) +
+                  " bytes, and what it is to be has at most " + std::to_string(max_nbytes));
+}
+
+void throw_changed(std::string_view object) {
+  throw Error(
+      ErrorCode::io,
+      std::string(object) +
+          " has changed in the store while it was read; to read it anew gives what is there",
+      ESTALE);
+}
+
+bool is_changed(const Error& error) {
+  return error.code() == ErrorCode::io && error.os_error() == ESTALE;
 }
 
 std::uint64_t total_size(std::span<const MutableBytes> parts) { return sum_of_sizes(parts); }

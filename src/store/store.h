@@ -22,6 +22,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/posix.h"
 
@@ -46,6 +47,9 @@ class ObjectReader {
   // Differs whenever the object was replaced; 0 when the store cannot tell. What is derived from an
   // object (shard indices) is kept for as long as this stays the same.
   virtual std::uint64_t version() const { return 0; }
+  // Whether the object still is what version() was told of: false where it was written over in its
+  // place since, and what was read may be a mix. True where the store cannot tell.
+  virtual bool unchanged() const { return true; }
   // Fills dst from `offset`. `corrupt` when the object ends before; `not_found` when it was removed
   // since it was opened, of stores that do not keep what is open.
   virtual void read(std::uint64_t offset, MutableBytes dst) const = 0;
@@ -65,6 +69,8 @@ struct GetRequest {
   Buffer* into = nullptr;              // resized to the object
   bool found = false;                  // set by get_many
   std::exception_ptr error = nullptr;  // set by get_many: why this object could not be read
+  // A larger object is `corrupt`, and is not read where the store knows its size before.
+  std::uint64_t max_nbytes = UINT64_MAX;
 };
 
 // Held off: whoever else takes the lock of the same prefix, in this process or another.
@@ -114,6 +120,8 @@ class StoreDriver {
   virtual std::size_t batch_size() const { return 1; }
 
   virtual bool get(std::string_view key, Buffer& into) = 0;
+  // The same with a bound, as GetRequest has it.
+  virtual bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes);
   // Null: no such object. `io` when something lies there that is no object (a folder, a pipe).
   virtual std::unique_ptr<ObjectReader> open(std::string_view key) = 0;
   // Throws only what holds for all requests; what one object is at fault for is in its request.
@@ -142,8 +150,10 @@ class StoreDriver {
   // both, whichever way leads there: links, "..", mounts, a cache in front. At most one system call
   // where something lies there.
   virtual std::string identity(std::string_view prefix);
-  // As get(), past what a cache keeps.
-  virtual bool get_latest(std::string_view key, Buffer& into) { return get(key, into); }
+  // As get_within(), past what a cache keeps.
+  virtual bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
+    return get_within(key, into, max_nbytes);
+  }
   // Never waits. `make`: the folder of the prefix is made when it is missing.
   virtual LockAttempt try_lock(std::string_view prefix, bool make);
   // Whether nothing lies there but what was set through such a driver: memory, an archive.
@@ -177,6 +187,12 @@ void check_object_range(std::string_view object,
                         std::uint64_t size,
                         std::uint64_t offset,
                         std::uint64_t nbytes);
+// `corrupt` when a whole object has more than the bound on its kind.
+void check_object_nbytes(std::string_view object, std::uint64_t nbytes, std::uint64_t max_nbytes);
+// An object that was replaced while it was read: `io` with ESTALE, by which the engine knows that
+// to read anew gives what there is now.
+[[noreturn]] void throw_changed(std::string_view object);
+bool is_changed(const Error& error);
 std::uint64_t total_size(std::span<const MutableBytes> parts);
 std::uint64_t total_size(std::span<const ConstBytes> parts);
 [[noreturn]] void throw_read_only(std::string_view url);

@@ -269,6 +269,7 @@ class UringStore : public FileStore {
     if (os().fstat(slot.fd.get(), &st) != 0) throw_io(errno, "stat", slot.path);
     std::optional<std::uint64_t> size = object_size(st, slot.path);
     if (!size) return;
+    check_object_nbytes(slot.path, *size, slot.request->max_nbytes);
     const auto nbytes = checked_cast<std::size_t>(*size, "object size");
     if (options().direct) {
       slot.place = direct_place(*slot.request->into, *size);

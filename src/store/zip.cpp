@@ -32,6 +32,7 @@ constexpr std::uint64_t kMaxDeflateRatio = 1032;
 struct ZipFile {
   FileDescriptor fd;
   std::uint64_t size = 0;
+  std::uint64_t version = 0;
   std::string path;
 };
 
@@ -119,7 +120,8 @@ class StoredReader : public ObjectReader {
       : file_(std::move(file)), start_(start), size_(size), place_(std::move(place)) {}
 
   std::uint64_t size() const override { return size_; }
-  std::uint64_t version() const override { return start_ + 1; }  // an open archive does not change
+  // An open archive does not change; who remembers its entries may open another one later.
+  std::uint64_t version() const override { return (file_->version + start_) | 1; }
   void read(std::uint64_t offset, MutableBytes dst) const override {
     read_scattered(offset, {&dst, 1});
   }
@@ -141,10 +143,11 @@ class StoredReader : public ObjectReader {
 
 class InflatedReader : public ObjectReader {
  public:
-  InflatedReader(Buffer bytes, std::string place)
-      : bytes_(std::move(bytes)), place_(std::move(place)) {}
+  InflatedReader(Buffer bytes, std::uint64_t version, std::string place)
+      : bytes_(std::move(bytes)), version_(version), place_(std::move(place)) {}
 
   std::uint64_t size() const override { return bytes_.size(); }
+  std::uint64_t version() const override { return version_; }
   void read(std::uint64_t offset, MutableBytes dst) const override {
     check_object_range(place_, bytes_.size(), offset, dst.size());
     if (!dst.empty()) std::memcpy(dst.data(), bytes_.data() + offset, dst.size());
@@ -153,6 +156,7 @@ class InflatedReader : public ObjectReader {
 
  private:
   Buffer bytes_;
+  std::uint64_t version_;
   std::string place_;
 };
 
@@ -167,10 +171,15 @@ class ZipStore : public StoreDriver {
   bool read_only() const override { return true; }
 
   bool get(std::string_view key, Buffer& into) override {
+    return get_within(key, into, UINT64_MAX);
+  }
+
+  bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override {
     check_key(key);
     const ZipEntry* entry = directory_.find(key);
     if (entry == nullptr) return false;
     check_readable(*file_, *entry);
+    check_object_nbytes(place_of(*file_, *entry), entry->size, max_nbytes);
     if (entry->method == kZipStored) {
       read_packed(*entry, into);
     } else {
@@ -193,7 +202,8 @@ class ZipStore : public StoreDriver {
     }
     Buffer bytes;
     if (!get(key, bytes)) return nullptr;
-    return std::make_unique<InflatedReader>(std::move(bytes), place_of(*file_, *entry));
+    return std::make_unique<InflatedReader>(
+        std::move(bytes), (file_->version + entry->header) | 1, place_of(*file_, *entry));
   }
 
   bool exists(std::string_view key) override {
@@ -280,6 +290,7 @@ std::unique_ptr<StoreDriver> open_zip_archive(const std::string& path) {
   std::optional<std::uint64_t> size = object_size(st, path);
   if (!size) throw Error(ErrorCode::invalid_argument, path + " is a folder, not a zip archive");
   file->size = *size;
+  file->version = version_of(st);
   return std::make_unique<ZipStore>(std::move(file));
 }
 

@@ -63,6 +63,8 @@ class FaultyReader : public ObjectReader {
       : reader_(std::move(reader)), faults_(std::move(faults)), key_(std::move(key)) {}
 
   std::uint64_t size() const override { return faults_->visible_size(key_, reader_->size()); }
+  std::uint64_t version() const override { return reader_->version(); }
+  bool unchanged() const override { return reader_->unchanged(); }
   void read(std::uint64_t offset, MutableBytes dst) const override {
     faults_->before_read(key_);
     check_object_range(key_, size(), offset, dst.size());
@@ -289,6 +291,7 @@ class CountingReader : public ObjectReader {
 
   std::uint64_t size() const override { return reader_->size(); }
   std::uint64_t version() const override { return reader_->version(); }
+  bool unchanged() const override { return reader_->unchanged(); }
   void read(std::uint64_t offset, MutableBytes dst) const override {
     read_scattered(offset, {&dst, 1});
   }

@@ -104,7 +104,7 @@ def test_damaged_and_foreign_files_are_passed_over(path, tmp_path):
         return hr.cache_stats(store)
 
     read()
-    files = [file for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    files = [file for file in (tmp_path / "cache").rglob("??/*") if file.is_file()]
     assert len(files) > 8
     for number, file in enumerate(files):
         data = bytearray(file.read_bytes())
@@ -149,6 +149,100 @@ while True:
         assert np.array_equal(hr.open_array(store)[...], DATA)
         stats = hr.cache_stats(store)
         assert stats["damaged_files"] == stats["failures"] == 0
+
+
+def tree(folder):
+    """Every file below it but those of a cache, with its bytes."""
+    files = (file for file in Path(folder).rglob("*") if file.is_file())
+    return {file: file.read_bytes() for file in files if "headrace-cache-1" not in file.parts}
+
+
+def test_files_of_others_in_the_folder_stay(path, tmp_path):
+    mine = tmp_path / "mine"
+    (mine / "3f").mkdir(parents=True)
+    (mine / "thesis.bin").write_bytes(b"x" * 2_000_000)
+    (mine / "3f" / "0123456789abcd").write_bytes(b"x" * 2_000_000)
+    before = tree(mine)
+    for _ in range(2):
+        store = hr.cached(path, directory=mine, disk=100_000, memory=0, block="1KiB")
+        assert np.array_equal(hr.open_array(store)[...], DATA)
+    assert tree(mine) == before
+
+
+def test_the_folder_that_holds_the_store_may_hold_its_copies(tmp_path):
+    root = tmp_path / "data" / "a.zarr"
+    hr.save(root, DATA)
+    before = tree(tmp_path / "data")
+    for _ in range(2):
+        store = hr.cached(root, directory=tmp_path / "data", disk=1000, memory=0)
+        assert np.array_equal(hr.open_array(store)[...], DATA)
+    assert tree(tmp_path / "data") == before
+
+
+def test_the_store_itself_does_not_hold_its_copies(tmp_path, monkeypatch):
+    root = tmp_path / "a.zarr"
+    hr.save(root, DATA)
+    (tmp_path / "link").symlink_to(root)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(root)
+    for inside in root, root / "c", root / "new", tmp_path / "link", ".", root / ".." / "a.zarr":
+        with pytest.raises(ValueError, match="lies in the store"):
+            hr.cached(root, directory=inside)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_of_somebody_else_is_refused(path, tmp_path):
+    (tmp_path / "headrace-cache-1").mkdir()
+    (tmp_path / "headrace-cache-1" / "data").write_text("mine")
+    with pytest.raises(ValueError, match=r"no folder of copies that headrace has made.*CACHEDIR"):
+        hr.cached(path, directory=tmp_path)
+    os.mkdir(tmp_path / "open")
+    hr.cached(path, directory=tmp_path / "open")
+    os.chmod(tmp_path / "open" / "headrace-cache-1", 0o777)
+    with pytest.raises(PermissionError, match="other users may write to it"):
+        hr.cached(path, directory=tmp_path / "open")
+
+
+@pytest.mark.parametrize("shards", [None, (32, 40, 30)])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("how", ["path", "store object", "next process"])
+def test_an_array_that_was_replaced_is_never_read_in_parts(tmp_path, shards, zarr_format, how):
+    if zarr_format == 2 and shards:
+        pytest.skip("v2 has no shards")
+
+    def save(value):
+        layout = {"chunks": (16, 40, 30), "shards": shards, "compressors": None}
+        layout |= {"zarr_format": zarr_format, "fill_value": 7}
+        array = hr.create_array(
+            tmp_path / "new", shape=DATA.shape, dtype="f4", overwrite=True, **layout
+        )
+        array[...] = value
+        for file in chunk_files(tmp_path / "new").values():
+            target = tmp_path / "a.zarr" / file.relative_to(tmp_path / "new")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(file, target)
+        for file in (tmp_path / "new").glob("*z*"):
+            os.replace(file, tmp_path / "a.zarr" / file.name)
+
+    def cached():
+        store = tmp_path / "a.zarr"
+        if how == "store object":
+            store = zarr.storage.LocalStore(store)
+        options = {"directory": tmp_path / "cache", "name": "a"}
+        return hr.open_array(hr.cached(store, block="4KiB", **options))
+
+    save(1)
+    array = cached()
+    assert (array[3] == 1).all()
+    assert (array[40, 20:] == 1).all()
+    save(2)
+    if how == "next process":
+        array = cached()
+    wanted = range(0, 64, 32 if shards else 16)  # what is stored as one object
+    assert [len(np.unique(array[first : first + wanted.step])) for first in wanted] == [1] * len(
+        wanted
+    )
+    assert (array[:16] == 2).all() and (array[32:48] == 2).all()
 
 
 def test_example_of_the_page(tmp_path):

@@ -63,10 +63,12 @@ std::string range_of(const Store& store,
   return text;
 }
 
+// Copies, without the marker.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
+    if (entry.is_regular_file() && entry.path().filename() != "CACHEDIR.TAG")
+      files.push_back(entry.path());
   return files;
 }
 

@@ -1,0 +1,125 @@
+"""Sizes from outside: each is an error at once, before memory or time is spent on it."""
+
+import json
+import os
+from pathlib import Path
+
+import headrace as hr
+import numpy as np
+import pytest
+import zarr.codecs as zc
+from helpers import chunk_files, python, smooth, write_zarr
+
+DATA = smooth("f4", (8, 6))
+HUGE = 100 << 30
+
+
+def make_sparse(path, nbytes=HUGE):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        os.ftruncate(file.fileno(), nbytes)
+
+
+def peak_of(code, *args):
+    """MiB that a process of its own takes for `code`, beyond what it takes to start."""
+    measure = "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss"
+    start = f"import sys, resource\nimport headrace as hr\nstart = {measure}\n"
+    return int(python(f"{start}{code}\nprint(({measure} - start) >> 10)", *args))
+
+
+@pytest.mark.parametrize("options", [None, {"io": "uring"}], ids=["pread", "uring"])
+@pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"])
+def test_a_document_of_100_gib(store, name, options):
+    if name.startswith(".z"):
+        write_zarr(store, DATA, zarr_format=2)
+        (Path(store) / ".zarray").rename(Path(store) / ".zarray_")
+        if name in (".zattrs", ".zmetadata"):
+            Path(store, ".zgroup").write_text('{"zarr_format": 2}')
+    make_sparse(Path(store) / name)
+    try:
+        opened = hr.open_store(store, storage_options=options)
+    except NotImplementedError:
+        pytest.skip("no io_uring here")
+    with pytest.raises(ValueError, match=rf"(?s){name}.*at most 268435456"):
+        hr.open(opened)
+    with pytest.raises(ValueError, match="at most"):
+        hr.open(hr.cached(opened))
+
+
+def test_a_child_of_100_gib(store):
+    group = hr.create_group(store)
+    group.create_array("good", shape=(4,), dtype="i4")
+    make_sparse(Path(store) / "bad" / "zarr.json")
+    with pytest.raises(ValueError, match="at most"):
+        hr.open_group(store)["bad"]
+    assert hr.open_group(store)["good"].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "codec", [zc.ZstdCodec(), zc.GzipCodec(), zc.BloscCodec(), zc.Crc32cCodec()], ids=str
+)
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_chunk_of_100_gib(store, codec, batched):
+    write_zarr(store, DATA, chunks=(2, 3), compressors=codec)
+    key, chunk = min(chunk_files(store).items())
+    make_sparse(chunk)
+    options = {"io": "uring"} if batched else None
+    try:
+        opened = hr.open_store(store, storage_options=options)
+    except NotImplementedError:
+        pytest.skip("no io_uring here")
+    for source in opened, hr.cached(opened):
+        with pytest.raises(hr.CorruptError, match=key):
+            hr.open_array(source)[...]
+        with pytest.raises(hr.CorruptError, match=key):
+            hr.open_array(source)[0, 0]
+    with pytest.raises(hr.CorruptError, match=key):
+        hr.open_array(store, mode="r+")[0, 0] = 1
+
+
+def test_chunks_that_others_made_larger_than_their_data(store):
+    """Skippable frames and members without bytes are legal, and nobody's idea of a good chunk."""
+    import gzip
+    import struct
+
+    for name, codec, filler in (
+        ("zstd", zc.ZstdCodec(), struct.pack("<II", 0x184D2A50, 1000) + bytes(1000)),
+        ("gzip", zc.GzipCodec(), gzip.compress(b"")),
+    ):
+        path = f"{store}/{name}"
+        write_zarr(path, DATA, chunks=DATA.shape, compressors=codec)
+        (chunk,) = chunk_files(path).values()
+        chunk.write_bytes(filler * 4000 + chunk.read_bytes())
+        assert chunk.stat().st_size > 50 * DATA.nbytes
+        assert np.array_equal(hr.open_array(path)[...], DATA)
+
+
+def test_lists_and_objects_take_no_memory_beyond_their_bound(store):
+    write_zarr(store, DATA)
+    document = Path(store) / "zarr.json"
+    good = json.loads(document.read_text())
+    count = 2_000_000
+    code = (
+        "try:\n    hr.open_array(sys.argv[1])\nexcept (ValueError, NotImplementedError) as e:\n"
+        "    assert sys.argv[2] in str(e), e\nelse:\n    sys.exit('no error')"
+    )
+    for field, word in (
+        ("shape", "more dimensions than 64"),
+        ("dimension_names", "more"),
+        ("codecs", "more codecs than 64"),
+        ("chunk_shape", "more dimensions than 64"),
+    ):
+        text = json.dumps(good)
+        values = "[" + "0," * count + "0]"
+        if field == "chunk_shape":
+            grid = {"name": "regular", "configuration": {"chunk_shape": 0}}
+            text = json.dumps(good | {"chunk_grid": grid}).replace(
+                '"chunk_shape": 0', f'"chunk_shape": {values}'
+            )
+        else:
+            text = json.dumps(good | {field: 0}).replace(f'"{field}": 0', f'"{field}": {values}')
+        document.write_text(text)
+        assert peak_of(code, store, word) < 120, field
+    text = json.dumps(good)[:-1] + ', "a": 0' * 2 * count + "}"
+    document.write_text(text)
+    assert peak_of(code, store, "more members than 1048576") < 400
