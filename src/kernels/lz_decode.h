@@ -16,10 +16,11 @@
 namespace headrace::SIMT_SPACE {
 
 // What is worked on at once, which bounds the scratch memory: there is room for as many records as
-// streams can have before it is known how many they have. With tokens of 2 bytes that are 4 bytes
-// of a source byte, so their sum has a limit of its own, 1.5 bytes of a slab's byte; jump's entries
-// take 256 MiB. A stream on its own may need more.
-inline constexpr u64 kLzSlab = u64{512} << 20, kLzRecords = u64{768} << 20;
+// streams can have before it is known how many they have. Those of lz4 take up to 2 bytes of a
+// decoded byte; with tokens of 2 bytes, of snappy and blosclz, they would take 4, and have a limit
+// of their own. It is no lower because order gives each stream a multiprocessor: with fewer streams
+// at once some would have none. Jump's entries take 256 MiB. A stream on its own may need more.
+inline constexpr u64 kLzSlab = u64{512} << 20, kLzRecords = u64{1536} << 20;
 inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
 // From here on a lane a stream is the fastest parse, if none is long: a lane takes 37 ns a byte, 5
 // ms for the longest.

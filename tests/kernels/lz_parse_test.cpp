@@ -184,7 +184,7 @@ TEST(LzSlabs, BoundTheScratchMemoryOfRecords) {
       ASSERT_GT(plan.n, 0u);
       std::size_t streams = 0;
       for (const LzSlab& slab : plan.slabs) {
-        EXPECT_LE(slab.sums.records * sizeof(LzRecord), 768 * kMiB);
+        EXPECT_LE(slab.sums.records * sizeof(LzRecord), 1536 * kMiB);
         EXPECT_LE(slab.sums.nbytes, 512 * kMiB);
         streams += slab.sums.streams;
       }
