@@ -27,7 +27,7 @@ ARROWS = {
 # cuda and no_cuda see the interface of these folders, not their bodies.
 INTERFACES = {
     "codec": {"codec/codec.h"},
-    "device": {"device/backend.h", "device/user_memory.h"},
+    "device": {"device/backend.h", "device/gpu_limits.h", "device/user_memory.h"},
     "store": {"store/store.h"},
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/memory.h"
 #include "cuda/nvcomp.h"
 #include "cuda/nvtx.h"
+#include "cuda/probe.h"
 #include "cuda/queue.h"
 #include "device/user_memory.h"
 
@@ -36,7 +37,7 @@ class CudaBackend final : public Backend {
       cudaGetLastError();
       return std::string("cudaGetDeviceCount: ") + cudaGetErrorString(status);
     }
-    if (index < count) return "";
+    if (index >= 0 && index < count) return why_no_kernels(index);
     return "there " + std::string(count == 1 ? "is 1 CUDA device"
                                              : "are " + std::to_string(count) + " CUDA devices");
   }
@@ -57,8 +58,10 @@ class CudaBackend final : public Backend {
   }
 
   std::shared_ptr<void> allocate(Queue& queue, std::size_t nbytes) override {
-    const int index = static_cast<CudaQueue&>(queue).device();
-    return {queue.allocate(nbytes), [index](void* memory) { free_result(index, memory); }};
+    // Not from what the stream keeps: results are freed in the order of another one.
+    const auto& cuda = static_cast<CudaQueue&>(queue);
+    return {allocate_device(cuda.device(), nbytes, cuda.stream()),
+            [index = cuda.device()](void* memory) { free_result(index, memory); }};
   }
   void set_allocator(int index, const Allocator& allocator) override {
     user_memory().set(index, allocator);

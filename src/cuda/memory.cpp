@@ -1,5 +1,7 @@
 #include "cuda/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 #include <list>
@@ -9,6 +11,7 @@
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/queue.h"
+#include "device/gpu_limits.h"
 #include "device/user_memory.h"
 
 namespace headrace {
@@ -23,7 +26,12 @@ constexpr std::size_t kAllocationUnit = 16;
 // Pinning costs more than the copy it makes faster, so blocks are kept. Sizes are rounded up, for
 // blocks to fit the next request.
 constexpr std::size_t kPinnedUnit = 64 << 10;
-constexpr std::size_t kPinnedKept = std::size_t{1} << 30;
+
+std::size_t host_nbytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page)
+                               : 0;
+}
 
 struct PinnedBlock {
   std::byte* data;
@@ -72,7 +80,9 @@ void free_pinned(int device, const PinnedBlock& block) noexcept {
     ForkLock lock(state.mutex);
     state.pinned.splice(state.pinned.begin(), freed);
     state.pinned_nbytes += block.nbytes;
-    while (state.pinned_nbytes > kPinnedKept) {
+    static const std::size_t host = host_nbytes();
+    const std::size_t most = pinned_kept_nbytes(state.pools.size(), host);
+    while (state.pinned_nbytes > most) {
       state.pinned_nbytes -= state.pinned.back().nbytes;
       dropped.splice(dropped.begin(), state.pinned, std::prev(state.pinned.end()));
     }

@@ -1,8 +1,8 @@
 #include "cuda/own_stream.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "base/fork_mutex.h"
 #include "cuda/check.h"
@@ -27,42 +27,20 @@ struct IdleStreams {
 
 }  // namespace
 
-OwnStream::OwnStream(int device) : device_(device) {
+OwnStream::OwnStream(int device) : device_(device), blocks_(kMaxKeptBlock, kMaxKept) {
   const DeviceGuard guard(device);
   HEADRACE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
 void* OwnStream::allocate(std::size_t nbytes) {
-  if (nbytes > kMaxKeptBlock || user_memory().has_allocator(device_))
-    return allocate_device(device_, nbytes, stream_);
-  std::lock_guard lock(mutex_);
-  const auto fit = std::ranges::find_if(
-      freed_, [&](const Block& b) { return b.nbytes >= nbytes && b.nbytes / 2 <= nbytes; });
-  if (fit == freed_.end()) {
-    void* const fresh = allocate_device(device_, nbytes, stream_);
-    sizes_.insert_or_assign(fresh, nbytes);
-    return fresh;
-  }
-  const Block block = *fit;
-  freed_.erase(fit);
-  freed_nbytes_ -= block.nbytes;
-  sizes_.insert_or_assign(block.data, block.nbytes);
-  return block.data;
+  const auto fresh = [this](std::size_t n) { return allocate_device(device_, n, stream_); };
+  if (user_memory().has_allocator(device_)) return blocks_.allocate_unkept(nbytes, fresh);
+  return blocks_.allocate(
+      nbytes, fresh, [this](void* memory) { free_device(device_, memory, stream_); });
 }
 
 void OwnStream::free(void* memory) noexcept {
-  std::lock_guard lock(mutex_);
-  const auto known = sizes_.find(memory);
-  if (known == sizes_.end()) return free_device(device_, memory, stream_);
-  freed_.push_back({memory, known->second});
-  freed_nbytes_ += known->second;
-  sizes_.erase(known);
-  while (freed_nbytes_ > kMaxKept) {
-    const Block oldest = freed_.front();
-    freed_.erase(freed_.begin());
-    freed_nbytes_ -= oldest.nbytes;
-    free_device(device_, oldest.data, stream_);
-  }
+  blocks_.free(memory, [this](void* back) { free_device(device_, back, stream_); });
 }
 
 std::unique_ptr<OwnStream> take_stream(int device) {

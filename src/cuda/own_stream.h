@@ -6,9 +6,8 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
-#include <vector>
+
+#include "base/kept_blocks.h"
 
 namespace headrace {
 
@@ -27,17 +26,9 @@ class OwnStream {
   void free(void* memory) noexcept;
 
  private:
-  struct Block {
-    void* data;
-    std::size_t nbytes;
-  };
-
-  std::mutex mutex_;
   int device_;
   cudaStream_t stream_ = nullptr;
-  std::unordered_map<void*, std::size_t> sizes_;  // of blocks in use that may stay
-  std::vector<Block> freed_;
-  std::size_t freed_nbytes_ = 0;
+  KeptBlocks blocks_;
 };
 
 // One that is idle, or a new one. Those given back are never destroyed.

@@ -1,5 +1,6 @@
 #include "cuda/queue.h"
 
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -26,13 +27,12 @@ unsigned attribute_of(int device, cudaDeviceAttr attribute) {
 
 class CudaMark final : public Mark {
  public:
-  explicit CudaMark(const CudaQueue& queue) : device_(queue.device()) {
+  explicit CudaMark(int device) : device_(device) {
     const DeviceGuard guard(device_);
-    HEADRACE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
-    const cudaError_t status = cudaEventRecord(event_, queue.stream());
-    if (status != cudaSuccess) cudaEventDestroy(event_);
-    HEADRACE_CUDA_CHECK(status);
+    HEADRACE_CUDA_CHECK(
+        cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | cudaEventBlockingSync));
   }
+  explicit CudaMark(const CudaQueue& queue) : CudaMark(queue.device()) { record(queue.stream()); }
   // An event that is waited for may be destroyed: the wait stays.
   ~CudaMark() override {
     try {
@@ -45,13 +45,31 @@ class CudaMark final : public Mark {
   CudaMark(const CudaMark&) = delete;
   CudaMark& operator=(const CudaMark&) = delete;
 
-  cudaEvent_t event() const { return event_; }
-  void wait() override {
+  // Here, in the work of a stream of the device.
+  void record(cudaStream_t stream) {
     const DeviceGuard guard(device_);
+    HEADRACE_CUDA_CHECK(cudaEventRecord(event_, stream));
+  }
+
+  cudaEvent_t event() const { return event_; }
+  // The driver wakes a sleeping thread some 20 us late: what is nearly there is waited for awake,
+  // and the rest without a core.
+  void wait() override {
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::microseconds kAwake{100};
+    const DeviceGuard guard(device_);
+    const Clock::time_point asleep = Clock::now() + kAwake;
+    while (Clock::now() < asleep)
+      if (query()) return;
     HEADRACE_CUDA_CHECK(cudaEventSynchronize(event_));
   }
   bool is_reached() const {
     const DeviceGuard guard(device_);
+    return query();
+  }
+
+ private:
+  bool query() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();  // or the next launch would find it
@@ -61,7 +79,6 @@ class CudaMark final : public Mark {
     return true;
   }
 
- private:
   int device_;
   cudaEvent_t event_ = nullptr;
 };
@@ -119,10 +136,18 @@ void CudaQueue::upload_made(void* target, std::size_t nbytes, FunctionRef<void(v
     return upload(target, source.get(), nbytes);
   }
   drop_copied();
-  std::shared_ptr<std::byte> block = allocate_pinned_host(device_, nbytes);
-  make(block.get());
-  upload_pinned(target, block.get(), nbytes);
-  staged_.push_back({std::move(block), std::make_unique<CudaMark>(*this)});
+  Staged staged{allocate_pinned_host(device_, nbytes), std::make_unique<CudaMark>(device_)};
+  make(staged.block.get());
+  staged_.push_back(std::move(staged));
+  try {
+    upload_pinned(target, staged_.back().block.get(), nbytes);
+    staged_.back().copied->record(stream_);
+  } catch (...) {
+    // Nothing tells when the block is copied, and whoever takes it next would write into it.
+    cudaStreamSynchronize(stream_);
+    staged_.pop_back();
+    throw;
+  }
 }
 
 void CudaQueue::drop_copied() {

@@ -22,19 +22,31 @@ class SimtBackend final : public Backend {
   std::shared_ptr<void> allocate(Queue&, std::size_t nbytes) override {
     if (void* memory = user_memory().allocate(0, nbytes, {}))
       return {memory, [](void* p) { user_memory().free(p, {}); }};
-    return allocate_shared(nbytes);
+    return allocate_counted(nbytes);
   }
   void set_allocator(int index, const Allocator& allocator) override {
     user_memory().set(index, allocator);
   }
   std::shared_ptr<std::byte> allocate_pinned(int, std::size_t nbytes) override {
-    return allocate_shared(nbytes);
+    return allocate_counted(nbytes);
   }
   std::shared_ptr<void> pin(int, void*, std::size_t) override {
     return std::make_shared<char>();  // its memory is the host's: nothing is copied that could gain
   }
 
  private:
+  static std::shared_ptr<std::byte> allocate_counted(std::size_t nbytes) {
+    struct Counted {
+      explicit Counted(std::size_t n) { HostMemory::get().allocate(n); }
+      ~Counted() { HostMemory::get().free(); }
+      Counted(const Counted&) = delete;
+      Counted& operator=(const Counted&) = delete;
+      std::shared_ptr<std::byte> memory;
+    };
+    const auto counted = std::make_shared<Counted>(nbytes);
+    counted->memory = allocate_shared(nbytes);
+    return {counted, counted->memory.get()};
+  }
   static UserMemory& user_memory() {
     static auto* memory = new UserMemory;  // never destroyed: results may outlive statics
     return *memory;

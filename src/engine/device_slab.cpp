@@ -1,5 +1,7 @@
 #include "engine/device_slab.h"
 
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "base/trace.h"
@@ -33,38 +35,64 @@ std::size_t padded(std::size_t nbytes) { return (nbytes + 15) / 16 * 16 + kSourc
 
 SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   const std::size_t taken = padded(nbytes);
-  Block* full = nullptr;
-  Piece piece;
-  {
+  if (taken > block_nbytes_) {
+    Block fresh = make_block(taken);
+    fresh.full = true;
     const std::lock_guard lock(mutex_);
-    Block* block = current_;
-    if (taken > block_nbytes_) {
-      block = &add_block(taken);
-      block->full = true;
-    } else if (!block || taken > block_nbytes_ - block->used) {
-      if (block) {
-        block->full = true;
-        if (block->unfilled == 0) full = block;
-      }
-      block = current_ = &add_block(block_nbytes_);
-    }
-    piece = {block->pinned.get() + block->used, block->device.data() + block->used, block};
-    block->used += taken;
-    ++block->unfilled;
+    blocks_.push_back(std::move(fresh));
+    return cut(blocks_.back(), taken);
   }
-  if (full) copy(*full);
+  std::unique_lock lock(mutex_);
+  added_.wait(lock,
+              [&] { return !adding_ || (current_ && taken <= block_nbytes_ - current_->used); });
+  if (!current_ || taken > block_nbytes_ - current_->used) add_block(lock);
+  return cut(*current_, taken);
+}
+
+// Without the lock: to have a block is to wait for the device or the driver, and what others have
+// filled meanwhile is to be copied.
+void SlabMemory::add_block(std::unique_lock<std::mutex>& lock) {
+  Block* const before = std::exchange(current_, nullptr);
+  if (before) before->full = true;
+  const bool filled = before && before->unfilled == 0;
+  adding_ = true;
+  lock.unlock();
+  std::optional<Block> fresh;
+  std::exception_ptr error;
+  try {
+    if (filled) copy(*before);
+    fresh.emplace(make_block(block_nbytes_));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  adding_ = false;
+  added_.notify_all();  // of several, the next one tries where this one failed
+  if (error) std::rethrow_exception(error);
+  blocks_.push_back(std::move(*fresh));
+  current_ = &blocks_.back();
+}
+
+SlabMemory::Block SlabMemory::make_block(std::size_t nbytes) {
+  return {pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)};
+}
+
+SlabMemory::Piece SlabMemory::cut(Block& block, std::size_t nbytes) {
+  const Piece piece{block.pinned.get() + block.used, block.device.data() + block.used, &block};
+  block.used += nbytes;
+  ++block.unfilled;
   return piece;
 }
 
 // Memory comes in the order of the queue: whoever had it before may use it until the mark.
 SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
+  Scratch<std::uint8_t> memory(queue_, padded(nbytes));
+  const std::unique_ptr<Mark> free = queue_.mark();
   Piece piece;
-  std::unique_ptr<Mark> free;
+  piece.device = memory.data();
   {
     const std::lock_guard lock(mutex_);
-    unpinned_.emplace_back(queue_, padded(nbytes));
-    piece.device = unpinned_.back().data();
-    free = queue_.mark();
+    unpinned_.push_back(std::move(memory));
   }
   free->wait();
   return piece;
@@ -80,12 +108,12 @@ void SlabMemory::filled(const Piece& piece) {
 }
 
 void SlabMemory::finish() {
-  if (current_) copy(*std::exchange(current_, nullptr));
-}
-
-SlabMemory::Block& SlabMemory::add_block(std::size_t nbytes) {
-  blocks_.push_back({pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)});
-  return blocks_.back();
+  Block* last = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::exchange(current_, nullptr);
+  }
+  if (last) copy(*last);
 }
 
 void SlabMemory::copy(Block& block) {

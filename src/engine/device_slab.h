@@ -2,6 +2,7 @@
 
 // What of a read is on its way to the device at one time.
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -72,7 +73,11 @@ class SlabMemory {
   void finish();
 
  private:
-  Block& add_block(std::size_t nbytes);
+  Block make_block(std::size_t nbytes);
+  // A new current one. Leaves the lock meanwhile.
+  void add_block(std::unique_lock<std::mutex>& lock);
+  // Under mutex_: the next bytes of the block.
+  Piece cut(Block& block, std::size_t nbytes);
   void copy(Block& block);
 
   PinnedBlocks& pinned_;
@@ -80,6 +85,8 @@ class SlabMemory {
   const std::size_t block_nbytes_;
   const bool keeps_host_;
   std::mutex mutex_;
+  std::condition_variable added_;                // a thread is done with adding
+  bool adding_ = false;                          // under mutex_: one thread adds a block
   std::list<Block> blocks_;                      // under mutex_
   Block* current_ = nullptr;                     // under mutex_
   std::vector<Scratch<std::uint8_t>> unpinned_;  // under mutex_

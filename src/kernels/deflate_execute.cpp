@@ -90,7 +90,7 @@ class TileEntries {
       u32& entry = four.entry[k];
       if (is_value(entry) || entry < kWindow) continue;
       hops = true;
-      do entry = s.entries[entry - kWindow];
+      do entry = simt::load_relaxed(s.entries + (entry - kWindow));
       while (!is_value(entry) && entry >= kWindow);
     }
     if (hops) simt::store_relaxed(place, four.packed());

@@ -3,6 +3,7 @@
 // Which kernels decode a batch of LZ streams, measured on one NVIDIA H200.
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -14,21 +15,43 @@
 
 namespace headrace::SIMT_SPACE {
 
-// What is worked on at once, which bounds the scratch memory: records take up to 2 bytes of a
-// decoded byte, jump's entries 4.
-inline constexpr u64 kLzSlab = u64{512} << 20;
+// What is worked on at once, which bounds the scratch memory: there is room for as many records as
+// streams can have before it is known how many they have. Those of lz4 take up to 2 bytes of a
+// decoded byte; with tokens of 2 bytes, of snappy and blosclz, they would take 4, and have a limit
+// of their own. It is no lower because order gives each stream a multiprocessor: with fewer streams
+// at once some would have none. Jump's entries take 256 MiB. A stream on its own may need more.
+inline constexpr u64 kLzSlab = u64{512} << 20, kLzRecords = u64{1536} << 20;
 inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
-// From here on a lane a stream is the fastest parse.
+// From here on a lane a stream is the fastest parse, if none is long: a lane takes 37 ns a byte, 5
+// ms for the longest.
 inline constexpr std::size_t kLzLeadStreams = 16000;
+inline constexpr u32 kLzLeadLongest = 128 << 10;
 
 // Of streams that are decoded together.
 struct LzSums {
   u64 nbytes = 0;  // of sources or targets, what is more
   u64 records = 0;
   u32 streams = 0, groups = 0, tiles = 0, largest = 0;
+  u32 longest = 0;  // source
 
   static u64 nbytes_of(const Frame& frame) {
     return std::max(frame.source_nbytes, frame.target_nbytes);
+  }
+
+  // One more than can be, and the last token may be shorter.
+  template <class Dialect>
+  static u64 records_of(const Frame& frame) {
+    return std::min(frame.source_nbytes / Dialect::kMinToken,
+                    frame.target_nbytes / Dialect::kMinOutput) +
+           2;
+  }
+
+  // Whether they are to be decoded before `frame` is.
+  template <class Dialect>
+  bool full_for(const Frame& frame) const {
+    if (streams == 0) return false;
+    return nbytes + nbytes_of(frame) > kLzSlab ||
+           (records + records_of<Dialect>(frame)) * sizeof(LzRecord) > kLzRecords;
   }
 
   // The stream that joins them.
@@ -38,12 +61,12 @@ struct LzSums {
                to = static_cast<u32>(frame.target_nbytes);
     const LzStream stream{
         frame.source, frame.target, from, to, frame.chunk, groups, records, tiles};
-    // One more than can be, and the last token may be shorter.
-    records += std::min(from / Dialect::kMinToken, to / Dialect::kMinOutput) + 2;
+    records += records_of<Dialect>(frame);
     groups += (from + group_nbytes - 1) / group_nbytes;
     tiles += LzJumpTiles::count(to);
     nbytes += nbytes_of(frame);
     largest = std::max(largest, to);
+    longest = std::max(longest, from);
     ++streams;
     return stream;
   }
@@ -57,6 +80,7 @@ struct LzSlab {
   std::vector<LzSums> before{};  // each range of the frames that it is of
 
   bool is_mapped() const { return parse == LzParse::mapped; }
+  bool is_led() const { return sums.streams >= kLzLeadStreams && sums.longest <= kLzLeadLongest; }
   template <class Dialect>
   u32 group_nbytes() const {
     return is_mapped() ? LzMapCut::kGroup : Dialect::Guess::kGroup;
@@ -106,7 +130,7 @@ void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
 
 template <class Dialect>
 void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
-  if (slab.sums.streams >= kLzLeadStreams) {
+  if (slab.is_led()) {
     constexpr u32 kLanes = LzLead<Dialect>::kLanes;
     return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
   }
@@ -187,30 +211,41 @@ void decode_slab(Queue& queue,
   execute_lz<Dialect>(queue, of_slab, slab);
 }
 
-// Decodes the first of the frames, as many as fit into a slab of either parse; at least one. Gives
-// their number.
+// The first of the frames, as many as fit into a slab of either parse; at least one.
+struct LzPlan {
+  std::array<LzSlab, 2> slabs{LzSlab{LzParse::guessed}, LzSlab{LzParse::mapped}};
+  std::size_t n = 0;
+};
+
+template <class Dialect>
+LzPlan plan_slabs(std::span<const Frame> frames, bool planes, std::vector<FrameFault>& refused) {
+  LzPlan plan;
+  for (std::size_t& n = plan.n; n < frames.size(); ++n) {
+    const Frame& frame = frames[n];
+    const LzParse parse = parse_of(frame, planes);
+    if (n % kListRange == 0)
+      for (LzSlab& slab : plan.slabs) slab.before.push_back(slab.sums);
+    if (parse == LzParse::refused) {
+      refused.push_back({frame.chunk, Fault::unsupported});
+      continue;
+    }
+    LzSlab& slab = plan.slabs[parse == LzParse::mapped];
+    if (slab.sums.full_for<Dialect>(frame)) break;
+    slab.sums.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
+  }
+  return plan;
+}
+
+// Gives the number of frames that it decoded.
 template <class Dialect>
 std::size_t decode_slabs(Queue& queue,
                          std::span<const Frame> frames,
                          const DecodeBatch& batch,
                          std::vector<FrameFault>& refused) {
-  LzSlab slabs[] = {{LzParse::guessed}, {LzParse::mapped}};
-  std::size_t n = 0;
-  for (; n < frames.size(); ++n) {
-    const Frame& frame = frames[n];
-    const LzParse parse = parse_of(frame, batch.planes);
-    if (n % kListRange == 0)
-      for (LzSlab& slab : slabs) slab.before.push_back(slab.sums);
-    if (parse == LzParse::refused) {
-      refused.push_back({frame.chunk, Fault::unsupported});
-      continue;
-    }
-    LzSlab& slab = slabs[parse == LzParse::mapped];
-    if (slab.sums.streams > 0 && slab.sums.nbytes + LzSums::nbytes_of(frame) > kLzSlab) break;
-    slab.sums.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
-  }
-  for (const LzSlab& slab : slabs) decode_slab<Dialect>(queue, slab, frames.first(n), batch);
-  return n;
+  const LzPlan plan = plan_slabs<Dialect>(frames, batch.planes, refused);
+  for (const LzSlab& slab : plan.slabs)
+    decode_slab<Dialect>(queue, slab, frames.first(plan.n), batch);
+  return plan.n;
 }
 
 template <class Dialect>

@@ -204,6 +204,7 @@ struct LzOrder {
   using Tile = LzTile<u16, tile_nbytes>;
   static constexpr unsigned kThreads = Tile::kThreads;
   static constexpr unsigned kMinBlocks = 1280 / kThreads ? 1280 / kThreads : 1;
+  static constexpr bool kOnlyWhereItFits = tile_nbytes > 16384;
   using Shared = Tile;
   LzBatch batch;
 
@@ -248,7 +249,7 @@ struct LzOrder {
   }
 
   SIMT_DEVICE static u32 value(const Tile& tile, u32 entry) {
-    while (!(entry & Tile::kValue)) entry = tile.entries[entry];
+    while (!(entry & Tile::kValue)) entry = simt::load_relaxed(tile.entries + entry);
     return entry;
   }
 };
@@ -309,7 +310,7 @@ struct LzExpand {
         u32& place = tile.entries[p + k - low];
         entry = place;
         if (entry & Shared::kValue || entry < low) continue;
-        do entry = tile.entries[entry - low];
+        do entry = simt::load_relaxed(tile.entries + (entry - low));
         while (!(entry & Shared::kValue) && entry >= low);
         simt::store_relaxed(&place, entry);
       }

@@ -17,7 +17,8 @@ struct VerifyChecksums {
   SIMT_DEVICE void operator()(Shared&) const {
     const Frame frame = frames[simt::block_index()];
     const Source& source = sources[frame.source];
-    if (!frame.has_checksum || simt::shuffle(faults[source.chunk], 0) != 0) return;
+    if (!frame.has_checksum) return;
+    if (simt::shuffle(simt::load_shared_cache(faults + source.chunk), 0) != 0) return;
     const u32 last = frame.end_block - 1;
     const u32 begin = placed[frame.first_block].start;
     const u32 end = placed[last].start +

@@ -15,6 +15,7 @@ namespace {
 template <u32 kTile, unsigned kThreads_, unsigned kMinBlocks_>
 struct ExecuteInOrder {
   static constexpr unsigned kThreads = kThreads_, kMinBlocks = kMinBlocks_;
+  static constexpr bool kOnlyWhereItFits = kTile > 16 * 1024;
   using Shared = Tile<kTile>;
   ExecuteWork work;
   const u32* list;  // of sources
@@ -66,7 +67,7 @@ struct ExecuteInOrder {
     for (i32 k = 0; k < 4; ++k) {
       if (at + k < bounds.begin || at + k >= bounds.end) continue;
       u32 entry = entries[k];
-      while (!(entry & kValue)) entry = tile.entries[entry];
+      while (!(entry & kValue)) entry = simt::load_relaxed(tile.entries + entry);
       target[at + k] = static_cast<u8>(entry);
     }
   }
@@ -75,10 +76,10 @@ struct ExecuteInOrder {
   SIMT_DEVICE static simt::Quad values(const Shared& tile, simt::Quad quad, u32* place) {
     if (quad.x & quad.y & quad.z & quad.w & kValue) return quad;
     do {
-      if (!(quad.x & kValue)) quad.x = tile.entries[quad.x];
-      if (!(quad.y & kValue)) quad.y = tile.entries[quad.y];
-      if (!(quad.z & kValue)) quad.z = tile.entries[quad.z];
-      if (!(quad.w & kValue)) quad.w = tile.entries[quad.w];
+      if (!(quad.x & kValue)) quad.x = simt::load_relaxed(tile.entries + quad.x);
+      if (!(quad.y & kValue)) quad.y = simt::load_relaxed(tile.entries + quad.y);
+      if (!(quad.z & kValue)) quad.z = simt::load_relaxed(tile.entries + quad.z);
+      if (!(quad.w & kValue)) quad.w = simt::load_relaxed(tile.entries + quad.w);
     } while (!(quad.x & quad.y & quad.z & quad.w & kValue));
     simt::store_relaxed(reinterpret_cast<simt::Quad*>(place), quad);
     return quad;
@@ -140,7 +141,8 @@ struct ExpandTiles {
     u32* const to = pieces.entries + piece.entries + first;
     for (u32 i = simt::thread_index(); i < nbytes; i += kThreads) {
       u32 entry = tile.entries[i];
-      while (!(entry & kValue) && entry >= first) entry = tile.entries[entry - first];
+      while (!(entry & kValue) && entry >= first)
+        entry = simt::load_relaxed(tile.entries + (entry - first));
       simt::store_relaxed(&tile.entries[i], entry);
       to[i] = entry;
     }

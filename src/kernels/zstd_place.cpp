@@ -26,7 +26,7 @@ struct PlaceBlocks {
       if (lane == 0) raise(faults, chunk, source.fault);
       return;
     }
-    if (simt::shuffle(faults[chunk], 0) != 0) return;
+    if (simt::shuffle(simt::load_shared_cache(faults + chunk), 0) != 0) return;
     Fault fault = Fault::none;
     State state;
     for (u32 b = source.first_block; b < source.end_block; b += simt::kWarp) {

@@ -154,6 +154,10 @@ void FiberSet::suspend() {
 #endif
 }
 
+std::span<const char> FiberSet::stack(unsigned index) const {
+  return {fibers_[index]->stack.bottom(), kStackBytes};
+}
+
 void FiberSet::abandon() {
   for (auto& fiber : fibers_) {
     fiber->context = nullptr;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace headrace {
@@ -22,6 +23,8 @@ class FiberSet {
   bool resume(unsigned index);
   // From inside a fiber.
   void suspend();
+  // Where fiber `index` keeps its frames.
+  std::span<const char> stack(unsigned index) const;
   // Forgets what the fibers were doing. They hold nothing that would have to be released.
   void abandon();
 

@@ -6,6 +6,10 @@
 
 #include "simt/queue.h"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "headrace's kernels need compute capability 8.0: see CMAKE_CUDA_ARCHITECTURES"
+#endif
+
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_DEVICE_NOINLINE __device__ __noinline__
 #define SIMT_HOST_DEVICE __host__ __device__ inline
@@ -91,6 +95,12 @@ SIMT_DEVICE void store_relaxed(T* p, T value) {
   *p = value;
 #endif
 }
+// Of shared memory that others store_relaxed meanwhile. A plain load, which no loop here can do
+// without: as a volatile one it took twice the time of lz4 and snappy (H100).
+template <class T>
+SIMT_DEVICE T load_relaxed(const T* p) {
+  return *p;
+}
 
 // Memory that nobody writes while the kernel runs.
 template <class T>
@@ -138,17 +148,21 @@ SIMT_DEVICE void store_shared_quad(SharedAddress a, Quad v) {
       "st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(a), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w));
 }
 
-// 16 bytes from device to shared memory, both aligned; done after copy_wait() and a sync.
+// 16 bytes from device to shared memory, both aligned; done after copy_wait() and a sync. They say
+// "memory": a thread that waits for its own copies has no barrier behind the wait, and without one
+// the compiler could move its loads of what was copied above the wait, or its stores to what is
+// copied below the copy.
 SIMT_DEVICE void copy_async(void* shared, const void* device) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<u32>(__cvta_generic_to_shared(shared))),
-               "l"(device));
+               "l"(device)
+               : "memory");
 }
-SIMT_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
+SIMT_DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All but the last `kept` groups that this thread committed have arrived.
 template <int kept = 0>
 SIMT_DEVICE void copy_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kept));
+  asm volatile("cp.async.wait_group %0;" ::"n"(kept) : "memory");
 }
 
 SIMT_DEVICE unsigned popcount(u32 v) { return static_cast<unsigned>(__popc(v)); }
@@ -208,15 +222,14 @@ __global__ void __launch_bounds__(Kernel::kThreads, min_blocks<Kernel>())
 template <class Kernel>
 void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
   if (blocks == 0) return;
+  static_assert(fits_where_it_runs<Kernel>());
   constexpr unsigned shared =
       std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared);
+  const unsigned grid = grid_blocks(blocks);
   const auto function = entry<Kernel>;
   const DeviceScope scope(queue);
   if constexpr (shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(function), shared);
-  function<<<static_cast<unsigned>(blocks),
-             Kernel::kThreads,
-             shared,
-             static_cast<cudaStream_t>(queue.native())>>>(kernel);
+  function<<<grid, Kernel::kThreads, shared, static_cast<cudaStream_t>(queue.native())>>>(kernel);
   check_launch(__PRETTY_FUNCTION__);
 }
 

@@ -15,6 +15,7 @@
 #include "simt/fiber.h"
 #include "simt/host_queue.h"
 #include "simt/random.h"
+#include "simt/shadow.h"
 #include "simt/simt.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -43,6 +44,29 @@ struct Warp {
   unsigned parity = 0;
 };
 
+#ifdef HEADRACE_SIMT_SHADOW
+using LaunchShadow = Shadow;
+// Until its end, what the calling fiber does is the simulator's and not the kernel's.
+class Unwatched {
+ public:
+  Unwatched() : shadow_(std::exchange(watched.shadow, nullptr)) {}
+  ~Unwatched() { watched.shadow = shadow_; }
+  Unwatched(const Unwatched&) = delete;
+  Unwatched& operator=(const Unwatched&) = delete;
+
+ private:
+  Shadow* shadow_;
+};
+#else
+struct LaunchShadow {
+  explicit LaunchShadow(const char*) {}
+  void check() const {}
+};
+struct Unwatched {
+  Unwatched() {}  // by a constructor, so that it is no unused variable
+};
+#endif
+
 struct AsyncCopy {
   void* shared;
   const void* device;
@@ -58,7 +82,8 @@ class Worker {
  public:
   Worker() : fibers_(&Worker::run_thread, this) {}
 
-  void run(unsigned block,
+  void run(LaunchShadow& shadow,
+           unsigned block,
            unsigned blocks,
            unsigned threads,
            std::size_t shared_nbytes,
@@ -67,6 +92,7 @@ class Worker {
            u64 seed);
 
   void wait(Sync kind) {
+    unwatch();
     const unsigned thread = running.thread;
     Warp& warp = warps_[thread / kWarp];
     const u32 bit = 1u << thread % kWarp;
@@ -77,6 +103,7 @@ class Worker {
     else
       warp.arrived |= bit;
     fibers_.suspend();
+    watch(thread);
   }
 
   const u64* exchange(Sync kind, u64 value) {
@@ -92,9 +119,24 @@ class Worker {
   AsyncCopies& copies() { return copies_[running.thread]; }
 
  private:
+#ifdef HEADRACE_SIMT_SHADOW
+  // From here on the calling fiber is in its kernel.
+  void watch(unsigned thread) const {
+    const std::span<const char> stack = fibers_.stack(thread);
+    watched = {
+        shadow_, running.block, stack.data(), stack.size(), running.shared, shared_capacity_};
+  }
+  static void unwatch() { watched.shadow = nullptr; }
+#else
+  void watch(unsigned) const {}
+  static void unwatch() {}
+#endif
+
   static void run_thread(void* self) {
     Worker& w = *static_cast<Worker*>(self);
+    w.watch(running.thread);
     w.body_(w.kernel_, w.shared_.get());
+    unwatch();
   }
 
   void start(unsigned threads, std::size_t shared_nbytes, Random& random);
@@ -116,6 +158,7 @@ class Worker {
   std::size_t shared_capacity_ = 0;
   void (*body_)(const void*, void*) = nullptr;
   const void* kernel_ = nullptr;
+  [[maybe_unused]] LaunchShadow* shadow_ = nullptr;
 };
 
 void Worker::start(unsigned threads, std::size_t shared_nbytes, Random& random) {
@@ -184,7 +227,8 @@ void Worker::release_barrier() {
   }
 }
 
-void Worker::run(unsigned block,
+void Worker::run(LaunchShadow& shadow,
+                 unsigned block,
                  unsigned blocks,
                  unsigned threads,
                  std::size_t shared_nbytes,
@@ -195,6 +239,7 @@ void Worker::run(unsigned block,
   start(threads, shared_nbytes, random);
   body_ = body;
   kernel_ = kernel;
+  shadow_ = &shadow;
   running = {0, threads, block, blocks, shared_.get()};
   while (live_) {
     if (active_.empty()) release_barrier();
@@ -291,11 +336,17 @@ const u64* exchange(Sync kind, u64 value) { return current->exchange(kind, value
 u32 live_lanes() { return current->live_lanes(); }
 
 void copy_async(void* shared, const void* device) {
+  const Unwatched unwatched;
   AsyncCopies& copies = current->copies();
   copies.waiting.push_back({shared, device, copies.group});
 }
 void copy_commit() { ++current->copies().group; }
 void wait_copies(unsigned kept) {
+#ifdef HEADRACE_SIMT_SHADOW
+  for (const AsyncCopy& copy : current->copies().waiting)
+    note(copy.device, sizeof(Quad), Access::read, __builtin_return_address(0));
+#endif
+  const Unwatched unwatched;
   AsyncCopies& copies = current->copies();
   std::erase_if(copies.waiting, [&](const AsyncCopy& copy) {
     if (copy.group + kept >= copies.group) return false;
@@ -305,11 +356,14 @@ void wait_copies(unsigned kept) {
 }
 
 void run(Queue& queue,
+         const char* name,
          std::size_t blocks,
          unsigned threads,
          std::size_t shared_nbytes,
          void (*body)(const void*, void*),
          const void* kernel) {
+  const unsigned grid = grid_blocks(blocks);
+  LaunchShadow shadow(name);
   const u64 seed = static_cast<HostQueue&>(queue).next_random();
   const std::size_t first = blocks ? seed % blocks : 0;
   parallel_for(
@@ -317,8 +371,9 @@ void run(Queue& queue,
       [&](std::size_t i) {
         const std::size_t block = (first + i) % blocks;
         const Turn turn;
-        current->run(static_cast<unsigned>(block),
-                     static_cast<unsigned>(blocks),
+        current->run(shadow,
+                     static_cast<unsigned>(block),
+                     grid,
                      threads,
                      shared_nbytes,
                      body,
@@ -326,6 +381,7 @@ void run(Queue& queue,
                      mix(seed ^ block));
       },
       std::min(thread_count(), Workers::kMost));
+  shadow.check();
 }
 
 }  // namespace headrace::host::simt

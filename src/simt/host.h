@@ -39,7 +39,9 @@ const u64* exchange(Sync kind, u64 value);
 // The lanes that took part in the last exchange.
 u32 live_lanes();
 
+// `name`: of the kernel, for errors.
 void run(Queue& queue,
+         const char* name,
          std::size_t blocks,
          unsigned threads,
          std::size_t shared_nbytes,
@@ -167,9 +169,19 @@ template <class T>
 SIMT_DEVICE void store_relaxed(T* p, T value) {
   *p = value;  // the threads of a block are fibers of one thread
 }
+template <class T>
+SIMT_DEVICE T load_relaxed(const T* p) {
+  return *p;
+}
 
+#ifdef HEADRACE_SIMT_SHADOW
+void note_constant(const void* p, std::size_t nbytes);  // simt/shadow.h
+#else
+inline void note_constant(const void*, std::size_t) {}
+#endif
 template <class T>
 SIMT_DEVICE T load_constant(const T* p) {
+  note_constant(p, sizeof(T));
   return *p;
 }
 SIMT_DEVICE u32 load_shared_cache(const u32* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
@@ -180,7 +192,11 @@ SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
           load_shared_cache(&p->w)};
 }
 SIMT_DEVICE void store_shared_cache(u32* p, u32 v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+#ifdef HEADRACE_SIMT_SHADOW
+inline void prefetch(const void*) {}  // what comes of a race is dropped
+#else
 SIMT_DEVICE void prefetch(const void* p) { static_cast<void>(*static_cast<const volatile u8*>(p)); }
+#endif
 
 using SharedAddress = u32;
 template <class T>
@@ -242,9 +258,11 @@ template <class Kernel>
 void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
   using Shared = typename Kernel::Shared;
   static_assert(alignof(Shared) <= 16);
+  static_assert(fits_where_it_runs<Kernel>());
   if constexpr (requires { Kernel::kMinBlocks; }) static_assert(Kernel::kMinBlocks > 0);
   run(
       queue,
+      __PRETTY_FUNCTION__,
       blocks,
       Kernel::kThreads,
       sizeof(Shared),

@@ -21,16 +21,37 @@ class HostMark final : public Mark {
 
 }  // namespace
 
+HostMemory& HostMemory::get() {
+  static auto* memory = new HostMemory;  // never destroyed: results may outlive statics
+  return *memory;
+}
+
+void HostMemory::allocate(std::size_t nbytes) {
+  for (long n = until_failure_; n > 0;) {
+    if (!until_failure_.compare_exchange_weak(n, n - 1)) continue;
+    if (n > 1) break;
+    throw Error(ErrorCode::out_of_memory,
+                "simt: a test lets the allocation of " + std::to_string(nbytes) + " bytes fail");
+  }
+  ++used_;
+}
+
 void* HostQueue::allocate(std::size_t nbytes) {
+  HostMemory::get().allocate(nbytes);
   void* memory = ::operator new(nbytes + (nbytes == 0), kAlignment, std::nothrow);
-  if (!memory)
+  if (!memory) {
+    HostMemory::get().free();
     throw Error(ErrorCode::out_of_memory,
                 "simt: cannot allocate " + std::to_string(nbytes) + " bytes");
+  }
   std::memset(memory, static_cast<int>(next_random() & 255), std::min(nbytes, kPoisoned));
   return memory;
 }
 
-void HostQueue::free(void* memory) noexcept { ::operator delete(memory, kAlignment); }
+void HostQueue::free(void* memory) noexcept {
+  ::operator delete(memory, kAlignment);
+  HostMemory::get().free();
+}
 
 void HostQueue::upload(void* target, const void* source, std::size_t nbytes) {
   copy(target, source, nbytes);

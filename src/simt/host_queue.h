@@ -6,6 +6,28 @@
 
 namespace headrace {
 
+// The memory of the host run's device, counted, so that tests can let any allocation fail and see
+// that nothing stays: of the queues, and results and pinned memory of its backend.
+class HostMemory {
+ public:
+  static HostMemory& get();
+
+  // The `nth` allocation from now on throws `out_of_memory`; 0: none does.
+  void fail(long nth) { until_failure_ = nth; }
+  // Whether it has. Where none is to, it has too.
+  bool failed() const { return until_failure_ == 0; }
+  // Blocks that are in use.
+  long used() const { return used_; }
+
+  // Around an allocation: before it, and after it or when it is freed again.
+  void allocate(std::size_t nbytes);
+  void free() { --used_; }
+
+ private:
+  std::atomic<long> until_failure_{0};
+  std::atomic<long> used_{0};
+};
+
 // Runs each kernel at launch, on the thread pool. The seed decides the order of blocks and threads
 // and what fresh memory holds: the same seed gives the same run.
 class HostQueue final : public Queue {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <lz4.h>
 
+#include <span>
+
 #include "kernels/lz4_dialect.h"
 #include "kernels/lz_data.h"
 #include "kernels/lz_decode.h"
@@ -154,6 +156,70 @@ TEST(LzOrder, TilesOfEverySizeGiveTheSame) {
       expect_in_order<16384>(original, seed);
       expect_in_order<32768>(original, seed);
     }
+}
+
+// Tokens of two bytes that give one, as snappy's and blosclz's can.
+struct ShortTokens {
+  static constexpr u32 kMinToken = 2, kMinOutput = 1;
+  using Guess = LzCut<256, 16>;
+};
+
+std::vector<Frame> frames_of(std::size_t n, u64 source_nbytes, u64 target_nbytes) {
+  std::vector<Frame> frames(n);
+  for (Frame& frame : frames) {
+    frame.source_nbytes = source_nbytes;
+    frame.target_nbytes = target_nbytes;
+  }
+  return frames;
+}
+
+TEST(LzSlabs, BoundTheScratchMemoryOfRecords) {
+  constexpr u64 kMiB = 1 << 20;
+  const auto check = [&]<class Dialect>(Dialect, u64 source_nbytes, u64 target_nbytes) {
+    const std::vector<Frame> frames = frames_of(512, source_nbytes, target_nbytes);
+    std::vector<FrameFault> refused;
+    std::size_t done = 0, slabs = 0;
+    for (; done < frames.size(); ++slabs) {
+      const LzPlan plan = plan_slabs<Dialect>(std::span(frames).subspan(done), false, refused);
+      ASSERT_GT(plan.n, 0u);
+      std::size_t streams = 0;
+      for (const LzSlab& slab : plan.slabs) {
+        EXPECT_LE(slab.sums.records * sizeof(LzRecord), 1536 * kMiB);
+        EXPECT_LE(slab.sums.nbytes, 512 * kMiB);
+        streams += slab.sums.streams;
+      }
+      EXPECT_EQ(streams, plan.n);
+      done += plan.n;
+    }
+    EXPECT_EQ(done, frames.size());
+    EXPECT_LT(slabs, 16u);
+  };
+  check(Lz4{}, 4 * kMiB, 4 * kMiB);
+  check(Lz4{}, 2 * kMiB, 4 * kMiB);
+  check(ShortTokens{}, 4 * kMiB, 4 * kMiB);
+  check(ShortTokens{}, 4 * kMiB, 9 * kMiB);
+  check(ShortTokens{}, kMiB, 4 * kMiB);
+}
+
+TEST(LzSlabs, TakeAStreamThatIsTooLargeByItself) {
+  std::vector<Frame> frames = frames_of(3, u64{1} << 30, u64{1} << 30);
+  std::vector<FrameFault> refused;
+  EXPECT_EQ(plan_slabs<ShortTokens>(frames, false, refused).n, 1u);
+  EXPECT_TRUE(refused.empty());
+}
+
+TEST(LzSlabs, LeadByALaneOnlyShortStreams) {
+  const auto led = [](const std::vector<Frame>& frames) {
+    std::vector<FrameFault> refused;
+    const LzPlan plan = plan_slabs<Lz4>(frames, false, refused);
+    EXPECT_EQ(plan.n, frames.size());
+    return plan.slabs[0].is_led();
+  };
+  std::vector<Frame> frames = frames_of(16000, 8 << 10, 8 << 10);
+  EXPECT_TRUE(led(frames));
+  frames[7000].source_nbytes = frames[7000].target_nbytes = 200 << 20;
+  EXPECT_FALSE(led(frames)) << "a lane would walk for seconds";
+  EXPECT_FALSE(led(frames_of(15999, 8 << 10, 8 << 10)));
 }
 
 }  // namespace

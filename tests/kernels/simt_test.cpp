@@ -208,6 +208,24 @@ TEST(Simt, AnAsyncCopyArrivesWhenItIsWaitedFor) {
   EXPECT_NE(to[3].x, 28u);
 }
 
+// As a GPU has it: the rest of the number would be lost without a word.
+TEST(Simt, AGridHasALimit) {
+  HostQueue queue(1);
+  u32 count = 0, bits = 0;
+  for (const std::size_t blocks :
+       {std::size_t{1} << 31, std::size_t{1} << 32, (std::size_t{1} << 32) + 1}) {
+    try {
+      simt::launch(queue, blocks, Count{&count, &bits});
+      FAIL() << blocks;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(blocks)), std::string::npos);
+    }
+  }
+  EXPECT_EQ(count, 0u);
+  EXPECT_EQ(grid_blocks((std::size_t{1} << 31) - 1), 0x7fffffffu);
+}
+
 struct CountThreads {
   static constexpr unsigned kThreads = 1024;
   using Shared = simt::NoShared;

@@ -219,35 +219,13 @@ TEST_F(DeviceFetch, EndsWithTheErrorOfAnyRead) {
   }
 }
 
-// The device that runs kernels on the CPU, with kernels of the test's.
-class OtherKernels final : public Backend {
+// With kernels of the test's.
+class OtherKernels final : public test::SimtDevice {
  public:
   explicit OtherKernels(const Kernels& kernels) : kernels_(kernels) {}
-
-  int device_count() const override { return simt_.device_count(); }
-  std::string why_not(int index) const override { return simt_.why_not(index); }
-  std::string device_name(int index) const override { return simt_.device_name(index); }
-  std::size_t memory_nbytes(int index) const override { return simt_.memory_nbytes(index); }
   const Kernels& kernels() const override { return kernels_; }
-  std::unique_ptr<Queue> make_queue(int index) override { return simt_.make_queue(index); }
-  std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
-    return simt_.wrap_stream(index, stream);
-  }
-  std::shared_ptr<void> allocate(Queue& queue, std::size_t nbytes) override {
-    return simt_.allocate(queue, nbytes);
-  }
-  std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) override {
-    return simt_.allocate_pinned(index, nbytes);
-  }
-  std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
-    return simt_.pin(index, data, nbytes);
-  }
-  void set_allocator(int index, const Allocator& allocator) override {
-    simt_.set_allocator(index, allocator);
-  }
 
  private:
-  Backend& simt_ = simt_backend();
   const Kernels kernels_;
 };
 

@@ -24,6 +24,35 @@ inline std::vector<Device> devices() {
   return found;
 }
 
+// The device that runs kernels on the CPU, for tests that change a part of it.
+class SimtDevice : public Backend {
+ public:
+  int device_count() const override { return simt_.device_count(); }
+  std::string why_not(int index) const override { return simt_.why_not(index); }
+  std::string device_name(int index) const override { return simt_.device_name(index); }
+  std::size_t memory_nbytes(int index) const override { return simt_.memory_nbytes(index); }
+  const Kernels& kernels() const override { return simt_.kernels(); }
+  std::unique_ptr<Queue> make_queue(int index) override { return simt_.make_queue(index); }
+  std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
+    return simt_.wrap_stream(index, stream);
+  }
+  std::shared_ptr<void> allocate(Queue& queue, std::size_t nbytes) override {
+    return simt_.allocate(queue, nbytes);
+  }
+  std::shared_ptr<std::byte> allocate_pinned(int index, std::size_t nbytes) override {
+    return simt_.allocate_pinned(index, nbytes);
+  }
+  std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
+    return simt_.pin(index, data, nbytes);
+  }
+  void set_allocator(int index, const Allocator& allocator) override {
+    simt_.set_allocator(index, allocator);
+  }
+
+ private:
+  Backend& simt_ = simt_backend();
+};
+
 inline std::vector<std::byte> bytes_of(const Tensor& tensor) {
   std::vector<std::byte> copy(tensor.nbytes());
   if (tensor.device().is_cpu()) {

@@ -1,0 +1,19 @@
+#include <limits>
+#include <string>
+
+#include "headrace/error.h"
+#include "simt/queue.h"
+
+namespace headrace {
+
+unsigned grid_blocks(std::size_t blocks) {
+  constexpr std::size_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (blocks > kMost) {
+    throw Error(ErrorCode::unsupported,
+                "a kernel for " + std::to_string(blocks) + " blocks: a grid has " +
+                    std::to_string(kMost) + " at most; give less at once");
+  }
+  return static_cast<unsigned>(blocks);
+}
+
+}  // namespace headrace
