@@ -9,27 +9,20 @@
 namespace headrace {
 namespace {
 
-// A folder that links to one of those above it would never end.
-constexpr std::size_t kMaxDepth = 64;
-
-// Every node below `path`, by its path relative to it.
+// Every node below `path`, by its path relative to it. Links back are none: list_nodes().
 void gather(const Store& store,
             const std::string& path,
             const std::string& relative,
             int zarr_format,
-            std::size_t depth,
+            WalkLimit& limit,
             NodeMap& nodes) {
-  if (depth > kMaxDepth) {
-    throw Error(ErrorCode::unsupported,
-                "[consolidate_metadata] " + place_of(store, join_key(path, relative)) +
-                    ": groups nest deeper than " + std::to_string(kMaxDepth));
-  }
   const std::string here = relative.empty() ? path : join_key(path, relative);
   for (auto& [name, node] : list_nodes(store, here, zarr_format, Malformed::raise)) {
     const std::string child = join_key(relative, name);
     const bool is_group = node.type == NodeType::group;
+    limit.count(store, path);
     nodes.emplace(child, std::move(node));
-    if (is_group) gather(store, path, child, zarr_format, depth + 1, nodes);
+    if (is_group) gather(store, path, child, zarr_format, limit, nodes);
   }
 }
 
@@ -67,7 +60,8 @@ void consolidate_metadata(const Store& store, std::string_view path) {
   if (!root || root->type != NodeType::group)
     throw Error(ErrorCode::not_found, where + ": there is no group");
   NodeMap nodes;
-  gather(store, clean, "", root->zarr_format, 0, nodes);
+  WalkLimit limit;
+  gather(store, clean, "", root->zarr_format, limit, nodes);
   if (root->zarr_format == 3) {
     store.driver().set(join_key(clean, "zarr.json"), bytes_of(consolidated_v3(*root, nodes)));
   } else {
