@@ -9,21 +9,6 @@ namespace headrace {
 
 namespace {
 
-std::string printable(std::string_view key) {
-  std::string out;
-  for (char c : key) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      constexpr char kHex[] = "0123456789abcdef";
-      out += "\\x";
-      out += kHex[static_cast<unsigned char>(c) >> 4];
-      out += kHex[c & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 template <typename Bytes>
 std::uint64_t sum_of_sizes(std::span<const Bytes> parts) {
   std::uint64_t total = 0;
@@ -53,7 +38,7 @@ const char* key_fault(std::string_view key) {
 void check_key(std::string_view key) {
   const char* fault = key_fault(key);
   if (fault == nullptr) return;
-  throw Error(ErrorCode::invalid_argument, "key \"" + printable(key) + "\": " + fault);
+  throw Error(ErrorCode::invalid_argument, "key \"" + std::string(key) + "\": " + fault);
 }
 
 std::string_view check_prefix(std::string_view prefix) {
