@@ -69,7 +69,7 @@ Json codecs_json(const std::vector<CodecSpec>& codecs) {
 std::string advice_text(const Advice& advice) {
   std::string codecs;
   for (const CodecSpec& codec : advice.codecs)
-    codecs += (codecs.empty() ? "" : ", ") + codec.name + ' ' + codec.configuration;
+    codecs += (codecs.empty() ? "" : ", ") + printable(codec.name + ' ' + codec.configuration);
   return cost_text("present", advice.present) + cost_text("proposed", advice.proposed) +
          fmt::format("chunks    {}\nshards    {}\ncodecs    {}\n",
                      shape_text(advice.chunks),

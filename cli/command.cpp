@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
+#include <climits>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace headrace::cli {
@@ -52,10 +55,22 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
       ->required();
   command.add_option("--device", options.device, "cpu, cuda, cuda:N or auto");
   command.add_option("--threads", options.threads, "Threads for reading; 0 for all processors")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command.add_option(
       "--storage-option", options.storage_options, "NAME=VALUE for the store, as in io=uring");
   add_json_option(command, options);
+}
+
+CLI::Validator at_least(std::int64_t least) {
+  const auto check = [least](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    if (parsed.ec == std::errc() && parsed.ptr == end && value >= least && value <= INT_MAX)
+      return "";
+    return fmt::format("expected a number, {} or more, got \"{}\"", least, text);
+  };
+  return CLI::Validator(check, "");
 }
 
 void throw_usage(const std::string& message) { throw CLI::ValidationError(message); }
@@ -100,6 +115,44 @@ Array open_target_array(const CommonOptions& options) {
                 options.target + " is a group: name one of its arrays");
   }
   return target.array();
+}
+
+void NodeCount::add() {
+  constexpr std::size_t kMax = std::size_t{1} << 20;
+  if (++n_ <= kMax) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("more than {} groups and arrays: name a group further down", kMax));
+}
+
+Walk::Walk(const Group& root) { gather(root, root.members()); }
+
+void Walk::gather(const Group& group, const std::vector<Node>& members) {
+  const auto path_of = [&](const std::string& name) {
+    return group.path().empty() ? name : group.path() + '/' + name;
+  };
+  for (const std::string& name : group.links_back()) left_out.push_back(path_of(name));
+  for (const Node& node : members) {
+    count_.add();
+    if (!node.is_group) {
+      arrays.push_back({path_of(node.name), node.name, group});
+      continue;
+    }
+    std::optional<std::pair<Group, std::vector<Node>>> below;
+    try {
+      const Group opened = group.group(node.name);
+      below.emplace(opened, opened.members());
+    } catch (const Error& e) {
+      broken.emplace_back(path_of(node.name), e);
+    }
+    if (below) gather(below->first, below->second);
+  }
+}
+
+std::string Walk::left_out_text() const {
+  std::string text;
+  for (const std::string& path : left_out)
+    text += fmt::format("left out: {}: {}\n", printable(path), kLeadsBack);
+  return text;
 }
 
 std::string shape_text(const Shape& shape) {

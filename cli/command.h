@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/output.h"
@@ -35,6 +36,9 @@ struct CommonOptions {
 void add_json_option(CLI::App& command, CommonOptions& options);
 void add_common_options(CLI::App& command, CommonOptions& options);
 
+// A check of options for a number that is `least` or more.
+CLI::Validator at_least(std::int64_t least);
+
 // A command's own usage errors: exit status 2, like those of the parser.
 [[noreturn]] void throw_usage(const std::string& message);
 
@@ -51,6 +55,39 @@ struct Target {
 // Applies --threads, too.
 Target open_target(const CommonOptions& options);
 Array open_target_array(const CommonOptions& options);
+
+// Counts what a walk through groups comes by and throws where there is no end of it: links between
+// groups can make more paths than memory holds.
+class NodeCount {
+ public:
+  void add();
+
+ private:
+  std::size_t n_ = 0;
+};
+
+// What is below a group, by paths within its store.
+struct Walk {
+  struct ArrayPlace {
+    std::string path;
+    std::string name;
+    Group group;  // it is in
+  };
+  std::vector<ArrayPlace> arrays;
+  std::vector<std::pair<std::string, Error>> broken;  // groups that cannot be opened or listed
+  std::vector<std::string> left_out;                  // links back to a group they are in
+
+  explicit Walk(const Group& root);
+  // "left out: a/b: ..." for each of those.
+  std::string left_out_text() const;
+
+ private:
+  void gather(const Group& group, const std::vector<Node>& members);
+
+  NodeCount count_;
+};
+// Why a link back is left out.
+inline constexpr const char* kLeadsBack = "a link that leads back to a group it is in";
 
 // "(10, 20)", "(10,)", "()".
 std::string shape_text(const Shape& shape);

@@ -8,7 +8,7 @@ namespace {
 std::string value_text(const Json& value) {
   if (value.is_null()) return "none";
   if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return value.dump();
+  if (!value.is_array()) return json_text(value);
   std::string text;
   for (const Json& item : value) text += (text.empty() ? "" : " ") + value_text(item);
   return text;

@@ -79,24 +79,25 @@ Json group_facts(const Group& group) {
           {"zarr_format", group.zarr_format()},
           {"consolidated", group.consolidated()},
           {"attributes", parse_json(group.attributes_json())},
-          {"members", std::move(members)}};
+          {"members", std::move(members)},
+          {"left_out", group.links_back()}};
 }
 
 std::string line(const char* name, const std::string& value) {
-  return fmt::format("{:<12} {}\n", name, value);
+  return fmt::format("{:<12} {}\n", name, printable(value));
 }
 
 std::string list_text(const Json& shape) {
   if (shape.is_null()) return "none";
   const bool edges = std::ranges::any_of(shape, [](const Json& item) { return item.is_array(); });
-  return edges ? shape.dump() : shape_text(shape.get<Shape>());
+  return edges ? json_text(shape) : shape_text(shape.get<Shape>());
 }
 
 std::string codecs_text(const Json& codecs) {
   std::string text;
   for (const Json& codec : codecs) {
     text += (text.empty() ? "" : ", ") + codec.at("name").get<std::string>();
-    if (codec.contains("configuration")) text += ' ' + codec.at("configuration").dump();
+    if (codec.contains("configuration")) text += ' ' + json_text(codec.at("configuration"));
   }
   return text;
 }
@@ -107,9 +108,9 @@ std::string array_text(const Json& facts) {
   text += line("chunks", list_text(facts.at("chunks")));
   text += line("shards", list_text(facts.at("shards")));
   text += line("codecs", codecs_text(facts.at("codecs")));
-  text += line("fill value", facts.at("fill_value").dump());
+  text += line("fill value", json_text(facts.at("fill_value")));
   if (!facts.at("dimension_names").empty())
-    text += line("dimensions", facts.at("dimension_names").dump());
+    text += line("dimensions", json_text(facts.at("dimension_names")));
   if (const Json& nbytes = facts.at("nbytes"); !nbytes.is_null())
     text += line("size", human_nbytes(nbytes.get<double>()));
   text += line("chunk count", facts.at("nchunks").dump());
@@ -131,6 +132,8 @@ std::string group_text(const Json& facts) {
     text +=
         line(member.at("type").get<std::string>().c_str(), member.at("name").get<std::string>());
   }
+  for (const Json& link : facts.at("left_out"))
+    text += line("left out", link.get<std::string>() + ": " + kLeadsBack);
   return text;
 }
 

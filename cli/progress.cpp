@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "cli/output.h"
@@ -53,15 +52,13 @@ void Progress::draw() {
   const double share = static_cast<double>(done_) / static_cast<double>(total_);
   const auto filled = static_cast<std::size_t>(share * kWidth);
   const std::string bar = std::string(filled, '#') + std::string(kWidth - filled, '.');
-  fmt::print(stderr, "\r{} [{}] {:3.0f} %{}\x1b[K", label_, bar, share * 100, rate());
-  std::fflush(stderr);
+  say(fmt::format("\r{} [{}] {:3.0f} %{}\x1b[K", label_, bar, share * 100, rate()));
   shown_ = true;
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
+  say("\r\x1b[K");
   shown_ = false;
 }
 

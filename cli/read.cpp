@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <string_view>
+#include <utility>
+
 #include "cli/command.h"
 #include "cli/npy.h"
 #include "cli/progress.h"
@@ -62,19 +65,36 @@ void print_stats(const Array& array,
   const Json stats = selection_stats(array, items);
   Output out(options.output);
   if (options.json) {
-    out.write(stats.dump(2) + '\n');
+    out.write(json_text(stats, 2) + '\n');
   } else {
     for (const auto& [name, value] : stats.items()) {
       out.write(fmt::format(
-          "{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump()));
+          "{:<10} {}\n", name, value.is_string() ? value.get<std::string>() : json_text(value)));
     }
   }
   out.finish();
 }
 
+// By the file's name; whoever gets a file of text that is called .npy finds out much later.
+std::string format_of(const std::string& output) {
+  constexpr std::pair<std::string_view, const char*> kSuffixes[] = {
+      {".npy", "npy"}, {".raw", "raw"}, {".bin", "raw"}, {".txt", "text"}};
+  std::string lower = output;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const auto& [suffix, format] : kSuffixes) {
+    if (lower.ends_with(suffix)) return format;
+  }
+  throw_usage("--output " + output +
+              ": name its --format: npy, raw, text or stats (without one .npy, .raw, .bin and .txt "
+              "say it)");
+}
+
 void run(Options options) {
-  if (options.format.empty())
-    options.format = options.json && options.output.empty() ? "stats" : "text";
+  if (options.format.empty()) {
+    options.format = !options.output.empty() ? format_of(options.output)
+                     : options.json          ? "stats"
+                                             : "text";
+  }
   if (options.json && options.format != "stats" && options.output.empty()) {
     throw_usage("--json with --format " + options.format +
                 " needs --output: elements are not JSON");
@@ -106,9 +126,13 @@ void add_read(CLI::App& app) {
   add_common_options(*command, *options);
   command->add_option(
       "--selection", options->selection, "As NumPy has it, as in \"0:2,:,5\"; default: everything");
-  command->add_option("--format", options->format, "npy, raw, text or stats")
+  command
+      ->add_option("--format",
+                   options->format,
+                   "npy, raw, text or stats; default: what the suffix of --output says, else text")
       ->check(CLI::IsMember({"npy", "raw", "text", "stats"}));
-  command->add_option("--output,-o", options->output, "File to write instead of standard output");
+  command->add_option(
+      "--output,-o", options->output, "File to write instead of standard output, whole or not");
   command->callback([options] { run(*options); });
 }
 

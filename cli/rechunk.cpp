@@ -141,7 +141,8 @@ std::string plan_text(const Json& plan) {
   const auto nbytes = [](const Json& n) { return human_nbytes(n.get<double>()); };
   std::string text = fmt::format(
       "{}: chunks {}{}, amplification {:.3g}\n",
-      plan.at("path").get<std::string>().empty() ? "array" : plan.at("path").get<std::string>(),
+      plan.at("path").get<std::string>().empty() ? "array"
+                                                 : printable(plan.at("path").get<std::string>()),
       shape_text(plan.at("chunks").get<Shape>()),
       plan.at("shards").is_null() ? "" : " in shards " + shape_text(plan.at("shards").get<Shape>()),
       plan.at("amplification").get<double>());
@@ -156,15 +157,19 @@ std::string plan_text(const Json& plan) {
   return text;
 }
 
+std::string left_out_text(const Array&) { return ""; }
+std::string left_out_text(const Group& group) { return Walk(group).left_out_text(); }
+
 template <typename Node>
 void run(const Node& source, const Options& options, bool choose_shards) {
   RechunkOptions chosen = rechunk_options(options, choose_shards);
   Json arrays = Json::array();
   for (const RechunkPlan& plan : plan_rechunk(source, chosen)) arrays.push_back(plan_json(plan));
-  if (!options.json) {
-    for (const Json& plan : arrays) print_text(plan_text(plan));
-  }
+  std::string plans;
+  for (const Json& plan : arrays) plans += plan_text(plan);
   if (!options.plan_only) {
+    // Beside the work, which goes on whoever reads of it, or stops to.
+    if (!options.json) say(left_out_text(source) + plans);
     Store store = open_destination(options.destination, options.overwrite);
     Progress progress("rechunk", 1, Progress::Unit::bytes);
     chosen.progress = [&](std::int64_t done, std::int64_t total) { progress.set(done, total); };
@@ -176,6 +181,8 @@ void run(const Node& source, const Options& options, bool choose_shards) {
                 {"done", !options.plan_only},
                 {"verified", options.verify && !options.plan_only},
                 {"arrays", std::move(arrays)}});
+  } else if (options.plan_only) {
+    print_text(left_out_text(source) + plans);
   }
 }
 

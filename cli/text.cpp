@@ -38,14 +38,14 @@ std::string text_element(const DType& dtype, const std::byte* p) {
       }
     }
   }
-  return Json(result).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(Json(result));
 }
 
 // Strings in quotes, values of JSON as they are, other bytes as hex digits.
 std::string vlen_element(const DType& dtype, const std::byte* p) {
   const auto element = load_element<VlenElement>(p);
-  if (dtype.kind() == DType::Kind::object) return std::string(element.text());
-  if (dtype.kind() == DType::Kind::string) return Json(element.text()).dump();
+  if (dtype.kind() == DType::Kind::object) return printable(element.text());
+  if (dtype.kind() == DType::Kind::string) return json_text(Json(element.text()));
   const auto* const bytes = reinterpret_cast<const unsigned char*>(element.data);
   return fmt::format("0x{:02x}", fmt::join(bytes, bytes + element.nbytes, ""));
 }

@@ -16,12 +16,13 @@ Json array_node(const std::string& name, const Array& array) {
           {"dtype", array.dtype().to_string()}};
 }
 
-Json group_node(const std::string& name, const Group& group, int levels);
+Json group_node(const std::string& name, const Group& group, int levels, NodeCount& count);
 
 // What cannot be opened is shown with the reason, and so are its neighbours.
-Json member_node(const Node& node, const Group& group, int levels) {
+Json member_node(const Node& node, const Group& group, int levels, NodeCount& count) {
+  count.add();
   try {
-    return node.is_group ? group_node(node.name, group.group(node.name), levels)
+    return node.is_group ? group_node(node.name, group.group(node.name), levels, count)
                          : array_node(node.name, group.array(node.name));
   } catch (const Error& e) {
     return {{"name", node.name}, {"type", node.is_group ? "group" : "array"}, {"error", e.what()}};
@@ -29,24 +30,28 @@ Json member_node(const Node& node, const Group& group, int levels) {
 }
 
 // `levels` counts those still to be shown below this group; negative means all.
-Json group_node(const std::string& name, const Group& group, int levels) {
+Json group_node(const std::string& name, const Group& group, int levels, NodeCount& count) {
   Json members = Json::array();
   if (levels != 0) {
     for (const Node& node : group.members()) {
-      members.push_back(member_node(node, group, levels - 1));
+      members.push_back(member_node(node, group, levels - 1, count));
+    }
+    for (const std::string& link : group.links_back()) {
+      members.push_back({{"name", link}, {"type", "group"}, {"left_out", kLeadsBack}});
     }
   }
   return {{"name", name}, {"type", "group"}, {"members", std::move(members)}};
 }
 
 std::string label(const Json& node) {
-  const std::string name = node.at("name").get<std::string>();
-  if (node.contains("error")) return name + ": " + node.at("error").get<std::string>();
+  const std::string name = printable(node.at("name").get<std::string>());
+  if (node.contains("error")) return name + ": " + printable(node.at("error").get<std::string>());
+  if (node.contains("left_out")) return name + ": left out, " + kLeadsBack;
   if (node.at("type") == "group") return name;
   return fmt::format("{} {} {}",
                      name,
                      shape_text(node.at("shape").get<Shape>()),
-                     node.at("dtype").get<std::string>());
+                     printable(node.at("dtype").get<std::string>()));
 }
 
 void append_members(const Json& node, const std::string& indent, std::string& text) {
@@ -73,9 +78,11 @@ void add_tree(CLI::App& app) {
   command->callback([options] {
     const Target target = open_target(*options);
     const std::string name = target.path.empty() ? "/" : target.path;
+    NodeCount count;
     const Json root =
-        target.is_group ? group_node(name, target.group(), options->depth > 0 ? options->depth : -1)
-                        : array_node(name, target.array());
+        target.is_group
+            ? group_node(name, target.group(), options->depth > 0 ? options->depth : -1, count)
+            : array_node(name, target.array());
     if (options->json) {
       print_json(root);
       return;

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <optional>
+#include <set>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -12,17 +15,60 @@ struct Finding {
   std::string path;
   std::int64_t chunks = 0;
   Json bad = Json::array();
+  std::optional<bool> checksum = std::nullopt;  // nothing of what cannot be opened
 };
 
 Json failure(const std::string& key, const Error& error) {
   return {{"key", key}, {"code", error_code_name(error.code())}, {"message", error.what()}};
 }
 
+// Its own format, .xz, has one unless told not to; the older .lzma and raw streams have none.
+bool lzma_has_check(const Json& configuration) {
+  constexpr int kXz = 1;
+  constexpr int kNoCheck = 0;
+  const Json format = configuration.value("format", Json(kXz));
+  const Json check = configuration.value("check", Json(-1));
+  return format == kXz && check != kNoCheck;
+}
+
+// Whether one of the codecs keeps a checksum of the chunk or of what it encodes. Without one a
+// changed byte may decode to changed values, and nobody can tell.
+bool has_checksum(const Json& codecs) {
+  static const std::set<std::string> kSums = {
+      "crc32c", "crc32", "adler32", "fletcher32", "jenkins_lookup3", "gzip", "zlib", "bz2"};
+  constexpr std::string_view kNumcodecs = "numcodecs.";
+  for (const Json& codec : codecs) {
+    std::string name = (codec.is_string() ? codec : codec.at("name")).get<std::string>();
+    if (name.starts_with(kNumcodecs)) name.erase(0, kNumcodecs.size());
+    const Json configuration = codec.is_object() && codec.contains("configuration") &&
+                                       codec.at("configuration").is_object()
+                                   ? codec.at("configuration")
+                                   : Json::object();
+    if (kSums.contains(name)) return true;
+    if (name == "zstd" && configuration.value("checksum", Json(false)) == true) return true;
+    if (name == "lzma" && lzma_has_check(configuration)) return true;
+    if (name == "sharding_indexed" && has_checksum(configuration.at("codecs"))) return true;
+  }
+  return false;
+}
+
+bool has_checksum(const Array& array) {
+  Json codecs = Json::array();
+  for (const CodecSpec& codec : array.codecs()) {
+    Json row = {{"name", codec.name}};
+    if (!codec.configuration.empty()) row["configuration"] = parse_json(codec.configuration);
+    codecs.push_back(std::move(row));
+  }
+  return has_checksum(codecs);
+}
+
 Finding verify_array(const std::string& path, const std::function<Array()>& open) {
   Finding finding;
   finding.path = path;
   try {
-    finding.chunks = open().verify([&](const std::string& key, const Error& error) {
+    const Array array = open();
+    finding.checksum = has_checksum(array);
+    finding.chunks = array.verify([&](const std::string& key, const Error& error) {
       finding.bad.push_back(failure(key, error));
     });
   } catch (const Error& e) {
@@ -31,50 +77,38 @@ Finding verify_array(const std::string& path, const std::function<Array()>& open
   return finding;
 }
 
-std::string path_within(const Group& group, const std::string& name) {
-  return group.path().empty() ? name : group.path() + '/' + name;
-}
-
-// Groups that cannot be opened are findings at once.
-void gather_arrays(const Group& group,
-                   std::vector<std::pair<std::string, Group>>& arrays,
-                   std::vector<Finding>& findings) {
-  for (const Node& node : group.members()) {
-    if (!node.is_group) {
-      arrays.emplace_back(node.name, group);
-      continue;
-    }
-    try {
-      gather_arrays(group.group(node.name), arrays, findings);
-    } catch (const Error& e) {
-      findings.push_back({path_within(group, node.name), 0, Json::array({failure("", e)})});
-    }
-  }
-}
-
-std::vector<Finding> verify_group(const Group& root) {
-  std::vector<std::pair<std::string, Group>> arrays;
+std::vector<Finding> verify_all(const Walk& walk) {
   std::vector<Finding> findings;
-  gather_arrays(root, arrays, findings);
-  Progress progress("verify", static_cast<std::int64_t>(arrays.size()));
-  for (const auto& [name, group] : arrays) {
-    findings.push_back(
-        verify_array(path_within(group, name), [&, &n = name, &g = group] { return g.array(n); }));
+  for (const auto& [path, error] : walk.broken)
+    findings.push_back({path, 0, Json::array({failure("", error)})});
+  Progress progress("verify", static_cast<std::int64_t>(walk.arrays.size()));
+  for (const Walk::ArrayPlace& place : walk.arrays) {
+    findings.push_back(verify_array(place.path, [&] { return place.group.array(place.name); }));
     progress.advance(1);
   }
   return findings;
 }
 
-Json report_json(const std::vector<Finding>& findings) {
+Json report_json(const std::vector<Finding>& findings, const std::vector<std::string>& left_out) {
   Json arrays = Json::array();
   std::int64_t chunks = 0;
   std::size_t bad = 0;
+  std::int64_t unchecked = 0;
   for (const Finding& finding : findings) {
-    arrays.push_back({{"path", finding.path}, {"chunks", finding.chunks}, {"bad", finding.bad}});
+    arrays.push_back({{"path", finding.path},
+                      {"chunks", finding.chunks},
+                      {"checksum", finding.checksum ? Json(*finding.checksum) : Json(nullptr)},
+                      {"bad", finding.bad}});
     chunks += finding.chunks;
     bad += finding.bad.size();
+    unchecked += finding.checksum == false;
   }
-  return {{"ok", bad == 0}, {"chunks", chunks}, {"bad", bad}, {"arrays", std::move(arrays)}};
+  return {{"ok", bad == 0},
+          {"chunks", chunks},
+          {"bad", bad},
+          {"without_checksum", unchecked},
+          {"left_out", left_out},
+          {"arrays", std::move(arrays)}};
 }
 
 std::string report_text(const Json& report) {
@@ -83,14 +117,20 @@ std::string report_text(const Json& report) {
     for (const Json& bad : array.at("bad")) {
       const std::string key = bad.at("key").get<std::string>();
       text += fmt::format("bad: {}: {}\n",
-                          key.empty() ? array.at("path").get<std::string>() : key,
-                          bad.at("message").get<std::string>());
+                          printable(key.empty() ? array.at("path").get<std::string>() : key),
+                          printable(bad.at("message").get<std::string>()));
     }
   }
-  return text + fmt::format("{} arrays, {} chunks, {} bad\n",
-                            report.at("arrays").size(),
-                            report.at("chunks").get<std::int64_t>(),
-                            report.at("bad").get<std::size_t>());
+  text += fmt::format("{}, {}, {} bad\n",
+                      counted(static_cast<std::int64_t>(report.at("arrays").size()), "array"),
+                      counted(report.at("chunks").get<std::int64_t>(), "chunk"),
+                      report.at("bad").get<std::size_t>());
+  if (const auto n = report.at("without_checksum").get<std::int64_t>(); n > 0) {
+    text += fmt::format("{} {} no checksum: changed values may go unseen there\n",
+                        counted(n, "array"),
+                        n == 1 ? "has" : "have");
+  }
+  return text;
 }
 
 }  // namespace
@@ -102,15 +142,19 @@ void add_verify(CLI::App& app, int& status) {
   add_common_options(*command, *options);
   command->callback([options, &status] {
     const Target target = open_target(*options);
-    const auto findings =
-        target.is_group
-            ? verify_group(target.group())
-            : std::vector<Finding>{verify_array(target.path, [&] { return target.array(); })};
-    const Json report = report_json(findings);
+    std::vector<Finding> findings;
+    std::optional<Walk> walk;
+    if (target.is_group) {
+      walk.emplace(target.group());
+      findings = verify_all(*walk);
+    } else {
+      findings.push_back(verify_array(target.path, [&] { return target.array(); }));
+    }
+    const Json report = report_json(findings, walk ? walk->left_out : std::vector<std::string>());
     if (options->json) {
       print_json(report);
     } else {
-      print_text(report_text(report));
+      print_text((walk ? walk->left_out_text() : "") + report_text(report));
     }
     if (!report.at("ok").get<bool>()) status = 1;
   });

@@ -60,8 +60,10 @@ struct OpenOptions {
 struct ReadOptions {
   Stream stream{};
   Implementations implementations{};  // added to those of the handle
-  // Called by the calling thread now and then (about every 50 ms of work); throwing from it stops
-  // the read. This is how an interpreter handles its signals.
+  // Called by the calling thread now and then (about every 50 ms), also while it waits for threads
+  // that are in the store; throwing from it stops the read. This is how an interpreter handles its
+  // signals. The call returns when those threads have left the store: they write to the caller's
+  // memory. A store that may never answer needs a time limit of its own.
   std::function<void()> poll{};
   std::size_t memory_budget = 0;  // of this request; 0: that of the configuration
   // When not null: grows by the bytes that the chunks read have in the store. Must outlive the
@@ -203,8 +205,12 @@ class Group {
  public:
   explicit Group(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
 
-  std::vector<Node> members()
-      const;  // sorted by name; from consolidated metadata when there is any
+  // Sorted by name; from consolidated metadata when there is any. A walk through groups by their
+  // members ends: links that lead back to this group or one it is in are left out, and groups that
+  // nest deeper than 64 are `unsupported`.
+  std::vector<Node> members() const;
+  // The names of the links that members() leaves out.
+  std::vector<std::string> links_back() const;
   bool contains(std::string_view name) const;
   std::optional<bool> is_group(std::string_view name) const;  // nothing when there is no such node
   Array array(std::string_view name, const OpenOptions& options = {}) const;

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace headrace {
 
@@ -22,12 +23,18 @@ enum class ErrorCode {
 
 const char* error_code_name(ErrorCode code);
 
+// Text from a store (names, units, messages) as a terminal or a log may show it: what would steer
+// the terminal, hide text or turn it round (control characters, line breaks among them, bytes that
+// are no UTF-8, marks of direction) stands as \n, \x1b or \u202e, and all else as it is. What is
+// printable already stays the same.
+std::string printable(std::string_view text);
+
 // Every failure of the library is one of these. The message names the place and, where sizes or
-// values differ, what was expected and what was found.
+// values differ, what was expected and what was found. It is printable(): a name in a hostile store
+// does not get at the terminal through it.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message, int os_error = 0)
-      : std::runtime_error(message), code_(code), os_error_(os_error) {}
+  Error(ErrorCode code, const std::string& message, int os_error = 0);
 
   ErrorCode code() const { return code_; }
   int os_error() const { return os_error_; }  // errno of an `io` error, 0 when there is none

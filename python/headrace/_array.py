@@ -34,7 +34,8 @@ def metadata(array: _core.Array) -> dict[str, Any]:
 
 
 def describe(array: _core.Array) -> str:
-    parts = [f"/{array.path}", f"shape={array.shape}", str(array.dtype)]
+    printable = _core.printable
+    parts = [f"/{printable(array.path)}", f"shape={array.shape}", str(array.dtype)]
     units = ["chunks", "shards"] if array.is_sharded else ["chunks"]
     for unit in units:
         varies = array.is_rectilinear and unit == units[-1]
@@ -42,7 +43,7 @@ def describe(array: _core.Array) -> str:
     parts.append(f"device={array.device}")
     if array.read_only:
         parts.append("read-only")
-    return f"<headrace.Array {' '.join(parts)} in {array.store.url}>"
+    return f"<headrace.Array {' '.join(parts)} in {printable(array.store.url)}>"
 
 
 def _refuse(store: _core.Store) -> None:

@@ -109,8 +109,19 @@ class Group:
         """Names of the groups, sorted."""
         return [name for name, is_group in self._handle.members() if is_group]
 
+    def links_back(self) -> list[str]:
+        """Names of links that lead back to this group or one it is in.
+
+        `keys`, `items` and all that walks through groups leave them out: it would never end.
+        """
+        return self._handle.links_back()
+
     def tree(self, level: int | None = None) -> Tree:
-        """Everything below, as text; `level` limits the depth."""
+        """Everything below, as text; `level` limits the depth.
+
+        What cannot be opened is named with the reason, and so are links that lead back to a group
+        they are in. Control characters in names are escaped.
+        """
         from .tree import Tree
 
         return Tree.of(self, level)
@@ -159,9 +170,8 @@ class Group:
 
     def _refuse_read_only(self, what: str) -> None:
         if self.read_only:
-            raise PermissionError(
-                f"[{what}] /{self.path} in {self.store.url} was opened read-only, use mode='r+'"
-            )
+            where = _core.printable(f"/{self.path} in {self.store.url}")
+            raise PermissionError(f"[{what}] {where} was opened read-only, use mode='r+'")
 
     @property
     def attrs(self) -> Attributes:
@@ -235,7 +245,7 @@ class Group:
         return self._handle.consolidated
 
     def __repr__(self) -> str:
-        return f"<headrace.Group {self.name} in {self.store.url}>"
+        return f"<headrace.Group {_core.printable(f'{self.name} in {self.store.url}')}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (

@@ -5,12 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
+
+from ._core import printable
 
 if TYPE_CHECKING:
     from .group import Group
 
 
+_MAX_LINES = 1 << 20
 _TEE = "\u251c\u2500\u2500 "
 _LAST = "\u2514\u2500\u2500 "
 _BAR = "\u2502   "
@@ -29,7 +33,7 @@ class Tree:
 
     @classmethod
     def of(cls, group: Group, level: int | None = None) -> Tree:
-        return cls((group.name, *_branches(group, "", level)))
+        return cls((printable(group.name), *_branches(group, "", level, count(1))))
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -40,16 +44,35 @@ class Tree:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _branches(group: Group, prefix: str, level: int | None) -> Iterator[str]:
-    from .group import Group
-
+def _branches(group: Group, prefix: str, level: int | None, lines: Iterator[int]) -> Iterator[str]:
     if level is not None and level <= 0:
         return
-    members = group.items()
-    for index, (name, node) in enumerate(members):
+    links = [(name, None) for name in group.links_back()]
+    members = [*group._handle.members(), *links]
+    for index, (name, is_group) in enumerate(members):
+        # Links between groups can make more paths than memory holds, though none leads back.
+        if next(lines) > _MAX_LINES:
+            raise ValueError(f"tree: more than {_MAX_LINES} groups and arrays: pass level=")
         last = index == len(members) - 1
-        label = name if isinstance(node, Group) else f"{name} {node.shape} {node.dtype}"
+        label, node = _look(group, name, is_group)
         yield f"{prefix}{_LAST if last else _TEE}{label}"
-        if isinstance(node, Group):
+        if node is not None:
             below = None if level is None else level - 1
-            yield from _branches(node, prefix + ("    " if last else _BAR), below)
+            yield from _branches(node, prefix + ("    " if last else _BAR), below, lines)
+
+
+def _look(group: Group, name: str, is_group: bool | None) -> tuple[str, Group | None]:
+    """The label of a member, and the group to go on with. What is broken hides no neighbour."""
+    from .group import Group
+
+    shown = printable(name)
+    if is_group is None:
+        return f"{shown}: left out, a link that leads back to a group it is in", None
+    try:
+        node = group._member(name, is_group)
+        if not isinstance(node, Group):
+            return f"{shown} {node.shape} {node.dtype}", None
+        node._handle.members()
+    except (OSError, ValueError, NotImplementedError) as error:
+        return f"{shown}: {printable(str(error))}", None
+    return shown, node

@@ -506,7 +506,8 @@ void bind_array(nb::module_& m) {
           "Whether writes raise `PermissionError`.")
       .def_prop_ro(
           "path",
-          [](PyArray& self) { return self.array.path(); },
+          [](PyArray& self) { return name_to_python(self.array.path()); },
+          nb::sig("def path(self) -> str"),
           "Path within the store; empty for the root.")
       .def_prop_ro(
           "store",

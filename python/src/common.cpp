@@ -9,6 +9,21 @@
 
 namespace headrace::python {
 
+nb::str name_to_python(const std::string& name) {
+  return nb::steal<nb::str>(
+      steal_or_throw(PyUnicode_DecodeUTF8(
+                         name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"))
+          .release());
+}
+
+std::string name_from_python(nb::handle name) {
+  if (!PyUnicode_Check(name.ptr()))
+    raise(PyExc_TypeError, "name: expected a string, got " + nb::cast<std::string>(nb::repr(name)));
+  const nb::object bytes =
+      steal_or_throw(PyUnicode_AsEncodedString(name.ptr(), "utf-8", "surrogateescape"));
+  return {PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+}
+
 nb::object shape_tuple(const Shape& shape) {
   nb::object tuple = steal_or_throw(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (std::size_t i = 0; i < shape.size(); ++i) {

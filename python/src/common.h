@@ -48,6 +48,11 @@ inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
+// Names in a store, which need not be UTF-8: other bytes are lone surrogates in Python, as in
+// os.listdir(), and come back as they were.
+nb::str name_to_python(const std::string& name);
+std::string name_from_python(nb::handle name);
+
 nb::object shape_tuple(const Shape& shape);
 nb::object shape_tuples(const std::vector<Shape>& shapes);
 // An int or a sequence of ints.

@@ -66,11 +66,12 @@ PyGroup open_group_node(PyStore& store,
 }
 
 PyArray member_array(PyGroup& self,
-                     const std::string& name,
+                     nb::handle member,
                      nb::handle device,
                      bool read_only,
                      nb::handle implementations) {
   const OpenOptions options = open_options(device, nb::none(), read_only, implementations);
+  const std::string name = name_from_python(member);
   Array array = [&] {
     nb::gil_scoped_release release;
     return self.group.array(name, options);
@@ -84,7 +85,17 @@ nb::list members(PyGroup& self) {
     return self.group.members();
   }();
   nb::list result;
-  for (const Node& node : nodes) result.append(nb::make_tuple(node.name, node.is_group));
+  for (const Node& node : nodes) result.append(nb::make_tuple(name_to_python(node.name), node.is_group));
+  return result;
+}
+
+nb::list links_back(PyGroup& self) {
+  const auto names = [&] {
+    nb::gil_scoped_release release;
+    return self.group.links_back();
+  }();
+  nb::list result;
+  for (const std::string& name : names) result.append(name_to_python(name));
   return result;
 }
 
@@ -94,13 +105,16 @@ void bind_group(nb::module_& m) {
   // headrace.Group wraps it: mappings, trees and creation are Python's part.
   nb::class_<PyGroup>(m, "GroupHandle")
       .def("members", members, nb::sig("def members(self) -> list[tuple[str, bool]]"))
+      .def("links_back", links_back, nb::sig("def links_back(self) -> list[str]"))
       .def(
           "is_group",
-          [](PyGroup& self, const std::string& name) {
+          [](PyGroup& self, nb::handle member) {
+            const std::string name = name_from_python(member);
             nb::gil_scoped_release release;
             return self.group.is_group(name);
           },
-          nb::arg("name"))
+          nb::arg("name"),
+          nb::sig("def is_group(self, name: str) -> bool | None"))
       .def("array",
            member_array,
            nb::arg("name"),
@@ -112,11 +126,13 @@ void bind_group(nb::module_& m) {
                    "Array"))
       .def(
           "group",
-          [](PyGroup& self, const std::string& name) {
+          [](PyGroup& self, nb::handle member) {
+            const std::string name = name_from_python(member);
             nb::gil_scoped_release release;
             return PyGroup{self.group.group(name), self.origin};
           },
-          nb::arg("name"))
+          nb::arg("name"),
+          nb::sig("def group(self, name: str) -> GroupHandle"))
       .def("_attributes_json", [](PyGroup& self) { return self.group.attributes_json(); })
       .def(
           "_set_attributes_json",
@@ -145,11 +161,21 @@ void bind_group(nb::module_& m) {
       .def_prop_ro("consolidated", [](PyGroup& self) { return self.group.consolidated(); })
       .def_prop_ro("zarr_format", [](PyGroup& self) { return self.group.zarr_format(); })
       .def_prop_ro("read_only", [](PyGroup& self) { return self.group.read_only(); })
-      .def_prop_ro("path", [](PyGroup& self) { return self.group.path(); })
+      .def_prop_ro(
+          "path",
+          [](PyGroup& self) { return name_to_python(self.group.path()); },
+          nb::sig("def path(self) -> str"))
       .def_prop_ro("store", [](PyGroup& self) {
         return PyStore{self.group.store(), self.origin};
       });
 
+  m.def(
+      "printable",
+      [](nb::handle text) { return printable(name_from_python(text)); },
+      nb::arg("text"),
+      nb::sig("def printable(text: str) -> str"),
+      "Text from a store as a terminal may show it: control characters, marks of direction and "
+      "bytes that are no UTF-8 are escaped.");
   m.def("open_array",
         open_array_node,
         nb::arg("store"),

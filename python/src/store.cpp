@@ -295,7 +295,7 @@ void bind_store(nb::module_& m) {
           nb::sig("def __exit__(self, *args: object) -> None"))
       .def("__repr__",
            [](PyStore& self) {
-             return "<headrace.Store " + self.store.url() +
+             return "<headrace.Store " + printable(self.store.url()) +
                     (self.store.read_only() ? ", read-only>" : ">");
            })
       .def(

@@ -3,16 +3,16 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <iterator>
+#include <new>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/fork_mutex.h"
 #include "headrace/error.h"
@@ -46,17 +46,13 @@ class BlockCache {
 
   std::byte* take(std::size_t size) {
     ForkLock lock(mutex_);
-    for (auto it = blocks_.rbegin(); it != blocks_.rend(); ++it) {
-      if (it->second == size) {
-        std::byte* p = it->first;
-        blocks_.erase(std::next(it).base());
-        held_ -= size;
-        return p;
-      }
+    for (std::size_t i = count_; i-- > 0;) {
+      if (blocks_[i].size == size) return remove(i).address;
     }
     return nullptr;
   }
 
+  // Takes no memory: destructors give, and when memory is short.
   void give(std::byte* p, std::size_t size) {
     if (size > kCacheBytes) {
       munmap(p, size);
@@ -65,23 +61,38 @@ class BlockCache {
 #ifdef MADV_FREE
     madvise(p, size, MADV_FREE);
 #endif
-    std::vector<std::pair<std::byte*, std::size_t>> dropped;
-    {
-      ForkLock lock(mutex_);
-      blocks_.emplace_back(p, size);
-      held_ += size;
-      while (held_ > kCacheBytes || blocks_.size() > kCacheBlocks) {
-        dropped.push_back(blocks_.front());
-        held_ -= blocks_.front().second;
-        blocks_.erase(blocks_.begin());
+    for (;;) {
+      Block dropped;
+      {
+        ForkLock lock(mutex_);
+        if (count_ < kCacheBlocks && held_ + size <= kCacheBytes) {
+          blocks_[count_++] = {p, size};
+          held_ += size;
+          return;
+        }
+        dropped = remove(0);
       }
+      munmap(dropped.address, dropped.size);
     }
-    for (auto [q, n] : dropped) munmap(q, n);
   }
 
  private:
+  struct Block {
+    std::byte* address = nullptr;
+    std::size_t size = 0;
+  };
+
+  Block remove(std::size_t i) {
+    const Block block = blocks_[i];
+    std::move(blocks_.begin() + i + 1, blocks_.begin() + count_, blocks_.begin() + i);
+    --count_;
+    held_ -= block.size;
+    return block;
+  }
+
   ForkMutex mutex_;
-  std::vector<std::pair<std::byte*, std::size_t>> blocks_;  // oldest first
+  std::array<Block, kCacheBlocks> blocks_;  // the first count_, oldest first
+  std::size_t count_ = 0;
   std::size_t held_ = 0;
 };
 
@@ -169,7 +180,11 @@ void deallocate(std::byte* p, std::size_t size) {
 
 std::shared_ptr<std::byte> allocate_shared(std::size_t nbytes) {
   const std::size_t size = block_size(nbytes);
-  return {allocate(size), [size](std::byte* p) { deallocate(p, size); }};
+  try {
+    return {allocate(size), [size](std::byte* p) { deallocate(p, size); }};
+  } catch (const std::bad_alloc&) {
+    throw_out_of_memory(nbytes);  // of the count of owners: the block itself was freed
+  }
 }
 
 Buffer::~Buffer() { deallocate(data_, capacity_); }

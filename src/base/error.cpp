@@ -2,6 +2,9 @@
 
 namespace headrace {
 
+Error::Error(ErrorCode code, const std::string& message, int os_error)
+    : std::runtime_error(printable(message)), code_(code), os_error_(os_error) {}
+
 const char* error_code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument:

@@ -35,6 +35,10 @@ inline constexpr std::size_t kMaxGroupDepth = 64;
 // them can still be opened by its path.
 inline constexpr std::size_t kMaxMembers = std::size_t{1} << 20;
 
+// Of one walk through groups, groups and arrays: links between groups make more paths through them
+// than memory holds, whatever the depth.
+inline constexpr std::size_t kMaxWalkNodes = std::size_t{1} << 20;
+
 // Of one array, and of shards within shards.
 inline constexpr std::size_t kMaxCodecs = 64;
 inline constexpr int kMaxShardNesting = 8;

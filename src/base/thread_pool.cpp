@@ -1,52 +1,85 @@
 #include "base/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/processors.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
 
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
 // One parallel_for: who takes an index runs it.
 struct Job {
-  Job(std::size_t count, FunctionRef<void(std::size_t)> call, int seats)
-      : n(count), body(call), free_seats(seats) {}
+  Job(std::size_t count,
+      FunctionRef<void(std::size_t)> call,
+      int seats,
+      const FunctionRef<void()>* poll_of_caller)
+      : n(count), body(call), poll(poll_of_caller), free_seats(seats) {}
 
   const std::size_t n;
   const FunctionRef<void(std::size_t)> body;
-  int free_seats;   // further threads that may join; under the pool's mutex
+  const FunctionRef<void()>* const poll;  // null: there is none
+  int free_seats;                         // further threads that may join; under the pool's mutex
   int helpers = 0;  // threads inside, the caller not counted; under the pool's mutex
   std::atomic<std::size_t> next{0};
   std::mutex error_mutex;
-  std::exception_ptr error;
+  std::exception_ptr error;         // the helpers' first; under error_mutex
+  std::exception_ptr caller_error;  // the calling thread's own
 
-  void work() {
+  bool is_handed_out() const { return next.load(std::memory_order_relaxed) >= n; }
+
+  // Until all indices are handed out or one call fails, which ends the hand-out.
+  std::exception_ptr work() {
     for (;;) {
       const std::size_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= n) return;
+      if (i >= n) return nullptr;
       try {
         body(i);
       } catch (...) {
         next.store(n, std::memory_order_relaxed);
-        std::lock_guard lock(error_mutex);
-        if (!error) error = std::current_exception();
+        return std::current_exception();
       }
     }
+  }
+
+  void work_as_caller() { caller_error = work(); }
+  void work_as_helper() {
+    std::exception_ptr failure = work();
+    if (!failure) return;
+    std::lock_guard lock(error_mutex);
+    if (!error) error.swap(failure);
+  }
+
+  // Goes on once it has thrown: whoever is waited for may be stuck, and the next signal's handler
+  // may be what ends it.
+  void poll_caller() {
+    try {
+      (*poll)();
+    } catch (...) {
+      next.store(n, std::memory_order_relaxed);
+      if (!caller_error) caller_error = std::current_exception();
+    }
+  }
+
+  void rethrow() const {
+    if (caller_error) std::rethrow_exception(caller_error);
+    if (error) std::rethrow_exception(error);
   }
 };
 
@@ -54,24 +87,33 @@ class Pool {
  public:
   void run(Job& job) {
     const int seats = job.free_seats;  // workers count it down from here on
-    {
-      std::lock_guard lock(mutex_);
-      jobs_.push_back(&job);
-      start_workers(seats);
+    if (invite_to(job)) {
+      for (int i = 0; i < seats; ++i) work_.notify_one();
     }
-    wake(seats);
-    job.work();
+    job.work_as_caller();
     std::unique_lock lock(mutex_);
     std::erase(jobs_, &job);
-    left_.wait(lock, [&] { return job.helpers == 0; });
+    if (!job.poll) return left_.wait(lock, [&] { return job.helpers == 0; });
+    auto next_poll = std::chrono::steady_clock::now() + kPollInterval;
+    while (job.helpers > 0) {
+      left_.wait_until(lock, next_poll);
+      if (job.helpers == 0 || std::chrono::steady_clock::now() < next_poll) continue;
+      lock.unlock();
+      job.poll_caller();
+      lock.lock();
+      next_poll = std::chrono::steady_clock::now() + kPollInterval;
+    }
   }
 
   void post(std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);
-      start_workers(1);
-      if (workers_ == 0) throw Error(ErrorCode::io, "cannot start a thread", EAGAIN);
       tasks_.push_back(std::move(task));
+      start_workers();
+      if (workers_ == 0) {
+        tasks_.pop_back();
+        throw Error(ErrorCode::io, "cannot start a thread", EAGAIN);
+      }
     }
     work_.notify_one();
   }
@@ -79,32 +121,57 @@ class Pool {
   std::mutex& mutex() { return mutex_; }
 
  private:
-  void wake(int n) {
-    for (int i = 0; i < n; ++i) work_.notify_one();
+  // False when there is no memory to note it: its caller does all of it.
+  bool invite_to(Job& job) {
+    std::lock_guard lock(mutex_);
+    try {
+      jobs_.push_back(&job);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    start_workers();
+    return true;
   }
 
-  void start_workers(int wanted) {
-    const int limit = std::max(thread_count(), 1);
-    for (int missing = wanted - idle_; missing > 0 && workers_ < limit; --missing) {
-      try {
-        std::thread([this] { serve(); }).detach();
-      } catch (const std::system_error&) {
-        return;  // no thread to be had: the caller of a job does without
-      }
-      ++workers_;
-      ++idle_;
+  // As many as what is there to do could take, seats and tasks. A worker that was told of one thing
+  // may be on its way to it still: to count it as idle for the next would leave that one waiting,
+  // for hours behind a long job. Where jobs have all the workers, one more serves the tasks.
+  void start_workers() {
+    std::size_t wanted = tasks_.size();
+    for (const Job* job : jobs_) {
+      if (!job->is_handed_out()) wanted += static_cast<std::size_t>(job->free_seats);
     }
+    const int limit = std::max(thread_count(), 1);
+    while (static_cast<std::size_t>(idle_) < wanted && workers_ < limit) {
+      if (!start_worker()) return;
+    }
+    if (!tasks_.empty() && serving_tasks_ == 0 && idle_ == 0 && workers_ <= limit) start_worker();
+  }
+
+  // False when there is none to be had, for whatever reason: what is under way does without. An
+  // exception must not pass here, as the job of a caller who left would stay among jobs_.
+  bool start_worker() {
+    try {
+      std::thread([this] { serve(); }).detach();
+    } catch (...) {
+      return false;
+    }
+    ++workers_;
+    ++idle_;
+    return true;
   }
 
   void serve() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      if (Job* job = joinable()) {
+      // Jobs first, as they end what was begun; but never all workers for jobs and none for tasks.
+      Job* const job = tasks_.empty() || serving_tasks_ > 0 ? joinable() : nullptr;
+      if (job) {
         --job->free_seats;
         ++job->helpers;
         --idle_;
         lock.unlock();
-        job->work();
+        job->work_as_helper();
         lock.lock();
         ++idle_;
         if (--job->helpers == 0) left_.notify_all();
@@ -112,10 +179,12 @@ class Pool {
         auto task = std::move(tasks_.front());
         tasks_.pop_front();
         --idle_;
+        ++serving_tasks_;
         lock.unlock();
         task();
         task = nullptr;
         lock.lock();
+        --serving_tasks_;
         ++idle_;
       } else {
         work_.wait(lock);
@@ -125,7 +194,7 @@ class Pool {
 
   Job* joinable() {
     for (Job* job : jobs_) {
-      if (job->free_seats > 0 && job->next.load(std::memory_order_relaxed) < job->n) return job;
+      if (job->free_seats > 0 && !job->is_handed_out()) return job;
     }
     return nullptr;
   }
@@ -136,7 +205,8 @@ class Pool {
   std::vector<Job*> jobs_;        // whose callers are still inside run()
   std::deque<std::function<void()>> tasks_;
   int workers_ = 0;
-  int idle_ = 0;
+  int idle_ = 0;           // workers that serve nothing, those on their way among them
+  int serving_tasks_ = 0;  // workers inside a task
 };
 
 std::atomic<Pool*> g_pool{nullptr};
@@ -161,34 +231,32 @@ Pool& pool() {
   return *g_pool.load();
 }
 
-// Processors by affinity, less where a cgroup v2 quota gives fewer.
-int usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (std::FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "re")) {
-    long long quota = 0;
-    long long period = 0;
-    if (std::fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0) {
-      n = std::min<int>(n, static_cast<int>((quota + period - 1) / period));
-    }
-    std::fclose(f);
-  }
-  return std::max(n, 1);
-}
-
-}  // namespace
-
-void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_threads) {
+void run_parallel(std::size_t n,
+                  FunctionRef<void(std::size_t)> body,
+                  int max_threads,
+                  const FunctionRef<void()>* poll) {
   int threads = max_threads > 0 ? max_threads : thread_count();
   if (n < static_cast<std::size_t>(threads)) threads = static_cast<int>(n);
   if (threads <= 1) {
     for (std::size_t i = 0; i < n; ++i) body(i);
     return;
   }
-  Job job(n, body, threads - 1);
+  Job job(n, body, threads - 1, poll);
   pool().run(job);
-  if (job.error) std::rethrow_exception(job.error);
+  job.rethrow();
+}
+
+}  // namespace
+
+void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_threads) {
+  run_parallel(n, body, max_threads, nullptr);
+}
+
+void parallel_for(std::size_t n,
+                  FunctionRef<void(std::size_t)> body,
+                  int max_threads,
+                  FunctionRef<void()> poll) {
+  run_parallel(n, body, max_threads, &poll);
 }
 
 void run_async(std::function<void()> task) { pool().post(std::move(task)); }

@@ -15,13 +15,22 @@ namespace headrace {
 // The first exception stops the hand-out of further indices and is rethrown here once every call
 // that had started is over. max_threads 0: the configured number.
 void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_threads = 0);
+// The same. While the calling thread waits for others, which may be stuck in a store, it calls
+// `poll` now and then, so that a signal is heard. What poll() throws is rethrown here as what a
+// call throws is: not before every call that had started is over, for they use the caller's memory.
+// An exception of the calling thread, and so of poll(), goes before those of others.
+void parallel_for(std::size_t n,
+                  FunctionRef<void(std::size_t)> body,
+                  int max_threads,
+                  FunctionRef<void()> poll);
 
-// Runs `task` on a pool thread, soon. It must not throw.
+// Runs `task` on a pool thread, soon: of the threads at least one is had by tasks, however many
+// parallel_for are under way. It must not throw.
 void run_async(std::function<void()> task);
 
 // The number of threads that parallel_for uses when told 0.
 int thread_count();
-// 0: the processors this process may use (affinity and cgroup quota counted).
+// 0: the processors this process may use (base/processors.h).
 void set_thread_count(int n);
 
 // Grows by one with each fork on the way from the first process to this one.

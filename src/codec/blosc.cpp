@@ -25,7 +25,7 @@ constexpr std::size_t kPieceNbytes = 16 * 1024;
 
 struct BloscParameters {
   std::string cname;
-  int clevel;
+  EncoderLevel clevel;
   int shuffle;
   std::size_t typesize;
   std::size_t blocksize;
@@ -50,6 +50,7 @@ class Blosc : public Codec {
                      PieceSink& sink,
                      const DecodeContext& context) const override;
   void encode(ConstBytes src, Buffer& dst) const override;
+  void check_encodes() const override { parameters_.clevel.check(); }
 
  private:
   BloscParameters parameters_;
@@ -66,9 +67,9 @@ std::optional<DeviceStage> Blosc::device_stage() const {
   // c-blosc's clevel 2 is zstd's level 3: see Zstd::device_stage().
   if (zstd || parameters_.cname == "lz4")
     stage.encoding = {.max_nbytes = BLOSC_MAX_BUFFERSIZE,
-                      .thorough = zstd && parameters_.clevel > 2,
+                      .thorough = zstd && parameters_.clevel.value > 2,
                       .zstd_inside = zstd,
-                      .clevel = parameters_.clevel,
+                      .clevel = parameters_.clevel.value,
                       .shuffle = parameters_.shuffle,
                       .blocksize = parameters_.blocksize};
   return stage;
@@ -145,13 +146,14 @@ void Blosc::decode_pieces(ConstBytes src,
 }
 
 void Blosc::encode(ConstBytes src, Buffer& dst) const {
+  check_encodes();
   if (src.size() > BLOSC_MAX_BUFFERSIZE) {
     throw Error(ErrorCode::invalid_argument,
                 "encode: " + std::to_string(src.size()) + " bytes; blosc takes at most " +
                     std::to_string(BLOSC_MAX_BUFFERSIZE));
   }
   dst.resize(src.size() + BLOSC_MAX_OVERHEAD);
-  const int n = blosc_compress_ctx(parameters_.clevel,
+  const int n = blosc_compress_ctx(parameters_.clevel.value,
                                    parameters_.shuffle,
                                    parameters_.typesize,
                                    src.size(),
@@ -227,7 +229,7 @@ BloscParameters parse_blosc(const CodecSpec& spec, const CodecSite& site) {
   if (std::ranges::find(kNames, p.cname) == std::end(kNames)) {
     config.fail("cname", "names no compressor of blosc: \"" + p.cname + "\"");
   }
-  p.clevel = static_cast<int>(config.integer("clevel", 0, 9, 5));
+  p.clevel = config.level("clevel", 0, 9, 5);
   const auto itemsize = static_cast<std::int64_t>(site.in.dtype.itemsize());
   // 0: the array's item size, as where v2 does not say.
   std::int64_t typesize = config.integer("typesize", 0, kMaxInt, 0);

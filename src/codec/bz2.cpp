@@ -73,15 +73,17 @@ class Bz2Stream final : public ByteStream {
 
 class Bz2 final : public StreamCodec {
  public:
-  explicit Bz2(int level) : level_(level) {}
+  explicit Bz2(EncoderLevel level) : level_(std::move(level)) {}
 
   std::string_view name() const override { return "bz2"; }
   std::string_view implementation() const override { return "libbz2"; }
   std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 100 + 600; }
 
+  void check_encodes() const override { level_.check(); }
   void encode(ConstBytes src, Buffer& dst) const override {
+    check_encodes();
     bz_stream state{};
-    check_memory(BZ2_bzCompressInit(&state, level_, /*verbosity=*/0, /*workFactor=*/0));
+    check_memory(BZ2_bzCompressInit(&state, level_.value, /*verbosity=*/0, /*workFactor=*/0));
     const std::unique_ptr<bz_stream, int (*)(bz_stream*)> end(&state, BZ2_bzCompressEnd);
     dst.resize(max_encoded_nbytes(src.size()));
     std::size_t done = 0;
@@ -108,14 +110,14 @@ class Bz2 final : public StreamCodec {
     return std::make_unique<Bz2Stream>(src);
   }
 
-  int level_;
+  const EncoderLevel level_;
 };
 
 }  // namespace
 
 CodecPtr make_bz2(const CodecSpec& spec, const CodecSite&) {
   CodecConfig config(spec);
-  const auto level = static_cast<int>(config.integer("level", 1, 9, 1));
+  const EncoderLevel level = config.level("level", 1, 9, 1);
   config.finish();
   return std::make_shared<Bz2>(level);
 }

@@ -200,6 +200,10 @@ void CodecChain::decode_pieces_from(std::size_t first,
   sink.put(sink.begin(), src.subspan(sink.begin(), sink.end() - sink.begin()));
 }
 
+void CodecChain::check_encodes() const {
+  for (const CodecPtr& codec : codecs_) in_context(*codec, [&] { codec->check_encodes(); });
+}
+
 void CodecChain::encode(ConstBytes chunk, Buffer& encoded) const {
   const Span span("encode", chunk.size());
   if (chunk.size() != decoded_nbytes_) {

@@ -44,6 +44,8 @@ class CodecChain {
   // Requires has_pieces().
   void decode_pieces(ConstBytes encoded, PieceSink& sink, const DecodeContext& context) const;
   void encode(ConstBytes chunk, Buffer& encoded) const;
+  // As the codecs' own: who is going to encode asks before.
+  void check_encodes() const;
 
  private:
   void decode_pieces_from(std::size_t first,

@@ -82,6 +82,9 @@ class Codec {
   // The decoded size is not known, but at most `max_nbytes`.
   virtual void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const = 0;
   virtual void encode(ConstBytes src, Buffer& dst) const = 0;
+  // Throws where encode() would whatever it is given: a level that no library has, a type that can
+  // be read only. A reader has no use for what only a writer needs, and is not told.
+  virtual void check_encodes() const {}
 
   // True when encode and decode give back what they are given: the chain leaves the codec out.
   virtual bool identity() const { return false; }

@@ -43,6 +43,7 @@ CodecPtr make_vlen_bytes(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_vlen_array(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_json2(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_msgpack2(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_base64(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_categorize(const CodecSpec& spec, const CodecSite& site);
 
 }  // namespace headrace

@@ -78,6 +78,28 @@ std::int64_t CodecConfig::integer(std::string_view field,
   return has(field) ? integer(field, min, max) : fallback;
 }
 
+void EncoderLevel::check() const {
+  if (!problem.empty()) throw Error(ErrorCode::invalid_argument, problem);
+}
+
+EncoderLevel CodecConfig::level(
+    std::string_view field, int min, int max, int fallback, bool clamped) {
+  const Json* value = impl_->find(field);
+  if (value == nullptr) return {fallback, {}};
+  if (clamped && value->is_number_integer()) {
+    if (value->is_number_unsigned())
+      return {
+          static_cast<int>(std::min(value->get<std::uint64_t>(), static_cast<std::uint64_t>(max))),
+          {}};
+    return {static_cast<int>(std::clamp<std::int64_t>(value->get<std::int64_t>(), min, max)), {}};
+  }
+  try {
+    return {static_cast<int>(integer(field, min, max)), {}};
+  } catch (const Error& e) {
+    return {fallback, e.what()};
+  }
+}
+
 double CodecConfig::number(std::string_view field) {
   const Json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");

@@ -14,6 +14,15 @@
 
 namespace headrace {
 
+// How hard an encoder is to try. It means nothing to a decoder, so that a value that no library
+// has is the encoder's fault alone: check() throws it.
+struct EncoderLevel {
+  int value = 0;
+  std::string problem;  // empty: there is none
+
+  void check() const;
+};
+
 class CodecConfig {
  public:
   explicit CodecConfig(const CodecSpec& spec);
@@ -30,6 +39,8 @@ class CodecConfig {
                        std::int64_t min,
                        std::int64_t max,
                        std::int64_t fallback);
+  // Values beyond the range are a problem of the encoder's, or, clamped, the nearest one within.
+  EncoderLevel level(std::string_view field, int min, int max, int fallback, bool clamped = false);
   double number(std::string_view field);
   bool boolean(std::string_view field, bool fallback);
   std::string string(std::string_view field);

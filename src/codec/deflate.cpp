@@ -33,7 +33,7 @@ ConstBytes next_member(Frame frame, ConstBytes rest) {
 
 class Deflate : public Codec {
  public:
-  Deflate(Frame frame, int level) : frame_(frame), level_(level) {}
+  Deflate(Frame frame, EncoderLevel level) : frame_(frame), level_(std::move(level)) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return frame_ == Frame::gzip ? "gzip" : "zlib"; }
@@ -52,9 +52,11 @@ class Deflate : public Codec {
     dst.resize_keep(inflate(src, dst.bytes()));
   }
 
+  void check_encodes() const override { level_.check(); }
   // libdeflate writes faster than zlib and ISA-L, and smaller at equal levels.
   void encode(ConstBytes src, Buffer& dst) const override {
-    libdeflate_compressor& compressor = deflate_compressor(level_);
+    check_encodes();
+    libdeflate_compressor& compressor = deflate_compressor(level_.value);
     const bool gzip = frame_ == Frame::gzip;
     dst.resize(gzip ? libdeflate_gzip_compress_bound(&compressor, src.size())
                     : libdeflate_zlib_compress_bound(&compressor, src.size()));
@@ -70,7 +72,7 @@ class Deflate : public Codec {
   virtual std::size_t inflate(ConstBytes src, MutableBytes dst) const = 0;
 
   Frame frame_;
-  int level_;
+  const EncoderLevel level_;
 };
 
 class LibdeflateInflate final : public Deflate {
@@ -175,10 +177,10 @@ class IsalInflate final : public Deflate {
 template <typename Implementation>
 CodecPtr make(const CodecSpec& spec, Frame frame) {
   CodecConfig config(spec);
-  auto level = config.integer("level", -1, 9, frame == Frame::gzip ? 5 : 1);
+  EncoderLevel level = config.level("level", -1, 9, frame == Frame::gzip ? 5 : 1);
   config.finish();
-  if (level < 0) level = 6;
-  return std::make_shared<Implementation>(frame, static_cast<int>(level));
+  if (level.value < 0) level.value = 6;
+  return std::make_shared<Implementation>(frame, level);
 }
 
 }  // namespace

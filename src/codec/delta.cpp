@@ -24,7 +24,9 @@ T add(T a, T b) {
 
 template <typename T>
 T subtract(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_same_v<T, Bool>) {
+    return {static_cast<std::uint8_t>((a.byte != 0) != (b.byte != 0))};  // as NumPy's diff
+  } else if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<U>(static_cast<U>(a) - static_cast<U>(b)));
   } else {
@@ -39,11 +41,13 @@ class Delta final : public TypedFilter {
 
   std::string_view name() const override { return "delta"; }
   std::optional<DeviceStage> device_stage() const override {
+    if (decoded_.kind == ElementType::Kind::boolean) return std::nullopt;
     return number_stage(DeviceStage::Kind::delta);
   }
 
  private:
   void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
+    if (decoded_.kind == ElementType::Kind::boolean) return decode_booleans(src, dst, n);
     cast_elements(encoded_, src, decoded_, dst, n);
     visit_element(decoded_, [&](auto type) {
       using T = decltype(type);
@@ -58,17 +62,39 @@ class Delta final : public TypedFilter {
     });
   }
 
+  // What numpy.cumsum() makes of them, which is no inverse of numcodecs' encoder: a sum of booleans
+  // stays true, one of numbers is true while it is not zero.
+  void decode_booleans(const std::byte* src, std::byte* dst, std::size_t n) const {
+    visit_element(encoded_, [&](auto type) {
+      using T = decltype(type);
+      T sum{};
+      for (std::size_t i = 0; i < n; ++i) {
+        const T v = load_element<T>(src + i * sizeof(T));
+        if constexpr (std::is_same_v<T, Bool>) {
+          sum.byte |= v.byte != 0;
+          dst[i] = static_cast<std::byte>(sum.byte);
+        } else {
+          sum = i == 0 ? v : add(sum, v);
+          dst[i] = static_cast<std::byte>(sum != T{});
+        }
+      }
+    });
+  }
+
+  void check_encodes() const override {
+    if (decoded_.kind == ElementType::Kind::boolean)
+      throw Error(ErrorCode::unsupported, "differences of booleans do not give them back");
+  }
+
   void encode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
     Scratch differences(n * decoded_.size);
     visit_element(decoded_, [&](auto type) {
       using T = decltype(type);
-      if constexpr (!std::is_same_v<T, Bool>) {
-        T last{};
-        for (std::size_t i = 0; i < n; ++i) {
-          const T v = load_element<T>(src + i * sizeof(T));
-          store_element(differences.data() + i * sizeof(T), i == 0 ? v : subtract(v, last));
-          last = v;
-        }
+      T last{};
+      for (std::size_t i = 0; i < n; ++i) {
+        const T v = load_element<T>(src + i * sizeof(T));
+        store_element(differences.data() + i * sizeof(T), i == 0 ? v : subtract(v, last));
+        last = v;
       }
     });
     cast_elements(decoded_, differences.data(), encoded_, dst, n);
@@ -83,9 +109,6 @@ CodecPtr make_delta(const CodecSpec& spec, const CodecSite& site) {
   const ElementType astype = element_type(config, "astype", site.position, dtype);
   config.finish();
   check_site_type(config, dtype, site);
-  if (dtype.kind == ElementType::Kind::boolean) {
-    throw Error(ErrorCode::unsupported, "codec " + spec.name + ": differences of booleans");
-  }
   return std::make_shared<Delta>(dtype, astype, site.position);
 }
 

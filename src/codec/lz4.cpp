@@ -35,7 +35,7 @@ ConstBytes split_frame(ConstBytes src, std::size_t& said) {
 
 class Lz4 final : public Codec {
  public:
-  explicit Lz4(int acceleration) : acceleration_(acceleration) {}
+  explicit Lz4(EncoderLevel acceleration) : acceleration_(std::move(acceleration)) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "lz4"; }
@@ -80,7 +80,9 @@ class Lz4 final : public Codec {
     sink.put(sink.begin(), {scratch.data() + sink.begin(), end - sink.begin()});
   }
 
+  void check_encodes() const override { acceleration_.check(); }
   void encode(ConstBytes src, Buffer& dst) const override {
+    check_encodes();
     if (src.size() > LZ4_MAX_INPUT_SIZE) {
       throw Error(ErrorCode::invalid_argument,
                   "encode: " + std::to_string(src.size()) + " bytes; lz4 takes at most " +
@@ -93,25 +95,27 @@ class Lz4 final : public Codec {
                                     as_chars(dst.bytes()) + kLz4SizeNbytes,
                                     static_cast<int>(src.size()),
                                     bound,
-                                    acceleration_);
+                                    acceleration_.value);
     if (n <= 0) throw Error(ErrorCode::out_of_memory, "encode: liblz4 needs more than its bound");
     dst.resize_keep(kLz4SizeNbytes + static_cast<std::size_t>(n));
   }
 
  private:
-  int acceleration_;
+  const EncoderLevel acceleration_;
 };
 
 }  // namespace
 
 CodecPtr make_lz4(const CodecSpec& spec, const CodecSite&) {
   CodecConfig config(spec);
-  const auto acceleration = config.integer("acceleration",
-                                           std::numeric_limits<std::int32_t>::min(),
-                                           std::numeric_limits<std::int32_t>::max(),
-                                           1);
+  // liblz4 itself takes what is too little or too much for the nearest it has.
+  const EncoderLevel acceleration = config.level("acceleration",
+                                                 std::numeric_limits<int>::min(),
+                                                 std::numeric_limits<int>::max(),
+                                                 1,
+                                                 /*clamped=*/true);
   config.finish();
-  return std::make_shared<Lz4>(static_cast<int>(acceleration));
+  return std::make_shared<Lz4>(acceleration);
 }
 
 }  // namespace headrace

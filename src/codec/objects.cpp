@@ -1,70 +1,86 @@
 // json2, msgpack2: array -> bytes, one list of the elements, nested as the shape says, then NumPy's
-// type string and the shape. An element in memory is the JSON text of its value; msgpack is turned
-// into JSON and back, so that only what JSON can say is read: no binary values, no other keys than
-// strings. Written lists are flat: readers give them the chunk's shape.
-// Compatibility: numcodecs, in Zarr v2.
-// Spec: https://numcodecs.readthedocs.io/en/stable/other/json.html
+// type string and the shape. Mostly of objects; of numbers and strings of one size it is bytes ->
+// bytes, by the type string, as numcodecs is used on them in v2. An object in memory is the JSON
+// text of its value; msgpack is turned into JSON and back, so that only what JSON can say is read:
+// no binary values, no other keys than strings. Written lists are flat: readers give them the
+// chunk's shape. Compatibility: numcodecs, in Zarr v2. Spec:
+// https://numcodecs.readthedocs.io/en/stable/other/json.html
 //       https://numcodecs.readthedocs.io/en/stable/other/msgpacks.html
 // {"name": "numcodecs.json2", "configuration": {"encoding": "utf-8"}}
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/function_ref.h"
 #include "base/utf8.h"
 #include "codec/codecs.h"
 #include "codec/config.h"
 #include "codec/sizes.h"
 #include "codec/vlen.h"
 #include "format/codec_specs.h"
+#include "format/fill_value.h"
 #include "format/json.h"
+#include "format/metadata.h"
+#include "format/numpy_str.h"
 
 namespace headrace {
 namespace {
 
 constexpr std::size_t kMaxNesting = 100;
 
-// Takes the values of a list nested as `shape` says in C order.
-class Flattener {
+// What an encoder wrote: the values, the type that NumPy says they had, the shape.
+class List {
  public:
-  Flattener(const Shape& shape, std::span<VlenElement> elements)
-      : shape_(shape), elements_(elements) {}
+  explicit List(const Json& list) : items_(list.items()) {
+    if (items_.size() < 2) throw_corrupt("a list without type and shape");
+    shape_ = shape_from_json(items_.back(), 0);
+    if (shape_.empty()) shape_ = {1};
+    for (const std::int64_t extent : shape_) {
+      if (__builtin_mul_overflow(count_, static_cast<std::size_t>(extent), &count_))
+        throw_corrupt("a list of shape " + shape_to_json(shape_));
+    }
+  }
 
-  void take(std::size_t depth, std::span<const Json> values) {
+  std::size_t count() const { return count_; }
+  const Shape& shape() const { return shape_; }
+  const Json& type() const { return items_[items_.size() - 2]; }
+
+  // Calls take(value) in C order; once for each of count() if no error is thrown.
+  void each(FunctionRef<void(const Json&)> take) const {
+    take_nested(0, std::span(items_).first(items_.size() - 2), take);
+  }
+
+ private:
+  void take_nested(std::size_t depth,
+                   std::span<const Json> values,
+                   FunctionRef<void(const Json&)> take) const {
     if (values.size() != static_cast<std::size_t>(shape_[depth])) {
       throw_corrupt("a list of " + std::to_string(values.size()) + " values, its shape says " +
                     std::to_string(shape_[depth]));
     }
     for (const Json& value : values) {
       if (depth + 1 < shape_.size()) {
-        take(depth + 1, value.items());
+        take_nested(depth + 1, value.items(), take);
       } else {
-        elements_[next_++] = vlen_element(value.text());
+        take(value);
       }
     }
   }
 
- private:
-  const Shape& shape_;
-  const std::span<VlenElement> elements_;
-  std::size_t next_ = 0;
+  std::vector<Json> items_;
+  Shape shape_;
+  std::size_t count_ = 1;
 };
 
-void decode_list(const Json& list, std::span<VlenElement> elements) {
-  const std::vector<Json> items = list.items();
-  if (items.size() < 2) throw_corrupt("a list without type and shape");
-  Shape shape = shape_from_json(items.back(), 0);
-  if (shape.empty()) shape = {1};
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) {
-    if (__builtin_mul_overflow(count, static_cast<std::size_t>(extent), &count)) count = SIZE_MAX;
-  }
-  if (count != elements.size()) {
+void decode_list(const List& list, std::span<VlenElement> elements) {
+  if (list.count() != elements.size()) {
     throw_corrupt("expected " + std::to_string(elements.size()) + " elements, got shape " +
-                  shape_to_json(shape));
+                  shape_to_json(list.shape()));
   }
-  Flattener(shape, elements).take(0, std::span(items).first(items.size() - 2));
+  std::size_t next = 0;
+  list.each([&](const Json& value) { elements[next++] = vlen_element(value.text()); });
 }
 
 // Checks an element that is to be written.
@@ -79,6 +95,9 @@ Json parse_element(const VlenElement& element) {
 // The JSON text of msgpack, as its events come.
 class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
  public:
+  // lists_binary: a binary value becomes a list of its bytes.
+  explicit JsonWriter(bool lists_binary = false) : lists_binary_(lists_binary) {}
+
   const std::string& text() const { return text_; }
 
   bool null() override { return value("null"); }
@@ -95,8 +114,12 @@ class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
     return value(shown);
   }
   bool string(std::string& v) override { return value(quoted(v)); }
-  bool binary(nlohmann::json::binary_t&) override {
-    throw Error(ErrorCode::unsupported, "a binary value, which JSON has none of");
+  bool binary(nlohmann::json::binary_t& v) override {
+    if (!lists_binary_)
+      throw Error(ErrorCode::unsupported, "a binary value, which JSON has none of");
+    std::string list = "[";
+    for (const std::uint8_t b : v) list += (list.size() > 1 ? "," : "") + std::to_string(b);
+    return value(list + ']');
   }
   bool start_object(std::size_t) override { return open('{'); }
   bool key(std::string& v) override {
@@ -142,10 +165,19 @@ class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  const bool lists_binary_;
   std::string text_;
   std::size_t depth_ = 0;
   bool separate_ = false;  // a value stands before the next one
 };
+
+std::string json_of_msgpack(ConstBytes src, bool lists_binary) {
+  JsonWriter writer(lists_binary);
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(src.data());
+  nlohmann::json::sax_parse(
+      begin, begin + src.size(), &writer, nlohmann::json::input_format_t::msgpack);
+  return writer.text();
+}
 
 nlohmann::json number_to_msgpack(const Json& json) {
   const std::string_view text = json.text();
@@ -196,7 +228,7 @@ class Objects : public Codec {
   // `text` is kept as long as the elements.
   static void decode_text(ConstBytes text, MutableBytes dst) {
     const VlenElement document{text.data(), text.size()};
-    decode_list(Json::parse(document.text(), "elements"), vlen_elements(dst));
+    decode_list(List(Json::parse(document.text(), "elements")), vlen_elements(dst));
   }
 };
 
@@ -222,11 +254,8 @@ class MsgpackObjects final : public Objects {
   std::string_view name() const override { return "msgpack2"; }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override {
-    JsonWriter writer;
-    const auto* const begin = reinterpret_cast<const std::uint8_t*>(src.data());
-    nlohmann::json::sax_parse(
-        begin, begin + src.size(), &writer, nlohmann::json::input_format_t::msgpack);
-    decode_text(vlen_arena(context).keep(bytes_of(writer.text())), dst);
+    const std::string text = json_of_msgpack(src, /*lists_binary=*/false);
+    decode_text(vlen_arena(context).keep(bytes_of(text)), dst);
   }
 
   void encode(ConstBytes src, Buffer& dst) const override {
@@ -240,9 +269,185 @@ class MsgpackObjects final : public Objects {
   }
 };
 
-void check_site(const CodecSpec& spec, const CodecSite& site) {
+bool is_foreign(const NumpyType& type) {
+  return type.order != ByteOrder::none && type.order != native_order() &&
+         type.dtype.swap_size() > 1;
+}
+
+void reverse_units(const DType& dtype, MutableBytes element) {
+  const auto unit = static_cast<std::ptrdiff_t>(dtype.swap_size());
+  for (auto at = element.begin(); at != element.end(); at += unit) std::reverse(at, at + unit);
+}
+
+// Elements of one size, by the type that stands in the list: in v2 behind `bytes`, where the bytes
+// are as that type says, as NumPy's view of them; in front of it native.
+class Values : public Codec {
+ public:
+  Values(std::string_view name, const CodecSite& site)
+      : name_(name),
+        kind_(site.position == CodecPosition::before_bytes ? CodecKind::array_to_bytes
+                                                           : CodecKind::bytes_to_bytes) {
+    const bool big = (native_order() == ByteOrder::big) != site.in.swapped;
+    type_ = {site.in.dtype, big ? ByteOrder::big : ByteOrder::little};
+  }
+
+  CodecKind kind() const override { return kind_; }
+  std::string_view name() const override { return name_; }
+  std::string_view implementation() const override { return "headrace"; }
+  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
+  std::size_t max_encoded_nbytes(std::size_t) const override { return kAnyNbytes; }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
+    const std::string text = json_text(src);
+    const List list(Json::parse(text, "elements"));
+    const NumpyType type = type_of(list);
+    check_decoded_size(dst.size(), nbytes_of(list, type));
+    put_elements(list, type, dst);
+  }
+
+  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
+    const std::string text = json_text(src);
+    const List list(Json::parse(text, "elements"));
+    const NumpyType type = type_of(list);
+    const std::size_t nbytes = nbytes_of(list, type);
+    if (nbytes > max_nbytes) check_decoded_size(max_nbytes, nbytes);
+    dst.resize(nbytes);
+    put_elements(list, type, dst.bytes());
+  }
+
+  void check_encodes() const override {
+    switch (type_.dtype.kind()) {
+      case DType::Kind::boolean:
+      case DType::Kind::signed_integer:
+      case DType::Kind::unsigned_integer:
+      case DType::Kind::floating:
+      case DType::Kind::datetime:
+      case DType::Kind::timedelta:
+      case DType::Kind::fixed_utf32:
+        if (!to_numpy_str(type_.dtype, type_.order).empty()) return;
+        break;
+      default:
+        break;
+    }
+    throw Error(ErrorCode::unsupported, "writes no lists of " + type_.dtype.to_string());
+  }
+
+  void encode(ConstBytes src, Buffer& dst) const override {
+    check_encodes();
+    const std::size_t item = type_.dtype.itemsize();
+    std::string text = "[";
+    std::vector<std::byte> element(item);
+    for (std::size_t at = 0; at + item <= src.size(); at += item) {
+      std::copy_n(src.begin() + static_cast<std::ptrdiff_t>(at), item, element.begin());
+      if (kind_ == CodecKind::bytes_to_bytes && is_foreign(type_))
+        reverse_units(type_.dtype, element);
+      text += value_text(element) + ",";
+    }
+    const ByteOrder order = kind_ == CodecKind::bytes_to_bytes ? type_.order : native_order();
+    text += json_quote(to_numpy_str(type_.dtype, order)) + ",[" +
+            std::to_string(src.size() / item) + "]]";
+    pack(std::move(text), dst);
+  }
+
+ protected:
+  virtual std::string json_text(ConstBytes src) const = 0;
+  virtual void pack(std::string json, Buffer& dst) const = 0;
+
+ private:
+  NumpyType type_of(const List& list) const {
+    const std::string text = list.type().string();
+    if (text == "|O") return type_;
+    try {
+      NumpyType type = parse_numpy_str(text);
+      if (!type.dtype.variable_length() && type.dtype.itemsize() > 0) return type;
+    } catch (const Error& e) {
+      throw_corrupt(e.what());
+    }
+    throw_corrupt("elements of type " + text);
+  }
+
+  static std::size_t nbytes_of(const List& list, const NumpyType& type) {
+    std::size_t nbytes = 0;
+    if (__builtin_mul_overflow(list.count(), type.dtype.itemsize(), &nbytes))
+      throw_corrupt("a list of shape " + shape_to_json(list.shape()));
+    return nbytes;
+  }
+
+  void put_elements(const List& list, const NumpyType& type, MutableBytes dst) const {
+    const std::size_t item = type.dtype.itemsize();
+    const bool foreign = kind_ == CodecKind::bytes_to_bytes && is_foreign(type);
+    list.each([&](const Json& value) {
+      const MutableBytes place = dst.first(item);
+      dst = dst.subspan(item);
+      put_value(type.dtype, value, place);
+      if (foreign) reverse_units(type.dtype, place);
+    });
+  }
+
+  static void put_value(const DType& dtype, const Json& value, MutableBytes place) {
+    if (dtype.kind() == DType::Kind::fixed_bytes) return put_bytes(dtype, value, place);
+    const auto element = fill_value_from_json(dtype, value);
+    if (!element) throw_corrupt("a null among elements of " + dtype.to_string());
+    std::copy(element->begin(), element->end(), place.begin());
+  }
+
+  // msgpack's binary values, as lists, or its old strings.
+  static void put_bytes(const DType& dtype, const Json& value, MutableBytes place) {
+    std::fill(place.begin(), place.end(), std::byte{0});
+    std::vector<std::byte> bytes;
+    if (value.is_array()) {
+      for (const Json& item : value.items())
+        bytes.push_back(static_cast<std::byte>(item.integer()));
+    } else {
+      const std::string text = value.string();
+      const ConstBytes view = bytes_of(text);
+      bytes.assign(view.begin(), view.end());
+    }
+    if (bytes.size() > place.size()) throw_corrupt("too many bytes for " + dtype.to_string());
+    std::copy(bytes.begin(), bytes.end(), place.begin());
+  }
+
+  std::string value_text(const std::vector<std::byte>& element) const {
+    std::string text = fill_value_to_json(type_.dtype, element, 3);
+    if (type_.dtype.kind() != DType::Kind::floating || text[0] != '"') return text;
+    // Python's JSON has names for what is no number; of NaN there is one.
+    if (text == "\"Infinity\"" || text == "\"-Infinity\"") return text.substr(1, text.size() - 2);
+    return "NaN";
+  }
+
+  const std::string_view name_;
+  const CodecKind kind_;
+  NumpyType type_;
+};
+
+class JsonValues final : public Values {
+ public:
+  explicit JsonValues(const CodecSite& site) : Values("json2", site) {}
+
+ private:
+  std::string json_text(ConstBytes src) const override { return std::string(text_of(src)); }
+  void pack(std::string json, Buffer& dst) const override { dst.assign(bytes_of(json)); }
+};
+
+class MsgpackValues final : public Values {
+ public:
+  explicit MsgpackValues(const CodecSite& site) : Values("msgpack2", site) {}
+
+ private:
+  std::string json_text(ConstBytes src) const override { return json_of_msgpack(src, true); }
+  void pack(std::string json, Buffer& dst) const override {
+    const std::vector<std::uint8_t> packed =
+        nlohmann::json::to_msgpack(to_msgpack(Json::parse(json, "elements")));
+    dst.assign(std::as_bytes(std::span(packed)));
+  }
+};
+
+// Objects in front of `bytes`, elements of one size anywhere.
+bool takes_objects(const CodecSpec& spec, const CodecSite& site) {
   const DType& dtype = site.in.dtype;
-  if (site.position == CodecPosition::before_bytes && dtype.kind() == DType::Kind::object) return;
+  if (!dtype.variable_length()) return false;
+  if (site.position == CodecPosition::before_bytes && dtype.kind() == DType::Kind::object)
+    return true;
   throw Error(ErrorCode::invalid_argument,
               "codec " + spec.name + ": does not take " + dtype.to_string());
 }
@@ -267,7 +472,7 @@ CodecPtr make_json2(const CodecSpec& spec, const CodecSite& site) {
     config.ignore(field);
   }
   config.finish();
-  check_site(spec, site);
+  if (!takes_objects(spec, site)) return std::make_shared<JsonValues>(site);
   return std::make_shared<JsonObjects>();
 }
 
@@ -279,7 +484,7 @@ CodecPtr make_msgpack2(const CodecSpec& spec, const CodecSite& site) {
   config.ignore("use_single_float");
   config.ignore("use_bin_type");
   config.finish();
-  check_site(spec, site);
+  if (!takes_objects(spec, site)) return std::make_shared<MsgpackValues>(site);
   return std::make_shared<MsgpackObjects>();
 }
 

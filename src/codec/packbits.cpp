@@ -4,6 +4,8 @@
 // Spec: https://numcodecs.readthedocs.io/en/stable/filter/packbits.html
 // {"name": "numcodecs.packbits"}
 
+#include <utility>
+
 #include "codec/codecs.h"
 #include "codec/config.h"
 #include "codec/sizes.h"
@@ -13,7 +15,10 @@ namespace {
 
 class PackBits final : public Codec {
  public:
-  explicit PackBits(CodecPosition position) : position_(position) {}
+  // `other`: the type of elements that are more than a byte, whose bytes numcodecs takes for
+  // booleans. What was written so reads so.
+  PackBits(CodecPosition position, std::string other)
+      : position_(position), other_(std::move(other)) {}
 
   CodecKind kind() const override {
     return position_ == CodecPosition::before_bytes ? CodecKind::array_to_array
@@ -21,6 +26,7 @@ class PackBits final : public Codec {
   }
   std::string_view name() const override { return "packbits"; }
   std::optional<DeviceStage> device_stage() const override {
+    if (!other_.empty()) return std::nullopt;
     return DeviceStage{DeviceStage::Kind::packbits};
   }
   std::string_view implementation() const override { return "headrace"; }
@@ -45,7 +51,14 @@ class PackBits final : public Codec {
     decode(src, dst.bytes(), {});
   }
 
+  void check_encodes() const override {
+    if (other_.empty()) return;
+    throw Error(ErrorCode::unsupported,
+                "packs booleans; of " + other_ + " it would keep which bytes are not zero");
+  }
+
   void encode(ConstBytes src, Buffer& dst) const override {
+    check_encodes();
     dst.resize(1 + packed(src.size()));
     dst.data()[0] = static_cast<std::byte>(8 * packed(src.size()) - src.size());
     for (std::size_t i = 0; i < packed(src.size()); ++i) {
@@ -70,7 +83,8 @@ class PackBits final : public Codec {
     return bits - padding;
   }
 
-  CodecPosition position_;
+  const CodecPosition position_;
+  const std::string other_;
 };
 
 }  // namespace
@@ -80,11 +94,12 @@ CodecPtr make_pack_bits(const CodecSpec& spec, const CodecSite& site) {
     return make_pack_bits_array(spec, site);
   }
   CodecConfig(spec).finish();
-  if (site.in.dtype.itemsize() != 1) {
+  const DType& dtype = site.in.dtype;
+  if (dtype.variable_length()) {
     throw Error(ErrorCode::invalid_argument,
-                "codec " + spec.name + ": packs booleans, not " + site.in.dtype.to_string());
+                "codec " + spec.name + ": packs booleans, not " + dtype.to_string());
   }
-  return std::make_shared<PackBits>(site.position);
+  return std::make_shared<PackBits>(site.position, dtype.itemsize() == 1 ? "" : dtype.to_string());
 }
 
 }  // namespace headrace

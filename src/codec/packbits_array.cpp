@@ -43,6 +43,10 @@ std::optional<Component> component_of(const DType& dtype) {
     case DType::Kind::ml_floating:
       c.bits = static_cast<unsigned>(float_layout(dtype).bits);
       return c;
+    case DType::Kind::datetime:
+    case DType::Kind::timedelta:
+      c.is_signed = true;  // counts of 64 bits, as integers are packed
+      return c;
     case DType::Kind::complex:
       return Component{c.nbytes / 2, c.bits / 2, false};
     default:

@@ -52,6 +52,7 @@ constexpr CodecEntry kEntries[] = {
     {"json2", "headrace", "cpu", make_json2},
     {"msgpack2", "headrace", "cpu", make_msgpack2},
     {"categorize", "headrace", "cpu", make_categorize},
+    {"base64", "headrace", "cpu", make_base64},
 };
 
 // Known names that have no body here, and why. A provider of the application may have one.

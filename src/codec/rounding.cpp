@@ -8,8 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "codec/codecs.h"
+#include "codec/sizes.h"
 #include "codec/typed_filter.h"
 #include "headrace/error.h"
 
@@ -113,6 +117,44 @@ class BitRound final : public CastingFilter {
   unsigned drop_bits_;
 };
 
+// Rounded elements are elements: of types that nobody here rounds there is nothing to undo.
+class RoundedElsewhere final : public Codec {
+ public:
+  RoundedElsewhere(CodecPosition position, std::string type)
+      : position_(position), type_(std::move(type)) {}
+
+  CodecKind kind() const override {
+    return position_ == CodecPosition::before_bytes ? CodecKind::array_to_array
+                                                    : CodecKind::bytes_to_bytes;
+  }
+  std::string_view name() const override { return "bitround"; }
+  std::string_view implementation() const override { return "headrace"; }
+  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
+  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  bool in_place() const override { return true; }
+  bool has_view() const override { return true; }
+  std::optional<DeviceStage> device_stage() const override {
+    return DeviceStage{DeviceStage::Kind::none};
+  }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
+    check_decoded_size(dst.size(), src.size());
+    if (!src.empty() && dst.data() != src.data()) std::memcpy(dst.data(), src.data(), src.size());
+  }
+  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
+    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
+    dst.assign(src);
+  }
+  void check_encodes() const override {
+    throw Error(ErrorCode::unsupported, "rounds floating-point numbers, not " + type_);
+  }
+  void encode(ConstBytes, Buffer&) const override { check_encodes(); }
+
+ private:
+  const CodecPosition position_;
+  const std::string type_;
+};
+
 }  // namespace
 
 CodecPtr make_quantize(const CodecSpec& spec, const CodecSite& site) {
@@ -131,10 +173,14 @@ CodecPtr make_quantize(const CodecSpec& spec, const CodecSite& site) {
 CodecPtr make_bit_round(const CodecSpec& spec, const CodecSite& site) {
   CodecConfig config(spec);
   const std::optional<ElementType> type = site_element_type(site);
+  if (site.in.dtype.variable_length()) {
+    throw Error(ErrorCode::unsupported,
+                "codec " + spec.name + ": rounds numbers, not " + site.in.dtype.to_string());
+  }
   if (!type || !type->is_floating()) {
-    throw Error(
-        ErrorCode::unsupported,
-        "codec " + spec.name + ": rounds floating-point numbers, not " + site.in.dtype.to_string());
+    static_cast<void>(config.integer("keepbits", 0, std::numeric_limits<std::int32_t>::max()));
+    config.finish();
+    return std::make_shared<RoundedElsewhere>(site.position, site.in.dtype.to_string());
   }
   const int mantissa_bits = type->size == 2 ? 10 : type->size == 4 ? 23 : 52;
   const auto keep = static_cast<int>(config.integer("keepbits", 0, mantissa_bits));

@@ -60,6 +60,7 @@ void TypedFilter::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer&
 }
 
 void TypedFilter::encode(ConstBytes src, Buffer& dst) const {
+  check_encodes();
   const std::size_t n = element_count(src, decoded_);
   dst.resize(n * encoded_.size);
   std::optional<Scratch> scratch;

@@ -35,7 +35,7 @@ std::size_t check(std::size_t result, std::size_t wanted) {
 
 class Zstd final : public Codec {
  public:
-  Zstd(int level, bool checksum) : level_(level), checksum_(checksum) {}
+  Zstd(EncoderLevel level, bool checksum) : level_(std::move(level)), checksum_(checksum) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "zstd"; }
@@ -46,7 +46,7 @@ class Zstd final : public Codec {
   std::optional<DeviceStage> device_stage() const override {
     // Kernels make chunks as small as level 1 does; levels up to the default ask for speed.
     DeviceStage stage{DeviceStage::Kind::zstd};
-    stage.encoding = {.thorough = level_ > ZSTD_CLEVEL_DEFAULT, .checksum = checksum_};
+    stage.encoding = {.thorough = level_.value > ZSTD_CLEVEL_DEFAULT, .checksum = checksum_};
     return stage;
   }
 
@@ -60,13 +60,14 @@ class Zstd final : public Codec {
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override;
   void encode(ConstBytes src, Buffer& dst) const override;
+  void check_encodes() const override { level_.check(); }
   void decode_pieces(ConstBytes src,
                      std::size_t decoded_nbytes,
                      PieceSink& sink,
                      const DecodeContext& context) const override;
 
  private:
-  int level_;
+  const EncoderLevel level_;
   bool checksum_;
 };
 
@@ -83,9 +84,10 @@ void Zstd::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) c
 }
 
 void Zstd::encode(ConstBytes src, Buffer& dst) const {
+  check_encodes();
   ZSTD_CCtx& context = zstd_compress_context();
   ZSTD_CCtx_reset(&context, ZSTD_reset_session_and_parameters);
-  ZSTD_CCtx_setParameter(&context, ZSTD_c_compressionLevel, level_);
+  ZSTD_CCtx_setParameter(&context, ZSTD_c_compressionLevel, level_.value);
   ZSTD_CCtx_setParameter(&context, ZSTD_c_checksumFlag, checksum_ ? 1 : 0);
   dst.resize(ZSTD_compressBound(src.size()));
   const std::size_t n = ZSTD_compress2(&context, dst.data(), dst.size(), src.data(), src.size());
@@ -146,10 +148,12 @@ void Zstd::decode_pieces(ConstBytes src,
 
 CodecPtr make_zstd(const CodecSpec& spec, const CodecSite&) {
   CodecConfig config(spec);
-  const auto level = config.integer("level", ZSTD_minCLevel(), ZSTD_maxCLevel(), 0);
+  // As numcodecs and libzstd do: the strongest there is, or the fastest.
+  const EncoderLevel level =
+      config.level("level", ZSTD_minCLevel(), ZSTD_maxCLevel(), 0, /*clamped=*/true);
   const bool checksum = config.boolean("checksum", false);
   config.finish();
-  return std::make_shared<Zstd>(static_cast<int>(level), checksum);
+  return std::make_shared<Zstd>(level, checksum);
 }
 
 }  // namespace headrace

@@ -314,7 +314,7 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
   Poll poll(options.poll);
   ReadOptions elsewhere = options;  // on the threads of the pool
   elsewhere.poll = nullptr;
-  parallel_for(groups.size(), [&](std::size_t g) {
+  const auto read_group = [&](std::size_t g) {
     poll.check();
     const ReadOptions& here = poll.is_caller() ? options : elsewhere;
     const std::size_t first = groups[g].front();
@@ -323,7 +323,8 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
     std::vector<DeviceTarget> targets;
     for (const std::size_t i : groups[g]) targets.push_back({&reads[i].selection, outs[i]});
     read_selections_to_device(state, reads[first].layout, targets, here);
-  });
+  };
+  parallel_for(groups.size(), read_group, 0, [&] { poll.check(); });
 }
 
 }  // namespace headrace

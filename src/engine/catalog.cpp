@@ -186,28 +186,49 @@ GroupMetadata group_metadata_of(const Store& store,
   });
 }
 
+void check_depth(const Store& store, std::string_view path) {
+  const auto depth = static_cast<std::size_t>(std::ranges::count(path, '/')) + !path.empty();
+  if (depth <= kMaxGroupDepth) return;
+  throw Error(ErrorCode::unsupported,
+              "[members] " + place_of(store, path) + ": groups nest deeper than " +
+                  std::to_string(kMaxGroupDepth) + ": open one further down as the store");
+}
+
+void WalkLimit::count(const Store& store, std::string_view path) {
+  if (++n_ <= max_nodes_) return;
+  throw Error(ErrorCode::unsupported,
+              "[members] " + place_of(store, path) + ": more than " + std::to_string(max_nodes_) +
+                  " groups and arrays below one group: open one further down");
+}
+
 std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
                                                               const std::string& path,
                                                               int zarr_format,
                                                               Malformed malformed) {
+  check_depth(store, path);
   std::vector<std::pair<std::string, NodeDocuments>> nodes;
+  WalkLimit limit(kMaxMembers);
   for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
-    if (!entry.is_prefix) continue;
-    if (nodes.size() == kMaxMembers) {
-      throw Error(ErrorCode::unsupported,
-                  "[members] " + place_of(store, path) + ": more than " +
-                      std::to_string(kMaxMembers) +
-                      " members, whose documents are held in memory; open them by their paths");
-    }
+    if (!entry.is_prefix || entry.leads_back) continue;
     try {
       auto node = find_node(store, join_key(path, entry.name), zarr_format);
-      if (node) nodes.emplace_back(entry.name, std::move(*node));
+      if (!node) continue;
+      nodes.emplace_back(entry.name, std::move(*node));
     } catch (const Error& e) {
       if (e.code() != ErrorCode::corrupt || malformed == Malformed::raise) throw;
       nodes.emplace_back(entry.name, NodeDocuments{NodeType::array, zarr_format, {}, {}});
     }
+    limit.count(store, path);
   }
   return nodes;
+}
+
+std::vector<std::string> list_links_back(const Store& store, const std::string& path) {
+  std::vector<std::string> names;
+  for (DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+    if (entry.leads_back) names.push_back(std::move(entry.name));
+  }
+  return names;
 }
 
 std::optional<NodeMap> consolidated_nodes(const Store& store,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "format/metadata.h"
 #include "headrace/store.h"
 
@@ -61,12 +62,31 @@ enum class Malformed {
   list,  // as an array: whoever opens it hears what is wrong, and the others can still be seen
 };
 
+// `unsupported` where groups nest deeper than kMaxGroupDepth: a walk of them would not end soon.
+void check_depth(const Store& store, std::string_view path);
+
 // The nodes directly under a group in the store, sorted by name. Keys and folders that are no node
-// of that format (NCZarr's, chunks, notes) are passed over.
+// of that format (NCZarr's, chunks, notes) are passed over, and so are links that lead back to the
+// group or one it is in: a walk would never end.
 std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
                                                               const std::string& path,
                                                               int zarr_format,
                                                               Malformed malformed);
+// The names of those links.
+std::vector<std::string> list_links_back(const Store& store, const std::string& path);
+
+// Counts what a walk comes by. Groups that link to each other make more paths than memory holds,
+// and none of them need lead back.
+class WalkLimit {
+ public:
+  explicit WalkLimit(std::size_t max_nodes = kMaxWalkNodes) : max_nodes_(max_nodes) {}
+  // `unsupported` for one node too many, below this one.
+  void count(const Store& store, std::string_view path);
+
+ private:
+  const std::size_t max_nodes_;
+  std::size_t n_ = 0;
+};
 
 // The nodes below a group as its consolidated metadata have them; nothing when there are none.
 std::optional<NodeMap> consolidated_nodes(const Store& store,

@@ -94,7 +94,15 @@ struct Installed {
   }
 };
 
-std::shared_ptr<const Config> current() {
+void overlay(Implementations& below, const Implementations& above) {
+  for (const auto& [codec, implementation] : above) {
+    below[std::string(canonical_codec_name(codec))] = implementation;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Config> current_config() {
   Installed& installed = Installed::get();
   {
     ForkLock lock(installed.mutex);
@@ -108,14 +116,6 @@ std::shared_ptr<const Config> current() {
   }
   return installed.config;
 }
-
-void overlay(Implementations& below, const Implementations& above) {
-  for (const auto& [codec, implementation] : above) {
-    below[std::string(canonical_codec_name(codec))] = implementation;
-  }
-}
-
-}  // namespace
 
 Config config_from_environment() {
   Config result;
@@ -166,7 +166,7 @@ void check_implementations(const Implementations& implementations, const char* w
   }
 }
 
-Config config() { return *current(); }
+Config config() { return *current_config(); }
 
 void set_config(const Config& config) {
   check_config(config, "[set_config]");
@@ -184,7 +184,7 @@ std::size_t memory_budget(const Config& config) {
 
 Implementations merged_implementations(const Implementations& handle, const Implementations& call) {
   Implementations result;
-  overlay(result, current()->implementations);
+  overlay(result, current_config()->implementations);
   overlay(result, handle);
   overlay(result, call);
   return result;

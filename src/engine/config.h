@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "headrace/codec.h"
 #include "headrace/config.h"
 
@@ -11,6 +13,9 @@ Implementations merged_implementations(const Implementations& handle, const Impl
 
 // Each pair names a row of the table of codecs; invalid_argument otherwise, naming what there is.
 void check_implementations(const Implementations& implementations, const char* where);
+
+// What config() copies, as it is now; never null.
+std::shared_ptr<const Config> current_config();
 
 // Bytes of scratch for one request.
 std::size_t memory_budget(const Config& config);

@@ -11,24 +11,20 @@
 namespace headrace {
 namespace {
 
-// Every node below `path`, by its path relative to it.
+// Every node below `path`, by its path relative to it. Links back are none: list_nodes().
 void gather(const Store& store,
             const std::string& path,
             const std::string& relative,
             int zarr_format,
-            std::size_t depth,
+            WalkLimit& limit,
             NodeMap& nodes) {
-  if (depth > kMaxGroupDepth) {
-    throw Error(ErrorCode::unsupported,
-                "[consolidate_metadata] " + place_of(store, join_key(path, relative)) +
-                    ": groups nest deeper than " + std::to_string(kMaxGroupDepth));
-  }
   const std::string here = relative.empty() ? path : join_key(path, relative);
   for (auto& [name, node] : list_nodes(store, here, zarr_format, Malformed::raise)) {
     const std::string child = join_key(relative, name);
     const bool is_group = node.type == NodeType::group;
+    limit.count(store, path);
     nodes.emplace(child, std::move(node));
-    if (is_group) gather(store, path, child, zarr_format, depth + 1, nodes);
+    if (is_group) gather(store, path, child, zarr_format, limit, nodes);
   }
 }
 
@@ -70,7 +66,8 @@ void consolidate_metadata(const Store& store,
   // The nodes below are read as they are; only the group's own documents are this call's.
   NodeChange change("consolidate_metadata", store, clean, NodeType::group, root->zarr_format, poll);
   NodeMap nodes;
-  gather(store, clean, "", root->zarr_format, 0, nodes);
+  WalkLimit limit;
+  gather(store, clean, "", root->zarr_format, limit, nodes);
   const NodeDocuments& now = change.documents();
   if (root->zarr_format == 3)
     change.store(consolidated_v3(now, nodes), now.attributes);

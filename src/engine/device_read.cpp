@@ -104,13 +104,14 @@ class DeviceReader {
     fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
     SlabFetch<Query> fetch(context_, on_host_, gds_.get(), fetched_->chunks, fetched_->memory);
-    parallel_for(1 + fetch.threads(), [&](std::size_t i) {
+    const auto take_turn = [&](std::size_t i) {
       if (i > 0) {
         fetch.work();
       } else if (fetched) {
         submit(*fetched);
       }
-    });
+    };
+    context_.parallel(1 + fetch.threads(), take_turn, 0);
     fetched_->memory.finish();
     for (const Chunk<Query>& chunk : fetched_->chunks)
       if (!chunk.missing) context_.count_encoded(chunk.range.nbytes);
@@ -230,7 +231,7 @@ class DeviceReader {
     const DecodeContext decode_context{
         again.chunks.size() < 2 * static_cast<std::size_t>(context_.threads) ? context_.threads
                                                                              : 1};
-    parallel_for(
+    context_.parallel(
         again.chunks.size(),
         [&](std::size_t i) {
           context_.check();

@@ -266,7 +266,7 @@ class DeviceWriter {
     in_flight_.pop_front();
     slab->started->wait();
     download_encoded(*slab);
-    parallel_for(
+    context_.parallel(
         slab->items.size(),
         [&](std::size_t i) {
           context_.check();

@@ -127,7 +127,10 @@ void fetch_objects(StoreDriver& driver,
                    FunctionRef<void()> check) {
   Fetch fetch(driver, plan, key_of, use, check);
   parallel_for(
-      static_cast<std::size_t>(plan.threads), [&](std::size_t) { fetch.work(); }, plan.threads);
+      static_cast<std::size_t>(plan.threads),
+      [&](std::size_t) { fetch.work(); },
+      plan.threads,
+      check);
 }
 
 }  // namespace headrace

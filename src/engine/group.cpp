@@ -60,6 +60,7 @@ std::optional<NodeDocuments> GroupState::find(const std::string& name) const {
 std::vector<Node> Group::members() const {
   std::vector<Node> result;
   if (state_->nodes) {
+    check_depth(state_->store, state_->path);
     for (const auto& [name, node] : *state_->nodes) {
       if (name.find('/') == std::string::npos)
         result.push_back({name, node.type == NodeType::group});
@@ -71,6 +72,11 @@ std::vector<Node> Group::members() const {
     result.push_back({std::move(name), node.type == NodeType::group});
   }
   return result;
+}
+
+std::vector<std::string> Group::links_back() const {
+  if (state_->nodes) return {};
+  return list_links_back(state_->store, state_->path);
 }
 
 bool Group::contains(std::string_view name) const { return is_group(name).has_value(); }

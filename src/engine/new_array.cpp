@@ -272,7 +272,7 @@ ArrayMetadata new_array_metadata(const CreateOptions& options) {
   // What is stored is what will be read: the documents are the truth, not the options.
   m = o.zarr_format == 3 ? parse_array_v3(write_array_v3(m))
                          : parse_array_v2(write_array_v2(m), m.attributes);
-  static_cast<void>(make_layout(std::make_shared<const ArrayMetadata>(m), {}));
+  make_layout(std::make_shared<const ArrayMetadata>(m), {}).chain.check_encodes();
   return m;
 }
 

@@ -60,7 +60,7 @@ class Reader {
   template <typename Body>
   void each(std::size_t n, Body body) {
     if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
-    parallel_for(
+    context_.parallel(
         n,
         [&](std::size_t i) {
           context_.check();
@@ -170,7 +170,7 @@ class Reader {
       const auto& [position, bytes] = chunks[i];
       found ? decode(level, position, bytes) : fill(level, position);
     };
-    parallel_for(chunks.size(), use, context_.driver.local() ? 1 : threads_);
+    context_.parallel(chunks.size(), use, context_.driver.local() ? 1 : threads_);
   }
 
   void decode(const Level& level, std::size_t position, ConstBytes encoded) {

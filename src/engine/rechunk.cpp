@@ -41,13 +41,15 @@ std::string node_below(const std::string& path, const std::string& name) {
   return name.empty() ? path : join_key(path, name);
 }
 
-void gather(const Group& group, const std::string& path, Tree& tree) {
+void gather(const Group& group, const std::string& path, WalkLimit& limit, Tree& tree) {
+  limit.count(tree.store, tree.path);
   tree.groups.emplace_back(path, group);
   for (const Node& node : group.members()) {
     const std::string member = join_key(path, node.name);
     if (node.is_group) {
-      gather(group.group(node.name), member, tree);
+      gather(group.group(node.name), member, limit, tree);
     } else {
+      limit.count(tree.store, tree.path);
       tree.arrays.emplace_back(member, group.array(node.name).to(Device::cpu()));
     }
   }
@@ -55,7 +57,8 @@ void gather(const Group& group, const std::string& path, Tree& tree) {
 
 Tree tree_of(const Group& group) {
   Tree tree{group.store(), group.path(), {}, {}, group.consolidated()};
-  gather(group, "", tree);
+  WalkLimit limit;
+  gather(group, "", limit, tree);
   return tree;
 }
 

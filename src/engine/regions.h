@@ -77,7 +77,7 @@ template <typename Query, typename Body>
 void each_region(RequestContext& context, Query query, int threads, Body body) {
   if (!context.layout.regions) return body(context, std::move(query), Region{});
   const typename Query::Cut cut(query, GridCut(context.layout.metadata->chunk_edges));
-  parallel_for(
+  context.parallel(
       cut.size(),
       [&](std::size_t i) {
         context.check();

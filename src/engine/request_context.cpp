@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/thread_pool.h"
 #include "engine/config.h"
 #include "engine/key_lock.h"
 
@@ -41,12 +40,14 @@ RequestContext::RequestContext(const ArrayState& s,
       layout_owner(std::move(l)),
       layout(*layout_owner),
       driver(s.driver()),
-      config(headrace::config()),
+      config_owner(current_config()),
+      config(*config_owner),
       memory_budget(options.memory_budget != 0 ? options.memory_budget
                                                : headrace::memory_budget(config)),
       threads(threads_within(memory_budget, layout)),
       poll_(options.poll),
       cancel_(cancel),
+      stop_(&own_stop_),
       encoded_nbytes_(options.encoded_nbytes) {}
 
 RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<const ArrayLayout> l)
@@ -54,20 +55,28 @@ RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<co
       layout_owner(std::move(l)),
       layout(*layout_owner),
       driver(request.driver),
-      config(request.config),
+      config_owner(request.config_owner),
+      config(*config_owner),
       memory_budget(request.memory_budget),
       threads(threads_within(memory_budget, layout)),
       arena(request.arena),
       poll_(request.poll_),
       cancel_(request.cancel_),
+      stop_(request.stop_),
       encoded_nbytes_(request.encoded_nbytes_),
       array_identity_(request.array_identity_) {}
 
 void RequestContext::check() {
-  if (cancel_ && cancel_->load(std::memory_order_relaxed)) {
+  if (stop_->load(std::memory_order_relaxed) ||
+      (cancel_ && cancel_->load(std::memory_order_relaxed))) {
     throw Error(ErrorCode::cancelled, "the request was cancelled");
   }
-  poll_.check();
+  try {
+    poll_.check();
+  } catch (...) {
+    stop_->store(true, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 void RequestContext::prepare_locks() {

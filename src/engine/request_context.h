@@ -2,13 +2,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "base/key_locks.h"
 #include "base/limits.h"
+#include "base/thread_pool.h"
 #include "engine/array_state.h"
 #include "headrace/config.h"
 
@@ -43,13 +46,20 @@ class RequestContext {
   const std::shared_ptr<const ArrayLayout> layout_owner;
   const ArrayLayout& layout;
   StoreDriver& driver;
-  const Config config;
+  const std::shared_ptr<const Config> config_owner;
+  const Config& config;
   const std::size_t memory_budget;  // bytes of scratch
   const int threads;                // that it allows
   VlenArena* arena = nullptr;       // of a read of elements of variable length
 
-  // `cancelled` when the request was; calls the caller's poll on the caller's thread when due.
+  // `cancelled` when the request was; calls the caller's poll on the caller's thread when due. Once
+  // that has thrown, the request is cancelled for its other threads.
   void check();
+  // parallel_for whose waiting thread checks, too.
+  template <typename Body>
+  void parallel(std::size_t n, Body&& body, int max_threads) {
+    parallel_for(n, body, max_threads, [this] { check(); });
+  }
   // Of a chunk that was fetched.
   void count_encoded(std::uint64_t nbytes);
   // Key of a stored chunk within the store.
@@ -64,6 +74,8 @@ class RequestContext {
  private:
   Poll poll_;
   const std::atomic<bool>* cancel_;
+  std::atomic<bool> own_stop_{false};
+  std::atomic<bool>* const stop_;  // of the whole request: its outermost context's own
   std::atomic<std::uint64_t>* const encoded_nbytes_;
   std::string array_identity_;  // of a write: that of the array's folder
 };

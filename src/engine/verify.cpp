@@ -99,7 +99,7 @@ std::int64_t Array::verify(const std::function<void(const std::string&, const Er
   RequestContext context(*state_, state_->layout(options.implementations), options, nullptr);
   std::mutex mutex;
   std::atomic<std::int64_t> n{0};
-  parallel_for(
+  context.parallel(
       listing.inside.size(),
       [&](std::size_t i) {
         const std::string& key = listing.inside[i];

@@ -45,7 +45,7 @@ class Writer {
   void write_region(const Query& query, const Region& region) {
     const Shape& shape = layout_.stored_shape();
     const typename Query::Cut cut(query, GridCut(shape, region.first_chunk));
-    parallel_for(
+    context_.parallel(
         cut.size(),
         [&](std::size_t i) {
           context_.check();
@@ -235,7 +235,7 @@ class Writer {
     // Plain chunks are gathered where they will lie in the shard.
     const bool plain = innermost && layout_.chain.is_identity();
     if (plain) shard.reserve(cut.size(), inner_nbytes);
-    parallel_for(
+    context_.parallel(
         cut.size(),
         [&](std::size_t turn) {
           context_.check();

@@ -268,6 +268,13 @@ Bytes variable_value(const DType& dtype, const Json& json) {
       break;
     case DType::Kind::bytes: {
       if (is_zero(json)) return {};
+      if (json.is_array()) {  // of numbers, as the extension registry has it; [] for none
+        const std::vector<Json> items = json.items();
+        Bytes list(items.size());
+        for (std::size_t i = 0; i < items.size(); ++i)
+          put_integer(DType::uint8, items[i], &list[i]);
+        return list;
+      }
       const auto decoded = json.is_string() ? base64_decode(json.string()) : std::nullopt;
       if (decoded) return *decoded;
       break;

@@ -33,6 +33,12 @@ std::string without_id(const Json& codec) {
   return text.empty() ? "" : "{" + text + "}";
 }
 
+// As it stands: what it means only an encoder has to know.
+std::string level_or(const Json& codec, std::string_view key, const char* fallback) {
+  const std::optional<Json> value = codec.find(key);
+  return value && !value->is_null() ? value->compact() : fallback;
+}
+
 std::int64_t integer_or(const Json& codec, std::string_view key, std::int64_t fallback) {
   const std::optional<Json> value = codec.find(key);
   return value && !value->is_null() ? value->integer() : fallback;
@@ -67,9 +73,8 @@ CodecSpec blosc_from_v2(const Json& codec, std::size_t itemsize) {
   const std::size_t typesize = itemsize >= 1 && itemsize <= 255 ? itemsize : 1;
   return {"blosc",
           "{\"typesize\":" + std::to_string(typesize) +
-              ",\"cname\":" + json_quote(cname ? cname->string() : "lz4") +
-              ",\"clevel\":" + std::to_string(integer_or(codec, "clevel", 5)) + ",\"shuffle\":\"" +
-              std::string(kShuffles[mode]) +
+              ",\"cname\":" + json_quote(cname ? cname->string() : "lz4") + ",\"clevel\":" +
+              level_or(codec, "clevel", "5") + ",\"shuffle\":\"" + std::string(kShuffles[mode]) +
               "\",\"blocksize\":" + std::to_string(integer_or(codec, "blocksize", 0)) + "}"};
 }
 
@@ -77,12 +82,12 @@ CodecSpec compressor_from_v2(const Json& codec, std::size_t itemsize) {
   const std::string id = codec.at("id").string();
   if (id == "blosc") return blosc_from_v2(codec, itemsize);
   if (id == "gzip") {
-    return {"gzip", "{\"level\":" + std::to_string(integer_or(codec, "level", 1)) + "}"};
+    return {"gzip", "{\"level\":" + level_or(codec, "level", "1") + "}"};
   }
   if (id == "zstd") {
     const std::optional<Json> checksum = codec.find("checksum");
     return {"zstd",
-            "{\"level\":" + std::to_string(integer_or(codec, "level", 1)) + ",\"checksum\":" +
+            "{\"level\":" + level_or(codec, "level", "1") + ",\"checksum\":" +
                 (checksum && checksum_from_v2(*checksum) ? "true" : "false") + "}"};
   }
   return {std::string(kPrefix) + id, without_id(codec)};

@@ -68,7 +68,7 @@ Folder read_folder(const std::string& path, bool remove_abandoned) {
     }
     if (name.find('\\') != std::string_view::npos) continue;  // no key can name it
     if (std::optional<bool> prefix = is_prefix_entry(stream.fd(), *entry, path)) {
-      folder.entries.push_back({std::string(name), *prefix});
+      folder.entries.push_back({std::string(name), *prefix, false});
     }
   }
   return folder;
@@ -93,6 +93,35 @@ void list_below(const std::string& path,
     }
   }
   ancestors.pop_back();
+}
+
+std::optional<FolderIdentity> identity_of(const std::string& path) {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) return std::nullopt;
+  return FolderIdentity{st.st_dev, st.st_ino};
+}
+
+// Marks the folders among `entries` of root/prefix that are the root, the folder itself or one
+// between. A link to somewhere above the root comes back to it by a folder that is no link, so all
+// folders are looked at.
+void mark_links_back(const std::string& root,
+                     std::string_view prefix,
+                     std::vector<DirEntry>& entries) {
+  std::vector<FolderIdentity> above;
+  const auto add = [&](const std::string& path) {
+    if (const auto identity = identity_of(path)) above.push_back(*identity);
+  };
+  add(root);
+  for (std::size_t end = 0; end < prefix.size();) {
+    end = std::min(prefix.find('/', end + 1), prefix.size());
+    add(root + '/' + std::string(prefix.substr(0, end)));
+  }
+  const std::string folder = prefix.empty() ? root : root + '/' + std::string(prefix);
+  for (DirEntry& entry : entries) {
+    if (!entry.is_prefix) continue;
+    const auto identity = identity_of(folder + '/' + entry.name);
+    entry.leads_back = identity && std::find(above.begin(), above.end(), *identity) != above.end();
+  }
 }
 
 // Removes links, not what they lead to. std::filesystem::remove_all() would stop half-way when
@@ -143,6 +172,7 @@ std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {
   prefix = check_prefix(prefix);
   std::vector<DirEntry> entries =
       read_folder(prefix.empty() ? root_ : path_of(prefix), !options_.read_only).entries;
+  mark_links_back(root_, prefix, entries);
   std::sort(entries.begin(), entries.end());
   return entries;
 }

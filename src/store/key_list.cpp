@@ -16,7 +16,7 @@ std::vector<DirEntry> names_directly_below(const std::vector<std::string>& keys,
     if (is_prefix && !entries.empty() && entries.back().is_prefix && entries.back().name == name) {
       continue;
     }
-    entries.push_back({std::string(name), is_prefix});
+    entries.push_back({std::string(name), is_prefix, false});
   }
   // "a-b" sorts before "a/b", but the name "a" before "a-b".
   std::sort(entries.begin(), entries.end());

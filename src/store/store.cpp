@@ -13,21 +13,6 @@ namespace headrace {
 
 namespace {
 
-std::string printable(std::string_view key) {
-  std::string out;
-  for (char c : key) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      constexpr char kHex[] = "0123456789abcdef";
-      out += "\\x";
-      out += kHex[static_cast<unsigned char>(c) >> 4];
-      out += kHex[c & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 std::atomic<DroppedArchiveHandler> g_dropped_archive = nullptr;
 
 template <typename Bytes>
@@ -59,7 +44,7 @@ const char* key_fault(std::string_view key) {
 void check_key(std::string_view key) {
   const char* fault = key_fault(key);
   if (fault == nullptr) return;
-  throw Error(ErrorCode::invalid_argument, "key \"" + printable(key) + "\": " + fault);
+  throw Error(ErrorCode::invalid_argument, "key \"" + std::string(key) + "\": " + fault);
 }
 
 bool names_metadata(std::string_view key) {

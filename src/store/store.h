@@ -100,6 +100,9 @@ struct StoredName {
 struct DirEntry {
   std::string name;
   bool is_prefix = false;  // more keys lie under name + "/"
+  // Of a prefix: it is the store's root or one on the way here once more, by a link. Who lists what
+  // lies under each prefix in turn leaves it out, or would never end.
+  bool leads_back = false;
   friend auto operator<=>(const DirEntry&, const DirEntry&) = default;
 };
 

@@ -1,0 +1,112 @@
+"""Signals while a read waits for a thread that is stuck in a store."""
+
+import json
+import os
+import signal
+import threading
+
+import headrace as hr
+import pytest
+
+PATIENCE = 20  # seconds, after which a test has failed
+
+METADATA = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [2],
+    "data_type": "uint8",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+    "chunk_key_encoding": {"name": "default"},
+    "fill_value": 0,
+    "codecs": [{"name": "zlib"}],
+}
+
+
+class Interrupted(Exception):
+    """What a handler raises."""
+
+
+class Stuck:
+    """Of two chunks the calling thread's comes at once, the helper's when `answer` is set."""
+
+    url = "stuck://"
+    read_only = True
+    batch_size = 1
+    coalescing = None
+
+    def __init__(self, codecs):
+        self.metadata = json.dumps(METADATA | {"codecs": codecs}).encode()
+        self.caller = threading.get_ident()
+        self.entered = threading.Event()
+        self.caller_left = threading.Event()
+        self.answer = threading.Event()
+        self.answered = None
+
+    def _chunk(self):
+        if threading.get_ident() == self.caller:
+            assert self.entered.wait(PATIENCE)
+            self.caller_left.set()
+            return b"\x01"
+        self.entered.set()
+        assert self.caller_left.wait(PATIENCE)
+        for _ in range(PATIENCE * 10):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            if self.answer.wait(0.1):
+                break
+        self.answered = self.answer.is_set()
+        return b"\x02"
+
+    def get_many(self, keys):
+        return [self._get(key) for key in keys]
+
+    def _get(self, key):
+        if key == "zarr.json":
+            return self.metadata
+        return self._chunk() if key.startswith("c/") else None
+
+    def nbytes(self, key):
+        return None if key == "zarr.json" else 1
+
+    def get_range(self, key, offset, nbytes):
+        return self._chunk()
+
+    def get_ranges(self, key, ranges):
+        return [self._chunk() for _ in ranges]
+
+
+@pytest.fixture
+def handler():
+    before = signal.getsignal(signal.SIGUSR1)
+    yield lambda function: signal.signal(signal.SIGUSR1, function)
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.fixture
+def stuck():
+    """The store, and its one array."""
+    store = Stuck([{"name": "bytes"}])
+    with hr.config.set({"threads": 2}):
+        yield store, hr.open_array(hr._core.python_store(store))
+
+
+def test_a_handler_runs_while_a_read_waits(stuck, handler):
+    store, array = stuck
+    handler(lambda *_: store.answer.set())
+    assert sorted(array[:].tolist()) == [1, 2]
+    assert store.answered
+
+
+def test_what_a_handler_raises_ends_the_read_when_the_store_has_answered(stuck, handler):
+    store, array = stuck
+    calls = []
+
+    def interrupt(*_):
+        calls.append(1)
+        if len(calls) == 3:  # the third signal is heard, too
+            store.answer.set()
+        raise Interrupted(len(calls))
+
+    handler(interrupt)
+    with pytest.raises(Interrupted, match="1"):
+        array[:]
+    assert store.answered  # nobody was left behind, who would write to memory of the caller

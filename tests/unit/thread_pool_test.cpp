@@ -1,0 +1,235 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "conformance/config_guard.h"
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kForEver = 30s;  // a test that waits so long has failed
+
+// So many, and what there was before at the end.
+struct Threads : test::ConfigGuard {
+  explicit Threads(int n) { test::set_threads(n); }
+};
+
+// Closed at first; whoever waits goes on when it opens.
+class Gate {
+ public:
+  void open() { opened_.set_value(); }
+  bool wait() const { return future_.wait_for(kForEver) == std::future_status::ready; }
+
+ private:
+  std::promise<void> opened_;
+  std::shared_future<void> future_{opened_.get_future().share()};
+};
+
+TEST(ParallelFor, CallsEachIndexOnce) {
+  const Threads threads(4);
+  for (const std::size_t n : {0, 1, 2, 3, 4, 5, 1000}) {
+    std::vector<std::atomic<int>> calls(n);
+    parallel_for(n, [&](std::size_t i) { ++calls[i]; });
+    for (const auto& count : calls) EXPECT_EQ(count, 1) << n;
+  }
+}
+
+TEST(ParallelFor, UsesNoMoreThreadsThanTold) {
+  const Threads threads(8);
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  parallel_for(
+      200,
+      [&](std::size_t) {
+        std::this_thread::yield();
+        std::lock_guard lock(mutex);
+        seen.insert(std::this_thread::get_id());
+      },
+      3);
+  EXPECT_LE(seen.size(), 3U);
+  EXPECT_TRUE(seen.contains(std::this_thread::get_id()));
+}
+
+TEST(ParallelFor, NestsWithoutThreadsToSpare) {
+  const Threads threads(2);
+  std::atomic<int> calls{0};
+  parallel_for(4, [&](std::size_t) {
+    parallel_for(4, [&](std::size_t) { parallel_for(4, [&](std::size_t) { ++calls; }); });
+  });
+  EXPECT_EQ(calls, 64);
+}
+
+TEST(ParallelFor, RethrowsWhenAllHaveReturned) {
+  const Threads threads(4);
+  for (std::size_t bad = 0; bad < 8; ++bad) {
+    std::atomic<int> inside{0};
+    const auto body = [&](std::size_t i) {
+      ++inside;
+      std::this_thread::yield();
+      --inside;
+      if (i == bad) throw std::runtime_error("bad");
+    };
+    EXPECT_THROW(parallel_for(1000, body), std::runtime_error);
+    EXPECT_EQ(inside, 0);
+  }
+}
+
+// A helper that is in a store for long: the caller has done its part and waits.
+template <typename Body>
+void with_stuck_helper(Body body) {
+  const Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  Gate started;
+  Gate leave;
+  std::atomic<bool> left{false};
+  const auto call = [&](std::size_t) {
+    if (std::this_thread::get_id() == caller) {
+      ASSERT_TRUE(started.wait());  // so that there is one
+      return;
+    }
+    started.open();
+    ASSERT_TRUE(leave.wait());
+    left = true;
+  };
+  body(call, leave);
+  EXPECT_TRUE(left) << "the caller left a helper behind that uses its memory";
+}
+
+TEST(ParallelFor, PollsWhileItWaitsForAHelper) {
+  with_stuck_helper([](auto call, Gate& leave) {
+    int polls = 0;
+    parallel_for(2, call, 2, [&] {
+      if (++polls == 2) leave.open();
+    });
+    EXPECT_GE(polls, 2);
+  });
+}
+
+TEST(ParallelFor, WhatPollThrowsComesWhenTheHelperHasLeft) {
+  with_stuck_helper([](auto call, Gate& leave) {
+    int polls = 0;
+    const auto poll = [&] {
+      if (++polls == 3) leave.open();
+      throw std::domain_error("interrupted " + std::to_string(polls));
+    };
+    try {
+      parallel_for(2, call, 2, poll);
+      ADD_FAILURE();
+    } catch (const std::domain_error& error) {
+      EXPECT_STREQ(error.what(), "interrupted 1");
+    }
+    EXPECT_GE(polls, 3) << "a second signal is to be heard, too";
+  });
+}
+
+TEST(ParallelFor, WhatPollThrowsGoesBeforeErrorsOfHelpers) {
+  const Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  Gate started;
+  Gate leave;
+  const auto call = [&](std::size_t) {
+    if (std::this_thread::get_id() == caller) {
+      EXPECT_TRUE(started.wait());
+      return;
+    }
+    started.open();
+    EXPECT_TRUE(leave.wait());
+    throw std::runtime_error("cancelled");
+  };
+  const auto poll = [&] {
+    leave.open();
+    throw std::domain_error("interrupted");
+  };
+  EXPECT_THROW(parallel_for(2, call, 2, poll), std::domain_error);
+}
+
+TEST(RunAsync, RunsWhatIsGiven) {
+  const Threads threads(2);
+  std::atomic<int> runs{0};
+  Gate done;
+  for (int i = 0; i < 100; ++i) {
+    run_async([&] {
+      if (++runs == 100) done.open();
+    });
+  }
+  EXPECT_TRUE(done.wait());
+}
+
+// One job that has invited all the threads it may have, and holds them.
+void expect_task_runs_beside_jobs(int threads, int jobs) {
+  const Threads set(threads);
+  Gate leave;
+  std::atomic<int> inside{0};
+  std::vector<std::thread> callers;
+  for (int j = 0; j < jobs; ++j) {
+    callers.emplace_back([&] {
+      parallel_for(static_cast<std::size_t>(threads), [&](std::size_t) {
+        ++inside;
+        EXPECT_TRUE(leave.wait());
+      });
+    });
+  }
+  // The task comes while workers are on their way to their seats, or in them.
+  while (inside < jobs) std::this_thread::yield();
+  Gate ran;
+  run_async([&] { ran.open(); });
+  EXPECT_TRUE(ran.wait()) << threads << " threads, " << jobs << " jobs";
+  leave.open();
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(RunAsync, DoesNotWaitForAJobThatLeavesThreads) { expect_task_runs_beside_jobs(4, 1); }
+TEST(RunAsync, DoesNotWaitForJobsThatHaveAllThreads) {
+  for (const int threads : {2, 4}) expect_task_runs_beside_jobs(threads, 4);
+}
+
+TEST(RunAsync, DoesNotStarveBehindJobAfterJob) {
+  const Threads threads(2);
+  std::atomic<bool> over{false};
+  std::thread caller([&] {
+    while (!over) parallel_for(8, [](std::size_t) { std::this_thread::yield(); });
+  });
+  for (int i = 0; i < 50; ++i) {
+    Gate ran;
+    run_async([&] { ran.open(); });
+    EXPECT_TRUE(ran.wait());
+  }
+  over = true;
+  caller.join();
+}
+
+TEST(ThreadPool, AChildOfForkHasItsOwn) {
+  const Threads threads(4);
+  std::atomic<int> before{0};
+  parallel_for(8, [&](std::size_t) { ++before; });
+  const unsigned generation = fork_generation();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    std::atomic<int> calls{0};
+    parallel_for(100, [&](std::size_t) { ++calls; });
+    Gate ran;
+    run_async([&] { ran.open(); });
+    const bool good = calls == 100 && ran.wait() && fork_generation() == generation + 1;
+    _exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace headrace
