@@ -13,6 +13,7 @@
 #include <random>
 #include <system_error>
 
+#include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
 #include "store/url.h"
@@ -31,10 +32,6 @@ constexpr std::string_view kMarkerRest =
     "# Copies that headrace made of what it read of slow stores. They may be removed at any time,\n"
     "# with this folder.\n";
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
-
 bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
@@ -42,21 +39,13 @@ bool is_folder_of_entries(std::string_view name) { return name.size() == 2 && is
 bool is_entry(std::string_view name) { return name.size() == 14 && is_hex(name); }
 
 int open_in(int folder, const std::string& name, int flags) {
-  int fd;
-  do {
-    fd = ::openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
+  return openat_retrying(folder, name.c_str(), flags | O_NOFOLLOW);
 }
 
 std::vector<std::string> names_in(FileDescriptor fd, const std::string& path) {
-  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
-  if (!directory) throw_io(errno, "open folder", path);
-  fd.release();
+  const FolderStream folder(std::move(fd), path);
   std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = ::readdir(directory.get())) names.emplace_back(entry->d_name);
-  if (errno != 0) throw_io(errno, "list folder", path);
+  while (const dirent* entry = folder.next()) names.emplace_back(entry->d_name);
   return names;
 }
 
@@ -71,7 +60,7 @@ void make_marked(const std::string& directory, const std::string& path) {
   char name[48];
   std::snprintf(name, sizeof name, "/.headrace-tmp-cache-%08x%08x", random(), random());
   const std::string aside = directory + name;
-  if (::mkdir(aside.c_str(), 0700) != 0) throw_io(errno, "make folder", aside);
+  if (os().mkdir(aside.c_str(), 0700) != 0) throw_io(errno, "make folder", aside);
   const std::string marker = aside + '/' + kMarker;
   const auto remove = [&] {
     std::error_code ignored;
@@ -84,7 +73,7 @@ void make_marked(const std::string& directory, const std::string& path) {
     write_at(file.fd(), 0, parts, marker);
     if (!file.publish()) throw_io(ENOENT, "write", marker);
     // Who was sooner has put a folder there that is not empty.
-    if (std::rename(aside.c_str(), path.c_str()) == 0) return;
+    if (os().rename(aside.c_str(), path.c_str()) == 0) return;
     if (errno != EEXIST && errno != ENOTEMPTY) throw_io(errno, "make folder", path);
   } catch (...) {
     remove();
@@ -100,7 +89,7 @@ void make_marked(const std::string& directory, const std::string& path) {
 
 void check_private(const std::string& path, const FileDescriptor& folder) {
   struct stat st;
-  if (::fstat(folder.get(), &st) != 0) throw_io(errno, "stat", path);
+  if (os().fstat(folder.get(), &st) != 0) throw_io(errno, "stat", path);
   if (st.st_uid != ::geteuid()) {
     refuse(ErrorCode::permission_denied,
            path,
@@ -125,7 +114,7 @@ FileDescriptor open_marked(const std::string& path) {
   FileDescriptor marker(open_in(folder.get(), kMarker, O_RDONLY | O_NONBLOCK | O_NOCTTY));
   Buffer start(kMarkerStart.size());
   struct stat st;
-  const bool is_ours = marker && ::fstat(marker.get(), &st) == 0 && S_ISREG(st.st_mode) &&
+  const bool is_ours = marker && os().fstat(marker.get(), &st) == 0 && S_ISREG(st.st_mode) &&
                        read_at(marker.get(), 0, start.bytes(), path) == start.size() &&
                        text_of(start) == kMarkerStart;
   if (!is_ours) {
@@ -162,7 +151,7 @@ CacheFolder::CacheFolder(const std::string& directory) {
   if (error) throw_io(error.value(), "make", directory);
   path_ = (path / kName).string();
   struct stat st;
-  if (::lstat(path_.c_str(), &st) != 0) {
+  if (os().lstat(path_.c_str(), &st) != 0) {
     if (errno != ENOENT) throw_io(errno, "stat", path_);
     make_marked(path.string(), path_);
   }
@@ -193,7 +182,7 @@ bool CacheFolder::read(std::string_view name, std::size_t max_nbytes, Buffer& in
     throw_io(errno, "open", place);
   }
   struct stat st;
-  if (::fstat(fd.get(), &st) != 0) throw_io(errno, "stat", place);
+  if (os().fstat(fd.get(), &st) != 0) throw_io(errno, "stat", place);
   const auto size = object_size(st, place);
   if (!size) throw_io(EISDIR, "read", place);
   into.resize(static_cast<std::size_t>(std::min<std::uint64_t>(*size, max_nbytes + 1)));
@@ -214,7 +203,7 @@ void CacheFolder::erase(std::string_view name) const {
   const std::string place = path_ + '/' + std::string(name);
   const FileDescriptor parent = open_parent(name, false);
   if (!parent) return;
-  if (::unlinkat(parent.get(), std::string(name).c_str(), 0) != 0 && errno != ENOENT)
+  if (os().unlinkat(parent.get(), std::string(name).c_str(), 0) != 0 && errno != ENOENT)
     throw_io(errno, "erase", place);
 }
 
@@ -224,7 +213,7 @@ std::vector<CacheFolder::File> CacheFolder::files() const {
        names_in(FileDescriptor(open_in(folder_.get(), ".", O_RDONLY | O_DIRECTORY)), path_)) {
     struct stat st;
     if (TemporaryFile::is_temporary(folder) &&
-        ::fstatat(folder_.get(), folder.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        os().fstatat(folder_.get(), folder.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISREG(st.st_mode)) {
       files.push_back({folder, st.st_mtim, static_cast<std::uint64_t>(st.st_size), true});
     }
@@ -235,7 +224,8 @@ std::vector<CacheFolder::File> CacheFolder::files() const {
     for (const std::string& name : names_in(std::move(fd), path_ + '/' + folder)) {
       const bool is_temporary = TemporaryFile::is_temporary(name);
       if (!is_temporary && !is_entry(name)) continue;
-      if (::fstatat(listed.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) continue;  // gone
+      if (os().fstatat(listed.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
+        continue;  // gone
       if (!S_ISREG(st.st_mode)) continue;
       files.push_back(
           {folder + '/' + name, st.st_mtim, static_cast<std::uint64_t>(st.st_size), is_temporary});

@@ -62,7 +62,7 @@ class FileReader : public ObjectReader {
   // A file that was replaced stays what it was; only its count of names changes.
   bool unchanged() const override {
     struct stat st;
-    if (::fstat(fd_.get(), &st) != 0) throw_io(errno, "stat", path_);
+    if (os().fstat(fd_.get(), &st) != 0) throw_io(errno, "stat", path_);
     return static_cast<std::uint64_t>(st.st_size) == size_ &&
            st.st_mtim.tv_sec == modified_.tv_sec && st.st_mtim.tv_nsec == modified_.tv_nsec;
   }

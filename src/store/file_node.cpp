@@ -13,16 +13,13 @@
 #include <set>
 #include <utility>
 
+#include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
 #include "store/folder_lock.h"
 
 namespace headrace {
 namespace {
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
 
 std::string text_of(const struct stat& st) {
   return "file:" + std::to_string(st.st_dev) + ':' + std::to_string(st.st_ino);
@@ -37,29 +34,21 @@ void list_below(int parent,
                 std::vector<StoredName>& names) {
   // The folder that the caller named may be behind a link.
   const int follow = is_root ? 0 : O_NOFOLLOW;
-  FileDescriptor fd(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow));
+  FileDescriptor fd(openat_retrying(parent, name, O_RDONLY | O_DIRECTORY | follow));
   if (!fd) {
     if (means_missing(errno) || errno == ELOOP) return;
     throw_io(errno, "open folder", path);
   }
-  std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
-  if (!directory) throw_io(errno, "open folder", path);
-  fd.release();
+  const FolderStream folder(std::move(fd), path);
   bool is_empty = true;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(directory.get());
-    if (entry == nullptr) {
-      if (errno != 0) throw_io(errno, "list folder", path);
-      break;
-    }
+  while (const dirent* entry = folder.next()) {
     const std::string_view found = entry->d_name;
     if (found == "." || found == "..") continue;
     is_empty = false;
     auto type = entry->d_type;
     if (type == DT_UNKNOWN) {
       struct stat st;
-      if (::fstatat(::dirfd(directory.get()), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (os().fstatat(folder.fd(), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         if (means_missing(errno)) continue;
         throw_io(errno, "stat", path + '/' + entry->d_name);
       }
@@ -67,12 +56,7 @@ void list_below(int parent,
     }
     std::string key = prefix + entry->d_name;
     if (type == DT_DIR) {
-      list_below(::dirfd(directory.get()),
-                 entry->d_name,
-                 path + '/' + entry->d_name,
-                 key + '/',
-                 false,
-                 names);
+      list_below(folder.fd(), entry->d_name, path + '/' + entry->d_name, key + '/', false, names);
     } else {
       names.push_back(
           {std::move(key), type == DT_LNK ? StoredName::Kind::link : StoredName::Kind::object});
@@ -84,12 +68,12 @@ void list_below(int parent,
 
 bool is_mount_root(const std::string& path, const struct stat& st) {
   struct statx more;
-  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_BASIC_STATS, &more) == 0 &&
+  if (os().statx(AT_FDCWD, path.c_str(), 0, STATX_BASIC_STATS, &more) == 0 &&
       (more.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT)) {
     return (more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   }
   struct stat above;
-  return ::stat((path + "/..").c_str(), &above) == 0 && above.st_dev != st.st_dev;
+  return os().stat((path + "/..").c_str(), &above) == 0 && above.st_dev != st.st_dev;
 }
 
 [[noreturn]] void refuse_folder(const std::string& path, const char* what) {
@@ -99,7 +83,7 @@ bool is_mount_root(const std::string& path, const struct stat& st) {
 
 bool is_file_system_root(const struct stat& st) {
   struct stat root;
-  if (::stat("/", &root) != 0) throw_io(errno, "stat", "/");
+  if (os().stat("/", &root) != 0) throw_io(errno, "stat", "/");
   return st.st_dev == root.st_dev && st.st_ino == root.st_ino;
 }
 
@@ -107,7 +91,7 @@ bool is_file_system_root(const struct stat& st) {
 
 void refuse_root(const std::string& path, bool mounts) {
   struct stat st;
-  if (::stat(path.c_str(), &st) != 0) throw_io(errno, "stat", path);
+  if (os().stat(path.c_str(), &st) != 0) throw_io(errno, "stat", path);
   if (is_file_system_root(st)) refuse_folder(path, " is the root of the file system");
   if (mounts && is_mount_root(path, st)) refuse_folder(path, " is where a file system is mounted");
 }
@@ -115,21 +99,21 @@ void refuse_root(const std::string& path, bool mounts) {
 std::string FileStore::identity(std::string_view prefix) {
   std::string path = prefix.empty() ? root_ : path_of(prefix);
   struct stat st;
-  if (::stat(path.c_str(), &st) == 0) return text_of(st);
+  if (os().stat(path.c_str(), &st) == 0) return text_of(st);
   // What is missing is named by the folder it would lie in.
   std::string rest;
   while (means_missing(errno) && path != "/") {
     const std::size_t slash = path.rfind('/');
     rest.insert(0, path.substr(slash));
     path.resize(std::max<std::size_t>(slash, 1));
-    if (::stat(path.c_str(), &st) == 0) return text_of(st) + rest;
+    if (os().stat(path.c_str(), &st) == 0) return text_of(st) + rest;
   }
   throw_io(errno, "stat", path);
 }
 
 LockAttempt FileStore::try_lock(std::string_view prefix, bool make) {
   const std::string path = prefix.empty() ? root_ : path_of(prefix);
-  if (make) make_folders(path, options_.durable);
+  if (make) make_folders(path, options_.durability != Durability::nothing);
   LockAttempt attempt = try_lock_folder(path);
   // Removed by somebody since it was made.
   if (make && attempt.state == LockAttempt::State::unavailable && ::access(path.c_str(), F_OK) != 0)
@@ -140,7 +124,7 @@ LockAttempt FileStore::try_lock(std::string_view prefix, bool make) {
 bool FileStore::is_link(std::string_view prefix) {
   const std::string path = path_of(prefix);
   struct stat st;
-  if (::lstat(path.c_str(), &st) == 0) return S_ISLNK(st.st_mode);
+  if (os().lstat(path.c_str(), &st) == 0) return S_ISLNK(st.st_mode);
   if (means_missing(errno)) return false;
   throw_io(errno, "stat", path);
 }
@@ -166,7 +150,7 @@ void FileStore::erase_names(std::span<const StoredName> names, std::string_view 
   for (const StoredName& name : names) {
     const std::string path = path_of(name.key);
     const int flags = name.kind == StoredName::Kind::empty_folder ? AT_REMOVEDIR : 0;
-    if (::unlinkat(AT_FDCWD, path.c_str(), flags) != 0 && !means_missing(errno)) {
+    if (os().unlinkat(AT_FDCWD, path.c_str(), flags) != 0 && !means_missing(errno)) {
       // What another thread has set there meanwhile is newer than this call, and so may stay.
       const bool is_new = errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST;
       if (!is_new) throw_io(errno, "erase", path);
@@ -182,10 +166,10 @@ void FileStore::erase_names(std::span<const StoredName> names, std::string_view 
   }
   for (const std::string& folder : folders) {
     const std::string path = path_of(folder);
-    if (::rmdir(path.c_str()) == 0 || means_missing(errno)) continue;
+    if (os().unlinkat(AT_FDCWD, path.c_str(), AT_REMOVEDIR) == 0 || means_missing(errno)) continue;
     if (errno != ENOTEMPTY && errno != EEXIST && errno != EBUSY) throw_io(errno, "erase", path);
   }
-  if (options_.durable) sync_folder(kept.empty() ? root_ : path_of(kept));
+  if (options_.durability != Durability::nothing) sync_folder(kept.empty() ? root_ : path_of(kept));
 }
 
 }  // namespace headrace

@@ -97,7 +97,7 @@ void list_below(const std::string& path,
 
 std::optional<FolderIdentity> identity_of(const std::string& path) {
   struct stat st;
-  if (::stat(path.c_str(), &st) != 0) return std::nullopt;
+  if (os().stat(path.c_str(), &st) != 0) return std::nullopt;
   return FolderIdentity{st.st_dev, st.st_ino};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/fork_mutex.h"
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "store/file.h"
 #include "store/posix.h"
@@ -55,12 +56,12 @@ struct OpenFolders {
     const ForkLock lock(mutex);
     (entry.previous ? entry.previous->next : head) = entry.next;
     if (entry.next) entry.next->previous = entry.previous;
-    ::close(entry.fd);
+    os().close(entry.fd);
   }
 
   // In the child, which has one thread.
   void close_all() {
-    for (Entry* entry = head; entry; entry = entry->next) ::close(entry->fd);
+    for (Entry* entry = head; entry; entry = entry->next) os().close(entry->fd);
     head = nullptr;
   }
 };
@@ -71,7 +72,7 @@ class FolderLock final : public PrefixLock {
   ~FolderLock() override {
     if (generation_ != fork_generation() || !is_open_) return;
     // In words, not by close(): a child between fork and exec has the description open still.
-    ::flock(entry_.fd, LOCK_UN);
+    os().flock(entry_.fd, LOCK_UN);
     OpenFolders::get().close(entry_);
   }
   FolderLock(const FolderLock&) = delete;
@@ -106,11 +107,11 @@ LockAttempt try_lock_folder(const std::string& path) {
       throw_io(errno, "lock folder", path);
     return {LockAttempt::State::unavailable};
   }
-  if (::flock(lock->fd(), LOCK_EX | LOCK_NB) != 0) return {state_of(errno)};
+  if (os().flock(lock->fd(), LOCK_EX | LOCK_NB) != 0) return {state_of(errno)};
   // Whoever had it may have removed the folder, and somebody else made it anew.
   struct stat held, there;
-  if (::fstat(lock->fd(), &held) != 0) throw_io(errno, "stat", path);
-  if (::stat(path.c_str(), &there) != 0) {
+  if (os().fstat(lock->fd(), &held) != 0) throw_io(errno, "stat", path);
+  if (os().stat(path.c_str(), &there) != 0) {
     if (means_missing(errno)) return {LockAttempt::State::unavailable};
     throw_io(errno, "stat", path);
   }
