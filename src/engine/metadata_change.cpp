@@ -138,7 +138,7 @@ std::string changed_attributes(const std::string& now, const AttributeChanges& c
     wanted.erase(next);
   }
   for (const auto& [name, value] : wanted) add(name, value.text());
-  return '{' + result + '}';
+  return json_compact('{' + result + '}');
 }
 
 }  // namespace headrace

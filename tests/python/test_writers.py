@@ -397,16 +397,18 @@ import sys, numpy as np, headrace as hr
 array = hr.open_array(sys.argv[1], "a", mode="r+")
 try:
     print("ready", flush=True)
-    exec(sys.argv[2])
+    calls = {
+        "append": lambda: array.append(np.ones(2, "u4")),
+        "resize": lambda: array.resize(4),
+        "attributes": lambda: array.attrs.update(x=1),
+    }
+    calls[sys.argv[2]]()
 except KeyboardInterrupt:
     print("interrupted", array.shape)
 """
 
 
-@pytest.mark.parametrize(
-    "call",
-    ["array.append(np.ones(2, 'u4'))", "array.resize(4)", "array.attrs['x'] = 1"],
-)
+@pytest.mark.parametrize("call", ["append", "resize", "attributes"])
 def test_ctrl_c_ends_the_wait(store, held, call):
     with subprocess.Popen(
         [sys.executable, "-c", CTRL_C, store, call], stdout=subprocess.PIPE
@@ -430,18 +432,17 @@ def test_a_child_of_fork_does_not_keep_its_parents_lock(store):
             array.append(np.ones(2, "u4"))
 
     thread = threading.Thread(target=append)
+    read, write = os.pipe()
     thread.start()
     children = []
     try:
         for _ in range(10):
-            read, write = os.pipe()
             child = fork()
             if child == 0:
                 os.close(write)
                 os.read(read, 1)  # until the parent is done
                 os._exit(0)
-            os.close(read)
-            children.append((child, write))
+            children.append(child)
     finally:
         stop.set()
         thread.join(60)
@@ -449,9 +450,10 @@ def test_a_child_of_fork_does_not_keep_its_parents_lock(store):
     # All children live: none of them holds what the parent's threads held.
     hr.open_array(folder, "a", mode="r+").append(np.ones(2, "u4"))
     run_processes(APPEND, (store, 3))
-    for child, write in children:
-        os.close(write)
+    os.close(write)
+    for child in children:
         assert os.waitpid(child, 0)[1] == 0
+    os.close(read)
     assert hr.open_array(store, "a")[...].all()
 
 

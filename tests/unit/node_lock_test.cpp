@@ -205,8 +205,8 @@ TEST_P(WithoutLocks, AttributesOfOthersStay) {
   changes.set = R"({"z": 3, "x": 4})";
   changes.remove = {"y", "w"};
   array_->update_attributes(changes);
-  EXPECT_EQ(array_->attributes_json(), R"({"x": 4, "z": 3})");
-  EXPECT_EQ(open_array(behind_, "a").attributes_json(), R"({"x": 4, "z": 3})");
+  EXPECT_EQ(array_->attributes_json(), R"({"x":4,"z":3})");
+  EXPECT_EQ(open_array(behind_, "a").attributes_json(), R"({"x":4,"z":3})");
 }
 
 TEST_P(WithoutLocks, AWriteThatFailsPutsTheShapeBack) {

@@ -57,15 +57,15 @@ TEST(OpenStore, ModesKeepOrEmptyWhatIsThere) {
   TempFolder folder;
   for (std::string place : {folder / "deep/er/a.zarr", std::string("memory://modes")}) {
     Store first = open_store(place, StoreMode::create);
-    put(first, "k", "1");
+    put(first, "zarr.json", "1");
     expect_error(
         ErrorCode::invalid_argument, "not empty", [&] { open_store(place, StoreMode::create); });
     EXPECT_TRUE(open_store(place).read_only());
     EXPECT_FALSE(open_store(place, StoreMode::read_write).read_only());
-    EXPECT_EQ(get(open_store(place, StoreMode::read_write), "k"), "1");
-    EXPECT_EQ(get(open_store(place, StoreMode::append), "k"), "1");
-    EXPECT_EQ(get(open_store(place, StoreMode::overwrite), "k"), "(none)");
-    EXPECT_EQ(get(open_store(place, StoreMode::create), "k"), "(none)");  // there, but empty
+    EXPECT_EQ(get(open_store(place, StoreMode::read_write), "zarr.json"), "1");
+    EXPECT_EQ(get(open_store(place, StoreMode::append), "zarr.json"), "1");
+    EXPECT_EQ(get(open_store(place, StoreMode::overwrite), "zarr.json"), "(none)");
+    EXPECT_EQ(get(open_store(place, StoreMode::create), "zarr.json"), "(none)");  // there, but empty
   }
   open_store(folder / "fresh.zarr", StoreMode::append);
   EXPECT_TRUE(fs::is_directory(folder / "fresh.zarr"));
