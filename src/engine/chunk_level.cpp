@@ -13,7 +13,8 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
                                                    const ObjectReader& reader,
                                                    const ByteRange& range) {
   IndexCache& cache = context.state.shared()->index_cache;
-  const std::uint64_t version = reader.version();
+  // What lies in memory already is not kept once more.
+  const std::uint64_t version = reader.mapped().empty() ? reader.version() : 0;
   // A nested shard may begin where the one around it does: its depth tells them apart.
   const auto depth = &level - context.layout.shards.data();
   const std::string place =

@@ -204,10 +204,11 @@ TEST_F(DeviceFetch, EndsWithTheErrorOfAnyRead) {
       const Store store(batches ? test::make_batching_store(driver, 5) : driver);
       const Array a = filled(store, layout_of({little, codec::zstd(1)}, shards));
       const std::vector<std::byte> expected = bytes_of(a.read());
-      const Array there = a.to(Device::simt());
       for (const std::size_t slab : {std::size_t{2000}, std::size_t{1} << 20}) {
         set_slab(slab);
         for (const long nth : {1, 2, 7, 15}) {
+          // A new handle each time: shard indices may be kept by an old one.
+          const Array there = open_array(store, "a").to(Device::simt());
           faults->fail_read(nth, EIO);
           const std::string found = error_of([&] { there.read(); }, ErrorCode::io);
           EXPECT_NE(found.find("[read] a chunk c/"), std::string::npos) << found;
