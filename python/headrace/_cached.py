@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import _core
+from . import _check, _core
 from ._open import open_store
 from .config import _nbytes
 
@@ -70,6 +70,8 @@ def cached(
     >>> store = hr.cached("s3://bucket/era5.zarr", directory="/nvme/cache", disk="500GiB")
     >>> t2m = hr.open_array(store, "t2m")
     """
+    if name is not None:
+        _check.text("name", name)
     opened = open_store(store, storage_options=storage_options)
     if name is None:
         name = "" if directory is None else _lasting_name(store, opened)
@@ -107,4 +109,6 @@ def cache_stats(store: _core.Store) -> dict[str, Any]:
     ValueError
         The store is none of `cached`.
     """
+    if not isinstance(store, _core.Store):
+        raise _check.wrong_type("store", "a store that `cached` made", store)
     return _core.cache_stats(store)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import index
 from typing import Any
+
+import numpy as np
 
 _LONGEST = 60
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, type(None))
@@ -27,17 +30,35 @@ def wrong_type(name: str, wanted: str, value: Any) -> TypeError:
 def text(name: str, value: Any, wanted: str = "a string") -> None:
     if not isinstance(value, str):
         raise wrong_type(name, wanted, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: {value!r} is no text that UTF-8 can write") from None
 
 
 def path(name: str, value: Any) -> None:
     """Of a node within its store."""
-    if value is not None and not isinstance(value, str):
-        raise wrong_type(name, "a path within the store", value)
+    if value is not None:
+        text(name, value, "a path within the store")
 
 
 def integer(name: str, value: Any, wanted: str = "an integer") -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = index(value)
+    except TypeError:
+        raise wrong_type(name, wanted, value) from None
+    if isinstance(value, bool):
         raise wrong_type(name, wanted, value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{name}: {number} is outside of 64 bits")
+
+
+def extents(name: str, value: Any) -> None:
+    """An integer, or several."""
+    if hasattr(type(value), "__index__") and not isinstance(value, np.ndarray):
+        return
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise wrong_type(name, "an integer or a sequence of integers", value)
 
 
 def flag(name: str, value: Any) -> None:

@@ -126,6 +126,8 @@ def _extents(name: str, value: Any, shape: int | Sequence[int]) -> Any:
         if value != "auto":
             raise ValueError(f"{name}: expected extents or 'auto', got {value!r}")
         return None
+    if value is not None:
+        _check.extents(name, value)
     if isinstance(value, int):
         return (value,) * (1 if isinstance(shape, int) else len(shape))
     return value
@@ -214,6 +216,9 @@ def create_array(
     """
     _check_node(name, zarr_format, attributes, overwrite)
     zarr_format = 3 if zarr_format is None else zarr_format
+    _check.extents("shape", shape)
+    if dtype is None:
+        raise _check.wrong_type("dtype", "a data type", dtype)
     _check.text("order", order, '"C" or "F"')
     _check.flag("write_empty_chunks", write_empty_chunks)
     if dimension_names is not None and (
@@ -285,5 +290,5 @@ def create_group(
     text = _json.dumps(dict(attributes)) if attributes else ""
     handle, base = _creation_store(store, not path, overwrite, storage_options)
     with discarding(store, handle):
-        made = _core.create_group(handle, _join(base, path), text, zarr_format, overwrite)
+        made = _core.create_group(handle, _join(base, path), text, zarr_format or 3, overwrite)
     return Group(made)

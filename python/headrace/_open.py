@@ -61,6 +61,7 @@ def resolve_store(
         url, base = os.fspath(store), ""
         if isinstance(url, bytes):
             url = os.fsdecode(url)
+        _check.text("store", url)
         scheme = _SCHEME.match(url)
         if scheme and scheme[1].lower() not in _OWN_SCHEMES:
             return _open_remote(url, mode, storage_options), ""

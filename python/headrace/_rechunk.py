@@ -180,6 +180,9 @@ def advise(
         raise ValueError("advise: expected an array, got a group")
     sample = [-1] * array.ndim
     sample[:1] = [window] * min(array.ndim, 1)
+    _check.mapping("patch", patch, "extents by dimension")
+    _check.integer("window", window)
+    _check.integer("batch", batch)
     for name, extent in (patch or {}).items():
         sample[_axis(array, name)] = extent
     return _core.advise(array, sample, batch)
@@ -203,18 +206,24 @@ def _arguments(
     if shards is not None and _is_auto(shards):
         shards = ()
     return {
-        "chunks": _extents(node, chunks),
-        "shards": _extents(node, shards),
+        "chunks": _extents(node, "chunks", chunks),
+        "shards": _extents(node, "shards", shards),
         "max_memory": _nbytes("max_memory", max_memory),
     }
 
 
-def _extents(node: _core.Array | Group, extents: Any) -> Any:
+def _extents(node: _core.Array | Group, name: str, extents: Any) -> Any:
+    if extents is not None:
+        _check.extents(name, extents)
     if isinstance(extents, int):
         if isinstance(node, Group):
             raise ValueError("chunks, shards: an int is for an array; a group needs extents")
         return (extents,) * node.ndim
-    return None if extents is None else [index(extent) for extent in extents]
+    if extents is None:
+        return None
+    for extent in extents:
+        _check.integer(name, extent, "an integer or a sequence of integers")
+    return [index(extent) for extent in extents]
 
 
 def _codecs(node: _core.Array | Group, compressors: Any) -> list[tuple[str, str]] | None:
@@ -351,6 +360,8 @@ def _shown(progress: Progress | bool | None) -> Progress | None:
 def _executor(source: _Source, client: Any) -> Any:
     """The function that copies blocks for the core; None when it does so itself."""
     if client is not None:
+        if not hasattr(client, "scatter"):
+            raise _check.wrong_type("executor", "a dask.distributed.Client", client)
         return lambda *work: _copy_on_cluster(source, client, *work)
     if source.foreign is not None:
         return lambda *work: _copy_in_turn(source, *work)

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from . import _core
+from . import _check, _core
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SIZES = (
@@ -49,7 +49,7 @@ def _nbytes(name: str, value: Any) -> int:
         return int(found[1]) * _UNITS[found[2]]
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}: expected a number of bytes, got {value!r}")
-    if value < 0:
+    if not 0 <= value < 1 << 63:
         raise ValueError(f"{name}: expected a number of bytes, got {value}")
     return value
 
@@ -120,6 +120,8 @@ class _Restore:
 
 def get(name: str | None = None, default: Any = None) -> Any:
     """The setting `name`, `default` when there is no such setting; all as a dict without a name."""
+    if name is not None:
+        _check.text("name", name)
     settings = _core.get_config()
     return settings if name is None else settings.get(name, default)
 
@@ -148,6 +150,8 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
             value = _nbytes(name, value)
         if name == "threads" and isinstance(value, bool):
             raise TypeError(f"threads: expected a number of threads, got {value!r}")
+        if isinstance(value, str):
+            _check.text(name, value)
         values[name] = dict(value) if isinstance(value, dict) else value
     with _state.lock:
         _core.set_config({**_state.in_force(), **values})

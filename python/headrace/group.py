@@ -43,7 +43,7 @@ class Group:
     def __getitem__(self, name: str) -> _core.Array | Group:
         if not isinstance(name, str):
             raise TypeError(f"a group's members have names, got {described(name)}")
-        if not name.strip("/"):
+        if not _is_name(name):
             raise KeyError(f"{name!r} names no member of /{self.path} of {self.store.url}")
         is_group = self._handle.is_group(name.strip("/"))
         if is_group is None:
@@ -68,7 +68,7 @@ class Group:
             return default
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str) or not name.strip("/"):
+        if not isinstance(name, str) or not _is_name(name):
             return False
         return self._handle.is_group(name.strip("/")) is not None
 
@@ -257,6 +257,11 @@ class Group:
             self._implementations,
             self._use_consolidated,
         )
+
+
+def _is_name(name: str) -> bool:
+    """Whether some member may have it."""
+    return bool(name.strip("/")) and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _reopen(

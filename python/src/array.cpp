@@ -221,8 +221,18 @@ nb::list read_many_items(nb::handle requests,
   nb::list results;
   std::size_t to_place = 0;
   std::optional<nb::gil_scoped_release> release;
-  for (nb::handle item : requests) {
-    nb::object fields = steal_or_throw(PySequence_Tuple(item.ptr()));
+  constexpr const char* kWanted = "requests (array, selection, out) of headrace arrays";
+  const nb::object items = nb::steal(PySequence_Tuple(requests.ptr()));
+  if (!items.is_valid()) {
+    PyErr_Clear();
+    raise_wrong_type("read_many", kWanted, requests);
+  }
+  for (nb::handle item : items) {
+    nb::object fields = nb::steal(PySequence_Tuple(item.ptr()));
+    if (!fields.is_valid()) {
+      PyErr_Clear();
+      raise_wrong_type("read_many", kWanted, item);
+    }
     const std::size_t count = nb::len(fields);
     if (count < 1 || count > 3) {
       raise(PyExc_ValueError,
@@ -230,8 +240,7 @@ nb::list read_many_items(nb::handle requests,
                 nb::cast<std::string>(nb::repr(item)));
     }
     kept.emplace_back(fields[0]);
-    auto& array = argument<PyArray&>(
-        kept.back(), "read_many", "requests (array, selection, out) of headrace arrays");
+    auto& array = argument<PyArray&>(kept.back(), "read_many", kWanted);
     nb::object selection = count > 1 ? nb::object(fields[1]) : nb::none();
     nb::object out = count > 2 ? nb::object(fields[2]) : nb::none();
     const ParsedKey key = parse_selection(array, selection);
@@ -417,7 +426,7 @@ void bind_array(nb::module_& m) {
            "The same array read to another device; metadata and caches are shared.")
       .def("with_implementations",
            with_implementations,
-           nb::arg("implementations"),
+           nb::arg("implementations").none(),
            nb::sig("def with_implementations(self, implementations: dict[str, str]) -> Array"),
            "A handle that decodes with these implementations: ``{\"zstd\": \"libzstd\"}``.")
       .def("verify",
@@ -562,7 +571,7 @@ void bind_array(nb::module_& m) {
   bind_array_write(cls);
   m.def("read_many",
         read_many_items,
-        nb::arg("requests"),
+        nb::arg("requests").none(),
         nb::kw_only(),
         nb::arg("implementations") = nb::none(),
         nb::arg("unknown"),

@@ -47,9 +47,7 @@ void add_done_callback(nb::handle self, nb::object function) {
     auto* pair = static_cast<PyObject*>(kept.get());
     call_back(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
   };
-  auto& future = nb::cast<PyFuture&>(self);
-  nb::gil_scoped_release release;
-  future.on_done(std::move(callback));
+  nb::cast<PyFuture&>(self).on_done(std::move(callback));
 }
 
 int traverse_future(PyObject* self, visitproc visit, void* arg) {
@@ -89,9 +87,26 @@ std::shared_ptr<void> keep_alive(nb::object object) {
   });
 }
 
+bool PyFuture::cancel() {
+  const auto request = request_;
+  nb::gil_scoped_release release;
+  return request && request->cancel();
+}
+
+void PyFuture::on_done(std::function<void()> callback) {
+  const auto request = request_;
+  nb::gil_scoped_release release;
+  if (request) {
+    request->on_done(std::move(callback));
+  } else {
+    callback();
+  }
+}
+
 void PyFuture::wait(nb::handle timeout) {
   const auto deadline = deadline_from(timeout);
-  if (done_()) return;
+  const auto request = request_;
+  if (!request || request->done()) return;
   check_caller(origin_);
   while (true) {
     nanoseconds step = kSignalInterval;
@@ -100,7 +115,7 @@ void PyFuture::wait(nb::handle timeout) {
     }
     {
       nb::gil_scoped_release release;
-      if (wait_for_(std::max(step, nanoseconds(0)))) return;
+      if (request->wait_for(std::max(step, nanoseconds(0)))) return;
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (deadline && Clock::now() >= *deadline) {
@@ -123,16 +138,17 @@ void PyFuture::take() {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   if (is_taken()) return;
+  if (!request_) raise(PyExc_RuntimeError, "result: the future was collected as garbage");
   turn_->holder = std::this_thread::get_id();
   try {
-    value_ = take_();
+    value_ = request_->take();
   } catch (...) {
     exception_ = exception_object(std::current_exception());
     nb::object traceback = nb::steal(PyException_GetTraceback(exception_.ptr()));
     traceback_ = traceback.is_valid() ? std::move(traceback) : nb::none();
   }
   turn_->holder = std::thread::id();
-  take_ = nullptr;  // with the memory that the elements of variable length were in
+  request_ = nullptr;  // with the memory that elements of variable length were in
 }
 
 nb::object PyFuture::value() {
@@ -191,7 +207,6 @@ void bind_future(nb::module_& m) {
       .def("done", &PyFuture::done, "Whether the request has ended, well or not.")
       .def("cancel",
            &PyFuture::cancel,
-           nb::call_guard<nb::gil_scoped_release>(),
            "Ask the request to stop at the next chunk. False when it was done already.")
       .def(
           "add_done_callback",

@@ -21,16 +21,19 @@ class PyFuture {
   PyFuture(Future<T> future, std::shared_ptr<const Origin> origin, Convert convert)
       : origin_(std::move(origin)) {
     auto shared = std::make_shared<Future<T>>(std::move(future));
-    done_ = [shared] { return shared->done(); };
-    wait_for_ = [shared](std::chrono::nanoseconds timeout) { return shared->wait_for(timeout); };
-    cancel_ = [shared] { return shared->cancel(); };
-    on_done_ = [shared](std::function<void()> callback) { shared->on_done(std::move(callback)); };
-    take_ = [shared, convert = std::move(convert)] { return convert(shared->get()); };
+    request_ = std::make_shared<Request>(Request{
+        [shared] { return shared->done(); },
+        [shared](std::chrono::nanoseconds timeout) { return shared->wait_for(timeout); },
+        [shared] { return shared->cancel(); },
+        [shared](std::function<void()> callback) { shared->on_done(std::move(callback)); },
+        [shared, convert = std::move(convert)] { return convert(shared->get()); },
+    });
   }
 
-  bool done() const { return done_(); }
-  bool cancel() { return cancel_(); }
-  void on_done(std::function<void()> callback) { on_done_(std::move(callback)); }
+  // These are called with the GIL; the last two let go of it.
+  bool done() const { return !request_ || request_->done(); }
+  bool cancel();
+  void on_done(std::function<void()> callback);
   // Waits without the GIL and handles signals meanwhile. TimeoutError after `timeout` seconds.
   void wait(nb::handle timeout);
   // The value of a request that is done, the same object for everyone who asks; raises its error,
@@ -48,11 +51,16 @@ class PyFuture {
   bool is_taken() const { return value_.is_valid() || exception_.is_valid(); }
 
   std::shared_ptr<const Origin> origin_;
-  std::function<bool()> done_;
-  std::function<bool(std::chrono::nanoseconds)> wait_for_;
-  std::function<bool()> cancel_;
-  std::function<void(std::function<void()>)> on_done_;
-  std::function<nb::object()> take_;
+  struct Request {
+    std::function<bool()> done;
+    std::function<bool(std::chrono::nanoseconds)> wait_for;
+    std::function<bool()> cancel;
+    std::function<void(std::function<void()>)> on_done;
+    std::function<nb::object()> take;
+  };
+  // Null when the result was taken: what failed in Python is known to the request, too, where the
+  // garbage collector does not see it.
+  std::shared_ptr<const Request> request_;
   // Whose turn it is to take; held without the GIL, too.
   struct Turn {
     std::timed_mutex mutex;

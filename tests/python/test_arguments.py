@@ -247,7 +247,7 @@ def test_config_set(monkeypatch):
 
 def test_attributes(tmp_path):
     group = Place(tmp_path).group()
-    for value in (Thing(), {Thing(): 1}, np.zeros(2), b"bytes"):
+    for value in (Thing(), {"a": Thing()}):
         with pytest.raises((TypeError, ValueError)):
             group.attrs["x"] = value
     assert "x" not in group.attrs

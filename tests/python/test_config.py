@@ -1,6 +1,5 @@
 """Settings that hold for a block, in several threads and one in another."""
 
-import faulthandler
 import os
 import signal
 import threading
@@ -138,7 +137,6 @@ def test_a_child_of_a_thread_that_holds_the_lock():
     try:
         child = fork()
         if child == 0:
-            faulthandler.cancel_dump_traceback_later()
             signal.alarm(30)  # who waits for the lock is ended
             config.set({"threads": 1})
             os._exit(0)
