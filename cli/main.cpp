@@ -17,7 +17,7 @@ constexpr int kUsage = 2;
 // Whatever became of standard error: it is no reason to end otherwise.
 void complain(const char* message) {
   try {
-    say("headrace: " + terminal_text(message) + '\n');
+    say("headrace: " + printable(message) + '\n');
   } catch (const std::bad_alloc&) {
     say("headrace: out of memory\n");
   }

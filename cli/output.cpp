@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -25,8 +26,8 @@ bool is_special(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-// The file that a path's links lead to, whether it is there or not.
-std::string without_links(std::string path) {
+// The file that a path's links lead to, whether it is there or not; nothing for links in a circle.
+std::optional<std::string> without_links(std::string path) {
   namespace fs = std::filesystem;
   constexpr int kMaxLinks = 40;  // as the kernel has it
   std::error_code failed;
@@ -35,7 +36,7 @@ std::string without_links(std::string path) {
     if (failed) return path;  // none, or no link
     path = to.is_absolute() ? to.string() : (fs::path(path).parent_path() / to).string();
   }
-  return path;  // opening it says ELOOP
+  return std::nullopt;
 }
 
 std::string folder_of(const std::string& path) {
@@ -83,7 +84,9 @@ Output::~Output() {
 // cannot do that. O_EXCL: never what is there already, and no link is followed.
 void Output::open_aside() {
   constexpr mode_t kMode = 0666;
-  target_ = without_links(path_);
+  const auto target = without_links(path_);
+  if (!target) fail(ELOOP);
+  target_ = *target;
   int fd = open(folder_of(target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
   if (fd < 0) {
     std::string name;

@@ -552,6 +552,8 @@ def read_many(requests: Iterable[tuple[Any, ...]], *, implementations: dict[str,
 class GroupHandle:
     def members(self) -> list[tuple[str, bool]]: ...
 
+    def links_back(self) -> list[str]: ...
+
     def is_group(self, name: str) -> bool | None: ...
 
     def array(self, name: str, device: str | None = None, read_only: bool = False, implementations: dict[str, str] | None = None) -> Array: ...
@@ -581,6 +583,11 @@ class GroupHandle:
 
     @property
     def store(self) -> Store: ...
+
+def printable(text: str) -> str:
+    """
+    Text from a store as a terminal may show it: control characters, marks of direction and bytes that are no UTF-8 are escaped.
+    """
 
 def open_array(store: Store, path: str, device: str | None = None, zarr_format: int | None = None, read_only: bool = False, implementations: dict[str, str] | None = None, metadata_json: str = '', write_empty_chunks: bool = False, shard_order: str = 'lexicographic') -> Array: ...
 

@@ -85,7 +85,8 @@ nb::list members(PyGroup& self) {
     return self.group.members();
   }();
   nb::list result;
-  for (const Node& node : nodes) result.append(nb::make_tuple(name_to_python(node.name), node.is_group));
+  for (const Node& node : nodes)
+    result.append(nb::make_tuple(name_to_python(node.name), node.is_group));
   return result;
 }
 

@@ -110,12 +110,15 @@ class Pool {
       std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
       start_workers();
-      if (workers_ == 0) {
+      if (idle_ == 0 && serving_tasks_ == 0 && !has_task_worker_)
+        has_task_worker_ = start([this] { serve_tasks(); });
+      if (workers_ == 0 && !has_task_worker_) {
         tasks_.pop_back();
         throw Error(ErrorCode::io, "cannot start a thread", EAGAIN);
       }
     }
     work_.notify_one();
+    task_work_.notify_one();
   }
 
   std::mutex& mutex() { return mutex_; }
@@ -135,7 +138,7 @@ class Pool {
 
   // As many as what is there to do could take, seats and tasks. A worker that was told of one thing
   // may be on its way to it still: to count it as idle for the next would leave that one waiting,
-  // for hours behind a long job. Where jobs have all the workers, one more serves the tasks.
+  // for hours behind a long job.
   void start_workers() {
     std::size_t wanted = tasks_.size();
     for (const Job* job : jobs_) {
@@ -143,21 +146,21 @@ class Pool {
     }
     const int limit = std::max(thread_count(), 1);
     while (static_cast<std::size_t>(idle_) < wanted && workers_ < limit) {
-      if (!start_worker()) return;
+      if (!start([this] { serve(); })) return;
+      ++workers_;
+      ++idle_;
     }
-    if (!tasks_.empty() && serving_tasks_ == 0 && idle_ == 0 && workers_ <= limit) start_worker();
   }
 
   // False when there is none to be had, for whatever reason: what is under way does without. An
   // exception must not pass here, as the job of a caller who left would stay among jobs_.
-  bool start_worker() {
+  template <typename Body>
+  static bool start(Body body) {
     try {
-      std::thread([this] { serve(); }).detach();
+      std::thread(body).detach();
     } catch (...) {
       return false;
     }
-    ++workers_;
-    ++idle_;
     return true;
   }
 
@@ -176,20 +179,34 @@ class Pool {
         ++idle_;
         if (--job->helpers == 0) left_.notify_all();
       } else if (!tasks_.empty()) {
-        auto task = std::move(tasks_.front());
-        tasks_.pop_front();
         --idle_;
-        ++serving_tasks_;
-        lock.unlock();
-        task();
-        task = nullptr;
-        lock.lock();
-        --serving_tasks_;
+        serve_task(lock);
         ++idle_;
       } else {
         work_.wait(lock);
       }
     }
+  }
+
+  // Of a worker beside the others, started when jobs have all of those: it serves nothing else, and
+  // only while nobody does.
+  void serve_tasks() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      task_work_.wait(lock, [&] { return !tasks_.empty() && serving_tasks_ == 0; });
+      serve_task(lock);
+    }
+  }
+
+  void serve_task(std::unique_lock<std::mutex>& lock) {
+    auto task = std::move(tasks_.front());
+    tasks_.pop_front();
+    ++serving_tasks_;
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+    --serving_tasks_;
   }
 
   Job* joinable() {
@@ -200,10 +217,12 @@ class Pool {
   }
 
   std::mutex mutex_;
-  std::condition_variable work_;  // a job or a task came
-  std::condition_variable left_;  // the last helper left a job
-  std::vector<Job*> jobs_;        // whose callers are still inside run()
+  std::condition_variable work_;       // a job or a task came
+  std::condition_variable task_work_;  // a task came
+  std::condition_variable left_;       // the last helper left a job
+  std::vector<Job*> jobs_;             // whose callers are still inside run()
   std::deque<std::function<void()>> tasks_;
+  bool has_task_worker_ = false;
   int workers_ = 0;
   int idle_ = 0;           // workers that serve nothing, those on their way among them
   int serving_tasks_ = 0;  // workers inside a task

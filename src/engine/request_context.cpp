@@ -66,16 +66,17 @@ RequestContext::RequestContext(const RequestContext& request, std::shared_ptr<co
       encoded_nbytes_(request.encoded_nbytes_),
       array_identity_(request.array_identity_) {}
 
+// The poll comes first: while a cancelled request waits for its helpers, signals are still heard.
 void RequestContext::check() {
-  if (stop_->load(std::memory_order_relaxed) ||
-      (cancel_ && cancel_->load(std::memory_order_relaxed))) {
-    throw Error(ErrorCode::cancelled, "the request was cancelled");
-  }
   try {
     poll_.check();
   } catch (...) {
     stop_->store(true, std::memory_order_relaxed);
     throw;
+  }
+  if (stop_->load(std::memory_order_relaxed) ||
+      (cancel_ && cancel_->load(std::memory_order_relaxed))) {
+    throw Error(ErrorCode::cancelled, "the request was cancelled");
   }
 }
 

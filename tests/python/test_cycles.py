@@ -174,7 +174,7 @@ def test_depth_is_bounded(tmp_path, kind, zarr_format):
             for name, text in documents.items():
                 archive.writestr(name, text)
     else:
-        store = hr.open_store("memory://")
+        store = hr.memory_store()
         for name, text in documents.items():
             store._set(name, text.encode())
     group = hr.open_group(store)

@@ -169,7 +169,7 @@ TEST(Blosc, RefusesWrongHeaders) {
 TEST(Blosc, ChecksItsConfiguration) {
   const auto code_of = [](const char* configuration) {
     try {
-      kit::make({"blosc", configuration});
+      kit::make({"blosc", configuration})->check_encodes();
     } catch (const Error& e) {
       return e.code();
     }

@@ -60,7 +60,6 @@ TEST(ParallelFor, UsesNoMoreThreadsThanTold) {
       },
       3);
   EXPECT_LE(seen.size(), 3U);
-  EXPECT_TRUE(seen.contains(std::this_thread::get_id()));
 }
 
 TEST(ParallelFor, NestsWithoutThreadsToSpare) {
