@@ -58,6 +58,8 @@ class Worker:
         weights = np.array([kinds[name] for name in names], float)
         for _ in range(self.nsteps):
             kind = self.rng.choice(names, p=weights / weights.sum())
+            # Two who shrink to less than they saw would make each other grow it.
+            kind = "append" if kind == "shrink" and self.number > 0 else kind
             if self.rng.random() < 0.2:
                 self.array = hr.open_array(self.store, "a", mode="r+")
             self.turn += 1
@@ -185,7 +187,7 @@ APPENDS = {
     "consolidate": 0.3,
     "create": 0.5,
 }
-SHRINKS = APPENDS | {"shrink": 0.7}
+SHRINKS = APPENDS | {"shrink": 2}
 OVERWRITES = {
     "create": 2,
     "overwrite": 2,
