@@ -99,7 +99,13 @@ NodeLock prepare_node(const char* call,
   const std::vector<std::string> missing = missing_above(where, store, path, zarr_format);
   if (overwrite) {
     refuse_links_above(where, store, path);
-    check_removable(call, store, path);
+    try {
+      check_removable(call, store, path);
+    } catch (const Error&) {
+      // A node that others are just making or removing may look like none.
+      const NodeLock lock(store, path, poll);
+      check_removable(call, store, path);
+    }
   } else {
     refuse_existing(where, store, path);
   }
