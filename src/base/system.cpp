@@ -38,6 +38,7 @@ constexpr SystemCalls kReal = {
         [](int folder, const char* name, struct stat* found, int flags) {
           return ::fstatat(folder, name, found, flags);
         },
+    .statx = ::statx,
     .mkdir = ::mkdir,
     .linkat = ::linkat,
     .rename = ::rename,
@@ -96,7 +97,7 @@ constinit std::atomic<const SystemCalls*> system_calls = &kReal;
 const SystemCalls& real_system_calls() { return kReal; }
 
 const SystemCalls* exchange_system_calls(const SystemCalls* calls) {
-  return detail::system_calls.exchange(calls);
+  return detail::system_calls.exchange(calls != nullptr ? calls : &kReal);
 }
 
 }  // namespace headrace

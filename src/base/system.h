@@ -38,6 +38,7 @@ struct SystemCalls {
   int (*lstat)(const char* path, struct stat* found);
   int (*fstat)(int fd, struct stat* found);
   int (*fstatat)(int folder, const char* name, struct stat* found, int flags);
+  int (*statx)(int folder, const char* name, int flags, unsigned mask, struct statx* found);
   // Folders.
   int (*mkdir)(const char* path, mode_t mode);
   int (*linkat)(int from_folder, const char* from, int to_folder, const char* to, int flags);
@@ -78,7 +79,8 @@ extern std::atomic<const SystemCalls*> system_calls;
 
 inline const SystemCalls& os() { return *detail::system_calls.load(std::memory_order_acquire); }
 
-// For tests. The table must live for as long as it is in use; returns the one before.
+// For tests. The table must live for as long as it is in use, null is the real one. Returns the one
+// before.
 const SystemCalls* exchange_system_calls(const SystemCalls* calls);
 
 }  // namespace headrace
