@@ -334,6 +334,7 @@ class Rechunk {
                       "halfway there; give the same ones or overwrite");
     }
     if (!state_.found() || !state_.same_arguments()) {
+      state_.forget();
       prepare_node("rechunk", store_, path_, 3, options_.overwrite);
       state_.begin(0, 0);
     }
