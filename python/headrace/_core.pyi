@@ -125,12 +125,15 @@ class Future(Generic[_T]):
 
     def __await__(self) -> Generator[Any, None, _T]: ...
 
+def _warn_of_open_archives() -> None: ...
+
 class Store:
     """
     A place that keeps bytes by key: a folder, a zip file, memory.
 
     Made by `headrace.open_store`; copies of a handle share one store. Usable in a ``with`` statement,
-    which closes it: a zip archive that is written is complete only then.
+    which closes it. A zip archive that is written appears only then, whole; when the block raises, and
+    when the archive is dropped without `close`, it is discarded, and what was there stays.
 
     Examples
     --------
@@ -150,7 +153,17 @@ class Store:
     def storage_options(self) -> dict[str, str]: ...
 
     def close(self) -> None:
-        """Finish what is buffered; writes after it fail. May be called again."""
+        """
+        Publish a zip archive that is written: it appears, whole, in place of what was there. Writes after it fail. May be called again; of other stores it does nothing.
+        """
+
+    def discard(self) -> None:
+        """Drop the zip archive that `close` would publish; what was there stays."""
+
+    def sync(self) -> None:
+        """
+        Return when what this process wrote to a folder is on its disk, whatever `fsync` says.
+        """
 
     def __enter__(self) -> Store: ...
 
@@ -410,6 +423,15 @@ class Array:
     @property
     def store(self) -> Store:
         """The store that keeps it."""
+
+    def close(self) -> None:
+        """
+        Close the store: a zip archive that is written appears only then, whole. Usable in a ``with`` statement, which discards the archive when the block raises.
+        """
+
+    def __enter__(self) -> Array: ...
+
+    def __exit__(self, *args: object) -> None: ...
 
     @property
     def nchunks(self) -> int:

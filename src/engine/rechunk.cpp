@@ -329,6 +329,7 @@ class Rechunk {
                       "halfway there; give the same ones or overwrite");
     }
     if (!state_.found() || !state_.same_arguments()) {
+      state_.forget();
       const NodeLock lock =
           prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
       state_.begin(0, 0);

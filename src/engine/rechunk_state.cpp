@@ -96,7 +96,12 @@ void RechunkState::remove() {
   for (const std::string& key : store_.list(folder_ + '/')) {
     if (key != key_) store_.erase(key);
   }
+  forget();
   store_.erase_prefix(folder_ + '/');
+}
+
+void RechunkState::forget() {
+  if (kept_) store_.erase(key_);
 }
 
 }  // namespace headrace

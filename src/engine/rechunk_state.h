@@ -35,6 +35,8 @@ class RechunkState {
   void save();
   // Forgets all, the document and whatever else is in the folder.
   void remove();
+  // Takes the document away, for good: what it calls done is about to be removed.
+  void forget();
 
  private:
   void load(const std::string& document);

@@ -327,22 +327,33 @@ void FileStore::sync_folders_of(std::string_view key) {
   for (std::size_t end = key.rfind('/'); end != std::string_view::npos; end = key.rfind('/')) {
     key = key.substr(0, end);
     const std::string folder = path_of(key);
-    struct stat st;
-    if (os().stat(folder.c_str(), &st) != 0) {
+    struct statx st;
+    if (os().statx(AT_FDCWD, folder.c_str(), 0, STATX_INO | STATX_BTIME, &st) != 0) {
       if (means_missing(errno)) continue;  // erased meanwhile: no entry to sync
       throw_io(errno, "stat", folder);
     }
-    const FolderId id(st.st_dev, st.st_ino);
+    const FolderId id = {std::uint64_t{st.stx_dev_major} << 32 | st.stx_dev_minor,
+                         st.stx_ino,
+                         static_cast<std::uint64_t>(st.stx_btime.tv_sec),
+                         st.stx_btime.tv_nsec};
     {
       ForkLock lock(mutex_);
       const auto known = settled_.find(folder);
       if (known != settled_.end() && known->second == id) continue;
     }
     sync_folder(parent_of(folder));
+    // Where the file system does not say when, the next write syncs it again.
+    if ((st.stx_mask & STATX_BTIME) == 0) continue;
     ForkLock lock(mutex_);
     if (settled_.size() >= kMostKnown) settled_.clear();
     settled_[folder] = id;
   }
+}
+
+// Before folders are erased: one may be made anew within a tick of the clock.
+void FileStore::forget_settled() {
+  ForkLock lock(mutex_);
+  settled_.clear();
 }
 
 void FileStore::sync() {

@@ -6,11 +6,12 @@
 // 0.8 us (12 levels) of the 3 us that a warm 4 KiB object takes, but a folder that was removed and
 // made anew would read as empty for ever, which means fill values instead of data.
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "base/fork_mutex.h"
 #include "store/posix.h"
@@ -59,12 +60,14 @@ class FileStore : public StoreDriver {
   const FileOptions& options() const { return options_; }
 
  private:
-  using FolderId = std::pair<dev_t, ino_t>;
+  // Device, inode, and when it was made, as inodes come again.
+  using FolderId = std::array<std::uint64_t, 4>;
 
   bool is_durable(std::string_view key) const;
   // Syncs the entries of the folders that a key is in, below the root: who made them may have been
   // a write that was not to be synced, or another program.
   void sync_folders_of(std::string_view key);
+  void forget_settled();
 
   std::string root_;
   FileOptions options_;

@@ -180,6 +180,7 @@ std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {
 void FileStore::erase_prefix(std::string_view prefix) {
   if (options_.read_only) throw_read_only(url());
   prefix = check_prefix(prefix);
+  forget_settled();
   if (prefix.empty()) {
     FileDescriptor root(open_retrying(root_.c_str(), O_RDONLY | O_DIRECTORY));
     if (!root) throw_io(errno, "open folder", root_);
