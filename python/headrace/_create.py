@@ -221,10 +221,14 @@ def create_array(
         raise _check.wrong_type("dtype", "a data type", dtype)
     _check.text("order", order, '"C" or "F"')
     _check.flag("write_empty_chunks", write_empty_chunks)
-    if dimension_names is not None and (
-        isinstance(dimension_names, str) or not isinstance(dimension_names, Iterable)
-    ):
-        raise _check.wrong_type("dimension_names", "a name or None each", dimension_names)
+    if dimension_names is not None:
+        wanted = "a name or None for each dimension"
+        if isinstance(dimension_names, str) or not isinstance(dimension_names, Iterable):
+            raise _check.wrong_type("dimension_names", wanted, dimension_names)
+        dimension_names = list(dimension_names)
+        for dimension in dimension_names:
+            if dimension is not None:
+                _check.text("dimension_names", dimension, wanted)
     if order == "F" and zarr_format == 3:
         raise ValueError("order='F': zarr_format 3 has no order, use the filter codecs.Transpose")
     codecs = codec_chain(dtype, filters, serializer, compressors, zarr_format)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from . import _core, _json
+from . import _check, _core, _json
 
 __all__ = [
     "BZ2",
@@ -504,6 +504,15 @@ def table() -> list[dict[str, Any]]:
     return _core.codec_table()
 
 
+def _check_batch(inputs: Any, out_nbytes: Any, implementation: Any) -> None:
+    if isinstance(inputs, str) or not isinstance(inputs, Iterable):
+        raise _check.wrong_type("inputs", "a list of buffers", inputs)
+    if out_nbytes is not None and not isinstance(out_nbytes, Iterable):
+        raise _check.wrong_type("out_nbytes", "a list of sizes", out_nbytes)
+    if implementation is not None:
+        _check.text("implementation", implementation)
+
+
 def decode_batch(
     codec: Any,
     inputs: Iterable[Any],
@@ -559,6 +568,7 @@ def decode_batch(
     >>> bytes(headrace.codecs.decode_batch("zstd", frames, out_nbytes=[300])[0][:3])
     b'abc'
     """
+    _check_batch(inputs, out_nbytes, implementation)
     name, configuration = parse(codec).to_spec()
     return _core.decode_batch(
         name,
@@ -615,6 +625,7 @@ def encode_batch(
     --------
     >>> headrace.codecs.encode_batch(headrace.codecs.Crc32c(), [b"1234"])
     """
+    _check_batch(inputs, None, implementation)
     name, configuration = parse(codec).to_spec()
     return _core.encode_batch(
         name,

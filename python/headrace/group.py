@@ -156,6 +156,9 @@ class Group:
         """The array of that name, created when missing; another shape or dtype is an error."""
         import numpy as np
 
+        from ._check import extents
+
+        extents("shape", shape)
         node = self.get(name)
         if node is None:
             return self.create_array(name, shape=shape, dtype=dtype, **kwargs)

