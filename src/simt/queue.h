@@ -56,11 +56,13 @@ class Queue {
   virtual void wait_for(Queue& other) = 0;
 };
 
-// The blocks of a launch as a device counts them. Throws `unsupported` for more than a grid can have.
+// The blocks of a launch as a device counts them. Throws `unsupported` for more than a grid can
+// have.
 unsigned grid_blocks(std::size_t blocks);
 
 // What a block can have on each GPU that there is code for: least with compute capability 8.6, 8.9
-// and 12.0. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications
+// and 12.0.
+// https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications
 inline constexpr std::size_t kSharedEverywhere = std::size_t{99} << 10;
 
 // A kernel that takes more says `static constexpr bool kOnlyWhereItFits = true`, and whoever
