@@ -139,8 +139,9 @@ std::vector<Block> CachedDriver::wanted_blocks(std::string_view key,
     }
   }
   std::ranges::sort(blocks, {}, &Block::index);
-  const auto [end, all] = std::ranges::unique(blocks, {}, &Block::index);
-  blocks.erase(end, all);
+  const auto is_same = [](const Block& a, const Block& b) { return a.index == b.index; };
+  // Not std::ranges::unique: clang 14 cannot take libstdc++ 12's subrange.
+  blocks.erase(std::unique(blocks.begin(), blocks.end(), is_same), blocks.end());
   for (Block& block : blocks) {
     block.name = name_of(key, object, block.index);
     if (object.number != 0) block.bytes = find(block.name, nbytes_of(object, block.index));
