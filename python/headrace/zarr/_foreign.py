@@ -20,7 +20,7 @@ import zarr.core.sync as zarr_sync
 from zarr.abc.store import RangeByteRequest, Store
 from zarr.core.buffer import Buffer, cpu
 from zarr.core.common import concurrent_map
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, WrapperStore
+from zarr.storage import MemoryStore
 
 from .. import _core, config
 
@@ -87,30 +87,6 @@ def _is_below_a_file(error: Exception) -> bool:
     return isinstance(error, NotADirectoryError) or "Not a directory (os error" in str(error)
 
 
-def _identity(store: Any) -> tuple[str, str]:
-    """What names the objects that a store keeps, and the folder when they are files.
-
-    Writers of one process wait for each other by it. Of a class that is not known here, each object
-    stands for itself.
-    """
-    while isinstance(store, WrapperStore):
-        store = store._store
-    if isinstance(store, LocalStore):
-        return "", os.path.realpath(store.root)
-    if isinstance(store, FsspecStore):
-        fs = getattr(store.fs, "sync_fs", store.fs)
-        name = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-        if name in ("file", "local"):
-            return "", os.path.realpath(store.path)
-        # fsspec has one object, and token, for equal arguments, which name the server.
-        return f"fsspec:{name}:{getattr(fs, '_fs_token', id(fs))}:{store.path.strip('/')}", ""
-    if isinstance(store, ObjectStore):
-        return f"obstore:{store.store!r}", ""
-    if isinstance(store, MemoryStore):
-        return f"memory:{id(store._store_dict):x}", ""
-    return f"{type(store).__name__}:{id(store):x}", ""
-
-
 class ForeignStore:
     """The interface that ``_core.python_store`` calls; see ``headrace/store.h``."""
 
@@ -128,7 +104,11 @@ class ForeignStore:
         self._in_memory = type(store) is MemoryStore
         self._run = _without_loop if self._in_memory else _on_loop
         self.url = f"zarr:{store}#{id(store):x}"
-        self.identity, self.folder = _identity(store)
+        # Writers of one process wait for each other by these: a folder is one place whatever leads
+        # there, other stores are told by their names.
+        place = self.place()
+        is_folder = place.startswith("/") and not os.path.isfile(place)
+        self.identity, self.folder = ("", place) if is_folder else (place, "")
         self.read_only = bool(store.read_only)
         self._watchers: dict[int, set[str]] = {}
 
