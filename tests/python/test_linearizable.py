@@ -275,7 +275,8 @@ def check_shrunk(log, store):
     views = [(e[5], e[3], e[4]) for e in log if e[2] == "read"] + [(rows, None, None)]
     for seen, *_ in views:
         tags = [tag for tag, _ in blocks_in(seen) if tag != -1]
-        assert len(tags) == len(set(tags)), "a block is there twice"
+        # A read takes its time: beside a shrink it may see chunks from before and after.
+        assert seen is not rows or len(tags) == len(set(tags)), "a block is there twice"
         for tag, count in blocks_in(seen):
             # A chunk may be erased between the look at the shape and the read of it.
             assert tag in sizes or tag == -1, f"{tag} was never appended"
