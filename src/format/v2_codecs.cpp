@@ -33,10 +33,11 @@ std::string without_id(const Json& codec) {
   return text.empty() ? "" : "{" + text + "}";
 }
 
-// As it stands: what it means only an encoder has to know.
+// A number as it stands: what it means only an encoder has to know.
 std::string level_or(const Json& codec, std::string_view key, const char* fallback) {
   const std::optional<Json> value = codec.find(key);
-  return value && !value->is_null() ? value->compact() : fallback;
+  if (!value || value->is_null()) return fallback;
+  return value->is_number() ? value->compact() : std::to_string(value->integer());
 }
 
 std::int64_t integer_or(const Json& codec, std::string_view key, std::int64_t fallback) {

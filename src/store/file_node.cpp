@@ -81,9 +81,9 @@ bool is_mount_root(const std::string& path, const struct stat& st) {
               path + what + ", which is not emptied; take a folder within it");
 }
 
-bool is_file_system_root(const struct stat& st) {
+bool is_file_system_root(const std::string& path, const struct stat& st) {
   struct stat root;
-  if (os().stat("/", &root) != 0) throw_io(errno, "stat", "/");
+  if (os().stat("/", &root) != 0) throw_io(errno, "compare with the root folder", path);
   return st.st_dev == root.st_dev && st.st_ino == root.st_ino;
 }
 
@@ -92,7 +92,7 @@ bool is_file_system_root(const struct stat& st) {
 void refuse_root(const std::string& path, bool mounts) {
   struct stat st;
   if (os().stat(path.c_str(), &st) != 0) throw_io(errno, "stat", path);
-  if (is_file_system_root(st)) refuse_folder(path, " is the root of the file system");
+  if (is_file_system_root(path, st)) refuse_folder(path, " is the root of the file system");
   if (mounts && is_mount_root(path, st)) refuse_folder(path, " is where a file system is mounted");
 }
 
