@@ -144,6 +144,9 @@ class CustomStore {
   virtual bool read_only() const = 0;
   // As Store::identity(): writers of one chunk in one process wait for each other by it.
   virtual std::string identity(const std::string& prefix) const;
+  // The folder of this machine that has the objects of a prefix, where there is one: writers of
+  // several processes hold each other off by a lock on it. Empty: there is none.
+  virtual std::string folder(const std::string& prefix) const;
   // How many objects get() had best be asked for at once.
   virtual std::size_t batch_size() const = 0;
 

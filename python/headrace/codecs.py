@@ -461,6 +461,7 @@ def parse(codec: Any) -> Codec:
     if isinstance(codec, Codec):
         return codec
     if isinstance(codec, str):
+        _check.text("codec", codec)
         return _from_metadata(codec, {})
     if isinstance(codec, Mapping):
         if "name" in codec:

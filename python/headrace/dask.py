@@ -268,6 +268,8 @@ def to_zarr(
             **create,
         )
     if target.store.url.startswith("zip:"):
+        if target is not store:
+            target.store.discard()
         raise NotImplementedError("to_zarr: a zip archive has one writer; write a folder")
     offsets = _offsets(target, array.shape, region)
     written = array.rechunk(_aligned(array, offsets, target.write_chunk_sizes))

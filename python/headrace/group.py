@@ -263,8 +263,12 @@ class Group:
 
 
 def _is_name(name: str) -> bool:
-    """Whether some member may have it."""
-    return bool(name.strip("/")) and not any("\ud800" <= letter <= "\udfff" for letter in name)
+    """Whether some member may have it. Bytes that are no UTF-8 are as in `os.listdir`."""
+    try:
+        name.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return bool(name.strip("/"))
 
 
 def _reopen(

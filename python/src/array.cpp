@@ -223,6 +223,8 @@ nb::list read_many_items(nb::handle requests,
   constexpr const char* kWanted = "requests (array, selection, out) of headrace arrays";
   const nb::object items = nb::steal(PySequence_Tuple(requests.ptr()));
   if (!items.is_valid()) {
+    // What a generator raises is its caller's.
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
     raise_wrong_type("read_many", kWanted, requests);
   }
@@ -230,6 +232,7 @@ nb::list read_many_items(nb::handle requests,
   for (nb::handle item : items) {
     nb::object fields = nb::steal(PySequence_Tuple(item.ptr()));
     if (!fields.is_valid()) {
+      if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
       PyErr_Clear();
       raise_wrong_type("read_many", kWanted, item);
     }

@@ -43,6 +43,7 @@ nb::object shape_tuples(const std::vector<Shape>& shapes) {
 static std::int64_t extent_from_python(nb::handle value, const char* what) {
   nb::object index = nb::steal(PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
     raise_wrong_type(what, "an integer or a sequence of integers", value);
   }
@@ -55,6 +56,7 @@ Shape shape_from_python(nb::handle value, const char* what) {
   if (PyIndex_Check(value.ptr())) return {extent_from_python(value, what)};
   nb::object items = nb::steal(PySequence_Fast(value.ptr(), ""));
   if (!items.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
     return {extent_from_python(value, what)};  // raises
   }
@@ -100,7 +102,10 @@ void refuse_unknown(const char* function, const nb::kwargs& unknown) {
 
 void check_caller(const std::shared_ptr<const Origin>& origin) {
   if (origin == nullptr || origin->python_store == nullptr) return;
-  nb::handle(static_cast<PyObject*>(origin->python_store.get())).attr("check_caller")();
+  const nb::object check =
+      nb::handle(static_cast<PyObject*>(origin->python_store.get())).attr("check_caller");
+  const WaitsIfEnded guard;
+  check();
 }
 
 nb::object package_attribute(const char* module, const char* name) {

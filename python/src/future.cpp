@@ -29,7 +29,7 @@ std::optional<Clock::time_point> deadline_from(nb::handle timeout) {
 }
 
 // Runs on the thread that finished the request, which has nobody to raise to.
-void call_back(nb::handle function, nb::handle future) noexcept {
+void call_back(nb::handle function, nb::handle future) {
   PyObject* result = PyObject_CallOneArg(function.ptr(), future.ptr());
   if (result == nullptr) {
     PyErr_WriteUnraisable(function.ptr());

@@ -51,6 +51,12 @@ auto never_unwound(Take take) noexcept {
   }
 }
 
+// Without the GIL it is the end of the thread, by what was called meanwhile, that unwinds.
+void release_gil(PyGILState_STATE state) {
+  if (PyGILState_Check() == 0) wait_for_the_end();
+  PyGILState_Release(state);
+}
+
 }  // namespace
 
 bool interpreter_is_gone() {
@@ -82,8 +88,12 @@ GilIfAlive::GilIfAlive() noexcept : alive_(!interpreter_is_gone()) {
   if (alive_) state_ = never_unwound([] { return PyGILState_Ensure(); });
 }
 
+WaitsIfEnded::~WaitsIfEnded() {
+  if (PyGILState_Check() == 0) wait_for_the_end();
+}
+
 GilIfAlive::~GilIfAlive() {
-  if (alive_) PyGILState_Release(state_);
+  if (alive_) release_gil(state_);
 }
 
 namespace nb {
@@ -104,7 +114,7 @@ gil_scoped_acquire::gil_scoped_acquire() {
   state_ = never_unwound([] { return PyGILState_Ensure(); });
 }
 
-gil_scoped_acquire::~gil_scoped_acquire() { PyGILState_Release(state_); }
+gil_scoped_acquire::~gil_scoped_acquire() { release_gil(state_); }
 
 }  // namespace nb
 

@@ -46,6 +46,17 @@ class GilIfAlive {
   PyGILState_STATE state_{};
 };
 
+// Before a call of Python code, or of what may let go of the GIL, that no PythonCall is for: where
+// CPython ends the thread in it, the thread waits here, before anything is unwound that needs the
+// GIL. What is made for the call must be made before.
+class WaitsIfEnded {
+ public:
+  WaitsIfEnded() = default;
+  ~WaitsIfEnded();
+  WaitsIfEnded(const WaitsIfEnded&) = delete;
+  WaitsIfEnded& operator=(const WaitsIfEnded&) = delete;
+};
+
 // nanobind under its short name, but for the two types that take and release the GIL: all code of
 // the bindings that says nb::gil_scoped_release has this one.
 namespace nb {

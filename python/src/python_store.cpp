@@ -61,6 +61,9 @@ class PythonStore : public CustomStore {
     while (place.ends_with('/')) place.pop_back();
     return open_store("/", StoreMode::read).identity(place);
   }
+  std::string folder(const std::string& prefix) const override {
+    return folder_.empty() ? "" : folder_ + '/' + prefix;
+  }
   std::size_t batch_size() const override { return batch_size_; }
   std::optional<Coalescing> coalescing() const override { return coalescing_; }
 

@@ -39,12 +39,17 @@ const StringApi& string_api() {
   return api;
 }
 
-// The strings of one ndarray, locked for others.
+// The type of an ndarray of NumPy's strings, which keeps them.
+nb::object strings_of(nb::handle ndarray) {
+  static_cast<void>(string_api());  // found with the GIL
+  return steal_or_throw(PyObject_GetAttr(ndarray.ptr(), numpy().dtype_name));
+}
+
+// The strings of one type, locked for others: NumPy waits for that lock with the GIL, so that who
+// has it must not wait for the GIL.
 class StringAllocator {
  public:
-  explicit StringAllocator(nb::handle ndarray)
-      : dtype_(steal_or_throw(PyObject_GetAttr(ndarray.ptr(), numpy().dtype_name))),
-        allocator_(string_api().acquire(dtype_.ptr())) {}
+  explicit StringAllocator(nb::handle dtype) : allocator_(string_api().acquire(dtype.ptr())) {}
   ~StringAllocator() { string_api().release(allocator_); }
   StringAllocator(const StringAllocator&) = delete;
   StringAllocator& operator=(const StringAllocator&) = delete;
@@ -63,7 +68,6 @@ class StringAllocator {
   }
 
  private:
-  nb::object dtype_;
   void* allocator_;
 };
 
@@ -122,12 +126,13 @@ class ToPython {
 };
 
 void fill_with_strings(const Tensor& tensor, nb::handle ndarray, std::byte* data) {
-  const StringAllocator strings(ndarray);
+  const nb::object dtype = strings_of(ndarray);
   const VlenElement* const elements = elements_of(tensor);
   const std::size_t n = tensor.view().size();
   bool packed = true;
   {
     nb::gil_scoped_release release;
+    const StringAllocator strings(dtype);
     for (std::size_t i = 0; i < n && packed; ++i) {
       packed = strings.pack(data + i * sizeof(VlenElement), elements[i]);
     }
@@ -221,7 +226,8 @@ class FromPython {
 
 // Their texts lie in memory that a change of the array frees, and are read without the GIL later.
 void copy_strings(VlenSource& source, const std::byte* items, std::size_t itemsize, std::size_t n) {
-  const StringAllocator strings(source.array);
+  const nb::object dtype = strings_of(source.array);
+  const StringAllocator strings(dtype);
   std::size_t nbytes = 0;
   for (std::size_t i = 0; i < n; ++i) {
     source.elements.push_back(strings.load(items + i * itemsize));

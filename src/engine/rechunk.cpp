@@ -285,6 +285,7 @@ class Rechunk {
         folder_(join_key(path_, kFolder)),
         is_archive_(store_.url().starts_with("zip:")),
         jobs_(jobs_of(tree, options)),
+        lock_(lock_notes(false)),
         state_(store_, folder_, arguments_json(tree, jobs_, options), !is_archive_),
         wanted_(largest_block_nbytes(jobs_)) {
     io_.poll = options.poll;
@@ -309,6 +310,18 @@ class Rechunk {
   }
 
  private:
+  // Of the folder of notes, held while they count: of two rechunks at once one would take away what
+  // the other reads. Null where there is no such folder yet, or the store has no locks.
+  std::unique_ptr<PrefixLock> lock_notes(bool make) const {
+    LockAttempt attempt = store_.driver().try_lock(folder_, make);
+    if (attempt.state == LockAttempt::State::busy) {
+      throw Error(ErrorCode::conflict,
+                  "[rechunk] " + place_of(store_, path_) +
+                      ": another rechunk is at work there; wait for its end, or end it");
+    }
+    return std::move(attempt.lock);
+  }
+
   // Makes room and the nodes, or finds them made.
   void start() {
     if (nodes_overlap(tree_.store, tree_.path, store_, path_)) {
@@ -330,8 +343,10 @@ class Rechunk {
     }
     if (!state_.found() || !state_.same_arguments()) {
       state_.forget();
+      lock_.reset();  // what is removed may be the folder; under the node's lock nobody else begins
       const NodeLock lock =
           prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
+      lock_ = lock_notes(true);
       state_.begin(0, 0);
     }
     for (const auto& [name, group] : tree_.groups) {
@@ -476,6 +491,7 @@ class Rechunk {
   const std::string folder_;
   const bool is_archive_;
   const std::vector<Job> jobs_;
+  std::unique_ptr<PrefixLock> lock_;  // before state_, which reads the notes
   RechunkState state_;
   ReadOptions io_;
   Block wanted_;

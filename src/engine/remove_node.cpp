@@ -134,6 +134,11 @@ void remove_contents(const Store& store,
                      const std::string& kept,
                      const std::function<void()>& poll) {
   StoreDriver& driver = store.driver();
+  const LockAttempt notes = driver.try_lock(join_key(path, ".rechunk"), false);
+  if (notes.state == LockAttempt::State::busy) {
+    throw Error(ErrorCode::conflict,
+                "[remove] " + place_of(store, path) + ": a rechunk is at work there");
+  }
   const Contents contents = contents_of(store, path);
   try {
     if (!contents.own.empty()) shrink_to_nothing(store, path);
@@ -148,21 +153,25 @@ void remove_contents(const Store& store,
   driver.erase_names(contents.documents, kept);
 }
 
-// Of a store across a network: one listing, and one request to remove all of it.
+// Whether a key looks like one of a node below `path`, or of that node itself.
+bool is_own_below(std::string_view key, const std::string& path) {
+  if (is_chunk_key(key.substr(path.empty() ? 0 : path.size() + 1))) return true;
+  for (std::string_view node = folder_of(key); node.size() > path.size(); node = folder_of(node)) {
+    const std::string_view rest = key.substr(node.size() + 1);
+    if (is_document(rest) || is_chunk_key(rest) || is_progress(rest)) return true;
+  }
+  return false;
+}
+
+// Of a store across a network: one listing, and one request to remove all of it. Chunks of nobody
+// are what a removal that was cut off has left, as its documents went first.
 void remove_far(const Store& store, const std::string& path, const std::function<void()>& poll) {
   const Contents contents = contents_of(store, path);
-  const auto is_own_below = [&](const std::string& key) {
-    for (std::string_view node = folder_of(key); node.size() > path.size();
-         node = folder_of(node)) {
-      const std::string_view rest = std::string_view(key).substr(node.size() + 1);
-      if (is_document(rest) || is_chunk_key(rest) || is_progress(rest)) return true;
-    }
-    return false;
-  };
-  bool has_foreign = !contents.foreign.empty();
+  const auto is_foreign = [&](const std::string& key) { return !is_own_below(key, path); };
+  bool has_foreign = std::ranges::any_of(contents.foreign, is_foreign);
   for (const std::string& node : contents.nodes_below) {
     if (has_foreign) break;
-    for (const std::string& key : store.list(node + '/')) has_foreign |= !is_own_below(key);
+    has_foreign = std::ranges::any_of(store.list(node + '/'), is_foreign);
   }
   if (has_foreign) return remove_contents(store, path, path, poll);
   // The metadata go first: what is left by a crash belongs to no array.
@@ -179,8 +188,9 @@ void check_removable(const char* call, const Store& store, const std::string& pa
   driver.erase_names({}, path);  // refuses the root of a file system, before it is walked
   if (leads_to_node(store, path)) return;
   const std::vector<StoredName> names = driver.list_names(path);
-  const auto is_file = [](const StoredName& name) {
-    return name.kind != StoredName::Kind::empty_folder && !names_temporary(name.key);
+  const auto is_file = [&](const StoredName& name) {
+    return name.kind != StoredName::Kind::empty_folder && !names_temporary(name.key) &&
+           (driver.local() || !is_own_below(name.key, path));
   };
   if (std::ranges::none_of(names, is_file)) return;
   std::string found;

@@ -79,8 +79,8 @@ std::optional<ArenaState::Packed> ArenaState::pack(Parts parts, Waiting& waiting
   const std::uint32_t block = allocate_raw(nbytes, waiting);
   if (block == kNone) return std::nullopt;
   std::optional<Packed> packed(std::in_place, *this, block);
-  const std::span<std::byte> memory = ledger_.bytes(block);
-  map(memory.first(nbytes));
+  const std::span<std::byte> memory = ledger_.bytes(block, nbytes);
+  map(memory);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     PartRecord& record = records[i];
     if (record.block != kNone) continue;
@@ -153,8 +153,9 @@ std::uint32_t ArenaState::block_index(const Block& block) {
 
 Block ArenaState::make_channel(std::size_t capacity, Waiting& waiting) {
   if (capacity == 0) throw Error(ErrorCode::invalid_argument, "[shm] a channel of capacity 0");
-  Waiting at_once({std::chrono::nanoseconds(0), {}});
-  std::optional<Block> block = allocate(Ledger::ring_nbytes(capacity), at_once);
+  waiting.want_lock_only();
+  std::optional<Block> block = allocate(Ledger::ring_nbytes(capacity), waiting);
+  if (!block && !waiting.lock_slice()) throw_arena_locked();
   if (!block) throw Error(ErrorCode::out_of_memory, "[shm] the arena has no room for a channel");
   const Access access(*this, waiting);
   if (!access) throw_arena_locked();
@@ -171,7 +172,7 @@ Block ArenaState::open_channel(ChannelHandle handle, Waiting& waiting) {
     throw Error(ErrorCode::not_found, "[shm] no process has the channel open any more");
   }
   static_cast<void>(ledger_.ring(ring));  // is whole
-  opened.bytes = ledger_.bytes(ring);
+  opened.bytes = ledger_.bytes(ring, sizeof(Ring));
   const bool was_held = ledger_.is_held_by(ring, place_);
   ledger_.hold(ring, place_);
   try {

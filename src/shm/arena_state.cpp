@@ -160,7 +160,7 @@ std::optional<Block> ArenaState::allocate(std::size_t nbytes, Waiting& waiting) 
   const std::uint32_t block = allocate_raw(nbytes, waiting);
   if (block == kNone) return std::nullopt;
   Packed until_it_has_an_owner(*this, block);
-  Block made{ledger_.bytes(block).first(nbytes), {}};
+  Block made{ledger_.bytes(block, nbytes), {}};
   {
     const std::lock_guard lock(mutex_);
     made.owner = keep(block);

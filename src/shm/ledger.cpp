@@ -115,6 +115,12 @@ std::span<std::byte> Ledger::bytes(std::uint32_t index) const {
   return memory_.subspan(found.offset, found.nbytes);
 }
 
+std::span<std::byte> Ledger::bytes(std::uint32_t index, std::size_t nbytes) const {
+  const std::span<std::byte> all = bytes(index);
+  if (all.size() < nbytes) throw_corrupt("a block is shorter than it was made");
+  return all.first(nbytes);
+}
+
 // ---------------------------------------------------------------- blocks
 
 bool Ledger::is_held(const BlockRecord& record) const {

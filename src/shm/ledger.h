@@ -46,6 +46,8 @@ class Ledger {
     return blocks_[index];
   }
   std::span<std::byte> bytes(std::uint32_t index) const;
+  // Its first so many: a stray write may have made it shorter since it was allocated.
+  std::span<std::byte> bytes(std::uint32_t index, std::size_t nbytes) const;
 
   // --- The lock
   //

@@ -2,6 +2,8 @@
 // was found to contradict itself. Nothing here is an error: what cannot be true is dropped.
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "shm/ledger.h"
@@ -24,12 +26,22 @@ std::size_t Ledger::rebuild() const {
 
 void Ledger::count_messages_under_way() const {
   for (std::uint32_t i = 0; i < capacity_; ++i) block(i).links = block(i).in_ring = 0;
+  // Blocks do not overlap. Of those that do, written over, all may be as large as the memory: to
+  // read each would take hours, with the lock.
+  std::uint64_t left = memory_.size();
+  const auto fits = [&](std::uint32_t index) {
+    const std::optional<Extent> found = find_extent(block(index));
+    if (!found || found->nbytes > left) return false;
+    left -= found->nbytes;
+    return true;
+  };
+  const auto count = [&](std::uint32_t message) {
+    if (fits(message)) count_links(message, read_parts(message, Bad::is_left_out), true);
+  };
   for (std::uint32_t i = 0; i < capacity_; ++i) {
     const BlockState state = block(i).state.load(std::memory_order_relaxed);
-    if (state == BlockState::taken && block(i).ticket != kNoTicket) {
-      count_links(i, read_parts(i, Bad::is_left_out), true);
-    }
-    if (state != BlockState::channel || !is_held(block(i))) continue;
+    if (state == BlockState::taken && block(i).ticket != kNoTicket) count(i);
+    if (state != BlockState::channel || !is_held(block(i)) || !fits(i)) continue;
     const std::optional<OpenRing> from = find_open_ring(i);
     if (!from) continue;
     const std::uint64_t head = from->ring->head;
@@ -38,8 +50,7 @@ void Ledger::count_messages_under_way() const {
     for (std::uint64_t n = head; n != tail; ++n) {
       const Ticket ticket = from->place(n);
       if (!is_message(ticket.block, ticket.generation)) continue;
-      block(ticket.block).in_ring = 1;
-      count_links(ticket.block, read_parts(ticket.block, Bad::is_left_out), true);
+      if (std::exchange(block(ticket.block).in_ring, 1) == 0) count(ticket.block);
     }
   }
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -309,6 +310,8 @@ class Publication::Server {
   OwnedFd stop_;
   pid_t owner_ = getpid();
   std::thread thread_;
+  std::atomic<pid_t> closer_{0};  // the process of which a thread has begun to close it
+  std::atomic<bool> is_closed_{false};
 };
 
 // All that this process serves. Sockets stay open in forked children otherwise, and names with them
@@ -327,8 +330,10 @@ class Publication::Server::List {
     server->listen_to(address);
     servers_.push_back(server);
   }
+  // Closes its socket: no child is forked between, either.
   void remove(Server* server) {
     const std::lock_guard lock(mutex_);
+    server->socket_ = OwnedFd(-1);
     std::erase(servers_, server);
   }
 
@@ -426,16 +431,22 @@ void Publication::Server::pause() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
 }
 
+// Any thread: one closes it, others wait for that.
 void Publication::Server::close() {
-  if (!thread_.joinable()) return;
-  if (getpid() != owner_) {  // a forked child: the thread is its parent's
-    thread_.detach();
+  const pid_t self = getpid();
+  if (closer_.exchange(self) == self) {
+    if (self == owner_) is_closed_.wait(false);
     return;
   }
-  List::get().remove(this);
+  if (self != owner_) {  // a forked child: the thread is its parent's
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   eventfd_write(stop_.get(), 1);
   thread_.join();
-  socket_ = OwnedFd(-1);
+  List::get().remove(this);
+  is_closed_ = true;
+  is_closed_.notify_all();
 }
 
 const std::string& Publication::name() const { return server_->name(); }

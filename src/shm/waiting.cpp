@@ -30,6 +30,7 @@ bool Waiting::spin(const std::atomic<std::uint32_t>& event, std::uint32_t seen) 
 bool Waiting::sleep(std::atomic<std::uint32_t>& event,
                     std::atomic<std::uint32_t>& waiters,
                     std::uint32_t seen) {
+  if (lock_only_) return false;
   std::chrono::nanoseconds time = kSlice;
   if (wait_.timeout) time = std::min(time, *wait_.timeout - (Clock::now() - begin_));
   if (time <= std::chrono::nanoseconds(0)) return false;

@@ -27,6 +27,9 @@ class Waiting {
              std::atomic<std::uint32_t>& waiters,
              std::uint32_t seen);
 
+  // From now on for the lock alone: sleep() says that the time is over.
+  void want_lock_only() { lock_only_ = true; }
+
   // How long the call may sleep for the arena's lock before it asks again. Nothing: its time is
   // over.
   std::optional<std::chrono::nanoseconds> lock_slice();
@@ -38,6 +41,7 @@ class Waiting {
   Clock::time_point begin_ = Clock::now();
   Clock::time_point interrupted_ = begin_;
   bool has_spun_ = false;
+  bool lock_only_ = false;
 };
 
 // After a change that at most `count` of the waiting can use.

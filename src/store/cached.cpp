@@ -148,9 +148,14 @@ void CachedDriver::begin_write(std::string_view key) {
 }
 
 void CachedDriver::end_write(std::string_view key) {
+  const std::string name = name_of(key);
+  if (disk_) {  // another process may have read it while it was written, and noted what was before
+    const auto lock = locks_.lock(name);
+    disk_->erase(name);
+  }
   ++writes_;
   const ForkLock lock(written_mutex_);
-  const auto found = written_.find(name_of(key));
+  const auto found = written_.find(name);
   if (found != written_.end() && --found->second == 0) written_.erase(found);
 }
 

@@ -6,6 +6,7 @@
 
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/folder_lock.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -85,6 +86,11 @@ class CustomDriver : public StoreDriver {
   bool local() const override { return false; }
   std::string identity(std::string_view prefix) override {
     return store_->identity(std::string(prefix));
+  }
+  // Never made: where an application's prefixes lie is the application's to decide.
+  LockAttempt try_lock(std::string_view prefix, bool) override {
+    const std::string folder = store_->folder(std::string(prefix));
+    return folder.empty() ? LockAttempt() : try_lock_folder(folder);
   }
   std::optional<Coalescing> coalescing() const override { return store_->coalescing(); }
   std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
@@ -187,6 +193,8 @@ class CustomDriver : public StoreDriver {
 std::string CustomStore::identity(const std::string& prefix) const {
   return "custom:" + url() + '/' + prefix;
 }
+
+std::string CustomStore::folder(const std::string&) const { return {}; }
 
 std::optional<std::vector<StoredBytes>> CustomStore::get_ranges(const std::string& key,
                                                                 std::span<const ByteRange> ranges) {

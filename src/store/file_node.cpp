@@ -91,7 +91,10 @@ bool is_file_system_root(const std::string& path, const struct stat& st) {
 
 void refuse_root(const std::string& path, bool mounts) {
   struct stat st;
-  if (os().stat(path.c_str(), &st) != 0) throw_io(errno, "stat", path);
+  if (os().stat(path.c_str(), &st) != 0) {
+    if (means_missing(errno)) return;  // nothing that could be lost
+    throw_io(errno, "stat", path);
+  }
   if (is_file_system_root(path, st)) refuse_folder(path, " is the root of the file system");
   if (mounts && is_mount_root(path, st)) refuse_folder(path, " is where a file system is mounted");
 }

@@ -154,3 +154,8 @@ class OfTheApplication(numcodecs.abc.Codec):
 
 
 numcodecs.register_codec(OfTheApplication)
+
+
+def shm_names():
+    """Shared memory that has a name. Other tests have folders there at the same time."""
+    return sorted(entry.name for entry in os.scandir("/dev/shm") if entry.is_file())

@@ -1,5 +1,6 @@
 """overwrite=True and mode "w" remove what is Zarr's own, and nothing else."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -260,3 +261,44 @@ def test_through_a_cache(tmp_path):
     hr.create_array(cached, shape=8, chunks=2, dtype="u4", overwrite=True)
     assert hr.open_array(cached)[...].tolist() == [0] * 8
     assert files(tmp_path / "d") == {"zarr.json", "mine"}
+
+
+def test_zarr_python_overwrites_where_nothing_lies(tmp_path):
+    """delete_dir() of what is not there does nothing."""
+    store = hr.zarr.Store(tmp_path / "s.zarr")
+    asyncio.run(store.delete_dir("nope"))
+    made = zarr.create_array(store, name="x", shape=(2,), dtype="i4", overwrite=True)
+    made[:] = 7
+    assert hr.open_array(tmp_path / "s.zarr", "x")[:].tolist() == [7, 7]
+
+
+def test_xarray_writes_a_new_store(tmp_path):
+    xr = pytest.importorskip("xarray")
+    data = xr.Dataset({"t": ("x", np.arange(4))})
+    for _ in range(2):  # a new one, and in place of that
+        data.to_zarr(hr.zarr.Store(tmp_path / "new.zarr"), mode="w", zarr_format=3)
+    assert hr.open_array(tmp_path / "new.zarr", "t")[:].tolist() == [0, 1, 2, 3]
+
+
+class _CutOff(zarr.storage.WrapperStore):
+    """Whose next removal of a folder fails."""
+
+    fails = 1
+
+    async def delete_dir(self, prefix):
+        if self.fails:
+            self.fails -= 1
+            raise OSError("connection lost")
+        await super().delete_dir(prefix)
+
+
+@pytest.mark.parametrize("below", ["a", "g/a"])
+def test_an_overwrite_that_was_cut_off_can_be_made_again(tmp_path, below):
+    """Across a network the documents go first, and chunks of nobody are left."""
+    store = _CutOff(zarr.storage.LocalStore(tmp_path / "s.zarr"))
+    hr.create_array(store, below, shape=4, chunks=2, dtype="u4")[:] = 7
+    node = below.split("/")[0]
+    with pytest.raises(OSError, match="connection lost"):
+        hr.create_array(store, node, shape=4, chunks=2, dtype="u4", overwrite=True)
+    made = hr.create_array(store, node, shape=4, chunks=2, dtype="u4", overwrite=True)
+    assert made[:].tolist() == [0, 0, 0, 0]

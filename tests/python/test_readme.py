@@ -24,9 +24,11 @@ def block(name: str) -> str:
     return found[1]
 
 
-def run(*command, cwd, env=None):
+def run(*command, cwd, env=None, says=r""):
+    """The output; on standard error it says what matches."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=110, env=env)
-    assert (done.returncode, done.stderr) == (0, ""), (command, done.stdout, done.stderr)
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    assert re.fullmatch(says, done.stderr, re.S), (command, done.stdout, done.stderr)
     return done.stdout
 
 
@@ -41,6 +43,7 @@ def run_shell(folder):
     return run(
         "bash", "-euo", "pipefail", "-c", block("quickstart-shell"),
         cwd=folder, env={**os.environ, "PATH": path},
+        says=r"array: chunks \(48, 9, 9\), .*1 blocks of [^\n]*\n",  # the plan
     )  # fmt: skip
 
 

@@ -325,6 +325,31 @@ def test_kill_and_resume(store, tmp_path):
     assert not [left for left in Path(target, STATE).rglob("*") if left.is_file()]
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_another_rechunk_to_the_same_place_is_refused(store, tmp_path, overwrite):
+    """What ends first would remove what the other reads."""
+    data = counting((240, 32, 16))
+    source_of(data, store, chunks=(1, 32, 16))
+    target = str(tmp_path / "out.zarr")
+    arguments = {"chunks": (240, 4, 4), "max_memory": 60000, "overwrite": overwrite}
+    refused = []
+
+    def progress(done, total):
+        if refused:
+            return
+        for name in (target, f"{tmp_path}/./x/../out.zarr"):
+            os.makedirs(tmp_path / "x", exist_ok=True)
+            with pytest.raises(hr.ConflictError, match="rechunk is at work"):
+                hr.rechunk(store, name, **arguments)
+        with pytest.raises(hr.ConflictError, match="rechunk is at work"):
+            hr.create_array(target, shape=3, dtype="u1", overwrite=True)
+        refused.append(done)
+
+    hr.rechunk(store, target, **arguments, progress=progress)
+    assert refused
+    assert_same(read_zarr(target), data)
+
+
 def test_corrupt_chunk_leaves_a_state_to_go_on_from(store, tmp_path):
     data = counting((32, 8))
     source_of(data, store, chunks=(4, 8))

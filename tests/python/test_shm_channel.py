@@ -12,7 +12,7 @@ import headrace as hr
 import headrace.shm as shm
 import numpy as np
 import pytest
-from helpers import HAS_CUDA, assert_same, is_asleep, python, wait_until
+from helpers import HAS_CUDA, assert_same, is_asleep, python, shm_names, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -492,7 +492,7 @@ def test_import_of_shm_imports_no_heavy_module():
 @pytest.mark.parametrize("backing", ["memfd", "posix"])
 def test_arenas_leave_nothing(backing):
     def open_now():
-        return len(os.listdir("/proc/self/fd")), sorted(os.listdir("/dev/shm"))
+        return len(os.listdir("/proc/self/fd")), shm_names()
 
     before = open_now()
     for _ in range(5):

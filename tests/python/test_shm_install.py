@@ -13,7 +13,7 @@ from multiprocessing.reduction import ForkingPickler
 import headrace.shm as shm
 import numpy as np
 import pytest
-from helpers import python
+from helpers import python, shm_names
 from shm_children import METHODS, answer, answer_pipe, block_of, facts, field, tell
 
 ARENA_NBYTES = 8 << 20
@@ -259,7 +259,7 @@ other = queue.get()
 
 def test_nothing_is_left_in_the_system():
     def open_now():
-        return len(os.listdir("/proc/self/fd")), sorted(os.listdir("/dev/shm"))
+        return len(os.listdir("/proc/self/fd")), shm_names()
 
     before = open_now()
     shm.install(nbytes="1MiB")

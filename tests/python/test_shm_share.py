@@ -231,3 +231,28 @@ def test_the_rest_of_the_interface_without_shared_memory():
         assert shm.collate([torch.ones(9000)] * 2, arena=arena).shape == (2, 9000)
     with pytest.raises(ValueError, match="capacity"):
         arena.channel(0)
+
+
+CLOSE = """
+import os, threading
+import headrace.shm as shm
+for i in range(30):
+    published = shm.publish(f"closed-{os.getpid()}-{i}", 1)
+    start, failed = threading.Barrier(3), []
+
+    def close():
+        start.wait()
+        try:
+            published.close()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=close) for _ in range(3)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failed, failed
+"""
+
+
+def test_threads_close_one_publication():
+    python(CLOSE, timeout=60)

@@ -13,7 +13,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
-from helpers import GOLDEN
+from helpers import GOLDEN, python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -384,3 +384,21 @@ def test_command_line(store, tmp_path):
     for form in ("npy", "raw", "stats"):
         message = run("read", f"{store}/s", "--format", form, "-o", tmp_path / "x", status=1)
         assert "string" in message
+
+
+STRINGS = """
+import sys, threading
+import headrace as hr
+for _ in range(10):
+    array = hr.open_array(sys.argv[1])
+    threads = [threading.Thread(target=lambda: array[:]) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+"""
+
+
+def test_threads_read_one_array_of_strings(tmp_path):
+    """NumPy waits for a lock of its strings with the GIL: who has it must not wait for that."""
+    texts = np.array([f"{i}" + "x" * 20 for i in range(100_000)], object)
+    hr.create_array(tmp_path / "s", shape=100_000, dtype=str, chunks=25_000)[:] = texts
+    python(STRINGS, tmp_path / "s", timeout=60)

@@ -246,6 +246,34 @@ def test_processes_append(store, grid):
     assert_appended(hr.open_array(store, "a"), range(3), 30, 3)
 
 
+APPEND_THROUGH = (
+    """
+import zarr.storage
+from obstore.store import LocalStore
+OPEN = {
+    "native": lambda root: root,
+    "wrapped": lambda root: zarr.storage.WrapperStore(zarr.storage.LocalStore(root)),
+    "subclass": lambda root: type("Local", (zarr.storage.LocalStore,), {})(root),
+    "obstore": lambda root: zarr.storage.ObjectStore(LocalStore(root)),
+}
+"""
+    + READY
+    + """
+array = hr.open_array(OPEN[sys.argv[3]](sys.argv[1]), "a", mode="r+")
+for turn in range(15):
+    array.append(np.full(3, int(sys.argv[2]) * 10_000 + turn + 1, "u4"))
+"""
+)
+
+
+@pytest.mark.parametrize("way", ["wrapped", "subclass", "obstore"])
+def test_processes_append_through_stores_of_zarr_in_a_folder(store, way):
+    pytest.importorskip("obstore")
+    start_array(store, GRIDS["v3"])
+    run_processes(APPEND_THROUGH, (store, 0, "native"), (store, 1, way), (store, 2, way))
+    assert_appended(hr.open_array(store, "a"), range(3), 15, 3)
+
+
 def test_appends_along_another_axis(store):
     array = hr.create_array(store, shape=(2, 0), chunks=(2, 3), dtype="u4")
     others = [hr.open_array(store, mode="r+") for _ in range(THREADS)]

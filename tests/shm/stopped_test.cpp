@@ -92,6 +92,7 @@ TEST_F(ShmStopped, EndsEveryCallInItsTime) {
     }
   };
   expect_timeout([&] { arena_.stats(brief); });
+  expect_timeout([&] { arena_.channel(2, brief); });
   expect_timeout([&] { arena_.open(channel_.handle(), brief); });
   expect_timeout([&] { arena_.receive(Descriptor{}, brief); });
   EXPECT_EQ(arena_.reclaim(false, brief), 0U);

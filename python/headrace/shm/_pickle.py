@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from ..errors import CorruptError
 from . import _torch
 from ._span import Array, span
 
@@ -51,6 +52,8 @@ def dumps(obj: Any, arena: Arena | None) -> list[Any]:
 
 def loads(parts: list[Any], copy: bool = False) -> Any:
     """The object; its large arrays are views of the parts, or have memory of their own."""
+    if not parts:
+        raise CorruptError("[shm] the message has no parts: its memory was written over")
     buffers = parts[1:]
     if copy:
         buffers = [np.frombuffer(buffer, np.uint8).copy() for buffer in buffers]
