@@ -6,8 +6,8 @@
 //     before, an inner chunk of a shard say, is not asked for again. Least recently used ones go.
 //  3. Objects are taken for what they were when they were read first. Writes through this store are
 //     seen by reads that begin after them; those of others are when something of the object has to
-//     be fetched: then all that is read of it is read anew, and never a mix of both. Arrays do so by
-//     themselves; a StoredObject that was read from before raises `io` with ESTALE.
+//     be fetched: then all that is read of it is read anew, and never a mix of both. Arrays do so
+//     by themselves; a StoredObject that was read from before raises `io` with ESTALE.
 //  4. Whether an object has changed, files, archives and memory tell by their versions. Of other
 //     stores a change is seen by the size, or by what is fetched once more: docs/cached.md.
 

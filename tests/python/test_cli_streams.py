@@ -245,7 +245,7 @@ def test_numbers_out_of_range_are_named(tree):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("inf", "info"), ("trees", "tree"), ("verfy", "verify"), ("xyzzy", None)]
+    ("word", "meant"), [("inf", "info"), ("trees", "tree"), ("verif", "verify"), ("xyzzy", None)]
 )
 def test_a_command_that_is_none_is_named(tree, word, meant):
     done = shell(f"'{COMMAND}' {word} '{tree}'", text=True)

@@ -65,7 +65,8 @@ TEST(OpenStore, ModesKeepOrEmptyWhatIsThere) {
     EXPECT_EQ(get(open_store(place, StoreMode::read_write), "zarr.json"), "1");
     EXPECT_EQ(get(open_store(place, StoreMode::append), "zarr.json"), "1");
     EXPECT_EQ(get(open_store(place, StoreMode::overwrite), "zarr.json"), "(none)");
-    EXPECT_EQ(get(open_store(place, StoreMode::create), "zarr.json"), "(none)");  // there, but empty
+    EXPECT_EQ(get(open_store(place, StoreMode::create), "zarr.json"),
+              "(none)");  // there, but empty
   }
   open_store(folder / "fresh.zarr", StoreMode::append);
   EXPECT_TRUE(fs::is_directory(folder / "fresh.zarr"));
