@@ -53,7 +53,8 @@ def _named(other: str | os.PathLike[str]) -> str | None:
         return _real(url)
     kind, rest = scheme[1].lower(), url[scheme.end() :]
     if kind == "memory":
-        return "memory://" + _join(rest, None) if rest.strip("/") else None
+        parts = [part for part in rest.split("/") if part]
+        return "memory://" + "/".join(parts) if parts else None
     if kind == "zip":
         archive = _ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(unquote(archive[1])):

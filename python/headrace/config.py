@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import weakref
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -54,6 +55,43 @@ def _nbytes(name: str, value: Any) -> int:
     return value
 
 
+class _Layer(dict[str, Any]):
+    """Settings by name, and of each the last write that another may have been made over."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.last: dict[str, _Write] = {}
+
+
+class _Write:
+    """One setting, over what another write or nobody set. It can be undone whichever came after."""
+
+    def __init__(self, layer: _Layer, name: str, value: Any) -> None:
+        self._layer = layer
+        self._name = name
+        self._before = layer[name]
+        self._above: _Write | None = None
+        below = layer.last.get(name)
+        self._below = None if below is None else weakref.ref(below)
+        if below is not None:
+            below._above = self
+        layer.last[name] = self
+        layer[name] = value
+
+    def undo(self) -> None:
+        below = None if self._below is None else self._below()
+        if self._above is not None:
+            self._above._before = self._before
+            self._above._below = self._below
+        else:
+            self._layer[self._name] = self._before
+            del self._layer.last[self._name]
+            if below is not None:
+                self._layer.last[self._name] = below
+        if below is not None:
+            below._above = self._above
+
+
 class _State:
     """The settings that stay, and above them those of ``with`` blocks, the later above the earlier.
 
@@ -63,8 +101,8 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.stay: dict[str, Any] = _core.get_config()
-        self.blocks: list[dict[str, Any]] = []
+        self.stay = _Layer(_core.get_config())
+        self.blocks: list[_Layer] = []
 
     def in_force(self) -> dict[str, Any]:
         settings = dict(self.stay)
@@ -72,7 +110,7 @@ class _State:
             settings.update(block)
         return settings
 
-    def place_of(self, name: str) -> dict[str, Any]:
+    def layer_of(self, name: str) -> _Layer:
         """Where the value is that holds."""
         return next((block for block in reversed(self.blocks) if name in block), self.stay)
 
@@ -91,16 +129,15 @@ if hasattr(os, "register_at_fork"):
 class _Restore:
     """Takes back what was set, and nothing else, at the end of a ``with`` block."""
 
-    def __init__(self, values: dict[str, Any], before: list[tuple[dict[str, Any], str, Any]]):
-        self._values = values
-        self._before = before  # where the values were written, and over what
+    def __init__(self, values: dict[str, Any], writes: list[_Write]) -> None:
+        self._values = _Layer(values)
+        self._writes = writes
 
     def __enter__(self) -> None:
         with _state.lock:
-            for place, name, value in self._before:
-                if place[name] is self._values[name]:
-                    place[name] = value
-            self._before = []
+            for write in self._writes:
+                write.undo()
+            self._writes = []
             _state.blocks.append(self._values)
             _core.set_config(_state.in_force())
 
@@ -155,9 +192,5 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
         values[name] = dict(value) if isinstance(value, dict) else value
     with _state.lock:
         _core.set_config({**_state.in_force(), **values})
-        before = []
-        for name, value in values.items():
-            place = _state.place_of(name)
-            before.append((place, name, place[name]))
-            place[name] = value
-    return _Restore(values, before)
+        writes = [_Write(_state.layer_of(name), name, value) for name, value in values.items()]
+    return _Restore(values, writes)

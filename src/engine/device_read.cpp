@@ -391,14 +391,17 @@ void read_selections_to_device(const ArrayState& state,
   RequestContext context(state, std::move(layout), options, nullptr);
   const Device device = targets.front().out.device;
   check_on_device(context.layout, device.type);
-  std::vector<RegionPart<Box>> parts;
-  for (const DeviceTarget& target : targets) {
-    if (target.selection->size() > 0)
-      parts.push_back({nullptr, {}, Box(*target.selection, target.out)});
+  if (std::ranges::all_of(
+          targets, [](const DeviceTarget& target) { return target.selection->size() == 0; })) {
+    return;
   }
-  if (parts.empty()) return;
   Backend& devices = backend(device.type);
   again_when_changed([&] {
+    std::vector<RegionPart<Box>> parts;  // of each attempt: to read is to take them
+    for (const DeviceTarget& target : targets) {
+      if (target.selection->size() > 0)
+        parts.push_back({nullptr, {}, Box(*target.selection, target.out)});
+    }
     const auto queue = devices.make_queue(device.index);
     queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
     DeviceReader<Box>(context, devices, *queue, device)

@@ -342,7 +342,7 @@ class Rechunk {
                       "halfway there; give the same ones or overwrite");
     }
     if (!state_.found() || !state_.same_arguments()) {
-      state_.forget();
+      if (state_.found()) state_.forget();
       lock_.reset();  // what is removed may be the folder; under the node's lock nobody else begins
       const NodeLock lock =
           prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);

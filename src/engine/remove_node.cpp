@@ -39,6 +39,11 @@ bool is_chunk_key(std::string_view key) {
   }
 }
 
+// Of a chunk beyond doubt, also where no document says so: a writer that came late has left it.
+bool names_only_chunk(std::string_view key) {
+  return is_chunk_key(key) && (key.starts_with("c/") || key.find('.') != std::string_view::npos);
+}
+
 // What a rechunk notes of its progress lies within the node that it writes.
 bool is_progress(std::string_view key) {
   return key == ".rechunk" || key == ".rechunk/progress.json";
@@ -104,8 +109,8 @@ Contents contents_of(const Store& store, const std::string& path) {
     if (!is_folder && is_document(key)) {
       contents.documents.push_back(name);
       // An empty folder would be in the way of a chunk of that name.
-    } else if (((array || is_folder) && is_chunk_key(key)) || is_progress(key) ||
-               (!is_folder && names_temporary(key)) ||
+    } else if (((array || is_folder) && is_chunk_key(key)) || names_only_chunk(key) ||
+               is_progress(key) || (!is_folder && names_temporary(key)) ||
                (name.kind == StoredName::Kind::link && leads_to_node(store, name.key))) {
       contents.own.push_back(name);
     } else if (!is_folder) {
@@ -188,9 +193,16 @@ void check_removable(const char* call, const Store& store, const std::string& pa
   driver.erase_names({}, path);  // refuses the root of a file system, before it is walked
   if (leads_to_node(store, path)) return;
   const std::vector<StoredName> names = driver.list_names(path);
+  // Chunks of nobody are what a removal that was cut off, or a writer that came late, has left; of
+  // bare numbers that is certain across a network only, where no user keeps folders.
+  const std::size_t prefix = path.empty() ? 0 : path.size() + 1;
+  const auto is_left = [&](const StoredName& name) {
+    const std::string_view key = std::string_view(name.key).substr(prefix);
+    return driver.local() ? names_only_chunk(key) : is_chunk_key(key);
+  };
   const auto is_file = [&](const StoredName& name) {
     return name.kind != StoredName::Kind::empty_folder && !names_temporary(name.key) &&
-           (driver.local() || !is_own_below(name.key, path));
+           !is_left(name);
   };
   if (std::ranges::none_of(names, is_file)) return;
   std::string found;

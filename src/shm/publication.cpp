@@ -306,7 +306,7 @@ class Publication::Server {
 
   std::string name_;
   Segment segment_;
-  OwnedFd socket_;
+  OwnedFd socket_{-1};
   OwnedFd stop_;
   pid_t owner_ = getpid();
   std::thread thread_;
@@ -323,7 +323,8 @@ class Publication::Server::List {
     return *list;
   }
 
-  // Binds the server's socket: no child is forked between, which would keep it.
+  // Makes and binds the server's socket: no child is forked between, which would keep it, and the
+  // name with it.
   void add(Server* server, const Address& address) {
     const std::lock_guard lock(mutex_);
     servers_.reserve(servers_.size() + 1);
@@ -355,7 +356,6 @@ class Publication::Server::List {
 Publication::Server::Server(std::string name, Segment segment)
     : name_(std::move(name)),
       segment_(std::move(segment)),
-      socket_(make_socket()),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (stop_.get() < 0) fail("eventfd", errno);
   List::get().add(this, address_of(name_));
@@ -368,6 +368,7 @@ Publication::Server::Server(std::string name, Segment segment)
 }
 
 void Publication::Server::listen_to(const Address& address) {
+  socket_ = make_socket();
   if (os().bind(socket_.get(), address.get(), address.nbytes) != 0) {
     if (errno != EADDRINUSE) fail("bind", errno);
     std::string by;

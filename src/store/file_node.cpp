@@ -149,6 +149,7 @@ void FileStore::erase_names(std::span<const StoredName> names, std::string_view 
   kept = check_prefix(kept);
   refuse_root(kept.empty() ? root_ : path_of(kept), true);
   if (names.empty()) return;
+  forget_settled();
   std::set<std::string, std::greater<>> folders;  // those within others first
   for (const StoredName& name : names) {
     const std::string path = path_of(name.key);

@@ -292,13 +292,43 @@ class _CutOff(zarr.storage.WrapperStore):
         await super().delete_dir(prefix)
 
 
-@pytest.mark.parametrize("below", ["a", "g/a"])
-def test_an_overwrite_that_was_cut_off_can_be_made_again(tmp_path, below):
+def test_an_overwrite_that_was_cut_off_can_be_made_again(tmp_path):
     """Across a network the documents go first, and chunks of nobody are left."""
     store = _CutOff(zarr.storage.LocalStore(tmp_path / "s.zarr"))
-    hr.create_array(store, below, shape=4, chunks=2, dtype="u4")[:] = 7
-    node = below.split("/")[0]
+    hr.create_array(store, "a", shape=4, chunks=2, dtype="u4")[:] = 7
     with pytest.raises(OSError, match="connection lost"):
-        hr.create_array(store, node, shape=4, chunks=2, dtype="u4", overwrite=True)
-    made = hr.create_array(store, node, shape=4, chunks=2, dtype="u4", overwrite=True)
+        hr.create_array(store, "a", shape=4, chunks=2, dtype="u4", overwrite=True)
+    made = hr.create_array(store, "a", shape=4, chunks=2, dtype="u4", overwrite=True)
     assert made[:].tolist() == [0, 0, 0, 0]
+
+
+def test_chunks_of_nobody_are_in_no_ones_way(tmp_path):
+    """A writer that came late has left them in a folder; bare numbers may be a user's folders."""
+    root = tmp_path / "s.zarr"
+    hr.create_group(root)
+    for left in ("x/c/0", "y/0.1"):
+        (root / left).parent.mkdir(parents=True)
+        (root / left).write_bytes(b"old")
+        made = hr.create_array(root, left[0], shape=4, chunks=2, dtype="u4", overwrite=True)
+        assert made[:].tolist() == [0, 0, 0, 0]
+        assert not (root / left).exists()
+    (root / "z/0").mkdir(parents=True)
+    (root / "z/0/1").write_bytes(b"mine")
+    with pytest.raises(ValueError, match="no Zarr node"):
+        hr.create_array(root, "z", shape=4, chunks=2, dtype="u4", overwrite=True)
+
+
+def test_a_folder_of_stores_across_a_network_is_refused(tmp_path):
+    store = zarr.storage.WrapperStore(zarr.storage.MemoryStore())
+    for name in "ab":
+        make_array(store, name)
+    asyncio.run(store.delete("zarr.json"))
+    before = sorted(store._store._store_dict)
+    for overwrite in (
+        lambda: hr.open_group(store, mode="w"),
+        lambda: hr.create_array(store, shape=3, dtype="u1", overwrite=True),
+        lambda: hr.create_group(store, overwrite=True),
+    ):
+        with pytest.raises(ValueError, match="no Zarr node"):
+            overwrite()
+        assert sorted(store._store._store_dict) == before

@@ -4,7 +4,10 @@ import gc
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import headrace.shm as shm
 import numpy as np
@@ -188,6 +191,46 @@ def test_names_and_objects_that_are_refused(name):
     with pytest.raises((pickle.PicklingError, AttributeError)):
         shm.publish(name, lambda: None)
     shm.publish(name, 1).close()
+
+
+def test_several_threads_close_one_publication(name):
+    for _ in range(50):
+        publication = shm.publish(name, 1)
+        with ThreadPoolExecutor(3) as pool:
+            closings = [pool.submit(publication.close) for _ in range(3)]
+        for closing in closings:
+            closing.result(30)
+
+
+def test_a_fork_meanwhile_keeps_no_name(name):
+    """A child that is forked in the middle of `publish` or `close` has the socket for a moment."""
+    children = []
+
+    def fork():
+        for _ in range(200):
+            if (child := os.fork()) == 0:
+                signal.pause()
+            children.append(child)
+            time.sleep(0.001)
+
+    with ThreadPoolExecutor(1) as pool:
+        forking = pool.submit(fork)
+        try:
+            while not forking.done():
+                until = time.monotonic() + 20
+                while True:
+                    try:
+                        shm.publish(name, 1).close()
+                        break
+                    except ValueError:
+                        assert time.monotonic() < until
+                        time.sleep(0.001)
+            forking.result()
+        finally:
+            pool.shutdown()
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
 
 
 # --- without shared memory ------------------------------------------------------------------------

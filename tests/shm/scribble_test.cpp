@@ -3,8 +3,10 @@
 // without end.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <random>
+#include <thread>
 
 #include "shm/shm_kit.h"
 
@@ -247,6 +249,39 @@ TEST(ShmScribbles, AtRandomPlacesCrashNobody) {
     }
     if (testing::Test::HasFailure()) FAIL() << "round " << round;
   }
+  alarm(0);
+}
+
+// A peer does not wait for a call to end: what was right when a block was made is not when it is
+// used.
+TEST(ShmScribbles, WhileCallsAreUnderWayCrashNobody) {
+  alarm(300);
+  const Arena arena = Arena::create(std::size_t{1} << 20, {.max_blocks = kBlocks});
+  const Channel channel = arena.channel(4);
+  std::atomic<bool> is_over{false};
+  std::thread peer([&, memory = arena.memory()] {
+    const Ledger ledger(memory);
+    while (!is_over) {
+      for (std::uint32_t i = 1; i < kBlocks; ++i) {
+        ledger.block(i).offset.store(memory.size() - kBlockAlignment, std::memory_order_relaxed);
+        ledger.block(i).nbytes.store(kBlockAlignment, std::memory_order_relaxed);
+      }
+      std::this_thread::yield();
+    }
+  });
+  const std::vector<std::byte> large(std::size_t{300} << 10);
+  const std::span<const std::byte> part(large);
+  for (int i = 0; i < 20000; ++i) {
+    try {
+      if (const auto block = arena.allocate(large.size(), kNow)) block->bytes.back() = std::byte{1};
+      channel.put({&part, 1}, kNow);
+      channel.get(kNow);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt) << error.what();
+    }
+  }
+  is_over = true;
+  peer.join();
   alarm(0);
 }
 

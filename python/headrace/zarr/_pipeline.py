@@ -7,7 +7,7 @@ import atexit
 import json
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,6 +41,25 @@ _HOST_PROTOTYPE = BufferPrototype(buffer=cpu.Buffer, nd_buffer=HostBuffer)
 # zarr-python's GetResult, from 3.2 on.
 _PRESENT = {"status": "present"}
 _MISSING = {"status": "missing"}
+
+
+class _Results(Sequence[dict[str, str]]):
+    """One for each chunk, looked up when somebody asks: that takes a call for each, and zarr-python
+    itself does not ask where missing chunks may be read."""
+
+    def __init__(self, keys: list[str], missing: Callable[[list[str]], Collection[str]]) -> None:
+        self._keys = keys
+        self._look = missing
+        self._all: tuple[dict[str, str], ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, item: Any) -> Any:
+        if self._all is None:
+            missing = self._look(self._keys)
+            self._all = tuple(_MISSING if key in missing else _PRESENT for key in self._keys)
+        return self._all[item]
 
 
 # By their address, those whose arrays refer to a Python store. The garbage collector does not see
@@ -159,7 +178,7 @@ class CodecPipeline(ZarrPipeline):
             missing = await self._read(batch, out, drop_axes)
         except _Unserved:
             return await self._read_default(batch, out, drop_axes)
-        return tuple(_MISSING if getter.path in missing else _PRESENT for getter, *_ in batch)
+        return _Results([getter.path for getter, *_ in batch], missing)
 
     async def write(
         self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()
@@ -174,8 +193,8 @@ class CodecPipeline(ZarrPipeline):
 
     async def _read(
         self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]
-    ) -> Collection[str]:
-        """Fills `out`; the keys of the objects that there are none of."""
+    ) -> Callable[[list[str]], Collection[str]]:
+        """Fills `out`; what tells which of keys there are no objects of."""
         spec = batch[0][1]
         if not getattr(spec.config, "read_missing_chunks", True):
             raise _Unserved  # zarr-python wants to know which chunks are missing
@@ -187,17 +206,9 @@ class CodecPipeline(ZarrPipeline):
         if place.loop is not None:
             with place.store._python_store.missing_keys() as missing:
                 await self._call(fill, inline=False)
-            return missing
-        missing = set()
-
-        def fill_and_look() -> None:
-            fill()
-            keys = (getter.path for getter, *_ in batch)
-            missing.update(key for key in keys if not place.store._exists(key))
-
-        inline = _decoded_nbytes(array, plan) <= _INLINE_NBYTES
-        await self._call(fill_and_look, inline=inline)
-        return missing
+            return lambda keys: missing
+        await self._call(fill, inline=_decoded_nbytes(array, plan) <= _INLINE_NBYTES)
+        return lambda keys: {key for key in keys if not place.store._exists(key)}
 
     async def _write(self, batch: Batch, value: NDBuffer, drop_axes: tuple[int, ...]) -> None:
         spec = batch[0][1]
