@@ -126,7 +126,7 @@ class DeviceWriter {
       cut.child(i, coordinates.at, item.box);
       item.key = context_.chunk_key(coordinates.at);
       item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
-      item.at_edge = !covers(item.box, shape);
+      item.at_edge = context_.keeps_behind_edge() && !covers(item.box, shape);
       item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
                      (item.at_edge && context_.driver.exists(item.key));
       if (item.on_host || layout_.shards.empty())

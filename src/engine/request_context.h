@@ -68,6 +68,9 @@ class RequestContext {
   void prepare_locks();
   // Keeps the other threads of this process from replacing a stored object meanwhile.
   KeyLocks::Lock lock_object(std::string_view key) const;
+  // Whether a write keeps what an object has behind the edge of the array, which others may have
+  // grown since. Who gives the metadata (zarr-python) changes the shape, and forgets it.
+  bool keeps_behind_edge() const { return state.shared()->has_document; }
   // "[read] a/b chunk c/0/3" for messages.
   std::string place(const char* action, const std::string& key) const;
 

@@ -69,7 +69,7 @@ class Writer {
     const bool whole = covers(query, valid);
     const auto lock = context_.lock_object(key);
     Scratch old;
-    const std::optional<ConstBytes> before = bytes_to_keep(key, query, whole, *old);
+    const std::optional<ConstBytes> before = bytes_to_keep(key, query, valid, *old);
     if (whole && !before && store_plain_shard(key, query)) return;
     Scratch encoded;
     std::optional<ConstBytes> after;
@@ -92,16 +92,21 @@ class Writer {
   // written anew, it need not be readable.
   std::optional<ConstBytes> bytes_to_keep(const std::string& key,
                                           const Query& query,
-                                          bool whole,
+                                          const Shape& valid,
                                           Buffer& old) {
-    if (covers(query, layout_.stored_shape())) return std::nullopt;
+    if (covers(query, extent_kept(layout_.stored_shape(), valid))) return std::nullopt;
     try {
       if (!context_.driver.get_latest(key, old, max_object_nbytes())) return std::nullopt;
     } catch (const Error& error) {
-      if (!whole || error.code() != ErrorCode::corrupt) throw;
+      if (!covers(query, valid) || error.code() != ErrorCode::corrupt) throw;
       return std::nullopt;
     }
     return old.bytes();
+  }
+
+  // What of an object, of which `valid` lies in the array, a write has to cover to keep nothing.
+  const Shape& extent_kept(const Shape& shape, const Shape& valid) const {
+    return context_.keeps_behind_edge() ? shape : valid;
   }
 
   std::optional<ConstBytes> encode_object(const Query& query,
@@ -245,8 +250,9 @@ class Writer {
           const std::int64_t inner = linear_index(coordinates.at, level.inner_grid);
           const Shape inner_valid = valid_extent(coordinates, valid, level.inner_shape);
           // What is replaced need not be readable.
-          const auto inner_before =
-              covers(child, level.inner_shape) ? std::nullopt : shard.before(inner);
+          const auto inner_before = covers(child, extent_kept(level.inner_shape, inner_valid))
+                                        ? std::nullopt
+                                        : shard.before(inner);
           if (plain) {
             const MutableBytes place = shard.reserved(turn);
             const BoxOrPointSink sink = make_sink(child, level.inner_shape, layout_.itemsize());
