@@ -102,11 +102,11 @@ TEST(ShmPeer, OfAnotherUserThatTakesTheNameFirstIsPassedOver) {
       message_of([&] { publish_text(name, "mine"); }, ErrorCode::invalid_argument);
   EXPECT_NE(taken.find("65534"), std::string::npos) << taken;
   // The real one comes while somebody waits.
+  std::optional<Publication> publication;
   std::jthread later([&] {
     std::this_thread::sleep_for(30ms);
     kill_child(squatter);
-    static Publication* const publication = new Publication(publish_text(name, "mine"));
-    static_cast<void>(publication);
+    publication.emplace(publish_text(name, "mine"));
   });
   EXPECT_EQ(text_of(attach(name, {20s, {}}).at(0).bytes), "mine");
 }
