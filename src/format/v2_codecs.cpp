@@ -33,11 +33,13 @@ std::string without_id(const Json& codec) {
   return text.empty() ? "" : "{" + text + "}";
 }
 
-// A number as it stands: what it means only an encoder has to know.
+// A number as it stands, or the text of one: what it means only an encoder has to know.
 std::string level_or(const Json& codec, std::string_view key, const char* fallback) {
   const std::optional<Json> value = codec.find(key);
   if (!value || value->is_null()) return fallback;
-  return value->is_number() ? value->compact() : std::to_string(value->integer());
+  const bool is_digits = value->is_string() && !value->string().empty() &&
+                         value->string().find_first_not_of("0123456789") == std::string::npos;
+  return value->is_number() || is_digits ? value->compact() : std::to_string(value->integer());
 }
 
 std::int64_t integer_or(const Json& codec, std::string_view key, std::int64_t fallback) {
