@@ -29,7 +29,8 @@ class Interrupted(Exception):
 class Stuck:
     """Of two chunks the calling thread's comes at once, the helper's when `answer` is set."""
 
-    url = "stuck://"
+    url = identity = "stuck://"
+    folder = ""
     read_only = True
     batch_size = 1
     coalescing = None
@@ -55,6 +56,9 @@ class Stuck:
                 break
         self.answered = self.answer.is_set()
         return b"\x02"
+
+    def check_caller(self):
+        """Any thread may ask."""
 
     def get_many(self, keys):
         return [self._get(key) for key in keys]
