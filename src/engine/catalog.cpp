@@ -32,11 +32,6 @@ std::string read_v2_attributes(const Store& store, const std::string& path) {
   return with_place(store, key, [&] { return checked_json_object(*text, "attributes"); });
 }
 
-const char* document_name(const NodeDocuments& node) {
-  if (node.zarr_format == 3) return kV3Document;
-  return node.type == NodeType::array ? ".zarray" : ".zgroup";
-}
-
 std::optional<NodeDocuments> find_v3(const Store& store, const std::string& path) {
   const std::string key = join_key(path, kV3Document);
   auto text = read_document(store, key);
@@ -86,6 +81,11 @@ NodeMap nodes_of_v2(std::map<std::string, V2Node> found) {
 }
 
 }  // namespace
+
+const char* document_name(const NodeDocuments& node) {
+  if (node.zarr_format == 3) return kV3Document;
+  return node.type == NodeType::array ? ".zarray" : ".zgroup";
+}
 
 std::string node_path(std::string_view path) {
   std::string result;

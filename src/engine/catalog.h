@@ -32,6 +32,9 @@ std::string node_path(std::string_view path);
 // "file:///data/x.zarr 'a/b'", for messages.
 std::string place_of(const Store& store, std::string_view path);
 
+// Of the node's own document: zarr.json, .zarray or .zgroup.
+const char* document_name(const NodeDocuments& node);
+
 std::optional<std::string> read_document(const Store& store, const std::string& key);
 // Past what a cache keeps.
 std::optional<std::string> read_latest(const Store& store, const std::string& key);

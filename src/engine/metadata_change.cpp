@@ -9,11 +9,6 @@
 namespace headrace {
 namespace {
 
-const char* document_name(const NodeDocuments& node) {
-  if (node.zarr_format == 3) return "zarr.json";
-  return node.type == NodeType::array ? ".zarray" : ".zgroup";
-}
-
 NodeDocuments documents_of(const ArrayMetadata& metadata) {
   return {NodeType::array, metadata.zarr_format, metadata.document, metadata.attributes};
 }
