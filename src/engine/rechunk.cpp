@@ -348,6 +348,7 @@ class Rechunk {
           prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
       lock_ = lock_notes(true);
       state_.begin(0, 0);
+      if (!lock_) lock_ = lock_notes(false);  // of a store that makes folders with what they hold
     }
     for (const auto& [name, group] : tree_.groups) {
       const std::string where = node_below(path_, name);

@@ -134,16 +134,22 @@ void shrink_to_nothing(const Store& store, const std::string& path) {
   }
 }
 
+// Whoever holds it, a rechunk is not at work there.
+LockAttempt lock_notes(const Store& store, const std::string& path) {
+  LockAttempt notes = store.driver().try_lock(join_key(path, ".rechunk"), false);
+  if (notes.state == LockAttempt::State::busy) {
+    throw Error(ErrorCode::conflict,
+                "[remove] " + place_of(store, path) + ": a rechunk is at work there");
+  }
+  return notes;
+}
+
 void remove_contents(const Store& store,
                      const std::string& path,
                      const std::string& kept,
                      const std::function<void()>& poll) {
   StoreDriver& driver = store.driver();
-  const LockAttempt notes = driver.try_lock(join_key(path, ".rechunk"), false);
-  if (notes.state == LockAttempt::State::busy) {
-    throw Error(ErrorCode::conflict,
-                "[remove] " + place_of(store, path) + ": a rechunk is at work there");
-  }
+  const LockAttempt notes = lock_notes(store, path);
   const Contents contents = contents_of(store, path);
   try {
     if (!contents.own.empty()) shrink_to_nothing(store, path);
@@ -179,6 +185,7 @@ void remove_far(const Store& store, const std::string& path, const std::function
     has_foreign = std::ranges::any_of(store.list(node + '/'), is_foreign);
   }
   if (has_foreign) return remove_contents(store, path, path, poll);
+  const LockAttempt notes = lock_notes(store, path);
   // The metadata go first: what is left by a crash belongs to no array.
   for (const char* name : kDocuments) store.erase(join_key(path, name));
   store.erase_prefix(path.empty() ? "" : path + '/');

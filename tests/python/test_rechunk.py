@@ -350,6 +350,31 @@ def test_another_rechunk_to_the_same_place_is_refused(store, tmp_path, overwrite
     assert_same(read_zarr(target), data)
 
 
+def test_another_rechunk_through_a_store_of_zarr_is_refused(store, tmp_path):
+    data = counting((240, 32, 16))
+    source_of(data, store, chunks=(1, 32, 16))
+    target = tmp_path / "out.zarr"
+    arguments = {"chunks": (240, 4, 4), "max_memory": 60000}
+    refused = []
+
+    def wrapped():
+        return zarr.storage.WrapperStore(zarr.storage.LocalStore(target))
+
+    def progress(done, total):
+        if refused:
+            return
+        for overwrite in (False, True):
+            with pytest.raises(hr.ConflictError, match="rechunk is at work"):
+                hr.rechunk(store, wrapped(), **arguments, overwrite=overwrite)
+        with pytest.raises(hr.ConflictError, match="rechunk is at work"):
+            hr.create_array(wrapped(), shape=3, dtype="u1", overwrite=True)
+        refused.append(done)
+
+    hr.rechunk(store, wrapped(), **arguments, progress=progress)
+    assert refused
+    assert_same(read_zarr(target), data)
+
+
 def test_corrupt_chunk_leaves_a_state_to_go_on_from(store, tmp_path):
     data = counting((32, 8))
     source_of(data, store, chunks=(4, 8))
