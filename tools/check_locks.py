@@ -52,7 +52,7 @@ def main(argv):
     if clang is None:
         print("locks: not checked, there is no clang++ (tools/setup fuzz installs it)")
         return 0
-    sources = [path for name in FOLDERS for path in sorted((ROOT / "src" / name).glob("*.cpp"))]
+    sources = [path for name in FOLDERS for path in sorted((ROOT / "src" / name).rglob("*.cpp"))]
     if "--all" not in argv:
         sources = [source for source in sources if has_annotations(source)]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

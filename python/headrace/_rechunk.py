@@ -16,7 +16,7 @@ from ._place import overlap
 from .config import _nbytes
 from .group import Group
 
-# Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk.cpp).
+# Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk/job.cpp).
 _FOLDER = ".rechunk"
 # xarray's mark of missing elements, which it writes as text where JSON has no number for it.
 _FILL_VALUE = "_FillValue"

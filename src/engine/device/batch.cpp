@@ -1,4 +1,4 @@
-#include "engine/device_batch.h"
+#include "engine/device/batch.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,9 +8,9 @@
 
 #include "base/bytes.h"
 #include "base/thread_pool.h"
-#include "engine/device_encode.h"
-#include "engine/device_stages.h"
-#include "engine/drain.h"
+#include "engine/device/drain.h"
+#include "engine/device/encode.h"
+#include "engine/device/stages.h"
 #include "headrace/config.h"
 
 namespace headrace {

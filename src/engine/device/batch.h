@@ -9,7 +9,7 @@
 #include "base/function_ref.h"
 #include "codec/codec.h"
 #include "device/backend.h"
-#include "engine/device_buffers.h"
+#include "engine/device/buffers.h"
 
 namespace headrace {
 

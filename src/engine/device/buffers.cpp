@@ -1,9 +1,9 @@
-#include "engine/device_buffers.h"
+#include "engine/device/buffers.h"
 
 #include <cstring>
 
 #include "base/thread_pool.h"
-#include "engine/device_stages.h"
+#include "engine/device/stages.h"
 
 namespace headrace {
 

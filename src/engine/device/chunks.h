@@ -13,7 +13,7 @@
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "base/trace.h"
-#include "engine/chunk_level.h"
+#include "engine/fetch/chunk_level.h"
 
 namespace headrace {
 

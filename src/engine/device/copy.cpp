@@ -1,8 +1,8 @@
 #include "base/checked.h"
 #include "device/backend.h"
 #include "device/device.h"
-#include "engine/placement.h"
-#include "engine/sink.h"
+#include "engine/device/placement.h"
+#include "engine/query/sink.h"
 #include "headrace/tensor.h"
 
 namespace headrace {

@@ -1,4 +1,4 @@
-#include "engine/decode_cost.h"
+#include "engine/device/decode_cost.h"
 
 #include <algorithm>
 

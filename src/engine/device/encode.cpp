@@ -1,8 +1,8 @@
-#include "engine/device_encode.h"
+#include "engine/device/encode.h"
 
 #include <utility>
 
-#include "engine/device_stages.h"
+#include "engine/device/stages.h"
 
 namespace headrace {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/encode_plan.h"
+#include "engine/layout/encode_plan.h"
 #include "kernels/kernels.h"
 
 namespace headrace {

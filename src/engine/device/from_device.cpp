@@ -4,7 +4,7 @@
 // While one slab is stored, the next is encoded. Stored objects that are covered in part come as
 // their elements, and so do all when the host encodes.
 
-#include "engine/device_write.h"
+#include "engine/device/from_device.h"
 
 #include <algorithm>
 #include <deque>
@@ -14,14 +14,14 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "device/backend.h"
-#include "engine/device_codecs.h"
-#include "engine/device_encode.h"
-#include "engine/device_stages.h"
-#include "engine/drain.h"
-#include "engine/placement.h"
-#include "engine/request_context.h"
-#include "engine/shard_writer.h"
-#include "engine/write.h"
+#include "engine/device/drain.h"
+#include "engine/device/encode.h"
+#include "engine/device/placement.h"
+#include "engine/device/stages.h"
+#include "engine/layout/device_codecs.h"
+#include "engine/request/context.h"
+#include "engine/write/from_host.h"
+#include "engine/write/shard_writer.h"
 
 namespace headrace {
 namespace {

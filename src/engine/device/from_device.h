@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "engine/array_state.h"
+#include "engine/request/array_state.h"
 #include "format/selection.h"
 
 namespace headrace {

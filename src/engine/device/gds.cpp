@@ -1,4 +1,4 @@
-#include "engine/gds.h"
+#include "engine/device/gds.h"
 
 #include <string>
 #include <utility>

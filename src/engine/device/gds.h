@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "device/backend.h"
 #include "device/cufile.h"
-#include "engine/request_context.h"
+#include "engine/request/context.h"
 #include "store/store.h"
 
 namespace headrace {

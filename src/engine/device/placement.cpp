@@ -1,4 +1,4 @@
-#include "engine/placement.h"
+#include "engine/device/placement.h"
 
 #include <algorithm>
 #include <utility>

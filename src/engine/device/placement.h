@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "engine/query.h"
+#include "engine/query/cut.h"
 #include "kernels/kernels.h"
 
 namespace headrace {

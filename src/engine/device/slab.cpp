@@ -1,4 +1,4 @@
-#include "engine/device_slab.h"
+#include "engine/device/slab.h"
 
 #include <exception>
 #include <optional>

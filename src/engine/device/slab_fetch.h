@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "engine/device_chunks.h"
-#include "engine/device_slab.h"
-#include "engine/device_stages.h"
-#include "engine/fetch.h"
-#include "engine/gds.h"
-#include "engine/read_chunk.h"
+#include "engine/device/chunks.h"
+#include "engine/device/gds.h"
+#include "engine/device/slab.h"
+#include "engine/device/stages.h"
+#include "engine/fetch/objects.h"
+#include "engine/read/chunk.h"
 
 namespace headrace {
 

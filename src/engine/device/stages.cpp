@@ -1,4 +1,4 @@
-#include "engine/device_stages.h"
+#include "engine/device/stages.h"
 
 #include <algorithm>
 #include <bit>

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "device/backend.h"
-#include "engine/device_plan.h"
+#include "engine/layout/device_plan.h"
 #include "headrace/error.h"
 #include "kernels/kernels.h"
 #include "simt/recycling_vector.h"

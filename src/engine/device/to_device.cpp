@@ -4,13 +4,13 @@
 //   walk -> fetch, copy (threads) -> plan, decode, place (one thread) -> wait
 //
 // Threads fetch encoded bytes into pinned blocks, which are copied as they fill, or from files
-// straight into the device's memory (engine/gds.h). Then one call a decoding step is given to the
-// slab's queue for all its chunks, and one that places the elements, while the other threads fetch
-// the next slab. Nothing waits for the device but the reuse of a slab's memory, kSlabs later, and
-// the end. Then faults that the decoders found are turned into errors, and what no kernel takes is
-// decoded by the host.
+// straight into the device's memory (engine/device/gds.h). Then one call a decoding step is given
+// to the slab's queue for all its chunks, and one that places the elements, while the other threads
+// fetch the next slab. Nothing waits for the device but the reuse of a slab's memory, kSlabs later,
+// and the end. Then faults that the decoders found are turned into errors, and what no kernel takes
+// is decoded by the host.
 
-#include "engine/device_read.h"
+#include "engine/device/to_device.h"
 
 #include <deque>
 #include <optional>
@@ -19,12 +19,12 @@
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "device/device.h"
-#include "engine/decode_cost.h"
-#include "engine/device_fetch.h"
-#include "engine/device_slab.h"
-#include "engine/device_stages.h"
-#include "engine/drain.h"
-#include "engine/placement.h"
+#include "engine/device/decode_cost.h"
+#include "engine/device/drain.h"
+#include "engine/device/placement.h"
+#include "engine/device/slab.h"
+#include "engine/device/slab_fetch.h"
+#include "engine/device/stages.h"
 
 namespace headrace {
 namespace {

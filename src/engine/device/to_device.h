@@ -4,7 +4,7 @@
 #include <span>
 
 #include "device/backend.h"
-#include "engine/request_context.h"
+#include "engine/request/context.h"
 #include "format/selection.h"
 
 namespace headrace {

@@ -1,9 +1,9 @@
-#include "engine/chunk_level.h"
+#include "engine/fetch/chunk_level.h"
 
 #include <algorithm>
 
 #include "codec/scratch.h"
-#include "engine/inner_order.h"
+#include "engine/query/inner_order.h"
 
 namespace headrace {
 

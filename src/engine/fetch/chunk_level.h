@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/memory_errors.h"
-#include "engine/regions.h"
-#include "engine/request_context.h"
+#include "engine/query/regions.h"
+#include "engine/request/context.h"
 #include "store/coalesce.h"
 
 namespace headrace {

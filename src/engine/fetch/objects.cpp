@@ -1,4 +1,4 @@
-#include "engine/fetch.h"
+#include "engine/fetch/objects.h"
 
 #include <algorithm>
 #include <array>

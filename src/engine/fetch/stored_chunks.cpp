@@ -1,14 +1,14 @@
-#include "engine/stored_chunks.h"
+#include "engine/fetch/stored_chunks.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
-#include "engine/chunk_level.h"
-#include "engine/regions.h"
-#include "engine/request_context.h"
-#include "engine/write.h"
+#include "engine/fetch/chunk_level.h"
+#include "engine/query/regions.h"
+#include "engine/request/context.h"
+#include "engine/write/from_host.h"
 #include "format/chunk_grid.h"
 #include "format/selection.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/array_state.h"
-#include "engine/request_context.h"
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "engine/device_codecs.h"
+#include "engine/layout/device_codecs.h"
 
 namespace headrace {
 namespace {

@@ -1,9 +1,9 @@
-#include "engine/device_plan.h"
+#include "engine/layout/device_plan.h"
 
 #include <limits>
 #include <numeric>
 
-#include "engine/device_stages.h"
+#include "engine/device/stages.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/encode_plan.h"
+#include "engine/layout/encode_plan.h"
 
 #include <string_view>
 #include <utility>

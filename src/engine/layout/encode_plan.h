@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
-#include "engine/device_plan.h"
+#include "engine/layout/device_plan.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "engine/regions.h"
+#include "engine/query/regions.h"
 
 namespace headrace {
 namespace {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "engine/array_state.h"
-#include "engine/metadata_change.h"
-#include "engine/request_context.h"
-#include "engine/stored_chunks.h"
-#include "engine/write.h"
+#include "engine/fetch/stored_chunks.h"
+#include "engine/node/metadata_change.h"
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
+#include "engine/write/from_host.h"
 #include "format/selection.h"
 #include "headrace/array.h"
 

@@ -1,11 +1,11 @@
-#include "engine/catalog.h"
+#include "engine/node/catalog.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/memory_errors.h"
-#include "engine/array_state.h"
+#include "engine/request/array_state.h"
 #include "store/store.h"
 
 namespace headrace {

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "engine/array_state.h"
-#include "engine/catalog.h"
-#include "engine/metadata_change.h"
+#include "engine/node/catalog.h"
+#include "engine/node/metadata_change.h"
+#include "engine/request/array_state.h"
 #include "headrace/array.h"
 
 namespace headrace {

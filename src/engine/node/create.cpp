@@ -1,14 +1,14 @@
-#include "engine/create.h"
+#include "engine/node/create.h"
 
 #include <cerrno>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "engine/catalog.h"
-#include "engine/config.h"
-#include "engine/group_state.h"
-#include "engine/remove_node.h"
+#include "engine/node/catalog.h"
+#include "engine/node/group_state.h"
+#include "engine/node/remove.h"
+#include "engine/request/config.h"
 
 namespace headrace {
 namespace {

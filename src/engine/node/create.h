@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "engine/array_state.h"
-#include "engine/node_lock.h"
+#include "engine/node/lock.h"
+#include "engine/request/array_state.h"
 #include "headrace/array.h"
 
 namespace headrace {

@@ -1,9 +1,9 @@
 #include <utility>
 
-#include "engine/array_state.h"
-#include "engine/config.h"
-#include "engine/group_state.h"
-#include "engine/metadata_change.h"
+#include "engine/node/group_state.h"
+#include "engine/node/metadata_change.h"
+#include "engine/request/array_state.h"
+#include "engine/request/config.h"
 #include "headrace/array.h"
 
 namespace headrace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/fork_mutex.h"
-#include "engine/catalog.h"
+#include "engine/node/catalog.h"
 #include "headrace/array.h"
 
 namespace headrace {

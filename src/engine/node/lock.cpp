@@ -1,12 +1,12 @@
-#include "engine/node_lock.h"
+#include "engine/node/lock.h"
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
 
-#include "engine/key_lock.h"
-#include "engine/request_context.h"
+#include "engine/request/context.h"
+#include "engine/request/key_lock.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/metadata_change.h"
+#include "engine/node/metadata_change.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "engine/array_state.h"
-#include "engine/catalog.h"
-#include "engine/node_lock.h"
+#include "engine/node/catalog.h"
+#include "engine/node/lock.h"
+#include "engine/request/array_state.h"
 
 namespace headrace {
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "base/thread_pool.h"
-#include "engine/array_state.h"
-#include "engine/stored_chunks.h"
+#include "engine/fetch/stored_chunks.h"
+#include "engine/request/array_state.h"
 
 namespace headrace {
 

@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "codec/codec.h"
 #include "codec/registry.h"
-#include "engine/create.h"
+#include "engine/node/create.h"
 #include "format/codec_specs.h"
 
 namespace headrace {

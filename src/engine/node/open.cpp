@@ -1,10 +1,10 @@
 #include <memory>
 #include <utility>
 
-#include "engine/array_state.h"
-#include "engine/catalog.h"
-#include "engine/config.h"
-#include "engine/group_state.h"
+#include "engine/node/catalog.h"
+#include "engine/node/group_state.h"
+#include "engine/request/array_state.h"
+#include "engine/request/config.h"
 #include "headrace/array.h"
 
 namespace headrace {

@@ -1,4 +1,4 @@
-#include "engine/remove_node.h"
+#include "engine/node/remove.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/array_state.h"
-#include "engine/catalog.h"
-#include "engine/node_lock.h"
+#include "engine/node/catalog.h"
+#include "engine/node/lock.h"
+#include "engine/request/array_state.h"
 #include "store/file.h"
 #include "store/store.h"
 

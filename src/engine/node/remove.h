@@ -15,7 +15,7 @@ namespace headrace {
 // messages.
 void check_removable(const char* call, const Store& store, const std::string& path);
 
-// Under the lock of `path` (engine/node_lock.h); takes those of the nodes below. An array has no
+// Under the lock of `path` (engine/node/lock.h); takes those of the nodes below. An array has no
 // elements while it is removed, and its documents go last: a crash leaves nothing that belongs to
 // no node, so that the next attempt finds all of it. The folder itself stays.
 void remove_node(const char* call,

@@ -1,4 +1,4 @@
-#include "engine/query.h"
+#include "engine/query/cut.h"
 
 #include <algorithm>
 #include <numeric>

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/request_context.h"
+#include "engine/request/context.h"
 #include "headrace/array.h"
 
 namespace headrace {

@@ -14,9 +14,9 @@
 
 #include "base/fork_mutex.h"
 #include "base/thread_pool.h"
-#include "engine/array_state.h"
-#include "engine/query.h"
-#include "engine/request_context.h"
+#include "engine/query/cut.h"
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "engine/sink.h"
+#include "engine/query/sink.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 #include "base/trace.h"
-#include "engine/strided.h"
+#include "engine/query/strided.h"
 
 namespace headrace {
 

@@ -8,7 +8,7 @@
 
 #include "base/function_ref.h"
 #include "codec/codec.h"
-#include "engine/query.h"
+#include "engine/query/cut.h"
 
 namespace headrace {
 

@@ -1,11 +1,11 @@
-#include "engine/read_chunk.h"
+#include "engine/read/chunk.h"
 
 #include <algorithm>
 
 #include "base/limits.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
-#include "engine/read_plain.h"
+#include "engine/read/plain.h"
 
 namespace headrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/read_plain.h"
+#include "engine/read/plain.h"
 
 #include <algorithm>
 

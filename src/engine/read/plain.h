@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "codec/chain.h"
-#include "engine/sink.h"
+#include "engine/query/sink.h"
 #include "store/store.h"
 
 namespace headrace {

@@ -1,4 +1,4 @@
-#include "engine/read.h"
+#include "engine/read/to_host.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,9 +7,9 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
-#include "engine/chunk_level.h"
-#include "engine/fetch.h"
-#include "engine/read_chunk.h"
+#include "engine/fetch/chunk_level.h"
+#include "engine/fetch/objects.h"
+#include "engine/read/chunk.h"
 
 namespace headrace {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "engine/array_state.h"
-#include "engine/request_context.h"
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
 #include "format/selection.h"
 
 namespace headrace {

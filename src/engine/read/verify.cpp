@@ -4,11 +4,11 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
-#include "engine/chunk_level.h"
-#include "engine/read_chunk.h"
-#include "engine/read_plain.h"
-#include "engine/request_context.h"
-#include "engine/stored_chunks.h"
+#include "engine/fetch/chunk_level.h"
+#include "engine/fetch/stored_chunks.h"
+#include "engine/read/chunk.h"
+#include "engine/read/plain.h"
+#include "engine/request/context.h"
 
 namespace headrace {
 namespace {

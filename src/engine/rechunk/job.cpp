@@ -1,5 +1,3 @@
-#include "headrace/rechunk.h"
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -11,11 +9,12 @@
 #include "base/bytes.h"
 #include "base/checked.h"
 #include "codec/hashes.h"
-#include "engine/catalog.h"
-#include "engine/create.h"
-#include "engine/rechunk_plan.h"
-#include "engine/rechunk_state.h"
+#include "engine/node/catalog.h"
+#include "engine/node/create.h"
+#include "engine/rechunk/plan.h"
+#include "engine/rechunk/state.h"
 #include "format/json.h"
+#include "headrace/rechunk.h"
 #include "store/url.h"
 
 namespace headrace {

@@ -1,4 +1,4 @@
-#include "engine/rechunk_plan.h"
+#include "engine/rechunk/plan.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,10 +1,10 @@
-#include "engine/rechunk_state.h"
+#include "engine/rechunk/state.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
-#include "engine/catalog.h"
+#include "engine/node/catalog.h"
 #include "format/json.h"
 
 namespace headrace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/rechunk_plan.h"
+#include "engine/rechunk/plan.h"
 #include "headrace/error.h"
 
 namespace headrace {

@@ -8,11 +8,11 @@
 #include "codec/custom.h"
 #include "codec/registry.h"
 #include "device/backend.h"
-#include "engine/config.h"
-#include "engine/decode_cost.h"
-#include "engine/device_codecs.h"
-#include "engine/device_stages.h"
-#include "engine/encode_plan.h"
+#include "engine/device/decode_cost.h"
+#include "engine/device/stages.h"
+#include "engine/layout/device_codecs.h"
+#include "engine/layout/encode_plan.h"
+#include "engine/request/config.h"
 #include "headrace/codec.h"
 
 namespace headrace {

@@ -12,7 +12,7 @@
 #include "base/thread_pool.h"
 #include "device/backend.h"
 #include "device/cufile.h"
-#include "engine/config.h"
+#include "engine/request/config.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "headrace/error.h"

@@ -1,4 +1,4 @@
-#include "engine/array_state.h"
+#include "engine/request/array_state.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,9 +6,9 @@
 #include "base/checked.h"
 #include "codec/registry.h"
 #include "codec/vlen.h"
-#include "engine/config.h"
-#include "engine/device_codecs.h"
-#include "engine/regions.h"
+#include "engine/layout/device_codecs.h"
+#include "engine/query/regions.h"
+#include "engine/request/config.h"
 
 namespace headrace {
 

@@ -10,9 +10,9 @@
 #include "base/fork_mutex.h"
 #include "codec/chain.h"
 #include "codec/shard_index.h"
-#include "engine/device_plan.h"
-#include "engine/encode_plan.h"
-#include "engine/index_cache.h"
+#include "engine/layout/device_plan.h"
+#include "engine/layout/encode_plan.h"
+#include "engine/request/index_cache.h"
 #include "format/metadata.h"
 #include "headrace/array.h"
 #include "store/store.h"
@@ -30,7 +30,7 @@ struct ShardLevel {
   bool index_at_end = true;
 };
 
-class RegionLayouts;  // engine/regions.h
+class RegionLayouts;  // engine/query/regions.h
 
 // What metadata mean for reading and writing, worked out once. Immutable. Of a rectilinear grid,
 // for objects of one shape: that of an array for the largest, which tells what its codecs can do.
@@ -110,7 +110,7 @@ class ArrayState {
   // The same of metadata that are not those of the handles yet.
   std::shared_ptr<const ArrayLayout> layout_of(std::shared_ptr<const ArrayMetadata> metadata,
                                                const Implementations& extra = {}) const;
-  // To all handles; the store has them already (engine/metadata_change.h).
+  // To all handles; the store has them already (engine/node/metadata_change.h).
   void show_metadata(std::shared_ptr<const ArrayMetadata> metadata) const;
   // permission_denied when this handle or the store may not be written.
   void check_writable() const;

@@ -1,10 +1,11 @@
+#include "engine/request/async.h"
+
 #include <chrono>
 #include <new>
 #include <stdexcept>
 #include <string>
 
 #include "base/mutex.h"
-#include "engine/request.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "engine/config.h"
+#include "engine/request/config.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +11,7 @@
 #include "base/fork_mutex.h"
 #include "base/thread_pool.h"
 #include "codec/registry.h"
-#include "engine/device_codecs.h"
+#include "engine/layout/device_codecs.h"
 
 namespace headrace {
 namespace {

@@ -1,9 +1,9 @@
-#include "engine/request_context.h"
+#include "engine/request/context.h"
 
 #include <algorithm>
 
-#include "engine/config.h"
-#include "engine/key_lock.h"
+#include "engine/request/config.h"
+#include "engine/request/key_lock.h"
 
 namespace headrace {
 namespace {

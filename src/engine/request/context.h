@@ -12,7 +12,7 @@
 #include "base/key_locks.h"
 #include "base/limits.h"
 #include "base/thread_pool.h"
-#include "engine/array_state.h"
+#include "engine/request/array_state.h"
 #include "headrace/config.h"
 
 namespace headrace {

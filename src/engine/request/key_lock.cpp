@@ -1,4 +1,4 @@
-#include "engine/key_lock.h"
+#include "engine/request/key_lock.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "engine/write.h"
+#include "engine/write/from_host.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,11 +10,11 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
-#include "engine/read_chunk.h"
-#include "engine/request_context.h"
-#include "engine/shard_writer.h"
-#include "engine/sink.h"
-#include "engine/strided.h"
+#include "engine/query/sink.h"
+#include "engine/query/strided.h"
+#include "engine/read/chunk.h"
+#include "engine/request/context.h"
+#include "engine/write/shard_writer.h"
 
 namespace headrace {
 namespace {

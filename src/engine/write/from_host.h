@@ -2,10 +2,10 @@
 
 #include <atomic>
 
-#include "engine/array_state.h"
-#include "engine/query.h"
-#include "engine/regions.h"
-#include "engine/request_context.h"
+#include "engine/query/cut.h"
+#include "engine/query/regions.h"
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
 #include "format/selection.h"
 
 namespace headrace {

@@ -9,8 +9,8 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/mutex.h"
-#include "engine/array_state.h"
-#include "engine/inner_order.h"
+#include "engine/query/inner_order.h"
+#include "engine/request/array_state.h"
 
 namespace headrace {
 

@@ -1,4 +1,4 @@
-#include "kernels/blosc_chunk.h"
+#include "kernels/blosc/chunk.h"
 
 #include <algorithm>
 

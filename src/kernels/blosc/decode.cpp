@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/blosc_chunk.h"
-#include "kernels/copy.h"
-#include "kernels/fault_list.h"
-#include "kernels/lz.h"
-#include "kernels/shuffle.h"
+#include "kernels/blosc/chunk.h"
+#include "kernels/common/fault_list.h"
+#include "kernels/filters/shuffle.h"
+#include "kernels/lz/dialects.h"
+#include "kernels/place/copy.h"
 #include "kernels/table.h"
 #include "simt/ranges.h"
 #include "simt/recycling_vector.h"

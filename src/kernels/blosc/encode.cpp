@@ -1,19 +1,19 @@
 // Chunks of blosc 1: blocks are shuffled to scratch memory, their streams are encoded together,
 // whatever chunk they are of, and copied to where the sizes of those before them tell.
 
-#include "kernels/blosc_encode.h"
+#include "kernels/blosc/encode.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "headrace/error.h"
-#include "kernels/blosc_chunk.h"
-#include "kernels/encode_jobs.h"
-#include "kernels/fault.h"
-#include "kernels/lz4_encode.h"
-#include "kernels/shuffle.h"
-#include "kernels/zstd_encode.h"
+#include "kernels/blosc/chunk.h"
+#include "kernels/common/encode_jobs.h"
+#include "kernels/common/fault.h"
+#include "kernels/filters/shuffle.h"
+#include "kernels/lz/lz4_encode.h"
+#include "kernels/zstd/encode/frames.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

@@ -1,16 +1,16 @@
 // A warp takes a slice of a span and adds its part to the span's sums; a last kernel makes
 // checksums of these.
 
-#include "kernels/checksum.h"
+#include "kernels/checksum/verify.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "kernels/access.h"
-#include "kernels/crc.h"
-#include "kernels/fault.h"
-#include "kernels/shuffle.h"
-#include "kernels/work.h"
+#include "kernels/checksum/crc.h"
+#include "kernels/common/access.h"
+#include "kernels/common/fault.h"
+#include "kernels/common/work.h"
+#include "kernels/filters/shuffle.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

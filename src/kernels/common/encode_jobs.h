@@ -4,8 +4,8 @@
 
 #include <span>
 
+#include "kernels/common/work.h"
 #include "kernels/kernels.h"
-#include "kernels/work.h"
 
 namespace headrace::SIMT_SPACE {
 

@@ -1,4 +1,4 @@
-#include "kernels/fault_list.h"
+#include "kernels/common/fault_list.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/fault.h"
+#include "kernels/common/fault.h"
 
 namespace headrace::SIMT_SPACE {
 

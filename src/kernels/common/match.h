@@ -4,7 +4,7 @@
 // a match begins at, and goes on behind it. A segment of at most 64 KiB at a time; matches do not
 // leave it.
 
-#include "kernels/access.h"
+#include "kernels/common/access.h"
 
 namespace headrace::SIMT_SPACE {
 

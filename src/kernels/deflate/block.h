@@ -2,7 +2,7 @@
 
 // The bits of a stream in shared memory, and headers of blocks.
 
-#include "kernels/deflate_tables.h"
+#include "kernels/deflate/tables.h"
 #include "kernels/kernels.h"
 #include "simt/simt.h"
 

@@ -2,9 +2,9 @@
 
 // Headers and trailers of zlib (RFC 1950) and gzip (RFC 1952), by one thread.
 
-#include "kernels/crc.h"
-#include "kernels/deflate_block.h"
-#include "kernels/deflate_stream.h"
+#include "kernels/checksum/crc.h"
+#include "kernels/deflate/block.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 

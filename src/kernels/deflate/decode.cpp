@@ -1,11 +1,11 @@
-#include "kernels/deflate.h"
+#include "kernels/deflate/decode.h"
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "kernels/deflate_stream.h"
-#include "kernels/fault.h"
+#include "kernels/common/fault.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE {
 namespace deflate {

@@ -3,8 +3,8 @@
 // A tile's bytes have entries of 16 bits: a value, or a position counted from 32 KiB before the
 // tile, which no distance passes.
 
-#include "kernels/deflate_format.h"
-#include "kernels/deflate_stream.h"
+#include "kernels/deflate/format.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 namespace {

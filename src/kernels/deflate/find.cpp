@@ -4,8 +4,8 @@
 // 1,100 passes the first of them, and of 10 million none passed all. What is found is still a
 // guess: it counts when the block before ends there.
 
-#include "kernels/deflate_block.h"
-#include "kernels/deflate_stream.h"
+#include "kernels/deflate/block.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 namespace {

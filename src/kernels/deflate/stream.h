@@ -2,18 +2,18 @@
 
 // Deflate streams on the device:
 //
-// 0. deflate_find.cpp, for few streams: where their blocks begin, as a guess.
-// 1. deflate_decode.cpp: a block of threads a stream takes its blocks in order. Literals go to the
+// 0. find.cpp, for few streams: where their blocks begin, as a guess.
+// 1. symbols.cpp: a block of threads a stream takes its blocks in order. Literals go to the
 //    target at once. A match is at least 3 bytes long, and length and distance fit 23 bits: they
 //    wait in the first 3 bytes of the match's own place, and a bit map says where matches start.
-// 2. deflate_execute.cpp: in a tile of the target each byte becomes a value or the position of an
+// 2. execute.cpp: in a tile of the target each byte becomes a value or the position of an
 //    older byte outside the tile. Of many streams tiles are taken in order, of few all at once, and
 //    bytes are then followed from tile to tile.
-// 3. deflate_checksum.cpp, for gzip and zlib.
+// 3. verify.cpp, for gzip and zlib.
 
 #include <span>
 
-#include "kernels/checksum.h"
+#include "kernels/checksum/verify.h"
 #include "kernels/kernels.h"
 #include "simt/simt.h"
 

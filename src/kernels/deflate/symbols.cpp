@@ -1,10 +1,11 @@
 // Symbols of Deflate streams: a block of threads a stream. Of few streams, blocks that were found
-// beforehand (deflate_find.cpp) are decoded all at once.
+// beforehand (find.cpp) are decoded all at once.
 
-#include "kernels/deflate_container.h"
-#include "kernels/deflate_stream.h"
-#include "kernels/deflate_symbols.h"
-#include "kernels/fault.h"
+#include "kernels/deflate/symbols.h"
+
+#include "kernels/common/fault.h"
+#include "kernels/deflate/container.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 namespace {

@@ -8,8 +8,8 @@
 // where its left neighbour ended, until none has to. The first lane starts right, so what all agree
 // on is right, whatever the bytes: wrong guesses cost only time.
 
-#include "kernels/deflate_block.h"
-#include "kernels/deflate_stream.h"
+#include "kernels/deflate/block.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 

@@ -2,7 +2,7 @@
 
 // Canonical Huffman codes: a table for the codes that are common, a search for those that are long.
 
-#include "kernels/deflate_format.h"
+#include "kernels/deflate/format.h"
 #include "simt/simt.h"
 
 namespace headrace::SIMT_SPACE::deflate {

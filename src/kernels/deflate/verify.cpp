@@ -1,6 +1,7 @@
-#include "kernels/checksum.h"
-#include "kernels/deflate_stream.h"
-#include "kernels/fault.h"
+#include "kernels/checksum/verify.h"
+
+#include "kernels/common/fault.h"
+#include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 namespace {

@@ -3,8 +3,8 @@
 // order: a warp a chunk, one element after the other.
 
 #include "headrace/error.h"
-#include "kernels/filters.h"
-#include "kernels/typed_work.h"
+#include "kernels/filters/numcodecs.h"
+#include "kernels/filters/typed_work.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

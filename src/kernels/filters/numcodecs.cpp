@@ -1,11 +1,11 @@
-#include "kernels/filters.h"
+#include "kernels/filters/numcodecs.h"
 
 #include <string>
 
 #include "headrace/error.h"
-#include "kernels/access.h"
-#include "kernels/place.h"
-#include "kernels/typed_work.h"
+#include "kernels/common/access.h"
+#include "kernels/filters/typed_work.h"
+#include "kernels/place/placements.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

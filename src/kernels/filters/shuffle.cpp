@@ -1,15 +1,15 @@
 // Elements of 2, 4, 8 and 16 bytes are shuffled in registers. A lane takes 4 elements: as words,
 // one of each plane, or so many in a row. A warp's accesses are contiguous on both sides.
 
-#include "kernels/shuffle.h"
+#include "kernels/filters/shuffle.h"
 
 #include <algorithm>
 #include <string>
 
 #include "headrace/error.h"
-#include "kernels/access.h"
-#include "kernels/shuffle_tiles.h"
-#include "kernels/work.h"
+#include "kernels/common/access.h"
+#include "kernels/common/work.h"
+#include "kernels/filters/shuffle_tiles.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

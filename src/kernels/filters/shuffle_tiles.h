@@ -1,13 +1,13 @@
 #pragma once
 
-// The shuffles of src/kernels/shuffle.cpp for elements of any size, and those of bits: a block
-// brings a tile to shared memory, transposes it there, and stores it.
+// The shuffles of src/kernels/filters/shuffle.cpp for elements of any size, and those of bits: a
+// block brings a tile to shared memory, transposes it there, and stores it.
 
 #include <algorithm>
 
-#include "kernels/access.h"
+#include "kernels/common/access.h"
+#include "kernels/common/work.h"
 #include "kernels/kernels.h"
-#include "kernels/work.h"
 
 namespace headrace::SIMT_SPACE {
 namespace tiles {

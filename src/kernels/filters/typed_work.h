@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/fault.h"
-#include "kernels/numbers.h"
-#include "kernels/work.h"
+#include "kernels/common/fault.h"
+#include "kernels/common/numbers.h"
+#include "kernels/common/work.h"
 
 namespace headrace::SIMT_SPACE {
 

@@ -3,8 +3,8 @@
 // length (while 255), 8 low bits of distance, and 16 bits of distance more when all 13 are set.
 // The first byte is always literals, and so is the last token.
 
-#include "kernels/lz.h"
-#include "kernels/lz_decode.h"
+#include "kernels/lz/decode.h"
+#include "kernels/lz/dialects.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "kernels/fault_list.h"
-#include "kernels/lz_execute.h"
-#include "kernels/lz_map.h"
-#include "kernels/lz_parse.h"
+#include "kernels/common/fault_list.h"
+#include "kernels/lz/execute.h"
+#include "kernels/lz/map.h"
+#include "kernels/lz/parse.h"
 #include "simt/ranges.h"
 
 namespace headrace::SIMT_SPACE {

@@ -12,8 +12,8 @@
 //
 // Positions are counted from the target rounded down to 4, so that words of it are aligned.
 
-#include "kernels/fault.h"
-#include "kernels/lz_stream.h"
+#include "kernels/common/fault.h"
+#include "kernels/lz/stream.h"
 
 namespace headrace::SIMT_SPACE {
 

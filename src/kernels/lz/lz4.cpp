@@ -1,6 +1,6 @@
-#include "kernels/lz.h"
-#include "kernels/lz4_dialect.h"
-#include "kernels/lz_decode.h"
+#include "kernels/lz/decode.h"
+#include "kernels/lz/dialects.h"
+#include "kernels/lz/lz4_dialect.h"
 
 namespace headrace::SIMT_SPACE {
 

@@ -2,7 +2,7 @@
 
 // LZ4 blocks: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
 
-#include "kernels/lz_stream.h"
+#include "kernels/lz/stream.h"
 
 namespace headrace::SIMT_SPACE {
 

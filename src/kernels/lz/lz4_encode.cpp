@@ -6,15 +6,15 @@
 //    first sequence of a later segment, or to the sequence without a match that ends a chunk.
 // 3. A block a segment writes the first sequence and copies the others to their layout.
 
-#include "kernels/lz4_encode.h"
+#include "kernels/lz/lz4_encode.h"
 
 #include <string>
 
 #include "headrace/error.h"
-#include "kernels/access.h"
-#include "kernels/encode_jobs.h"
-#include "kernels/fault.h"
-#include "kernels/lz_match.h"
+#include "kernels/common/access.h"
+#include "kernels/common/encode_jobs.h"
+#include "kernels/common/fault.h"
+#include "kernels/common/match.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The tokens of LZ streams where guesses do not come true (lz_parse.h): in byte planes 3 % of the
+// The tokens of LZ streams where guesses do not come true (parse.h): in byte planes 3 % of the
 // blind starts are still out of step after 1 KiB. Here nothing is guessed:
 //
 // map    each lane finds, from right to left, where the chain from every byte of its segment leaves
@@ -12,7 +12,7 @@
 //
 // Then the join of the guesses, which now only adds up, and put makes records of the tokens.
 
-#include "kernels/lz_parse.h"
+#include "kernels/lz/parse.h"
 
 namespace headrace::SIMT_SPACE {
 

@@ -9,8 +9,8 @@
 // start that each group ends where the next one began, and repairs those that do not (join): a
 // wrong guess costs time, never bytes. Records are written last, when all sums are known (write).
 
-#include "kernels/fault.h"
-#include "kernels/lz_stream.h"
+#include "kernels/common/fault.h"
+#include "kernels/lz/stream.h"
 
 namespace headrace::SIMT_SPACE {
 

@@ -1,7 +1,7 @@
 // Snappy, raw: https://github.com/google/snappy/blob/main/format_description.txt
 
-#include "kernels/lz.h"
-#include "kernels/lz_decode.h"
+#include "kernels/lz/decode.h"
+#include "kernels/lz/dialects.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

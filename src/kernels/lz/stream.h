@@ -2,9 +2,9 @@
 
 // Byte-oriented LZ streams (LZ4, snappy, blosclz) on many threads:
 //
-// 1. lz_parse.h finds the tokens of each stream, which is a chain: a token says where the next is.
+// 1. parse.h finds the tokens of each stream, which is a chain: a token says where the next is.
 //    Its result is a record a token: where its output begins, and where it is.
-// 2. lz_execute.h reads the tokens again, all at once, and makes the bytes.
+// 2. execute.h reads the tokens again, all at once, and makes the bytes.
 //
 // A dialect says what a token is:
 //

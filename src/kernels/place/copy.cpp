@@ -1,7 +1,7 @@
-#include "kernels/copy.h"
+#include "kernels/place/copy.h"
 
-#include "kernels/access.h"
-#include "kernels/work.h"
+#include "kernels/common/access.h"
+#include "kernels/common/work.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

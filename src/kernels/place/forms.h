@@ -1,15 +1,15 @@
 #pragma once
 
-// The kernels of place.cpp, which brings placements to their forms:
+// The kernels of placements.cpp, which brings placements to their forms:
 //
 // - PlaceRows: items of any size at any address, 16 bytes of an item at a time; also fill values.
 // - PlaceElements<n>: aligned items of n bytes.
 // - PlaceTiles<n>: aligned items of n bytes where source and target each have an axis of
 //   neighbouring items, but not the same.
 
-#include "kernels/access.h"
-#include "kernels/divisor.h"
-#include "kernels/work.h"
+#include "kernels/common/access.h"
+#include "kernels/common/work.h"
+#include "kernels/place/divisor.h"
 
 namespace headrace::SIMT_SPACE {
 namespace placing {

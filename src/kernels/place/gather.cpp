@@ -1,7 +1,7 @@
 // A thread takes kUnits elements of one box, its neighbours in the block those next to them along
 // the axis with the nearest targets.
 
-#include "kernels/gather.h"
+#include "kernels/place/gather.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "headrace/error.h"
-#include "kernels/divisor.h"
-#include "kernels/numbers.h"
-#include "kernels/work.h"
+#include "kernels/common/numbers.h"
+#include "kernels/common/work.h"
+#include "kernels/place/divisor.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

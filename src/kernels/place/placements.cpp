@@ -1,4 +1,4 @@
-#include "kernels/place.h"
+#include "kernels/place/placements.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "headrace/error.h"
-#include "kernels/place_kernels.h"
+#include "kernels/place/forms.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {

@@ -1,14 +1,14 @@
-#include "kernels/zstd.h"
+#include "kernels/zstd/decode.h"
 
-#include "kernels/zstd_stages.h"
+#include "kernels/zstd/stages.h"
 
-// 1. Headers are walked (zstd_parse.h), on the host where it has the bytes: that gives the sizes of
+// 1. Headers are walked (parse.h), on the host where it has the bytes: that gives the sizes of
 //    everything below, so that nothing later waits for the device.
-// 2. Sequences of all blocks become records, literals go to a pool (zstd_entropy.cpp).
-// 3. A scan over each source's blocks finds their places and repeat offsets (zstd_place.cpp). From
+// 2. Sequences of all blocks become records, literals go to a pool (entropy.cpp).
+// 3. A scan over each source's blocks finds their places and repeat offsets (scan.cpp). From
 //    here on sources without a fault are known to be sound.
-// 4. Records are executed (zstd_execute.cpp).
-// 5. Checksums are verified (zstd_checksum.cpp).
+// 4. Records are executed (execute.cpp).
+// 5. Checksums are verified (verify.cpp).
 //
 // What RFC 8878 forbids is a fault, also where libzstd 1.5 lets it pass: blocks of more than 128
 // KiB, streams that are not used up exactly, reserved bits of the modes, an offset of 0, Huffman

@@ -4,8 +4,8 @@
 // that walks them. It runs at the latency of its ~46 instructions, 73 ns a sequence on one NVIDIA
 // H200, and bounds reads of few frames: no branch, no check, nothing that could be done elsewhere.
 
-#include "kernels/zstd_bits.h"
-#include "kernels/zstd_codes.h"
+#include "kernels/zstd/bits.h"
+#include "kernels/zstd/codes.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

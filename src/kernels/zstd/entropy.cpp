@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "kernels/zstd_literals.h"
-#include "kernels/zstd_sequences.h"
-#include "kernels/zstd_stages.h"
+#include "kernels/zstd/literals.h"
+#include "kernels/zstd/sequences.h"
+#include "kernels/zstd/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {

@@ -1,10 +1,10 @@
-#include "kernels/zstd_execute.h"
+#include "kernels/zstd/execute.h"
 
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "kernels/zstd_stages.h"
+#include "kernels/zstd/stages.h"
 #include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE::zstd {

@@ -3,8 +3,8 @@
 // Turns records and literals into bytes, a tile of a block at a time: each byte of the tile gets an
 // entry in shared memory, which is its value or where to look for it.
 
-#include "kernels/access.h"
-#include "kernels/zstd_format.h"
+#include "kernels/common/access.h"
+#include "kernels/zstd/format.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

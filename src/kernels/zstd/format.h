@@ -4,7 +4,7 @@
 // block, literals, sequence, repeat offset) are used as it does, except that `Source` stands for
 // the encoded bytes of one target, which may hold several frames.
 
-#include "kernels/fault.h"
+#include "kernels/common/fault.h"
 #include "kernels/kernels.h"
 #include "simt/simt.h"
 

@@ -3,7 +3,7 @@
 // FSE tables (https://www.rfc-editor.org/rfc/rfc8878#section-4.1): their descriptions, read by one
 // thread each, and their cells, built by a warp.
 
-#include "kernels/zstd_bits.h"
+#include "kernels/zstd/bits.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

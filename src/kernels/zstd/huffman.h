@@ -2,8 +2,8 @@
 
 // Huffman tables (https://www.rfc-editor.org/rfc/rfc8878#section-4.2.1).
 
-#include "kernels/zstd_bits.h"
-#include "kernels/zstd_tables.h"
+#include "kernels/zstd/bits.h"
+#include "kernels/zstd/fse.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

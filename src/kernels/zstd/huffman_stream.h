@@ -5,8 +5,8 @@
 // from a thousand places need more lines than the cache of a multiprocessor has, and one lane's
 // miss would stop its whole warp.
 
-#include "kernels/zstd_bits.h"
-#include "kernels/zstd_huffman.h"
+#include "kernels/zstd/bits.h"
+#include "kernels/zstd/huffman.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

@@ -5,10 +5,10 @@
 // (Weissenberger and Schmidt, ICPP'18), and decodes again where its start is not its neighbour's
 // end. Lane 0 starts at a true boundary, so the result is right by induction.
 
-#include "kernels/zstd_bits.h"
-#include "kernels/zstd_format.h"
-#include "kernels/zstd_huffman.h"
-#include "kernels/zstd_huffman_stream.h"
+#include "kernels/zstd/bits.h"
+#include "kernels/zstd/format.h"
+#include "kernels/zstd/huffman.h"
+#include "kernels/zstd/huffman_stream.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

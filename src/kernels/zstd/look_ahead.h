@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <span>
 
-#include "kernels/zstd_parse.h"
+#include "kernels/zstd/parse.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

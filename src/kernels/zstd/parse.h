@@ -2,7 +2,7 @@
 
 // Walks the headers of a source, on the host where it has the bytes, else on the device.
 
-#include "kernels/zstd_format.h"
+#include "kernels/zstd/format.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

@@ -1,9 +1,9 @@
-#include "kernels/zstd_plan.h"
+#include "kernels/zstd/plan.h"
 
 #include <algorithm>
 #include <functional>
 
-#include "kernels/zstd_look_ahead.h"
+#include "kernels/zstd/look_ahead.h"
 #include "simt/ranges.h"
 
 namespace headrace::SIMT_SPACE::zstd {

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/zstd_format.h"
-#include "kernels/zstd_parse.h"
+#include "kernels/zstd/format.h"
+#include "kernels/zstd/parse.h"
 #include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE::zstd {

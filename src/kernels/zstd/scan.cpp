@@ -1,4 +1,4 @@
-#include "kernels/zstd_stages.h"
+#include "kernels/zstd/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {

@@ -5,9 +5,9 @@
 // leader saved. kStreams blocks share a leader warp: one when there are few blocks, more when the
 // leaders' issue slots are what all wait for.
 
-#include "kernels/zstd_entries.h"
-#include "kernels/zstd_format.h"
-#include "kernels/zstd_tables.h"
+#include "kernels/zstd/entries.h"
+#include "kernels/zstd/format.h"
+#include "kernels/zstd/fse.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

@@ -2,7 +2,7 @@
 
 // The stages of decoding a plan, in order. Each gives its kernels to the queue.
 
-#include "kernels/zstd_plan.h"
+#include "kernels/zstd/plan.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

@@ -1,5 +1,5 @@
-#include "kernels/xxh64.h"
-#include "kernels/zstd_stages.h"
+#include "kernels/checksum/xxh64.h"
+#include "kernels/zstd/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {

@@ -1,7 +1,7 @@
 // A block of threads a block: one builds the Huffman code while three warps build the FSE tables;
 // then a warp a stream writes literals while one more writes the sequences.
 
-#include "kernels/zstd_encode_block.h"
+#include "kernels/zstd/encode/block.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {

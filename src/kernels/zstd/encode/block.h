@@ -2,8 +2,8 @@
 
 // The parts of an encoded block, and the bits that a warp writes side by side.
 
-#include "kernels/zstd_encode_stages.h"
-#include "kernels/zstd_huffman_encode.h"
+#include "kernels/zstd/encode/huffman_codes.h"
+#include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

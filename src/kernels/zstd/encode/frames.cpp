@@ -1,26 +1,26 @@
 // Standard frames (RFC 8878) of blocks that know nothing of each other, so that all are encoded at
 // once:
 //
-// 1. A warp a segment of 64 KiB finds matches (zstd_encode_match.cpp).
-// 2. Literals are put in a row and symbols are counted (zstd_encode_split.cpp).
+// 1. A warp a segment of 64 KiB finds matches (match.cpp).
+// 2. Literals are put in a row and symbols are counted (split.cpp).
 // 3. Each block gets its own Huffman and FSE tables and is coded, or stays raw where that gains
-//    nothing (zstd_encode_block.cpp).
+//    nothing (block.cpp).
 // 4. A scan over each frame's blocks finds their places.
 // 5. Blocks are copied there, between the frame's header and its checksum.
 //
 // Matches do not leave their segment, so frames larger than a block say that a window of one block
 // is enough.
 
-#include "kernels/zstd_encode.h"
+#include "kernels/zstd/encode/frames.h"
 
 #include <algorithm>
 #include <string>
 
 #include "headrace/error.h"
-#include "kernels/access.h"
-#include "kernels/fault.h"
-#include "kernels/xxh64.h"
-#include "kernels/zstd_encode_stages.h"
+#include "kernels/checksum/xxh64.h"
+#include "kernels/common/access.h"
+#include "kernels/common/fault.h"
+#include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE {
 namespace zstd {

@@ -5,7 +5,7 @@
 
 namespace headrace::SIMT_SPACE {
 
-// Kernels::zstd_encode: see zstd_encode.cpp for the stages.
+// Kernels::zstd_encode: see frames.cpp for the stages.
 void zstd_encode(Queue& queue, const EncodeBatch& batch, const ZstdFormat& format);
 
 }  // namespace headrace::SIMT_SPACE

@@ -3,8 +3,8 @@
 // FSE tables for encoding (https://www.rfc-editor.org/rfc/rfc8878#section-4.1). Everything is for
 // all lanes of a warp at once, unless it says otherwise.
 
-#include "kernels/zstd_bits.h"
-#include "kernels/zstd_tables.h"
+#include "kernels/zstd/bits.h"
+#include "kernels/zstd/fse.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

@@ -2,8 +2,8 @@
 
 // Huffman codes for literals (https://www.rfc-editor.org/rfc/rfc8878#section-4.2.1).
 
-#include "kernels/zstd_fse_encode.h"
-#include "kernels/zstd_huffman.h"
+#include "kernels/zstd/encode/fse_tables.h"
+#include "kernels/zstd/huffman.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 

@@ -1,5 +1,6 @@
-#include "kernels/lz_match.h"
-#include "kernels/zstd_encode_stages.h"
+#include "kernels/common/match.h"
+
+#include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {

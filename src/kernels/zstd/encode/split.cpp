@@ -1,4 +1,4 @@
-#include "kernels/zstd_encode_stages.h"
+#include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {

@@ -1,10 +1,10 @@
 #pragma once
 
-// What the stages of the zstd encoder hand to each other: see zstd_encode.cpp.
+// What the stages of the zstd encoder hand to each other: see frames.cpp.
 
-#include "kernels/encode_jobs.h"
-#include "kernels/zstd_codes.h"
-#include "kernels/zstd_encode.h"
+#include "kernels/common/encode_jobs.h"
+#include "kernels/zstd/codes.h"
+#include "kernels/zstd/encode/frames.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 
