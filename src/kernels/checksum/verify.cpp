@@ -10,7 +10,7 @@
 #include "kernels/common/access.h"
 #include "kernels/common/fault.h"
 #include "kernels/common/work.h"
-#include "kernels/filters/shuffle.h"
+#include "kernels/place/copy.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
@@ -303,7 +303,7 @@ void verify(Queue& queue, Checksum kind, bool at_start, const DecodeBatch& batch
     spans.push_back(span);
   }
   run(queue, kind, spans, nullptr, batch.faults);
-  unshuffle(queue, {copies, 1});
+  copy_frames(queue, copies);
 }
 
 }  // namespace headrace::SIMT_SPACE
