@@ -1,3 +1,4 @@
+#include "kernels/blosc/decode.h"
 #include "kernels/blosc/encode.h"
 #include "kernels/checksum/verify.h"
 #include "kernels/deflate/decode.h"

@@ -1,6 +1,8 @@
 // Chunks of blosc 1: their streams are decoded together, whatever chunk and block they are of, one
 // batch an inner codec; then their shuffle is undone, from scratch memory to the target.
 
+#include "kernels/blosc/decode.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -10,10 +12,11 @@
 
 #include "kernels/blosc/chunk.h"
 #include "kernels/common/fault_list.h"
+#include "kernels/deflate/decode.h"
 #include "kernels/filters/shuffle.h"
 #include "kernels/lz/dialects.h"
 #include "kernels/place/copy.h"
-#include "kernels/table.h"
+#include "kernels/zstd/decode.h"
 #include "simt/ranges.h"
 #include "simt/recycling_vector.h"
 
@@ -368,17 +371,10 @@ class BloscDecoder {
       case BloscInner::snappy:
         return snappy_decode(queue_, batch);
       case BloscInner::zlib:
-        return decode_or_refuse(kernels().zlib, batch);
+        return zlib_decode(queue_, batch);
       case BloscInner::zstd:
-        return decode_or_refuse(kernels().zstd, batch);
+        return decode_zstd(queue_, batch);
     }
-  }
-
-  void decode_or_refuse(Decode decode, const DecodeBatch& batch) {
-    if (decode) return decode(queue_, batch);
-    std::vector<FrameFault> refused;
-    for (const Frame& frame : batch.frames) refused.push_back({frame.chunk, Fault::unsupported});
-    raise_faults(queue_, refused, batch_.faults);
   }
 
   Queue& queue_;

@@ -9,6 +9,5 @@ namespace headrace::SIMT_SPACE {
 void lz4_decode(Queue&, const DecodeBatch&);
 void snappy_decode(Queue&, const DecodeBatch&);
 void blosclz_decode(Queue&, const DecodeBatch&);
-void blosc_decode(Queue&, const DecodeBatch&);
 
 }  // namespace headrace::SIMT_SPACE
