@@ -1,4 +1,6 @@
-#include "engine/query/regions.h"
+#include "engine/layout/region_layouts.h"
+
+#include "format/chunk_grid.h"
 
 namespace headrace {
 namespace {

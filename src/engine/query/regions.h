@@ -12,10 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/fork_mutex.h"
 #include "base/thread_pool.h"
+#include "engine/layout/region_layouts.h"
 #include "engine/query/cut.h"
-#include "engine/request/array_state.h"
 #include "engine/request/context.h"
 
 namespace headrace {
@@ -24,23 +23,6 @@ namespace headrace {
 struct Region {
   Shape first_chunk;  // coordinates
   Shape first_index;
-};
-
-// Layouts of the regions of one array, by the shape of their chunks (shards). Any thread.
-class RegionLayouts {
- public:
-  RegionLayouts(std::shared_ptr<const ArrayMetadata> metadata, Implementations implementations)
-      : metadata_(std::move(metadata)), implementations_(std::move(implementations)) {}
-
-  std::shared_ptr<const ArrayLayout> of(const Shape& stored_shape);
-  // Of the object with these coordinates.
-  std::shared_ptr<const ArrayLayout> at(const std::vector<std::int64_t>& coordinates);
-
- private:
-  const std::shared_ptr<const ArrayMetadata> metadata_;
-  const Implementations implementations_;
-  ForkMutex mutex_;
-  std::map<Shape, std::shared_ptr<const ArrayLayout>> layouts_;  // under mutex_
 };
 
 // What a query wants of one region.

@@ -4,8 +4,8 @@
 
 #include "base/limits.h"
 #include "codec/codec.h"
+#include "engine/layout/array_layout.h"
 #include "engine/query/sink.h"
-#include "engine/request/array_state.h"
 #include "store/coalesce.h"
 
 namespace headrace {

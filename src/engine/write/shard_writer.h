@@ -9,8 +9,8 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/mutex.h"
+#include "engine/layout/array_layout.h"
 #include "engine/query/inner_order.h"
-#include "engine/request/array_state.h"
 
 namespace headrace {
 
