@@ -278,6 +278,15 @@ std::string missing_decoder(const Backend& devices, Kind kind, bool nvcomp) {
   return why_not.empty() ? "" : "nvCOMP: " + why_not;
 }
 
+std::string missing_decoder(const Backend& devices, const DevicePlan& plan) {
+  if (!plan.why_not.empty()) return plan.why_not;
+  for (const DeviceStep& step : plan.steps) {
+    const std::string missing = missing_decoder(devices, step.stage.kind, step.nvcomp);
+    if (!missing.empty()) return "codec " + step.codec + ": " + missing;
+  }
+  return {};
+}
+
 void check_encoded(const DevicePlan& plan,
                    std::size_t decoded_nbytes,
                    std::size_t nbytes,

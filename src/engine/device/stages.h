@@ -49,6 +49,8 @@ class DeviceRun {
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
 // Why devices of the type lack a decoder, headrace's own or nvCOMP's; empty when they have it.
 std::string missing_decoder(const Backend& devices, DeviceStage::Kind kind, bool nvcomp);
+// Why devices of the type cannot run the plan; empty when they can.
+std::string missing_decoder(const Backend& devices, const DevicePlan& plan);
 
 // Gives one stage to the queue: frames[i].source, of the size that the stage makes of
 // frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in

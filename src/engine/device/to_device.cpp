@@ -310,7 +310,7 @@ bool decodes_on_host(const RequestContext& context,
                      const Backend& devices,
                      std::span<const DeviceTarget> targets) {
   const ArrayLayout& layout = context.layout;
-  const std::string missing = layout.device_plan.missing(devices);
+  const std::string missing = missing_decoder(devices, layout.device_plan);
   const bool forced = !layout.on_device.empty();
   if (forced && !missing.empty()) {
     throw Error(ErrorCode::unsupported,

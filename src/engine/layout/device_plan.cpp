@@ -3,7 +3,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/device/stages.h"
+#include "kernels/kernels.h"
 
 namespace headrace {
 namespace {
@@ -104,15 +104,6 @@ DevicePlan make_device_plan(const CodecChain& chain) {
   }
   plan.strides = strides_of(shape, order, chain.chunk().dtype.itemsize());
   return plan;
-}
-
-std::string DevicePlan::missing(const Backend& devices) const {
-  if (!why_not.empty()) return why_not;
-  for (const DeviceStep& step : steps) {
-    const std::string missing = missing_decoder(devices, step.stage.kind, step.nvcomp);
-    if (!missing.empty()) return "codec " + step.codec + ": " + missing;
-  }
-  return {};
 }
 
 }  // namespace headrace

@@ -8,8 +8,6 @@
 
 namespace headrace {
 
-class Backend;  // device/backend.h
-
 struct DeviceStep {
   DeviceStage stage;
   std::string codec;                    // its name, for messages
@@ -28,9 +26,6 @@ struct DevicePlan {
   bool c_order = true;            // those of C order
   std::uint32_t swap_nbytes = 0;  // of the units to reverse while placing; 0: none
   std::string why_not;            // when not empty, chunks are decoded on the host
-
-  // Why devices of the type cannot run it; empty when they can.
-  std::string missing(const Backend& devices) const;
 };
 
 DevicePlan make_device_plan(const CodecChain& chain);
