@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/memory_errors.h"
+#include "engine/query/coordinates.h"
 #include "engine/query/regions.h"
 #include "engine/request/context.h"
 #include "store/coalesce.h"

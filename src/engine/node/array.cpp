@@ -9,6 +9,7 @@
 #include "engine/device/from_device.h"
 #include "engine/device/to_device.h"
 #include "engine/fetch/stored_chunks.h"
+#include "engine/query/coordinates.h"
 #include "engine/read/to_host.h"
 #include "engine/request/array_state.h"
 #include "engine/request/async.h"

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "engine/fetch/stored_chunks.h"
 #include "engine/node/metadata_change.h"
+#include "engine/query/coordinates.h"
 #include "engine/request/array_state.h"
 #include "engine/request/context.h"
 #include "engine/write/from_host.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/request/context.h"
+#include "engine/query/coordinates.h"
 #include "headrace/array.h"
 
 namespace headrace {

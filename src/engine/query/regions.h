@@ -14,6 +14,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/layout/region_layouts.h"
+#include "engine/query/coordinates.h"
 #include "engine/query/cut.h"
 #include "engine/request/context.h"
 

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/key_locks.h"
-#include "base/limits.h"
 #include "base/thread_pool.h"
 #include "engine/request/array_state.h"
 #include "headrace/config.h"
@@ -82,16 +81,5 @@ class RequestContext {
   std::atomic<std::uint64_t>* const encoded_nbytes_;
   std::string array_identity_;  // of a write: that of the array's folder
 };
-
-// Coordinates of a chunk, on the stack.
-struct Coordinates {
-  std::int64_t at[kMaxDimensions];
-};
-
-// "(3, 0, 12)".
-std::string coordinates_text(const std::int64_t* coordinates, std::size_t ndim);
-
-// Position of `coordinates` in a grid, in C order.
-std::int64_t linear_index(const std::int64_t* coordinates, const Shape& grid);
 
 }  // namespace headrace

@@ -2,9 +2,9 @@
 
 #include <atomic>
 
+#include "engine/query/coordinates.h"
 #include "engine/query/cut.h"
 #include "engine/query/regions.h"
-#include "engine/request/array_state.h"
 #include "engine/request/context.h"
 #include "format/selection.h"
 
