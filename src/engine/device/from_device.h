@@ -17,4 +17,13 @@ void write_selection_from_device(const ArrayState& state,
                                  const WriteOptions& options,
                                  const std::atomic<bool>* cancel = nullptr);
 
+// As write_selection, for `data` in the memory of the host or a device, which need not have been
+// broadcast, and for any selection.
+void write_anywhere(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
+                    const ResolvedSelection& selection,
+                    const TensorView& data,
+                    const WriteOptions& options,
+                    const std::atomic<bool>* cancel = nullptr);
+
 }  // namespace headrace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/request/array_state.h"
 #include "engine/request/context.h"
 
@@ -18,17 +19,18 @@ struct Listing {
 };
 Listing list_chunks(const ArrayState& state);
 
+// Calls take(key, coordinates) for each stored object that is a chunk of an array with these
+// metadata.
+using ChunkCoordinates = std::vector<std::int64_t>;
+void each_stored_chunk(const ArrayState& state,
+                       const ArrayMetadata& metadata,
+                       FunctionRef<void(std::string key, const ChunkCoordinates& at)> take);
+
 // Of the stored object of this key, one of `inside`.
 std::shared_ptr<const ArrayLayout> layout_of_object(const RequestContext& context,
                                                     const std::string& key);
 
 // Chunks of the unit that is read; inner chunks by their shards' indices.
 std::int64_t count_stored_chunks(const ArrayState& state);
-
-// Removes what lies outside `shape` of an array that was larger, `before`: whole objects, and the
-// parts of others, which become the fill value. Parts that cannot be decoded or encoded stay.
-void erase_outside(const ArrayState& state,
-                   const Shape& shape,
-                   const std::shared_ptr<const ArrayMetadata>& before);
 
 }  // namespace headrace

@@ -130,22 +130,6 @@ Prepared prepare_write(const ArrayState& state,
 
 }  // namespace
 
-void write_anywhere(const ArrayState& state,
-                    std::shared_ptr<const ArrayLayout> layout,
-                    const ResolvedSelection& selection,
-                    const TensorView& data,
-                    const WriteOptions& options,
-                    const std::atomic<bool>* cancel) {
-  // Points never cover a chunk, so the host merges them.
-  if (!data.device.is_cpu() && selection.pointwise) {
-    const Tensor host = copy(data, Device::cpu(), options.stream);
-    return write_anywhere(state, std::move(layout), selection, host.view(), options, cancel);
-  }
-  const TensorView broadcast = broadcast_to(data, selection.result_shape);
-  const auto put = data.device.is_cpu() ? write_selection : write_selection_from_device;
-  put(state, std::move(layout), selection, broadcast, options, cancel);
-}
-
 Shape Array::shape() const { return state_->metadata()->shape; }
 DType Array::dtype() const { return state_->metadata()->dtype; }
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "engine/fetch/stored_chunks.h"
+#include "engine/device/from_device.h"
 #include "engine/node/metadata_change.h"
 #include "engine/query/coordinates.h"
 #include "engine/request/array_state.h"
 #include "engine/request/context.h"
-#include "engine/write/from_host.h"
+#include "engine/write/erase_outside.h"
 #include "format/selection.h"
 #include "headrace/array.h"
 

@@ -19,14 +19,6 @@ void write_selection(const ArrayState& state,
                      const WriteOptions& options,
                      const std::atomic<bool>* cancel = nullptr);
 
-// The same from memory of any device; `data` need not have been broadcast.
-void write_anywhere(const ArrayState& state,
-                    std::shared_ptr<const ArrayLayout> layout,
-                    const ResolvedSelection& selection,
-                    const TensorView& data,
-                    const WriteOptions& options,
-                    const std::atomic<bool>* cancel = nullptr);
-
 // What of it is in one stored object: `box`, relative to that. `valid` is valid_extent() of it.
 void write_object(RequestContext& context,
                   const std::string& key,
