@@ -5,7 +5,6 @@
 
 #include "base/limits.h"
 #include "base/memory_errors.h"
-#include "engine/request/array_state.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -85,6 +84,15 @@ NodeMap nodes_of_v2(std::map<std::string, V2Node> found) {
 const char* document_name(const NodeDocuments& node) {
   if (node.zarr_format == 3) return kV3Document;
   return node.type == NodeType::array ? ".zarray" : ".zgroup";
+}
+
+std::string join_key(std::string_view path, std::string_view key) {
+  std::string joined;
+  joined.reserve(path.size() + key.size() + 1);
+  joined.append(path);
+  if (!path.empty()) joined += '/';
+  joined.append(key);
+  return joined;
 }
 
 std::string node_path(std::string_view path) {
@@ -184,6 +192,18 @@ GroupMetadata group_metadata_of(const Store& store,
     return node.zarr_format == 3 ? parse_group_v3(node.document)
                                  : parse_group_v2(node.document, node.attributes);
   });
+}
+
+void store_array_metadata(const Store& store,
+                          const std::string& path,
+                          const ArrayMetadata& metadata) {
+  StoreDriver& driver = store.driver();
+  if (metadata.zarr_format == 3) {
+    driver.set(join_key(path, "zarr.json"), bytes_of(metadata.document));
+    return;
+  }
+  driver.set(join_key(path, ".zattrs"), bytes_of(metadata.attributes));
+  driver.set(join_key(path, ".zarray"), bytes_of(metadata.document));
 }
 
 void check_depth(const Store& store, std::string_view path) {

@@ -29,6 +29,9 @@ using NodeMap = std::map<std::string, NodeDocuments, std::less<>>;
 // A path as users write it, "/a//b/", to "a/b". invalid_argument for what could leave the store.
 std::string node_path(std::string_view path);
 
+// "a/b" + "c/0/1" -> "a/b/c/0/1"; "" + key -> key.
+std::string join_key(std::string_view path, std::string_view key);
+
 // "file:///data/x.zarr 'a/b'", for messages.
 std::string place_of(const Store& store, std::string_view path);
 
@@ -58,6 +61,11 @@ ArrayMetadata array_metadata_of(const Store& store,
 GroupMetadata group_metadata_of(const Store& store,
                                 const std::string& path,
                                 const NodeDocuments& node);
+
+// Writes the metadata documents of an array (zarr.json, or .zarray and .zattrs).
+void store_array_metadata(const Store& store,
+                          const std::string& path,
+                          const ArrayMetadata& metadata);
 
 // What a listing does with a node whose document is malformed.
 enum class Malformed {

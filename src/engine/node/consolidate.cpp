@@ -5,7 +5,6 @@
 #include "base/limits.h"
 #include "engine/node/catalog.h"
 #include "engine/node/metadata_change.h"
-#include "engine/request/array_state.h"
 #include "headrace/array.h"
 
 namespace headrace {

@@ -9,7 +9,6 @@
 
 #include "engine/node/catalog.h"
 #include "engine/node/lock.h"
-#include "engine/request/array_state.h"
 #include "store/file.h"
 #include "store/store.h"
 

@@ -40,25 +40,4 @@ void ArrayState::check_writable() const {
   }
 }
 
-std::string join_key(std::string_view path, std::string_view key) {
-  std::string joined;
-  joined.reserve(path.size() + key.size() + 1);
-  joined.append(path);
-  if (!path.empty()) joined += '/';
-  joined.append(key);
-  return joined;
-}
-
-void store_array_metadata(const Store& store,
-                          const std::string& path,
-                          const ArrayMetadata& metadata) {
-  StoreDriver& driver = store.driver();
-  if (metadata.zarr_format == 3) {
-    driver.set(join_key(path, "zarr.json"), bytes_of(metadata.document));
-    return;
-  }
-  driver.set(join_key(path, ".zattrs"), bytes_of(metadata.attributes));
-  driver.set(join_key(path, ".zarray"), bytes_of(metadata.document));
-}
-
 }  // namespace headrace

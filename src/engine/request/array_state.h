@@ -72,12 +72,4 @@ class ArrayState {
   mutable Implementations layout_implementations_;     // under mutex_
 };
 
-// "a/b" + "c/0/1" -> "a/b/c/0/1"; "" + key -> key.
-std::string join_key(std::string_view path, std::string_view key);
-
-// Writes the metadata documents of an array (zarr.json, or .zarray and .zattrs).
-void store_array_metadata(const Store& store,
-                          const std::string& path,
-                          const ArrayMetadata& metadata);
-
 }  // namespace headrace
