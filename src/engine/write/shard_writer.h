@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/mutex.h"
+#include "codec/shard_index.h"
 #include "engine/layout/array_layout.h"
 #include "engine/query/inner_order.h"
 
