@@ -23,6 +23,7 @@ from zarr.core.common import concurrent_map
 from zarr.storage import MemoryStore
 
 from .. import _core, config
+from .place import place_of
 
 _BATCH = 64  # objects asked for at once
 _LOOK_S = 0.5  # how often who waits for a loop looks whether there still is one
@@ -114,8 +115,6 @@ class ForeignStore:
 
     def place(self) -> str:
         """Where it keeps its objects: equal for stores that are one."""
-        from ._place import place_of
-
         return place_of(self._store)
 
     def check_caller(self) -> None:

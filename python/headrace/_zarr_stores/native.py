@@ -9,8 +9,8 @@ from zarr.abc.store import Store as ZarrStore
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
 
 from .. import _core
-from ._foreign import foreign_store
-from ._store import Store
+from .foreign import foreign_store
+from .own import OwnStore
 
 
 def _place(store: ZarrStore) -> str | None:
@@ -47,7 +47,7 @@ def native_store(store: ZarrStore, mode: str | None = None) -> _core.Store | Non
     FileNotFoundError
         It is to be read, and does not exist.
     """
-    if isinstance(store, Store):
+    if isinstance(store, OwnStore):
         return store.handle
     url = _place(store)
     if url is None:

@@ -14,7 +14,8 @@ from zarr.storage import (
     ZipStore,
 )
 
-from ._store import Store
+from .. import _paths
+from .own import OwnStore
 
 
 def place_of(store: Any) -> str:
@@ -25,10 +26,8 @@ def place_of(store: Any) -> str:
     """
     while isinstance(store, WrapperStore):
         store = store._store
-    if isinstance(store, Store):
-        from .._place import _place
-
-        return _place(store.handle, "") or _object(store.handle)
+    if isinstance(store, OwnStore):
+        return _paths.place_of(store.handle, "") or _object(store.handle)
     if isinstance(store, LocalStore):
         return os.path.realpath(store.root)
     if isinstance(store, ZipStore):

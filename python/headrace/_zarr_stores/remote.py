@@ -9,7 +9,7 @@ import fsspec  # noqa: F401  (zarr imports it when it is needed: too late to say
 from zarr.storage import FsspecStore
 
 from .. import _core
-from ._native import resolve
+from .native import resolve
 
 
 class _RootStore(FsspecStore):
