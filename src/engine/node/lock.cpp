@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "engine/request/context.h"
-#include "engine/request/key_lock.h"
 
 namespace headrace {
 namespace {
@@ -15,6 +14,11 @@ namespace {
 // wait for a long append from taking the processor.
 constexpr auto kFirstWait = std::chrono::microseconds(50);
 constexpr auto kLongestWait = std::chrono::milliseconds(5);
+
+KeyLocks& node_locks() {
+  static auto* locks = new KeyLocks;  // never destroyed: threads may outlive statics
+  return *locks;
+}
 
 }  // namespace
 

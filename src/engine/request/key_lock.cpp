@@ -14,9 +14,4 @@ KeyLocks::Lock lock_key(std::string_view array, std::string_view key) {
   return locks->lock(name);
 }
 
-KeyLocks& node_locks() {
-  static auto* locks = new KeyLocks;
-  return *locks;
-}
-
 }  // namespace headrace

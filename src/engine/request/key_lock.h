@@ -13,7 +13,4 @@ namespace headrace {
 // of fork starts with all free.
 KeyLocks::Lock lock_key(std::string_view array, std::string_view key);
 
-// The locks of nodes, for engine/node/lock.h.
-KeyLocks& node_locks();
-
 }  // namespace headrace
