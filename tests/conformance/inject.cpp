@@ -398,4 +398,98 @@ std::shared_ptr<StoreDriver> make_counting_store(std::shared_ptr<StoreDriver> st
   return std::make_shared<CountingStore>(std::move(store), std::move(counts));
 }
 
+std::vector<std::string> StoreRecord::take() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(requests_, {});
+}
+
+void StoreRecord::add(std::string request) {
+  std::lock_guard lock(mutex_);
+  requests_.push_back(std::move(request));
+}
+
+namespace {
+
+std::string range_text(std::uint64_t offset, std::uint64_t nbytes) {
+  return " " + std::to_string(offset) + "+" + std::to_string(nbytes);
+}
+
+class RecordingReader : public ObjectReader {
+ public:
+  RecordingReader(std::unique_ptr<ObjectReader> reader,
+                  std::shared_ptr<StoreRecord> record,
+                  std::string key)
+      : reader_(std::move(reader)), record_(std::move(record)), key_(std::move(key)) {}
+
+  std::uint64_t size() const override { return reader_->size(); }
+  std::uint64_t version() const override { return reader_->version(); }
+  bool unchanged() const override { return reader_->unchanged(); }
+  void read(std::uint64_t offset, MutableBytes dst) const override {
+    record_->add("read " + key_ + range_text(offset, dst.size()));
+    reader_->read(offset, dst);
+  }
+  void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
+    std::string request = (dsts.size() == 1 ? "read " : "scattered ") + key_;
+    for (const MutableBytes dst : dsts) {
+      request += range_text(offset, dst.size());
+      offset += dst.size();
+    }
+    record_->add(std::move(request));
+    reader_->read_scattered(offset - total_size(dsts), dsts);
+  }
+  void read_ranges(std::span<const RangeRead> reads) const override {
+    if (reads.empty()) return;
+    std::string request = (reads.size() == 1 ? "read " : "ranges ") + key_;
+    for (const auto& [offset, dst] : reads) request += range_text(offset, dst.size());
+    record_->add(std::move(request));
+    reader_->read_ranges(reads);
+  }
+
+ private:
+  std::unique_ptr<ObjectReader> reader_;
+  std::shared_ptr<StoreRecord> record_;
+  std::string key_;
+};
+
+class RecordingStore : public Wrapper {
+ public:
+  RecordingStore(std::shared_ptr<StoreDriver> store,
+                 StoreManners manners,
+                 std::shared_ptr<StoreRecord> record)
+      : Wrapper(std::move(store)), manners_(manners), record_(std::move(record)) {}
+
+  bool local() const override { return manners_.local; }
+  std::size_t batch_size() const override { return manners_.batch_size; }
+  std::optional<Coalescing> coalescing() const override { return manners_.coalescing; }
+  bool get(std::string_view key, Buffer& into) override {
+    record_->add("get " + std::string(key));
+    return store_->get(key, into);
+  }
+  std::unique_ptr<ObjectReader> open(std::string_view key) override {
+    record_->add("open " + std::string(key));
+    auto reader = store_->open(key);
+    if (!reader) return nullptr;
+    return std::make_unique<RecordingReader>(std::move(reader), record_, std::string(key));
+  }
+  void get_many(std::span<GetRequest> requests) override {
+    std::string request = "many";
+    for (const GetRequest& each : requests) request += " " + each.key;
+    record_->add(std::move(request));
+    store_->get_many(requests);
+  }
+  void set(std::string_view key, ConstBytes bytes) override { store_->set(key, bytes); }
+
+ private:
+  const StoreManners manners_;
+  std::shared_ptr<StoreRecord> record_;
+};
+
+}  // namespace
+
+std::shared_ptr<StoreDriver> make_recording_store(std::shared_ptr<StoreDriver> store,
+                                                  StoreManners manners,
+                                                  std::shared_ptr<StoreRecord> record) {
+  return std::make_shared<RecordingStore>(std::move(store), manners, std::move(record));
+}
+
 }  // namespace headrace::test

@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "store/store.h"
 
@@ -84,5 +86,28 @@ struct StoreCounts {
 
 std::shared_ptr<StoreDriver> make_counting_store(std::shared_ptr<StoreDriver> store,
                                                  std::shared_ptr<StoreCounts> counts);
+
+// What a store is asked for, word for word, in the order of asking. Reads of one range are the same
+// request, whichever call makes them.
+struct StoreRecord {
+  std::vector<std::string> take();  // what was noted since the last time
+  void add(std::string request);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> requests_;
+};
+
+// How the recording store says it is.
+struct StoreManners {
+  bool local = true;
+  std::size_t batch_size = 1;
+  std::optional<Coalescing> coalescing{};
+};
+
+// Objects are read, not mapped.
+std::shared_ptr<StoreDriver> make_recording_store(std::shared_ptr<StoreDriver> store,
+                                                  StoreManners manners,
+                                                  std::shared_ptr<StoreRecord> record);
 
 }  // namespace headrace::test
