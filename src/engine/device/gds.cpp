@@ -8,8 +8,8 @@
 namespace headrace {
 namespace {
 
-std::string why_not(const RequestContext& context, Device::Type device, bool on_host) {
-  if (on_host) return "the host decodes the chunks";
+std::string why_not(const RequestContext& context, Device::Type device, FetchFor purpose) {
+  if (purpose == FetchFor::packing) return "the host decodes the chunks";
   for (const DeviceStep& step : context.layout.device_plan.steps) {
     if (is_compressor(step.stage.kind))
       return "codec " + step.codec + ": the host reads its headers";
@@ -36,10 +36,10 @@ void GdsFile::read(std::uint64_t offset, std::uint8_t* target, std::size_t nbyte
 std::unique_ptr<Gds> Gds::of(const RequestContext& context,
                              Backend& backend,
                              Device device,
-                             bool on_host) {
+                             FetchFor purpose) {
   if (context.config.gds == "off") return nullptr;
   const bool forced = context.config.gds == "on";
-  const std::string problem = why_not(context, device.type, on_host);
+  const std::string problem = why_not(context, device.type, purpose);
   if (problem.empty()) return std::unique_ptr<Gds>(new Gds(backend, device, forced));
   if (!forced) return nullptr;
   throw Error(ErrorCode::unsupported, "[read] " + context.state.path() + ": gds=on: " + problem);

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "device/backend.h"
 #include "device/cufile.h"
+#include "engine/fetch/plan.h"
 #include "engine/request/context.h"
 #include "store/store.h"
 
@@ -38,7 +39,7 @@ class Gds {
   static std::unique_ptr<Gds> of(const RequestContext& context,
                                  Backend& backend,
                                  Device device,
-                                 bool on_host);
+                                 FetchFor purpose);
 
   // Whether `gds` is "on".
   bool forced() const { return forced_; }

@@ -13,7 +13,7 @@
 #include "engine/device/gds.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
-#include "engine/fetch/objects.h"
+#include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
 
 namespace headrace {
@@ -43,28 +43,46 @@ void decode_packed(const ArrayLayout& layout,
   });
 }
 
+// Whether the host decodes a chunk of which this is wanted.
+template <typename Query>
+bool is_packed(const ArrayLayout& layout, FetchFor purpose, const Query& query) {
+  return purpose == FetchFor::packing ||
+         is_part(layout, query.size() * layout.itemsize(), layout.chain.decoded_nbytes());
+}
+
 template <typename Query>
 class SlabFetch {
  public:
   using Chunks = std::vector<Chunk<Query>>;
 
-  // `on_host`: the host decodes all chunks. `gds`: null, or the way of what a device decodes.
-  SlabFetch(RequestContext& context, bool on_host, Gds* gds, Chunks& chunks, SlabMemory& memory)
+  // `purpose`: of packing, the host decodes all chunks. `gds`: null, or the way of what a device
+  // decodes.
+  SlabFetch(RequestContext& context, FetchFor purpose, Gds* gds, Chunks& chunks, SlabMemory& memory)
       : context_(context),
         layout_(context.layout),
-        on_host_(on_host),
+        purpose_(purpose),
         gds_(gds),
         chunks_(chunks),
-        memory_(memory) {
-    threads_ = static_cast<std::size_t>(on_host ? context.threads : thread_count());
-    add_requests();
-    if (requests_.size() < 2 * threads_) threads_each_ = context.threads;
-    threads_ = std::min(threads_, requests_.size());
-  }
-
-  // Whether the host decodes a chunk of which this is wanted.
-  static bool is_for_host(const ArrayLayout& layout, bool on_host, const Query& query) {
-    return on_host || is_part(layout, query);
+        memory_(memory),
+        threads_(static_cast<std::size_t>(purpose == FetchFor::packing ? context.threads
+                                                                       : thread_count())),
+        plan_(context.driver,
+              context.layout,
+              purpose,
+              threads_,
+              context.memory_budget / 2,
+              {context.config.coalesce_gap, context.config.coalesce_run}) {
+    const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
+    list_ = plan_.list(chunks.size(), batch, [&](std::size_t i) {
+      const Chunk<Query>& chunk = chunks[i];
+      return chunk.missing
+                 ? std::nullopt
+                 : std::optional(WantedChunk{chunk.query.size() * layout_.itemsize(),
+                                             chunk.level->parent ? chunk.level.get() : nullptr,
+                                             chunk.range});
+    });
+    if (list_.requests.size() < 2 * threads_) threads_each_ = context.threads;
+    threads_ = std::min(threads_, list_.requests.size());
   }
 
   // So many threads do this at once, until nothing is left.
@@ -72,136 +90,36 @@ class SlabFetch {
   void work() {
     Objects objects;
     try {
-      for (std::size_t i; (i = next_.fetch_add(1)) < requests_.size();) {
+      for (std::size_t i; (i = next_.fetch_add(1)) < list_.requests.size();) {
         context_.check();
-        fetch(requests_[i], objects);
+        fetch(list_.requests[i], objects);
       }
     } catch (...) {
-      next_ = requests_.size();
+      next_ = list_.requests.size();
       throw;
     }
   }
 
  private:
-  // Inner chunks that are read as one range: order_[first, first + count).
-  struct Run {
-    std::size_t first;
-    std::size_t count;
-    ByteRange range;
-  };
-  // Chunks that are asked for together: order_[first, first + count).
-  struct Request {
-    enum class Kind : std::uint8_t { one, objects, runs };
-    Kind kind;
-    std::size_t first;
-    std::size_t count = 1;
-    std::vector<Run> runs{};
-  };
   // Of one thread, kept for its next requests.
   struct Objects {
     std::vector<Buffer> buffers;
     std::vector<GetRequest> requests;
   };
 
-  // Of a local store. What the host decodes is to stay in the L2 cache until then.
-  static constexpr std::uint64_t kDeviceRun = 1 << 20;
-  static constexpr std::uint64_t kHostRun = 256 << 10;
-  static constexpr std::size_t kReadPiece = std::size_t{4} << 20;
-
-  void add_requests() {
-    const std::size_t batch = batch_size();
-    std::vector<std::size_t> run;
-    for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      const Chunk<Query>& chunk = chunks_[i];
-      if (chunk.missing) continue;
-      if (chunk.level->parent && reads_whole(chunk)) {
-        if (!run.empty() && chunks_[run.front()].level != chunk.level) add_runs(run);
-        run.push_back(i);
-      } else if (batch > 0 && !chunk.level->parent && reads_whole(chunk)) {
-        add_object(i, batch);
-      } else {
-        add({Request::Kind::one, order_.size()}, i);
-      }
-    }
-    add_runs(run);
-  }
-
-  void add(const Request& request, std::size_t chunk) {
-    requests_.push_back(request);
-    order_.push_back(chunk);
-  }
-
-  void add_object(std::size_t chunk, std::size_t batch) {
-    if (!requests_.empty() && requests_.back().kind == Request::Kind::objects &&
-        requests_.back().count < batch) {
-      ++requests_.back().count;
-      order_.push_back(chunk);
-    } else {
-      add({Request::Kind::objects, order_.size()}, chunk);
-    }
-  }
-
-  // Of one shard; empties `chunks`.
-  void add_runs(std::vector<std::size_t>& chunks) {
-    if (chunks.empty()) return;
-    std::vector<ByteRange> ranges;
-    for (const std::size_t chunk : chunks) ranges.push_back(chunks_[chunk].range);
-    const std::vector<RangeGroup> groups =
-        near_groups(context_, ranges, on_host_ ? kHostRun : kDeviceRun);
-    for (std::span<const RangeGroup> rest = groups; !rest.empty();) {
-      Request request{Request::Kind::runs, order_.size(), 0};
-      const std::size_t n = asked_at_once(context_, rest, context_.memory_budget / 2 / threads_);
-      for (const RangeGroup& group : rest.first(n)) {
-        request.runs.push_back({order_.size(), group.members.size(), group.range});
-        for (const std::size_t member : group.members) order_.push_back(chunks[member]);
-      }
-      request.count = order_.size() - request.first;
-      requests_.push_back(std::move(request));
-      rest = rest.subspan(n);
-    }
-    chunks.clear();
-  }
-
-  // Hardly anything of a chunk that is not encoded: no more of it need be read.
-  static bool is_part(const ArrayLayout& layout, const Query& query) {
-    return layout.chain.is_identity() &&
-           2 * query.size() * layout.itemsize() < layout.chain.decoded_nbytes();
-  }
-
-  bool reads_whole(const Chunk<Query>& chunk) const {
-    return !is_part(layout_, chunk.query) && !is_swollen(chunk.range.nbytes);
-  }
-
-  // Encoded much larger than decoded: left to the host, for pinned memory is dear.
-  bool is_swollen(std::uint64_t nbytes) const {
-    constexpr std::uint64_t kMost = 2, kSlack = 1 << 20;
-    return nbytes > kMost * layout_.chain.decoded_nbytes() + kSlack;
-  }
-
-  // Whole objects to ask the store for at once, 0 to open one after the other. What all threads ask
-  // for fits into half of the budget.
-  std::size_t batch_size() const {
-    const std::size_t most = gds_ && gds_->forced() ? 1 : context_.driver.batch_size();
-    const std::size_t nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
-    if (most == 1 || nbytes > kMaxBatchedChunk) return 0;
-    const std::size_t fit = context_.memory_budget / 2 / (threads_ * nbytes);
-    const std::size_t batch = std::min({most, fit, (chunks_.size() + threads_ - 1) / threads_});
-    return batch == 1 && context_.driver.local() ? 0 : batch;
-  }
-
-  void fetch(const Request& request, Objects& objects) {
+  void fetch(const FetchRequest& request, Objects& objects) {
     switch (request.kind) {
-      case Request::Kind::one:
+      case FetchRequest::Kind::alone:
         return fetch_one(chunk_of(request, 0));
-      case Request::Kind::objects:
-        return fetch_objects(request, objects);
-      case Request::Kind::runs:
+      case FetchRequest::Kind::batch:
+        return fetch_batch(request, objects);
+      case FetchRequest::Kind::runs:
         return fetch_runs(request);
     }
   }
 
-  Chunk<Query>& chunk_of(const Request& request, std::size_t i) {
-    return chunks_[order_[request.first + i]];
+  Chunk<Query>& chunk_of(const FetchRequest& request, std::size_t i) {
+    return chunks_[list_.chunks_of(request)[i]];
   }
 
   void fetch_one(Chunk<Query>& chunk) {
@@ -213,7 +131,7 @@ class SlabFetch {
       chunk.missing = !stored;
       if (!stored) return;
       chunk.range = stored->range;
-      if (is_for_host(layout_, on_host_, chunk.query) || is_swollen(chunk.range.nbytes)) {
+      if (is_packed(layout_, purpose_, chunk.query) || plan_.is_swollen(chunk.range.nbytes)) {
         pack(layout_, chunk, memory_, [&](const Query& packed) {
           read_chunk(layout_, *stored->reader, chunk.range, packed, decode_context());
         });
@@ -229,7 +147,7 @@ class SlabFetch {
   }
 
   // Whole objects, by one call of the store.
-  void fetch_objects(const Request& request, Objects& objects) {
+  void fetch_batch(const FetchRequest& request, Objects& objects) {
     objects.buffers.resize(std::max(objects.buffers.size(), request.count));
     objects.requests.clear();
     for (std::size_t i = 0; i < request.count; ++i) {
@@ -247,42 +165,49 @@ class SlabFetch {
     for (std::size_t i = 0; i < request.count; ++i) {
       Chunk<Query>& chunk = chunk_of(request, i);
       const GetRequest& object = objects.requests[i];
-      const ConstBytes encoded = object.into->bytes();
-      if (object.error) {
-        at(chunk, [&] { std::rethrow_exception(object.error); });
-      } else if (!object.found && !context_.driver.has_files()) {
-        chunk.missing = true;
-      } else if (!object.found || is_swollen(encoded.size())) {
-        fetch_one(chunk);  // tells what is missing from what is no file
-      } else if (on_host_) {
-        chunk.range = {0, encoded.size()};
-        at(chunk, [&] { decode(chunk, encoded); });
-      } else {
-        chunk.range = {0, encoded.size()};
-        const SlabMemory::Piece piece = memory_.reserve(encoded.size());
-        if (!encoded.empty()) std::memcpy(piece.host, encoded.data(), encoded.size());
-        at(chunk, [&] { take(chunk, piece); });
-        memory_.filled(piece);
+      BatchedObject result{};
+      at(chunk, [&] { result = plan_.result_of(object); });
+      switch (result) {
+        case BatchedObject::whole:
+          take_whole(chunk, object.into->bytes());
+          break;
+        case BatchedObject::missing:
+          chunk.missing = true;
+          break;
+        case BatchedObject::reopen:
+          fetch_one(chunk);
       }
     }
   }
 
+  void take_whole(Chunk<Query>& chunk, ConstBytes encoded) {
+    chunk.range = {0, encoded.size()};
+    if (purpose_ == FetchFor::packing) {
+      at(chunk, [&] { decode(chunk, encoded); });
+    } else {
+      const SlabMemory::Piece piece = memory_.reserve(encoded.size());
+      if (!encoded.empty()) std::memcpy(piece.host, encoded.data(), encoded.size());
+      at(chunk, [&] { take(chunk, piece); });
+      memory_.filled(piece);
+    }
+  }
+
   // Of one shard.
-  void fetch_runs(const Request& request) {
+  void fetch_runs(const FetchRequest& request) {
     std::vector<Buffer> buffers(request.runs.size());  // where the host decodes
     std::vector<SlabMemory::Piece> pieces;
     const bool found = unless_removed(
         [&] { at(chunk_of(request, 0), [&] { bring_runs(request, buffers, pieces); }); });
     for (std::size_t r = 0; r < pieces.size(); ++r) {
-      const Run& run = request.runs[r];
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        Chunk<Query>& chunk = chunks_[order_[i]];
+      const FetchRequest::Run& run = request.runs[r];
+      for (const std::size_t i : list_.chunks_of(run)) {
+        Chunk<Query>& chunk = chunks_[i];
         const auto offset = static_cast<std::size_t>(chunk.range.offset - run.range.offset);
         const auto nbytes = static_cast<std::size_t>(chunk.range.nbytes);
         at(chunk, [&] {
           if (!found) {
             chunk.missing = true;
-          } else if (on_host_) {
+          } else if (purpose_ == FetchFor::packing) {
             decode(chunk, ConstBytes(buffers[r]).subspan(offset, nbytes));
           } else {
             take(chunk, pieces[r], offset);
@@ -293,27 +218,25 @@ class SlabFetch {
     }
   }
 
-  void bring_runs(const Request& request,
+  void bring_runs(const FetchRequest& request,
                   std::vector<Buffer>& buffers,
                   std::vector<SlabMemory::Piece>& pieces) {
     const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
-    const auto file = gds_ && !on_host_ ? gds_->open_shard(reader) : nullptr;
-    std::vector<RangeRead> reads;
+    const auto file = gds_ && purpose_ == FetchFor::device ? gds_->open_shard(reader) : nullptr;
+    std::vector<std::byte*> targets;
     for (std::size_t r = 0; r < request.runs.size(); ++r) {
       const ByteRange& range = request.runs[r].range;
-      if (on_host_) {
+      if (purpose_ == FetchFor::packing) {
         buffers[r].resize(checked_encoded_nbytes(range.nbytes));
         pieces.push_back({buffers[r].data()});
       } else {
         pieces.push_back(reserve(file.get(), range));
       }
-      if (context_.driver.local()) {
-        bring(*reader, file.get(), range, pieces[r]);
-      } else {
-        reads.push_back({range.offset, {pieces[r].host, range.nbytes}});
-      }
+      targets.push_back(pieces.back().host);
     }
-    reader->read_ranges(reads);
+    if (!file) return read_runs(context_.driver, *reader, request.runs, targets, threads_each_);
+    for (std::size_t r = 0; r < request.runs.size(); ++r)
+      bring(*reader, file.get(), request.runs[r].range, pieces[r]);
   }
 
   // For encoded bytes that come by way of the host or, from a file, straight to the device.
@@ -326,21 +249,14 @@ class SlabFetch {
              const GdsFile* file,
              const ByteRange& range,
              const SlabMemory::Piece& piece) {
-    in_pieces(static_cast<std::size_t>(range.nbytes), [&](std::size_t at, std::size_t n) {
-      if (file) {
-        file->read(range.offset + at, piece.device + at, n);
-      } else {
-        reader.read(range.offset + at, {piece.host + at, n});
-      }
-    });
-  }
-
-  // Calls body(at, n) by several threads when there are few requests.
-  void in_pieces(std::size_t nbytes, FunctionRef<void(std::size_t at, std::size_t n)> body) {
-    const std::size_t piece = threads_each_ > 1 ? kReadPiece : std::max<std::size_t>(nbytes, 1);
-    parallel_for((nbytes + piece - 1) / piece,
-                 [&](std::size_t i) { body(i * piece, std::min(piece, nbytes - i * piece)); },
-                 threads_each_);
+    in_pieces(
+        static_cast<std::size_t>(range.nbytes), threads_each_, [&](std::size_t at, std::size_t n) {
+          if (file) {
+            file->read(range.offset + at, piece.device + at, n);
+          } else {
+            reader.read(range.offset + at, {piece.host + at, n});
+          }
+        });
   }
 
   // The chunk's encoded bytes begin at `offset` of the piece.
@@ -369,14 +285,14 @@ class SlabFetch {
 
   RequestContext& context_;
   const ArrayLayout& layout_;
-  const bool on_host_;
+  const FetchFor purpose_;
   Gds* const gds_;
   Chunks& chunks_;
   SlabMemory& memory_;
   std::size_t threads_;
+  const FetchPlan plan_;
   int threads_each_ = 1;
-  std::vector<Request> requests_;
-  std::vector<std::size_t> order_;
+  FetchList list_;
   std::atomic<std::size_t> next_{0};
 };
 

@@ -57,9 +57,9 @@ class DeviceReader {
     for (Queue* queue : queues_) const Drain drain(*queue);
   }
 
-  void read(std::vector<RegionPart<Query>>& parts, bool on_host) {
-    on_host_ = on_host;
-    gds_ = Gds::of(context_, backend_, device_, on_host);
+  void read(std::vector<RegionPart<Query>>& parts, FetchFor purpose) {
+    purpose_ = purpose;
+    gds_ = Gds::of(context_, backend_, device_, purpose);
     ChunkWalk<Query> walk(context_);
     for (RegionPart<Query>& part : parts) {
       walk.each(std::move(part), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
@@ -92,7 +92,7 @@ class DeviceReader {
   }
 
   std::size_t nbytes_of(const Chunk<Query>& chunk) const {
-    const bool packed = SlabFetch<Query>::is_for_host(layout_, on_host_, chunk.query);
+    const bool packed = is_packed(layout_, purpose_, chunk.query);
     return packed ? chunk.query.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
   }
 
@@ -103,7 +103,7 @@ class DeviceReader {
     fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
     fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
-    SlabFetch<Query> fetch(context_, on_host_, gds_.get(), fetched_->chunks, fetched_->memory);
+    SlabFetch<Query> fetch(context_, purpose_, gds_.get(), fetched_->chunks, fetched_->memory);
     const auto take_turn = [&](std::size_t i) {
       if (i > 0) {
         fetch.work();
@@ -123,7 +123,7 @@ class DeviceReader {
 
   // Decoders read headers from host memory.
   Slab& add_slab(Queue& queue, std::size_t nbytes) {
-    const bool keeps_host = !on_host_ && !plan_.steps.empty();
+    const bool keeps_host = purpose_ == FetchFor::device && !plan_.steps.empty();
     in_flight_.push_back(std::make_unique<Slab>(
         pinned_, queue, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes), keeps_host));
     return *in_flight_.back();
@@ -258,7 +258,7 @@ class DeviceReader {
   std::vector<Queue*> queues_;  // the caller's, then these
   PinnedBlocks pinned_;
   Scratch<std::uint8_t> fill_;
-  bool on_host_ = false;
+  FetchFor purpose_ = FetchFor::device;
   std::unique_ptr<Gds> gds_;  // null: chunks come through the host
   std::size_t turn_ = 0;
   std::vector<Chunk<Query>> pending_;
@@ -305,10 +305,10 @@ DecodeWork decode_work(const ArrayLayout& layout, std::span<const DeviceTarget> 
   return sum;
 }
 
-// Whether chunks are decoded by the host's threads and copied.
-bool decodes_on_host(const RequestContext& context,
-                     const Backend& devices,
-                     std::span<const DeviceTarget> targets) {
+// Who decodes: the host's threads, which pack what is wanted to be copied, or the device.
+FetchFor purpose_of(const RequestContext& context,
+                    const Backend& devices,
+                    std::span<const DeviceTarget> targets) {
   const ArrayLayout& layout = context.layout;
   const std::string missing = missing_decoder(devices, layout.device_plan);
   const bool forced = !layout.on_device.empty();
@@ -317,16 +317,18 @@ bool decodes_on_host(const RequestContext& context,
                 "[read] " + context.state.path() + ": " + layout.on_device.begin()->second +
                     " cannot decode the chunks: " + missing);
   }
-  if (forced || !missing.empty()) return !forced;
+  if (forced) return FetchFor::device;
+  if (!missing.empty()) return FetchFor::packing;
   std::vector<DeviceStage::Kind> kinds;
   for (const DeviceStep& step : layout.device_plan.steps) kinds.push_back(step.stage.kind);
-  if (context.config.gds == "on") return false;  // or nothing could go past the host
+  if (context.config.gds == "on") return FetchFor::device;  // or nothing could go past the host
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
-  if (kinds.empty() && !context.config.device_min_decode_nbytes) return false;
-  return !device_decodes(kinds,
-                         decode_work(layout, targets),
-                         context.threads,
-                         context.config.device_min_decode_nbytes);
+  if (kinds.empty() && !context.config.device_min_decode_nbytes) return FetchFor::device;
+  const bool sooner = device_decodes(kinds,
+                                     decode_work(layout, targets),
+                                     context.threads,
+                                     context.config.device_min_decode_nbytes);
+  return sooner ? FetchFor::device : FetchFor::packing;
 }
 
 template <typename Query>
@@ -335,11 +337,11 @@ void read_query(RequestContext& context,
                 Backend& backend,
                 Queue& queue,
                 Device device,
-                bool on_host) {
+                FetchFor purpose) {
   each_chunk_shape(context,
                    std::move(query),
                    [&](RequestContext& inside, std::vector<RegionPart<Query>>& parts) {
-                     DeviceReader<Query>(inside, backend, queue, device).read(parts, on_host);
+                     DeviceReader<Query>(inside, backend, queue, device).read(parts, purpose);
                    });
 }
 
@@ -352,11 +354,11 @@ void read_on_queue(RequestContext& context,
                    std::unique_ptr<Queue> queue) {
   check_on_device(context.layout, out.device.type);
   const DeviceTarget target{&selection, out};
-  const bool on_host = decodes_on_host(context, backend, {&target, 1});
+  const FetchFor purpose = purpose_of(context, backend, {&target, 1});
   if (selection.pointwise) {
-    read_query(context, Points(selection, out), backend, *queue, out.device, on_host);
+    read_query(context, Points(selection, out), backend, *queue, out.device, purpose);
   } else {
-    read_query(context, Box(selection, out), backend, *queue, out.device, on_host);
+    read_query(context, Box(selection, out), backend, *queue, out.device, purpose);
   }
 }
 
@@ -405,7 +407,7 @@ void read_selections_to_device(const ArrayState& state,
     const auto queue = devices.make_queue(device.index);
     queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
     DeviceReader<Box>(context, devices, *queue, device)
-        .read(parts, decodes_on_host(context, devices, targets));
+        .read(parts, purpose_of(context, devices, targets));
   });
 }
 

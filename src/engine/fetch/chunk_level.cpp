@@ -38,24 +38,4 @@ std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
   return index;
 }
 
-// Measured on a warm page cache: a system call costs less than a copy of 16 KiB.
-std::vector<RangeGroup> near_groups(const RequestContext& context,
-                                    std::span<const ByteRange> ranges,
-                                    std::uint64_t local_run) {
-  constexpr std::uint64_t kLocalGap = 16 << 10;
-  if (context.driver.local()) return coalesce(ranges, {kLocalGap, local_run});
-  const Coalescing configured{context.config.coalesce_gap, context.config.coalesce_run};
-  return coalesce(ranges, context.driver.coalescing().value_or(configured));
-}
-
-std::size_t asked_at_once(const RequestContext& context,
-                          std::span<const RangeGroup> groups,
-                          std::uint64_t nbytes) {
-  if (context.driver.local()) return 1;
-  std::size_t n = 0;
-  for (; n < groups.size() && groups[n].range.nbytes <= nbytes; ++n)
-    nbytes -= groups[n].range.nbytes;
-  return std::max<std::size_t>(n, 1);
-}
-
 }  // namespace headrace

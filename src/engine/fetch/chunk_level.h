@@ -4,8 +4,8 @@
 //  1. A ChunkLevel is a query cut by a grid: that of stored objects, or that of a shard's inner
 //     chunks. Its children are known by their position in the cut.
 //  2. Above the innermost level children are shards: open_shard() gives the level inside of one.
-//  3. At the innermost level find_stored() says where a child lies, near_groups() which inner
-//     chunks of a shard are read as one range, and asked_at_once() how many ranges are one request.
+//  3. At the innermost level find_stored() says where a child lies; which children are asked for
+//     together is engine/fetch/plan.h's.
 //  4. located() tells in an error which child of a level it is about.
 
 #include <memory>
@@ -19,7 +19,7 @@
 #include "engine/query/coordinates.h"
 #include "engine/query/regions.h"
 #include "engine/request/context.h"
-#include "store/coalesce.h"
+#include "store/store.h"
 
 namespace headrace {
 
@@ -167,17 +167,5 @@ std::shared_ptr<const ChunkLevel<Query>> open_shard(
     throw located(context, *parent, position, error);
   }
 }
-
-// Ranges of one object to be read together. `local_run`: how many bytes at most, of a store for
-// which requests are cheap; for others the configuration says it.
-std::vector<RangeGroup> near_groups(const RequestContext& context,
-                                    std::span<const ByteRange> ranges,
-                                    std::uint64_t local_run);
-
-// How many of `groups`, from the first on, to ask for at once: one, and of a store across a network
-// as many as `nbytes` have room for.
-std::size_t asked_at_once(const RequestContext& context,
-                          std::span<const RangeGroup> groups,
-                          std::uint64_t nbytes);
 
 }  // namespace headrace

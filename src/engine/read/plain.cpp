@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "codec/scratch.h"
+#include "engine/fetch/plan.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::size_t kWindow = 256 << 10;  // stays in the L2 cache between read and placing
+constexpr std::size_t kWindow = kCachedNbytes;
 constexpr std::size_t kDirectUnit = 512;  // shorter units cost more as scattered reads than a copy
 constexpr std::size_t kGap = 4 << 10;     // a gap shorter than a page is read through
 constexpr std::size_t kScatterBatch = 512;

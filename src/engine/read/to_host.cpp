@@ -9,13 +9,11 @@
 #include "codec/vlen.h"
 #include "engine/fetch/chunk_level.h"
 #include "engine/fetch/objects.h"
+#include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
 
 namespace headrace {
 namespace {
-
-// Of a local store: runs that stay in the L2 cache until they are decoded beat longer ones.
-constexpr std::uint64_t kLocalRun = 256 << 10;
 
 // Reads what a query asks for; Query is Box or Points.
 template <typename Query>
@@ -25,6 +23,12 @@ class Reader {
       : context_(context),
         layout_(context.layout),
         threads_(context.threads),
+        plan_(context.driver,
+              context.layout,
+              FetchFor::caller,
+              static_cast<std::size_t>(context.threads),
+              context.memory_budget / 2,
+              {context.config.coalesce_gap, context.config.coalesce_run}),
         few_chunks_(context.threads < thread_count()) {}
 
   void read_region(Query query, const Region& region) {
@@ -39,6 +43,12 @@ class Reader {
  private:
   using Level = ChunkLevel<Query>;
 
+  // An inner chunk of a shard: its position in the cut, its bytes in the object.
+  struct StoredInner {
+    std::size_t position;
+    ByteRange range;
+  };
+
   void read_level(const std::shared_ptr<const Level>& level) {
     if (!is_innermost(layout_, *level)) {
       each(level->cut.size(), [&](std::size_t i) {
@@ -48,9 +58,8 @@ class Reader {
           fill(*level, i);
         }
       });
-    } else if (level->parent && !layout_.chain.is_identity() && level->reader->mapped().empty() &&
-               (level->cut.size() > 1 || !context_.driver.local())) {
-      read_runs(*level);
+    } else if (level->parent && plan_.has_runs(*level->reader, level->cut.size())) {
+      read_together(*level);
     } else {
       each(level->cut.size(), [&](std::size_t i) { read_one(*level, i); });
     }
@@ -109,11 +118,10 @@ class Reader {
     });
   }
 
-  // The inner chunks of a shard, neighbours in one request.
-  void read_runs(const Level& level) {
+  // The inner chunks of a shard, neighbours by one request.
+  void read_together(const Level& level) {
     const std::uint64_t max_nbytes = max_encoded_nbytes(layout_.chain);
-    std::vector<std::size_t> stored;
-    std::vector<ByteRange> ranges;
+    std::vector<StoredInner> stored;
     Coordinates coordinates;
     Query query;
     for (std::size_t i = 0; i < level.cut.size(); ++i) {
@@ -124,48 +132,46 @@ class Reader {
         if (range) checked_encoded_nbytes(range->nbytes, max_nbytes);
       });
       if (range) {
-        stored.push_back(i);
-        ranges.push_back(*range);
+        stored.push_back({i, *range});
       } else {
         make_sink(query, layout_.chunk_shape, layout_.itemsize()).fill(layout_.fill);
       }
     }
-    const std::vector<RangeGroup> groups = near_groups(context_, ranges, kLocalRun);
-    std::vector<std::span<const RangeGroup>> requests;
-    const std::size_t room = context_.memory_budget / 2 / static_cast<std::size_t>(threads_);
-    for (std::span<const RangeGroup> rest = groups; !rest.empty();) {
-      requests.push_back(rest.first(asked_at_once(context_, rest, room)));
-      rest = rest.subspan(requests.back().size());
-    }
-    each(requests.size(), [&](std::size_t r) { read_groups(level, stored, ranges, requests[r]); });
+    const FetchList list = plan_.list(stored.size(), 0, [&](std::size_t i) {
+      return std::optional(WantedChunk{layout_.chain.decoded_nbytes(), &level, stored[i].range});
+    });
+    each(list.requests.size(),
+         [&](std::size_t r) { read_request(level, stored, list, list.requests[r]); });
   }
 
-  // By one request. `ranges` are those of the children at `stored`.
-  void read_groups(const Level& level,
-                   const std::vector<std::size_t>& stored,
-                   const std::vector<ByteRange>& ranges,
-                   std::span<const RangeGroup> groups) {
-    const std::size_t first = stored[groups.front().members.front()];
+  void read_request(const Level& level,
+                    const std::vector<StoredInner>& stored,
+                    const FetchList& list,
+                    const FetchRequest& request) {
+    const std::size_t first = stored[list.chunks_of(request).front()].position;
     Scratch encoded;
-    at(level, first, [&] {
-      std::uint64_t nbytes = 0;
-      for (const RangeGroup& group : groups) nbytes += checked_encoded_nbytes(group.range.nbytes);
-      encoded->resize(checked_encoded_nbytes(nbytes));
+    std::vector<std::byte*> targets;
+    const bool found = unless_removed([&] {
+      at(level, first, [&] {
+        std::uint64_t nbytes = 0;
+        for (const FetchRequest::Run& run : request.runs)
+          nbytes += checked_encoded_nbytes(run.range.nbytes);
+        encoded->resize(checked_encoded_nbytes(nbytes));
+        std::byte* target = encoded->data();
+        for (const FetchRequest::Run& run : request.runs)
+          targets.push_back(std::exchange(target, target + run.range.nbytes));
+        read_runs(context_.driver, *level.reader, request.runs, targets, 1);
+      });
     });
-    std::vector<RangeRead> reads;
     std::vector<std::pair<std::size_t, ConstBytes>> chunks;
-    MutableBytes free = encoded.bytes();
-    for (const RangeGroup& group : groups) {
-      const MutableBytes run = free.first(group.range.nbytes);
-      free = free.subspan(run.size());
-      reads.push_back({group.range.offset, run});
-      for (const std::size_t member : group.members) {
-        const auto [offset, nbytes] = ranges[member];
-        chunks.emplace_back(stored[member], run.subspan(offset - group.range.offset, nbytes));
+    for (std::size_t r = 0; r < request.runs.size(); ++r) {
+      const FetchRequest::Run& run = request.runs[r];
+      for (const std::size_t i : list.chunks_of(run)) {
+        const auto& [position, range] = stored[i];
+        const std::byte* const bytes = targets[r] + (range.offset - run.range.offset);
+        chunks.emplace_back(position, ConstBytes(bytes, range.nbytes));
       }
     }
-    const bool found =
-        unless_removed([&] { at(level, first, [&] { level.reader->read_ranges(reads); }); });
     const auto use = [&](std::size_t i) {
       const auto& [position, bytes] = chunks[i];
       found ? decode(level, position, bytes) : fill(level, position);
@@ -182,23 +188,13 @@ class Reader {
     at(level, position, [&] { decode_chunk(layout_.chain, encoded, sink, decode_context()); });
   }
 
-  // Whole objects to ask the store for at once, 0 to open one after the other: where it gains
-  // nothing by batches, chunks are large or few of their bytes are wanted. What the batches hold
-  // fits into half of the budget.
+  // Whole objects to ask the store for at once, 0 to open one after the other.
   std::size_t batch_size(const Level& level) const {
-    const std::size_t most = context_.driver.batch_size();
-    const std::size_t nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
     const std::size_t chunks = level.cut.size();
-    const bool large = nbytes > kMaxBatchedChunk && context_.driver.local();
-    if (most == 1 || !layout_.shards.empty() || large) return 0;
-    if (layout_.chain.is_identity() &&
-        level.query.size() * layout_.itemsize() < chunks * nbytes / 2) {
-      return 0;
-    }
-    const std::size_t fit = context_.memory_budget / 2 / (kFetchedBatches * nbytes);
-    const std::size_t batch = std::min({most, fit, (chunks + 1) / 2});
-    // Opening costs a request of its own, which a local store answers sooner than a batch of one.
-    return batch == 1 && context_.driver.local() ? 0 : batch;
+    const std::size_t wanted = level.query.size() * layout_.itemsize();
+    return is_part(layout_, wanted, chunks * layout_.chain.decoded_nbytes())
+               ? 0
+               : plan_.objects_at_once(chunks);
   }
 
   void read_batches(const Level& level, std::size_t batch) {
@@ -214,14 +210,15 @@ class Reader {
           return context_.chunk_key(coordinates.at);
         },
         [&](std::size_t i, const GetRequest& request) {
-          if (request.error) {
-            at(level, i, [&] { std::rethrow_exception(request.error); });
-          } else if (request.found) {
-            decode(level, i, request.into->bytes());
-          } else if (context_.driver.has_files()) {
-            read_one(level, i);  // tells what is missing from what is no file
-          } else {
-            fill(level, i);
+          BatchedObject result{};
+          at(level, i, [&] { result = plan_.result_of(request); });
+          switch (result) {
+            case BatchedObject::whole:
+              return decode(level, i, request.into->bytes());
+            case BatchedObject::missing:
+              return fill(level, i);
+            case BatchedObject::reopen:
+              return read_one(level, i);
           }
         },
         [&] { context_.check(); });
@@ -230,6 +227,7 @@ class Reader {
   RequestContext& context_;
   const ArrayLayout& layout_;
   const int threads_;
+  const FetchPlan plan_;
   std::atomic<bool> few_chunks_;  // at a time: each may use several threads
 };
 
