@@ -235,10 +235,12 @@ Tensor read_with(const Kernels& kernels, const Array& array, const Implementatio
   const Array there = array.to(Device::simt());
   const ArrayState& state = *there.state();
   const ReadOptions options;
-  RequestContext context(state, state.layout(forced), options, nullptr);
+  Request request(options, nullptr);
+  const StoredArray stored(state, state.layout(forced));
   Tensor out = Tensor::empty(array.shape(), array.dtype(), Device::simt());
   OtherKernels backend(kernels);
-  read_on_queue(context,
+  read_on_queue(request,
+                stored,
                 resolve_selection({}, array.shape(), {}),
                 out.view(),
                 backend,

@@ -37,11 +37,11 @@ struct Chunk {
 template <typename Query>
 class ChunkWalk {
  public:
-  explicit ChunkWalk(RequestContext& context) : context_(context) {}
+  ChunkWalk(Request& request, const StoredArray& array) : request_(request), array_(array) {}
 
   // Missing shards come as one missing chunk. What lies outside of shards is not looked for.
   void each(RegionPart<Query> part, FunctionRef<void(Chunk<Query>)> visit) {
-    walk(top_level(context_.layout, part.region, std::move(part.query)), visit);
+    walk(top_level(array_.layout, part.region, std::move(part.query)), visit);
   }
 
  private:
@@ -53,7 +53,7 @@ class ChunkWalk {
   static constexpr std::size_t kThreadChunks = 256;
 
   void walk(const std::shared_ptr<const Level>& level, FunctionRef<void(Chunk<Query>)> visit) {
-    const bool innermost = is_innermost(context_.layout, *level);
+    const bool innermost = is_innermost(array_.layout, *level);
     const std::size_t n = level->cut.size();
     const std::size_t most = innermost ? kChunksAtOnce : kShardsAtOnce;
     for (std::size_t first = 0; first < n; first += most) {
@@ -81,8 +81,8 @@ class ChunkWalk {
     const Span span("plan");
     std::vector<std::shared_ptr<const Level>> shards(count);
     parallel_for(count, [&](std::size_t i) {
-      context_.check();
-      shards[i] = open_shard(context_, level, first + i);
+      request_.check();
+      shards[i] = open_shard(array_, level, first + i);
     });
     return shards;
   }
@@ -103,18 +103,19 @@ class ChunkWalk {
     Chunk<Query> chunk{level, position};
     Coordinates coordinates;
     level->cut.child(position, coordinates.at, chunk.query);
-    if (!level->parent || !is_innermost(context_.layout, *level)) return chunk;
+    if (!level->parent || !is_innermost(array_.layout, *level)) return chunk;
     try {
       const std::optional<ByteRange> range = find_inner(*level, coordinates);
       chunk.missing = !range;
       chunk.range = range.value_or(ByteRange{});
     } catch (const Error& error) {
-      throw located(context_, *level, position, error);
+      throw located(array_, *level, position, error);
     }
     return chunk;
   }
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
 };
 
 }  // namespace headrace

@@ -17,18 +17,19 @@
 #include "engine/device/drain.h"
 #include "engine/device/encode.h"
 #include "engine/device/placement.h"
+#include "engine/device/slab.h"
 #include "engine/device/stages.h"
 #include "engine/layout/device_codecs.h"
-#include "engine/request/context.h"
 #include "engine/write/from_host.h"
 #include "engine/write/shard_writer.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::size_t kSlabItems = 16384;
-constexpr std::size_t kMaxRoom = std::size_t{256} << 20;  // that a shard asks for at once
 constexpr std::size_t kPinnedAlignment = 64;
+
+// Who encodes what is written.
+enum class Encoder : std::uint8_t { host, device };
 
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
@@ -42,7 +43,7 @@ struct Shard {
         cut(box, level.inner_shape),
         key(std::move(k)),
         at_edge(edge),
-        writer(level, order, std::nullopt, std::min(cut.size() * inner_nbytes, kMaxRoom)),
+        writer(level, order, std::nullopt, cut.size() * inner_nbytes),
         left(cut.size()) {}
 
   const Box box;
@@ -58,7 +59,7 @@ struct Item {
   Box box;  // borrows from the writer's cut, or the shard's
   std::string key;
   Shape valid;
-  bool on_host = false;
+  Encoder encoder = Encoder::device;
   // Reaches over the edge of the array: others who have grown it may have written there.
   bool at_edge = false;
   std::shared_ptr<Shard> shard;  // of an inner chunk
@@ -72,17 +73,26 @@ struct Item {
 
 class DeviceWriter {
  public:
-  DeviceWriter(RequestContext& context, Backend& backend, Queue& queue, int index, bool on_host)
-      : context_(context),
-        layout_(context.layout),
-        plan_(context.layout.encode_plan),
+  DeviceWriter(Request& request,
+               const StoredArray& array,
+               const ObjectLocks& locks,
+               Backend& backend,
+               Queue& queue,
+               int index,
+               Encoder encoder)
+      : request_(request),
+        array_(array),
+        locks_(locks),
+        layout_(array.layout),
+        plan_(array.layout.encode_plan),
+        threads_(request.threads_for(array.layout)),
         backend_(backend),
         kernels_(backend.kernels()),
         index_(index),
-        on_host_(on_host),
+        encoder_(encoder),
         own_queue_(backend.make_queue(index)) {
     if (!layout_.shards.empty())
-      order_.emplace(context.state.choice().shard_order, layout_.shards.front().inner_grid);
+      order_.emplace(array.state.choice().shard_order, layout_.shards.front().inner_grid);
     queues_[0] = &queue;
     queues_[1] = own_queue_.get();
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
@@ -97,7 +107,7 @@ class DeviceWriter {
   }
 
   void write(const std::vector<RegionPart<Box>>& parts) {
-    if (!on_host_ && !context_.state.choice().write_empty_chunks) encode_fill();
+    if (encoder_ == Encoder::device && !array_.state.choice().write_empty_chunks) encode_fill();
     for (const RegionPart<Box>& part : parts) add_region(part);
     start_slab();
     while (!in_flight_.empty()) finish_oldest();
@@ -124,12 +134,14 @@ class DeviceWriter {
       Coordinates coordinates;
       Item item;
       cut.child(i, coordinates.at, item.box);
-      item.key = context_.chunk_key(coordinates.at);
+      item.key = array_.key(coordinates.at);
       item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
-      item.at_edge = context_.keeps_behind_edge() && !covers(item.box, shape);
-      item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
-                     (item.at_edge && context_.driver.exists(item.key));
-      if (item.on_host || layout_.shards.empty())
+      item.at_edge = array_.state.keeps_behind_edge() && !covers(item.box, shape);
+      if (encoder_ == Encoder::host || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
+          (item.at_edge && array_.driver.exists(item.key))) {
+        item.encoder = Encoder::host;
+      }
+      if (item.encoder == Encoder::host || layout_.shards.empty())
         add(std::move(item));
       else
         add_shard(std::move(item));
@@ -137,7 +149,8 @@ class DeviceWriter {
   }
 
   std::size_t decoded_nbytes(const Item& item) const {
-    return item.on_host ? item.box.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
+    return item.encoder == Encoder::host ? item.box.size() * layout_.itemsize()
+                                         : layout_.chain.decoded_nbytes();
   }
 
   void add_shard(Item item) {
@@ -161,10 +174,10 @@ class DeviceWriter {
   }
 
   void add(Item item) {
-    context_.check();
+    request_.check();
     pending_nbytes_ += decoded_nbytes(item);
     pending_.push_back(std::move(item));
-    if (pending_nbytes_ >= context_.config.device_slab_nbytes || pending_.size() == kSlabItems)
+    if (pending_nbytes_ >= request_.config().device_slab_nbytes || pending_.size() == kSlabChunks)
       start_slab();
   }
 
@@ -195,7 +208,7 @@ class DeviceWriter {
     for (Item& item : slab.items) {
       item.device = at;
       at += aligned_nbytes(decoded_nbytes(item));
-      if (item.on_host) {
+      if (item.encoder == Encoder::host) {
         elements.add_packed(item.box, item.device);
         continue;
       }
@@ -219,9 +232,11 @@ class DeviceWriter {
   }
 
   void download_elements(Slab& slab) {
-    reserve_pinned(slab, [&](const Item& item) { return item.on_host ? decoded_nbytes(item) : 0; });
+    reserve_pinned(slab, [&](const Item& item) {
+      return item.encoder == Encoder::host ? decoded_nbytes(item) : 0;
+    });
     for (const Item& item : slab.items)
-      if (item.on_host) slab.queue.download(item.pinned, item.device, item.nbytes);
+      if (item.encoder == Encoder::host) slab.queue.download(item.pinned, item.device, item.nbytes);
   }
 
   // Room for nbytes_of(item) of each item that has any.
@@ -247,7 +262,7 @@ class DeviceWriter {
   void encode(Slab& slab) {
     std::vector<const std::uint8_t*> chunks;
     for (std::size_t i = 0; i < slab.items.size(); ++i) {
-      if (slab.items[i].on_host) continue;
+      if (slab.items[i].encoder == Encoder::host) continue;
       slab.encoded.push_back(i);
       chunks.push_back(slab.items[i].device);
     }
@@ -255,8 +270,9 @@ class DeviceWriter {
     const std::size_t nbytes = chunks.size() * sizeof(std::uint64_t);
     const Scratch<std::uint64_t> sizes(slab.queue, chunks.size());
     slab.encoder.emplace(slab.queue, kernels_, chunks, layout_.chain.decoded_nbytes());
-    slab.encoder->run(
-        plan_, static_cast<std::uint32_t>(context_.config.device_zstd_block_nbytes), sizes.data());
+    slab.encoder->run(plan_,
+                      static_cast<std::uint32_t>(request_.config().device_zstd_block_nbytes),
+                      sizes.data());
     slab.sizes = backend_.allocate_pinned(index_, nbytes);
     slab.queue.download(slab.sizes.get(), sizes.data(), nbytes);
   }
@@ -266,13 +282,13 @@ class DeviceWriter {
     in_flight_.pop_front();
     slab->started->wait();
     download_encoded(*slab);
-    context_.parallel(
+    request_.parallel(
         slab->items.size(),
         [&](std::size_t i) {
-          context_.check();
+          request_.check();
           store(slab->items[i]);
         },
-        context_.threads);
+        threads_);
   }
 
   void download_encoded(Slab& slab) {
@@ -283,11 +299,12 @@ class DeviceWriter {
     for (const std::size_t i : slab.encoded) {
       if (sizes[next++] == 0)
         throw Error(ErrorCode::device,
-                    context_.place("write", key_of(slab.items[i])) + " codec " +
+                    array_.where("write", key_of(slab.items[i])) + " codec " +
                         plan_.compressor.codec + ": the encoder failed");
       slab.items[i].nbytes = prefix + sizes[next - 1];
     }
-    reserve_pinned(slab, [](const Item& item) { return item.on_host ? 0 : item.nbytes; });
+    reserve_pinned(
+        slab, [](const Item& item) { return item.encoder == Encoder::host ? 0 : item.nbytes; });
     next = 0;
     for (const std::size_t i : slab.encoded) {
       const Item& item = slab.items[i];
@@ -302,13 +319,17 @@ class DeviceWriter {
 
   void store(Item& item) {
     try {
-      if (item.on_host)
-        write_object(
-            context_, item.key, item.box.packed(item.pinned, layout_.itemsize()), item.valid);
+      if (item.encoder == Encoder::host)
+        write_object(request_,
+                     array_,
+                     locks_,
+                     item.key,
+                     item.box.packed(item.pinned, layout_.itemsize()),
+                     item.valid);
       else
         store_chunk(item);
     } catch (const Error& error) {
-      throw error.with_context(context_.place("write", key_of(item)));
+      throw error.with_context(array_.where("write", key_of(item)));
     }
   }
 
@@ -332,12 +353,12 @@ class DeviceWriter {
   }
 
   void put(const std::string& key, bool at_edge, std::optional<ConstBytes> bytes) {
-    const auto lock = context_.lock_object(key);
-    if (at_edge && context_.driver.exists(key)) {
+    const auto lock = locks_.lock(key);
+    if (at_edge && array_.driver.exists(key)) {
       throw Error(ErrorCode::conflict,
                   "another writer has made it meanwhile; it reaches over the edge of the array");
     }
-    bytes ? context_.driver.set(key, *bytes) : context_.driver.erase(key);
+    bytes ? array_.driver.set(key, *bytes) : array_.driver.erase(key);
   }
 
   // Equal chunks are encoded to equal bytes: so one that is all fill value is known.
@@ -361,13 +382,16 @@ class DeviceWriter {
     encoded_fill_.assign(finish_encoding(plan_, {item.pinned, item.nbytes}, scratch));
   }
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
+  const ObjectLocks& locks_;
   const ArrayLayout& layout_;
   const EncodePlan& plan_;
+  const int threads_;  // that store
   Backend& backend_;
   const Kernels& kernels_;
   const int index_;
-  const bool on_host_;
+  const Encoder encoder_;
   std::optional<InnerOrder> order_;  // of shards
   const std::unique_ptr<Queue> own_queue_;
   Queue* queues_[2];         // the caller's, and it
@@ -389,19 +413,22 @@ void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
   }
 }
 
-// Whether the host encodes.
-bool encodes_on_host(const RequestContext& context, const Kernels& kernels, std::size_t elements) {
-  const ArrayLayout& layout = context.layout;
+Encoder encoder_of(const Request& request,
+                   const StoredArray& array,
+                   const Kernels& kernels,
+                   std::size_t elements) {
+  const ArrayLayout& layout = array.layout;
   const std::string missing = layout.encode_plan.missing(kernels);
   if (!layout.on_device.empty()) {
-    if (missing.empty()) return false;
+    if (missing.empty()) return Encoder::device;
     throw Error(ErrorCode::unsupported,
-                "[write] " + context.state.path() + ": " + layout.on_device.begin()->second +
+                "[write] " + array.state.path() + ": " + layout.on_device.begin()->second +
                     " cannot encode the chunks: " + missing);
   }
-  return !missing.empty() || !device_encodes(layout.encode_plan.thorough,
-                                             elements * layout.itemsize(),
-                                             context.config.device_min_decode_nbytes);
+  const bool sooner = missing.empty() && device_encodes(layout.encode_plan.thorough,
+                                                        elements * layout.itemsize(),
+                                                        request.config().device_min_decode_nbytes);
+  return sooner ? Encoder::device : Encoder::host;
 }
 
 }  // namespace
@@ -413,19 +440,22 @@ void write_selection_from_device(const ArrayState& state,
                                  const WriteOptions& options,
                                  const std::atomic<bool>* cancel) {
   state.check_writable();
-  RequestContext context(state, std::move(layout), options, cancel);
+  Request request(options, cancel);
+  const StoredArray array(state, std::move(layout));
   if (selection.size() == 0) return;
-  context.prepare_locks();
-  refuse_nvcomp(state, context.layout);
-  check_on_device(context.layout, data.device.type);
+  const ObjectLocks locks(state);
+  refuse_nvcomp(state, array.layout);
+  check_on_device(array.layout, data.device.type);
   Backend& devices = backend(data.device.type);
-  const bool on_host = encodes_on_host(context, devices.kernels(), selection.size());
+  const Encoder encoder = encoder_of(request, array, devices.kernels(), selection.size());
   auto queue = devices.make_queue(data.device.index);
   queue->wait_for(*devices.wrap_stream(data.device.index, options.stream.raw()));
-  each_chunk_shape(context,
+  each_chunk_shape(array,
                    Box(selection, data),
-                   [&](RequestContext& inside, const std::vector<RegionPart<Box>>& parts) {
-                     DeviceWriter(inside, devices, *queue, data.device.index, on_host).write(parts);
+                   [&](const StoredArray& inside, const std::vector<RegionPart<Box>>& parts) {
+                     DeviceWriter(
+                         request, inside, locks, devices, *queue, data.device.index, encoder)
+                         .write(parts);
                    });
 }
 

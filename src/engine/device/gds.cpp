@@ -8,13 +8,13 @@
 namespace headrace {
 namespace {
 
-std::string why_not(const RequestContext& context, Device::Type device, FetchFor purpose) {
+std::string why_not(const StoredArray& array, Device::Type device, FetchFor purpose) {
   if (purpose == FetchFor::packing) return "the host decodes the chunks";
-  for (const DeviceStep& step : context.layout.device_plan.steps) {
+  for (const DeviceStep& step : array.layout.device_plan.steps) {
     if (is_compressor(step.stage.kind))
       return "codec " + step.codec + ": the host reads its headers";
   }
-  if (!context.driver.has_files()) return "the store has no files";
+  if (!array.driver.has_files()) return "the store has no files";
   return cufile(device).why_not;
 }
 
@@ -33,16 +33,17 @@ void GdsFile::read(std::uint64_t offset, std::uint8_t* target, std::size_t nbyte
   backend_.with_device(index_, [&] { file_.read(offset, target, nbytes); });
 }
 
-std::unique_ptr<Gds> Gds::of(const RequestContext& context,
+std::unique_ptr<Gds> Gds::of(const Config& config,
+                             const StoredArray& array,
                              Backend& backend,
                              Device device,
                              FetchFor purpose) {
-  if (context.config.gds == "off") return nullptr;
-  const bool forced = context.config.gds == "on";
-  const std::string problem = why_not(context, device.type, purpose);
+  if (config.gds == "off") return nullptr;
+  const bool forced = config.gds == "on";
+  const std::string problem = why_not(array, device.type, purpose);
   if (problem.empty()) return std::unique_ptr<Gds>(new Gds(backend, device, forced));
   if (!forced) return nullptr;
-  throw Error(ErrorCode::unsupported, "[read] " + context.state.path() + ": gds=on: " + problem);
+  throw Error(ErrorCode::unsupported, "[read] " + array.state.path() + ": gds=on: " + problem);
 }
 
 std::shared_ptr<const GdsFile> Gds::open(const ObjectReader& object) {

@@ -11,7 +11,8 @@
 #include "device/backend.h"
 #include "device/cufile.h"
 #include "engine/fetch/plan.h"
-#include "engine/request/context.h"
+#include "engine/request/stored_array.h"
+#include "headrace/config.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -36,7 +37,8 @@ class Gds {
  public:
   // Null where the read goes through the host. When `gds` is "on" that is `unsupported`, and says
   // why.
-  static std::unique_ptr<Gds> of(const RequestContext& context,
+  static std::unique_ptr<Gds> of(const Config& config,
+                                 const StoredArray& array,
                                  Backend& backend,
                                  Device device,
                                  FetchFor purpose);

@@ -15,6 +15,9 @@
 
 namespace headrace {
 
+// Of a read or a write, whatever their size.
+inline constexpr std::size_t kSlabChunks = 16384;
+
 // Pinned memory of the slabs of one read. Measured on one H200 with uncompressed chunks: blocks
 // that are taken again at once bring 51 GB/s to the device, those that wait for the slab's end 33.
 class PinnedBlocks {

@@ -57,21 +57,22 @@ class SlabFetch {
 
   // `purpose`: of packing, the host decodes all chunks. `gds`: null, or the way of what a device
   // decodes.
-  SlabFetch(RequestContext& context, FetchFor purpose, Gds* gds, Chunks& chunks, SlabMemory& memory)
-      : context_(context),
-        layout_(context.layout),
+  SlabFetch(Request& request,
+            const StoredArray& array,
+            FetchFor purpose,
+            Gds* gds,
+            Chunks& chunks,
+            SlabMemory& memory)
+      : request_(request),
+        array_(array),
+        layout_(array.layout),
         purpose_(purpose),
         gds_(gds),
         chunks_(chunks),
         memory_(memory),
-        threads_(static_cast<std::size_t>(purpose == FetchFor::packing ? context.threads
-                                                                       : thread_count())),
-        plan_(context.driver,
-              context.layout,
-              purpose,
-              threads_,
-              context.memory_budget / 2,
-              {context.config.coalesce_gap, context.config.coalesce_run}) {
+        threads_(static_cast<std::size_t>(
+            purpose == FetchFor::packing ? request.threads_for(layout_) : thread_count())),
+        plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
     list_ = plan_.list(chunks.size(), batch, [&](std::size_t i) {
       const Chunk<Query>& chunk = chunks[i];
@@ -81,7 +82,7 @@ class SlabFetch {
                                              chunk.level->parent ? chunk.level.get() : nullptr,
                                              chunk.range});
     });
-    if (list_.requests.size() < 2 * threads_) threads_each_ = context.threads;
+    if (list_.requests.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.requests.size());
   }
 
@@ -91,7 +92,7 @@ class SlabFetch {
     Objects objects;
     try {
       for (std::size_t i; (i = next_.fetch_add(1)) < list_.requests.size();) {
-        context_.check();
+        request_.check();
         fetch(list_.requests[i], objects);
       }
     } catch (...) {
@@ -127,7 +128,7 @@ class SlabFetch {
       Coordinates coordinates;
       Query query;
       chunk.level->cut.child(chunk.position, coordinates.at, query);
-      const auto stored = find_stored(context_, *chunk.level, coordinates);
+      const auto stored = find_stored(array_, *chunk.level, coordinates);
       chunk.missing = !stored;
       if (!stored) return;
       chunk.range = stored->range;
@@ -155,13 +156,13 @@ class SlabFetch {
       Coordinates coordinates;
       Query query;
       chunk.level->cut.child(chunk.position, coordinates.at, query);
-      objects.requests.push_back({context_.chunk_key(coordinates.at),
+      objects.requests.push_back({array_.key(coordinates.at),
                                   &objects.buffers[i],
                                   false,
                                   nullptr,
                                   max_encoded_nbytes(layout_.chain)});
     }
-    context_.driver.get_many(objects.requests);
+    array_.driver.get_many(objects.requests);
     for (std::size_t i = 0; i < request.count; ++i) {
       Chunk<Query>& chunk = chunk_of(request, i);
       const GetRequest& object = objects.requests[i];
@@ -234,7 +235,7 @@ class SlabFetch {
       }
       targets.push_back(pieces.back().host);
     }
-    if (!file) return read_runs(context_.driver, *reader, request.runs, targets, threads_each_);
+    if (!file) return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
     for (std::size_t r = 0; r < request.runs.size(); ++r)
       bring(*reader, file.get(), request.runs[r].range, pieces[r]);
   }
@@ -279,11 +280,12 @@ class SlabFetch {
     try {
       body();
     } catch (const Error& error) {
-      throw located(context_, *chunk.level, chunk.position, error);
+      throw located(array_, *chunk.level, chunk.position, error);
     }
   }
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
   const ArrayLayout& layout_;
   const FetchFor purpose_;
   Gds* const gds_;

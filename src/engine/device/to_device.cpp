@@ -30,7 +30,6 @@ namespace headrace {
 namespace {
 
 constexpr std::size_t kSlabs = 3;
-constexpr std::size_t kSlabItems = 16384;
 // Measured on one H200, pinned host to device: 49 GB/s in pieces of 1 MiB, 54 of 4, 55 of 16.
 constexpr std::size_t kBlockNbytes = std::size_t{8} << 20;
 constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
@@ -38,10 +37,13 @@ constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
 template <typename Query>
 class DeviceReader {
  public:
-  DeviceReader(RequestContext& context, Backend& backend, Queue& queue, Device device)
-      : context_(context),
-        layout_(context.layout),
-        plan_(context.layout.device_plan),
+  DeviceReader(
+      Request& request, const StoredArray& array, Backend& backend, Queue& queue, Device device)
+      : request_(request),
+        array_(array),
+        layout_(array.layout),
+        plan_(array.layout.device_plan),
+        threads_(request.threads_for(array.layout)),
         backend_(backend),
         device_(device),
         kernels_(backend.kernels()),
@@ -59,8 +61,8 @@ class DeviceReader {
 
   void read(std::vector<RegionPart<Query>>& parts, FetchFor purpose) {
     purpose_ = purpose;
-    gds_ = Gds::of(context_, backend_, device_, purpose);
-    ChunkWalk<Query> walk(context_);
+    gds_ = Gds::of(request_.config(), array_, backend_, device_, purpose);
+    ChunkWalk<Query> walk(request_, array_);
     for (RegionPart<Query>& part : parts) {
       walk.each(std::move(part), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
     }
@@ -85,7 +87,7 @@ class DeviceReader {
   void add(Chunk<Query> chunk) {
     if (!chunk.missing) pending_nbytes_ += nbytes_of(chunk);
     pending_.push_back(std::move(chunk));
-    if (pending_nbytes_ < context_.config.device_slab_nbytes && pending_.size() < kSlabItems)
+    if (pending_nbytes_ < request_.config().device_slab_nbytes && pending_.size() < kSlabChunks)
       return;
     add_queues();
     run_slab();
@@ -103,7 +105,8 @@ class DeviceReader {
     fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
     fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
-    SlabFetch<Query> fetch(context_, purpose_, gds_.get(), fetched_->chunks, fetched_->memory);
+    SlabFetch<Query> fetch(
+        request_, array_, purpose_, gds_.get(), fetched_->chunks, fetched_->memory);
     const auto take_turn = [&](std::size_t i) {
       if (i > 0) {
         fetch.work();
@@ -111,10 +114,10 @@ class DeviceReader {
         submit(*fetched);
       }
     };
-    context_.parallel(1 + fetch.threads(), take_turn, 0);
+    request_.parallel(1 + fetch.threads(), take_turn, 0);
     fetched_->memory.finish();
     for (const Chunk<Query>& chunk : fetched_->chunks)
-      if (!chunk.missing) context_.count_encoded(chunk.range.nbytes);
+      if (!chunk.missing) request_.count_encoded(chunk.range.nbytes);
   }
 
   void submit_fetched() {
@@ -208,7 +211,7 @@ class DeviceReader {
       const std::size_t chunk = slab->decoded[i];
       const bool forced = !layout_.on_device.empty();
       if (error->code() != ErrorCode::unsupported || forced)
-        throw located(context_, *slab->chunks[chunk].level, slab->chunks[chunk].position, *error);
+        throw located(array_, *slab->chunks[chunk].level, slab->chunks[chunk].position, *error);
       refused.push_back(chunk);
     }
     if (!refused.empty()) decode_refused(*slab, refused);
@@ -229,28 +232,29 @@ class DeviceReader {
     Slab& again = add_slab(slab.queue, refused.size() * layout_.chain.decoded_nbytes());
     for (const std::size_t chunk : refused) again.chunks.push_back(std::move(slab.chunks[chunk]));
     const DecodeContext decode_context{
-        again.chunks.size() < 2 * static_cast<std::size_t>(context_.threads) ? context_.threads
-                                                                             : 1};
-    context_.parallel(
+        again.chunks.size() < 2 * static_cast<std::size_t>(threads_) ? threads_ : 1};
+    request_.parallel(
         again.chunks.size(),
         [&](std::size_t i) {
-          context_.check();
+          request_.check();
           Chunk<Query>& chunk = again.chunks[i];
           try {
             const ConstBytes encoded(chunk.host, chunk.encoded_nbytes());
             decode_packed(layout_, chunk, encoded, again.memory, decode_context);
           } catch (const Error& error) {
-            throw located(context_, *chunk.level, chunk.position, error);
+            throw located(array_, *chunk.level, chunk.position, error);
           }
         },
-        context_.threads);
+        threads_);
     again.memory.finish();
     submit(again);
   }
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
   const ArrayLayout& layout_;
   const DevicePlan& plan_;
+  const int threads_;  // that decode on the host
   Backend& backend_;
   const Device device_;
   const Kernels& kernels_;
@@ -306,59 +310,63 @@ DecodeWork decode_work(const ArrayLayout& layout, std::span<const DeviceTarget> 
 }
 
 // Who decodes: the host's threads, which pack what is wanted to be copied, or the device.
-FetchFor purpose_of(const RequestContext& context,
+FetchFor purpose_of(const Request& request,
+                    const StoredArray& array,
                     const Backend& devices,
                     std::span<const DeviceTarget> targets) {
-  const ArrayLayout& layout = context.layout;
+  const ArrayLayout& layout = array.layout;
   const std::string missing = missing_decoder(devices, layout.device_plan);
   const bool forced = !layout.on_device.empty();
   if (forced && !missing.empty()) {
     throw Error(ErrorCode::unsupported,
-                "[read] " + context.state.path() + ": " + layout.on_device.begin()->second +
+                "[read] " + array.state.path() + ": " + layout.on_device.begin()->second +
                     " cannot decode the chunks: " + missing);
   }
   if (forced) return FetchFor::device;
   if (!missing.empty()) return FetchFor::packing;
   std::vector<DeviceStage::Kind> kinds;
   for (const DeviceStep& step : layout.device_plan.steps) kinds.push_back(step.stage.kind);
-  if (context.config.gds == "on") return FetchFor::device;  // or nothing could go past the host
+  if (request.config().gds == "on") return FetchFor::device;  // or nothing could go past the host
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
-  if (kinds.empty() && !context.config.device_min_decode_nbytes) return FetchFor::device;
+  if (kinds.empty() && !request.config().device_min_decode_nbytes) return FetchFor::device;
   const bool sooner = device_decodes(kinds,
                                      decode_work(layout, targets),
-                                     context.threads,
-                                     context.config.device_min_decode_nbytes);
+                                     request.threads_for(layout),
+                                     request.config().device_min_decode_nbytes);
   return sooner ? FetchFor::device : FetchFor::packing;
 }
 
 template <typename Query>
-void read_query(RequestContext& context,
+void read_query(Request& request,
+                const StoredArray& array,
                 Query query,
                 Backend& backend,
                 Queue& queue,
                 Device device,
                 FetchFor purpose) {
-  each_chunk_shape(context,
-                   std::move(query),
-                   [&](RequestContext& inside, std::vector<RegionPart<Query>>& parts) {
-                     DeviceReader<Query>(inside, backend, queue, device).read(parts, purpose);
-                   });
+  each_chunk_shape(
+      array,
+      std::move(query),
+      [&](const StoredArray& inside, std::vector<RegionPart<Query>>& parts) {
+        DeviceReader<Query>(request, inside, backend, queue, device).read(parts, purpose);
+      });
 }
 
 }  // namespace
 
-void read_on_queue(RequestContext& context,
+void read_on_queue(Request& request,
+                   const StoredArray& array,
                    const ResolvedSelection& selection,
                    const TensorView& out,
                    Backend& backend,
                    std::unique_ptr<Queue> queue) {
-  check_on_device(context.layout, out.device.type);
+  check_on_device(array.layout, out.device.type);
   const DeviceTarget target{&selection, out};
-  const FetchFor purpose = purpose_of(context, backend, {&target, 1});
+  const FetchFor purpose = purpose_of(request, array, backend, {&target, 1});
   if (selection.pointwise) {
-    read_query(context, Points(selection, out), backend, *queue, out.device, purpose);
+    read_query(request, array, Points(selection, out), backend, *queue, out.device, purpose);
   } else {
-    read_query(context, Box(selection, out), backend, *queue, out.device, purpose);
+    read_query(request, array, Box(selection, out), backend, *queue, out.device, purpose);
   }
 }
 
@@ -369,12 +377,13 @@ void read_selection_to_device(const ArrayState& state,
                               const ReadOptions& options,
                               const std::atomic<bool>* cancel) {
   again_when_changed([&] {
-    RequestContext context(state, layout, options, cancel);
+    Request request(options, cancel);
+    const StoredArray array(state, layout);
     if (selection.size() == 0) return;
     Backend& devices = backend(out.device.type);
     auto queue = devices.make_queue(out.device.index);
     queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
-    read_on_queue(context, selection, out, devices, std::move(queue));
+    read_on_queue(request, array, selection, out, devices, std::move(queue));
   });
 }
 
@@ -390,9 +399,10 @@ void read_selections_to_device(const ArrayState& state,
       read_selection_to_device(state, layout, *target.selection, target.out, options);
     return;
   }
-  RequestContext context(state, std::move(layout), options, nullptr);
+  Request request(options, nullptr);
+  const StoredArray array(state, std::move(layout));
   const Device device = targets.front().out.device;
-  check_on_device(context.layout, device.type);
+  check_on_device(array.layout, device.type);
   if (std::ranges::all_of(
           targets, [](const DeviceTarget& target) { return target.selection->size() == 0; })) {
     return;
@@ -406,8 +416,8 @@ void read_selections_to_device(const ArrayState& state,
     }
     const auto queue = devices.make_queue(device.index);
     queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
-    DeviceReader<Box>(context, devices, *queue, device)
-        .read(parts, purpose_of(context, devices, targets));
+    DeviceReader<Box>(request, array, devices, *queue, device)
+        .read(parts, purpose_of(request, array, devices, targets));
   });
 }
 
@@ -418,8 +428,9 @@ Tensor read_new_on_device(const ArrayState& state,
                           const std::atomic<bool>* cancel) {
   const Device device = state.choice().device;
   return again_when_changed([&] {
-    RequestContext context(state, layout, options, cancel);
-    const DType& dtype = context.layout.metadata->dtype;
+    Request request(options, cancel);
+    const StoredArray array(state, layout);
+    const DType& dtype = array.layout.metadata->dtype;
     const std::size_t nbytes =
         checked_nbytes(selection.result_shape, dtype.itemsize(), "size of the result");
     Backend& devices = backend(device.type);
@@ -428,7 +439,7 @@ Tensor read_new_on_device(const ArrayState& state,
     if (nbytes == 0) {
       queue->synchronize();
     } else {
-      read_on_queue(context, selection, result.view(), devices, std::move(queue));
+      read_on_queue(request, array, selection, result.view(), devices, std::move(queue));
     }
     return result;
   });

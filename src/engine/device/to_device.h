@@ -4,7 +4,8 @@
 #include <span>
 
 #include "device/backend.h"
-#include "engine/request/context.h"
+#include "engine/request/request.h"
+#include "engine/request/stored_array.h"
 #include "format/selection.h"
 
 namespace headrace {
@@ -40,7 +41,8 @@ Tensor read_new_on_device(const ArrayState& state,
 
 // What both do, with a backend and the first of the queues that it uses. When it returns, the work
 // is done.
-void read_on_queue(RequestContext& context,
+void read_on_queue(Request& request,
+                   const StoredArray& array,
                    const ResolvedSelection& selection,
                    const TensorView& out,
                    Backend& backend,

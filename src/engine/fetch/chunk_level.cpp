@@ -7,16 +7,16 @@
 
 namespace headrace {
 
-std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
+std::shared_ptr<const ShardIndex> load_shard_index(const StoredArray& array,
                                                    const ShardLevel& level,
                                                    const std::string& key,
                                                    const ObjectReader& reader,
                                                    const ByteRange& range) {
-  IndexCache& cache = context.state.shared()->index_cache;
+  IndexCache& cache = array.state.shared()->index_cache;
   // What lies in memory already is not kept once more.
   const std::uint64_t version = reader.mapped().empty() ? reader.version() : 0;
   // A nested shard may begin where the one around it does: its depth tells them apart.
-  const auto depth = &level - context.layout.shards.data();
+  const auto depth = &level - array.layout.shards.data();
   const std::string place =
       depth == 0 ? key : key + '@' + std::to_string(depth) + '@' + std::to_string(range.offset);
   if (version != 0) {

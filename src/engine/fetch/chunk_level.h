@@ -18,7 +18,7 @@
 #include "base/memory_errors.h"
 #include "engine/query/coordinates.h"
 #include "engine/query/regions.h"
-#include "engine/request/context.h"
+#include "engine/request/stored_array.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -64,18 +64,16 @@ bool is_innermost(const ArrayLayout& layout, const ChunkLevel<Query>& level) {
 }
 
 template <typename Query>
-Error located(const RequestContext& context,
+Error located(const StoredArray& array,
               const ChunkLevel<Query>& level,
               std::size_t position,
               const Error& error) {
   Coordinates coordinates;
   Query query;
   level.cut.child(position, coordinates.at, query);
-  if (!level.parent)
-    return error.with_context(context.place("read", context.chunk_key(coordinates.at)));
-  const std::string inner = coordinates_text(coordinates.at, context.layout.metadata->ndim());
-  return located(
-      context, *level.parent, level.position, error.with_context("inner chunk " + inner));
+  if (!level.parent) return error.with_context(array.where("read", array.key(coordinates.at)));
+  const std::string inner = coordinates_text(coordinates.at, array.layout.metadata->ndim());
+  return located(array, *level.parent, level.position, error.with_context("inner chunk " + inner));
 }
 
 // Of a child of a shard, in the object; nothing when it is not stored.
@@ -89,7 +87,7 @@ std::optional<ByteRange> find_inner(const ChunkLevel<Query>& level,
 }
 
 template <typename Query>
-std::optional<StoredChunk> find_stored(const RequestContext& context,
+std::optional<StoredChunk> find_stored(const StoredArray& array,
                                        const ChunkLevel<Query>& level,
                                        const Coordinates& coordinates) {
   if (level.parent) {
@@ -97,8 +95,7 @@ std::optional<StoredChunk> find_stored(const RequestContext& context,
     if (!range) return std::nullopt;
     return StoredChunk{level.reader, *range};
   }
-  std::shared_ptr<const ObjectReader> reader =
-      context.driver.open(context.chunk_key(coordinates.at));
+  std::shared_ptr<const ObjectReader> reader = array.driver.open(array.key(coordinates.at));
   if (!reader) return std::nullopt;
   const std::uint64_t nbytes = reader->size();
   return StoredChunk{std::move(reader), {0, nbytes}};
@@ -106,7 +103,7 @@ std::optional<StoredChunk> find_stored(const RequestContext& context,
 
 // The index of a shard that is `range` of an object, from the cache when the object is still the
 // same.
-std::shared_ptr<const ShardIndex> load_shard_index(RequestContext& context,
+std::shared_ptr<const ShardIndex> load_shard_index(const StoredArray& array,
                                                    const ShardLevel& level,
                                                    const std::string& key,
                                                    const ObjectReader& reader,
@@ -142,29 +139,29 @@ auto again_when_changed(Read read) {
 // Null when the shard is not stored.
 template <typename Query>
 std::shared_ptr<const ChunkLevel<Query>> open_shard(
-    RequestContext& context,
+    const StoredArray& array,
     const std::shared_ptr<const ChunkLevel<Query>>& parent,
     std::size_t position) {
   Coordinates coordinates;
   Query query;
   parent->cut.child(position, coordinates.at, query);
   try {
-    const std::optional<StoredChunk> stored = find_stored(context, *parent, coordinates);
+    const std::optional<StoredChunk> stored = find_stored(array, *parent, coordinates);
     if (!stored) return nullptr;
-    const ShardLevel& shard = context.layout.shards[parent->depth];
+    const ShardLevel& shard = array.layout.shards[parent->depth];
     auto level = std::make_shared<ChunkLevel<Query>>(std::move(query), shard.inner_shape);
     level->parent = parent;
     level->position = position;
     level->depth = parent->depth + 1;
     level->shard = &shard;
-    level->key = parent->parent ? parent->key : context.chunk_key(coordinates.at);
+    level->key = parent->parent ? parent->key : array.key(coordinates.at);
     level->reader = stored->reader;
     level->base = stored->range.offset;
-    level->index = load_shard_index(context, shard, level->key, *stored->reader, stored->range);
+    level->index = load_shard_index(array, shard, level->key, *stored->reader, stored->range);
     return level;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::not_found) return nullptr;  // removed since it was opened
-    throw located(context, *parent, position, error);
+    throw located(array, *parent, position, error);
   }
 }
 

@@ -17,25 +17,25 @@ constexpr std::size_t kMaxBatchedChunk = std::size_t{1} << 20;
 constexpr std::size_t kReadPiece = std::size_t{4} << 20;
 
 // Of a store across a network, what it says itself comes before what the configuration does.
-Coalescing near_in(const StoreDriver& driver, FetchFor purpose, const Coalescing& configured) {
-  if (!driver.local()) return driver.coalescing().value_or(configured);
+Coalescing near_in(const StoreDriver& driver, FetchFor purpose, const Config& config) {
+  if (!driver.local()) {
+    return driver.coalescing().value_or(Coalescing{config.coalesce_gap, config.coalesce_run});
+  }
   return {kLocalGap, purpose == FetchFor::device ? kDeviceRun : kCachedNbytes};
 }
 
 }  // namespace
 
-FetchPlan::FetchPlan(const StoreDriver& driver,
-                     const ArrayLayout& layout,
+FetchPlan::FetchPlan(const StoredArray& array,
+                     const Request& request,
                      FetchFor purpose,
-                     std::size_t threads,
-                     std::size_t held_nbytes,
-                     const Coalescing& configured)
-    : driver_(driver),
-      layout_(layout),
+                     std::size_t threads)
+    : driver_(array.driver),
+      layout_(array.layout),
       purpose_(purpose),
       threads_(threads),
-      held_nbytes_(held_nbytes),
-      near_(near_in(driver, purpose, configured)) {}
+      held_nbytes_(request.memory_budget() / 2),
+      near_(near_in(driver_, purpose, request.config())) {}
 
 // For the caller one thread fetches ahead for all; to a device each fetches for itself.
 std::size_t FetchPlan::objects_at_once(std::size_t chunks) const {

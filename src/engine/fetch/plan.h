@@ -16,7 +16,8 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "engine/layout/array_layout.h"
+#include "engine/request/request.h"
+#include "engine/request/stored_array.h"
 #include "store/coalesce.h"
 #include "store/store.h"
 
@@ -85,14 +86,11 @@ inline bool is_part(const ArrayLayout& layout, std::size_t wanted_nbytes, std::s
 
 class FetchPlan {
  public:
-  // `held_nbytes`: of encoded bytes, that all `threads` may hold together. `configured`: what is
-  // near in stores across a network that do not say so themselves.
-  FetchPlan(const StoreDriver& driver,
-            const ArrayLayout& layout,
+  // For `threads` that fetch at a time. Together they hold encoded bytes in half of the budget.
+  FetchPlan(const StoredArray& array,
+            const Request& request,
             FetchFor purpose,
-            std::size_t threads,
-            std::size_t held_nbytes,
-            const Coalescing& configured);
+            std::size_t threads);
 
   // How many whole objects of `chunks` to ask the store for by one call; 0: open each by itself.
   std::size_t objects_at_once(std::size_t chunks) const;

@@ -6,7 +6,6 @@
 #include "codec/scratch.h"
 #include "engine/fetch/chunk_level.h"
 #include "engine/query/regions.h"
-#include "engine/request/context.h"
 #include "format/chunk_grid.h"
 
 namespace headrace {
@@ -34,37 +33,36 @@ Listing list_chunks(const ArrayState& state) {
   return listing;
 }
 
-std::shared_ptr<const ArrayLayout> layout_of_object(const RequestContext& context,
+std::shared_ptr<const ArrayLayout> layout_of_object(const StoredArray& array,
                                                     const std::string& key) {
-  if (!context.layout.regions) return context.layout_owner;
-  const ArrayMetadata& metadata = *context.layout.metadata;
-  const std::size_t prefix = context.state.path().empty() ? 0 : context.state.path().size() + 1;
+  if (!array.layout.regions) return array.layout_owner;
+  const ArrayMetadata& metadata = *array.layout.metadata;
+  const std::size_t prefix = array.state.path().empty() ? 0 : array.state.path().size() + 1;
   const auto coordinates =
       metadata.chunk_keys.parse(std::string_view(key).substr(prefix), metadata.ndim());
-  return context.layout.regions->at(coordinates.value());
+  return array.layout.regions->at(coordinates.value());
 }
 
 std::int64_t count_stored_chunks(const ArrayState& state) {
   const Listing listing = list_chunks(state);
   const auto layout = state.layout();
   if (layout->shards.empty()) return static_cast<std::int64_t>(listing.inside.size());
-  const ReadOptions options;
-  RequestContext context(state, layout, options, nullptr);
+  const StoredArray array(state, layout);
   std::atomic<std::int64_t> n{0};
   parallel_for(listing.inside.size(), [&](std::size_t i) {
     const std::string& key = listing.inside[i];
     try {
       const auto index = again_when_changed([&]() -> std::shared_ptr<const ShardIndex> {
-        const auto reader = context.driver.open(key);
+        const auto reader = array.driver.open(key);
         if (!reader) return nullptr;  // removed since it was listed
-        RequestContext inside(context, layout_of_object(context, key));
+        const StoredArray inside(state, layout_of_object(array, key));
         const ShardLevel& shard = inside.layout.shards.front();
         return load_shard_index(inside, shard, key, *reader, {0, reader->size()});
       });
       if (!index) return;
       for (std::int64_t inner = 0; inner < index->count; ++inner) n += index->has(inner);
     } catch (const Error& error) {
-      throw error.with_context(context.place("read", key));
+      throw error.with_context(array.where("read", key));
     }
   });
   return n;

@@ -7,7 +7,7 @@
 
 #include "base/function_ref.h"
 #include "engine/request/array_state.h"
-#include "engine/request/context.h"
+#include "engine/request/stored_array.h"
 
 namespace headrace {
 
@@ -27,7 +27,7 @@ void each_stored_chunk(const ArrayState& state,
                        FunctionRef<void(std::string key, const ChunkCoordinates& at)> take);
 
 // Of the stored object of this key, one of `inside`.
-std::shared_ptr<const ArrayLayout> layout_of_object(const RequestContext& context,
+std::shared_ptr<const ArrayLayout> layout_of_object(const StoredArray& array,
                                                     const std::string& key);
 
 // Chunks of the unit that is read; inner chunks by their shards' indices.

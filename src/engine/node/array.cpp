@@ -14,7 +14,7 @@
 #include "engine/request/array_state.h"
 #include "engine/request/async.h"
 #include "engine/request/config.h"
-#include "engine/request/context.h"
+#include "engine/request/request.h"
 #include "engine/write/from_host.h"
 #include "format/chunk_grid.h"
 #include "format/selection.h"

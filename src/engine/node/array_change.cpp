@@ -10,7 +10,7 @@
 #include "engine/node/metadata_change.h"
 #include "engine/query/coordinates.h"
 #include "engine/request/array_state.h"
-#include "engine/request/context.h"
+#include "engine/request/request.h"
 #include "engine/write/erase_outside.h"
 #include "format/selection.h"
 #include "headrace/array.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/request/context.h"
+#include "engine/request/request.h"
 
 namespace headrace {
 namespace {

@@ -12,8 +12,8 @@ namespace headrace {
 
 // Who holds it is the only one to change the metadata of a node: among the threads of this process,
 // and, where the store has locks, among the processes of this machine. Orders: that of a group
-// before that of a node below it; before any lock_key(). Code of the application that runs under it
-// must not change the same node.
+// before that of a node below it; before any of ObjectLocks. Code of the application that runs
+// under it must not change the same node.
 class NodeLock {
  public:
   // Waits, calling `poll` now and then; throwing from it ends the wait. `make`: the node's folder

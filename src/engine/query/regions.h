@@ -16,7 +16,8 @@
 #include "engine/layout/region_layouts.h"
 #include "engine/query/coordinates.h"
 #include "engine/query/cut.h"
-#include "engine/request/context.h"
+#include "engine/request/request.h"
+#include "engine/request/stored_array.h"
 
 namespace headrace {
 
@@ -54,42 +55,42 @@ RegionPart<Query> region_part(const ArrayLayout& array,
   return part;
 }
 
-// Calls body(context, query, region) for each region that the query touches, by up to `threads`
+// Calls body(array, query, region) for each region that the query touches, by up to `threads`
 // threads; of a regular grid once.
 template <typename Query, typename Body>
-void each_region(RequestContext& context, Query query, int threads, Body body) {
-  if (!context.layout.regions) return body(context, std::move(query), Region{});
-  const typename Query::Cut cut(query, GridCut(context.layout.metadata->chunk_edges));
-  context.parallel(
+void each_region(Request& request, const StoredArray& array, Query query, int threads, Body body) {
+  if (!array.layout.regions) return body(array, std::move(query), Region{});
+  const typename Query::Cut cut(query, GridCut(array.layout.metadata->chunk_edges));
+  request.parallel(
       cut.size(),
       [&](std::size_t i) {
-        context.check();
-        auto part = region_part<Query>(context.layout, cut, i);
-        RequestContext inside(context, std::move(part.layout));
+        request.check();
+        auto part = region_part<Query>(array.layout, cut, i);
+        const StoredArray inside(array.state, std::move(part.layout));
         body(inside, std::move(part.query), part.region);
       },
       threads);
 }
 
-// Calls body(context, parts) for all regions with chunks of one shape at a time.
+// Calls body(array, parts) for all regions with chunks of one shape at a time.
 template <typename Query, typename Body>
-void each_chunk_shape(RequestContext& context, Query query, Body body) {
+void each_chunk_shape(const StoredArray& array, Query query, Body body) {
   using Parts = std::vector<RegionPart<Query>>;
-  if (!context.layout.regions) {
+  if (!array.layout.regions) {
     Parts whole(1);
     whole[0].query = std::move(query);
-    return body(context, whole);
+    return body(array, whole);
   }
   constexpr std::size_t kRegionsAtOnce = 4096;
-  const typename Query::Cut cut(query, GridCut(context.layout.metadata->chunk_edges));
+  const typename Query::Cut cut(query, GridCut(array.layout.metadata->chunk_edges));
   for (std::size_t first = 0; first < cut.size(); first += kRegionsAtOnce) {
     std::map<Shape, Parts> by_shape;
     for (std::size_t i = first; i < std::min(first + kRegionsAtOnce, cut.size()); ++i) {
-      auto part = region_part<Query>(context.layout, cut, i);
+      auto part = region_part<Query>(array.layout, cut, i);
       by_shape[part.layout->stored_shape()].push_back(std::move(part));
     }
     for (auto& [shape, parts] : by_shape) {
-      RequestContext inside(context, parts.front().layout);
+      const StoredArray inside(array.state, parts.front().layout);
       body(inside, parts);
     }
   }

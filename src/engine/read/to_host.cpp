@@ -11,6 +11,8 @@
 #include "engine/fetch/objects.h"
 #include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
+#include "engine/request/request.h"
+#include "engine/request/stored_array.h"
 
 namespace headrace {
 namespace {
@@ -19,17 +21,15 @@ namespace {
 template <typename Query>
 class Reader {
  public:
-  explicit Reader(RequestContext& context)
-      : context_(context),
-        layout_(context.layout),
-        threads_(context.threads),
-        plan_(context.driver,
-              context.layout,
-              FetchFor::caller,
-              static_cast<std::size_t>(context.threads),
-              context.memory_budget / 2,
-              {context.config.coalesce_gap, context.config.coalesce_run}),
-        few_chunks_(context.threads < thread_count()) {}
+  // `arena`: null, or for the bytes of elements of variable length.
+  Reader(Request& request, const StoredArray& array, VlenArena* arena)
+      : request_(request),
+        array_(array),
+        layout_(array.layout),
+        arena_(arena),
+        threads_(request.threads_for(layout_)),
+        plan_(array, request, FetchFor::caller, static_cast<std::size_t>(threads_)),
+        few_chunks_(threads_ < thread_count()) {}
 
   void read_region(Query query, const Region& region) {
     const auto level = top_level(layout_, region, std::move(query));
@@ -52,7 +52,7 @@ class Reader {
   void read_level(const std::shared_ptr<const Level>& level) {
     if (!is_innermost(layout_, *level)) {
       each(level->cut.size(), [&](std::size_t i) {
-        if (const auto shard = open_shard(context_, level, i)) {
+        if (const auto shard = open_shard(array_, level, i)) {
           read_level(shard);
         } else {
           fill(*level, i);
@@ -69,18 +69,16 @@ class Reader {
   template <typename Body>
   void each(std::size_t n, Body body) {
     if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
-    context_.parallel(
+    request_.parallel(
         n,
         [&](std::size_t i) {
-          context_.check();
+          request_.check();
           body(i);
         },
         threads_);
   }
 
-  DecodeContext decode_context() const {
-    return {few_chunks_ ? thread_count() : 1, context_.arena};
-  }
+  DecodeContext decode_context() const { return {few_chunks_ ? thread_count() : 1, arena_}; }
 
   // Names the array and the chunk in what goes wrong.
   template <typename Body>
@@ -88,7 +86,7 @@ class Reader {
     try {
       body();
     } catch (const Error& error) {
-      throw located(context_, level, position, error);
+      throw located(array_, level, position, error);
     }
   }
 
@@ -106,13 +104,13 @@ class Reader {
     Query query;
     level.cut.child(position, coordinates.at, query);
     at(level, position, [&] {
-      const auto stored = find_stored(context_, level, coordinates);
+      const auto stored = find_stored(array_, level, coordinates);
       const bool found =
           stored && unless_removed([&] {
             read_chunk(layout_, *stored->reader, stored->range, query, decode_context());
           });
       if (found)
-        context_.count_encoded(stored->range.nbytes);
+        request_.count_encoded(stored->range.nbytes);
       else
         make_sink(query, layout_.chunk_shape, layout_.itemsize()).fill(layout_.fill);
     });
@@ -160,7 +158,7 @@ class Reader {
         std::byte* target = encoded->data();
         for (const FetchRequest::Run& run : request.runs)
           targets.push_back(std::exchange(target, target + run.range.nbytes));
-        read_runs(context_.driver, *level.reader, request.runs, targets, 1);
+        read_runs(array_.driver, *level.reader, request.runs, targets, 1);
       });
     });
     std::vector<std::pair<std::size_t, ConstBytes>> chunks;
@@ -176,14 +174,14 @@ class Reader {
       const auto& [position, bytes] = chunks[i];
       found ? decode(level, position, bytes) : fill(level, position);
     };
-    context_.parallel(chunks.size(), use, context_.driver.local() ? 1 : threads_);
+    request_.parallel(chunks.size(), use, array_.driver.local() ? 1 : threads_);
   }
 
   void decode(const Level& level, std::size_t position, ConstBytes encoded) {
     Coordinates coordinates;
     Query query;
     level.cut.child(position, coordinates.at, query);
-    context_.count_encoded(encoded.size());
+    request_.count_encoded(encoded.size());
     auto sink = make_sink(query, layout_.chunk_shape, layout_.itemsize());
     at(level, position, [&] { decode_chunk(layout_.chain, encoded, sink, decode_context()); });
   }
@@ -201,13 +199,13 @@ class Reader {
     const std::size_t n = level.cut.size();
     if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
     fetch_objects(
-        context_.driver,
+        array_.driver,
         {n, batch, threads_, max_encoded_nbytes(layout_.chain)},
         [&](std::size_t i) {
           Coordinates coordinates;
           Query query;
           level.cut.child(i, coordinates.at, query);
-          return context_.chunk_key(coordinates.at);
+          return array_.key(coordinates.at);
         },
         [&](std::size_t i, const GetRequest& request) {
           BatchedObject result{};
@@ -221,37 +219,43 @@ class Reader {
               return read_one(level, i);
           }
         },
-        [&] { context_.check(); });
+        [&] { request_.check(); });
   }
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
   const ArrayLayout& layout_;
+  VlenArena* const arena_;
   const int threads_;
   const FetchPlan plan_;
   std::atomic<bool> few_chunks_;  // at a time: each may use several threads
 };
 
 template <typename Query>
-void read_query(RequestContext& context, Query query) {
+void read_query(Request& request, const StoredArray& array, VlenArena* arena, Query query) {
   // Each thread decodes one chunk at a time: where the budget has room for fewer, one region does.
-  const int threads = context.threads < thread_count() ? 1 : context.threads;
-  each_region(context,
+  const int fit = request.threads_for(array.layout);
+  const int threads = fit < thread_count() ? 1 : fit;
+  each_region(request,
+              array,
               std::move(query),
               threads,
-              [](RequestContext& inside, Query part, const Region& region) {
-                Reader<Query>(inside).read_region(std::move(part), region);
+              [&](const StoredArray& inside, Query part, const Region& region) {
+                Reader<Query>(request, inside, arena).read_region(std::move(part), region);
               });
 }
 
-void read_elements(RequestContext& context,
+void read_elements(Request& request,
+                   const StoredArray& array,
+                   VlenArena* arena,
                    const ResolvedSelection& selection,
                    const TensorView& out) {
-  check_on_device(context.layout, Device::Type::cpu);
+  check_on_device(array.layout, Device::Type::cpu);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
-    read_query(context, Points(selection, out));
+    read_query(request, array, arena, Points(selection, out));
   } else {
-    read_query(context, Box(selection, out));
+    read_query(request, array, arena, Box(selection, out));
   }
 }
 
@@ -271,8 +275,8 @@ void read_selection(const ArrayState& state,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
   again_when_changed([&] {
-    RequestContext context(state, layout, options, cancel);
-    read_elements(context, selection, out);
+    Request request(options, cancel);
+    read_elements(request, {state, layout}, nullptr, selection, out);
   });
 }
 
@@ -282,16 +286,16 @@ Tensor read_vlen_selection(const ArrayState& state,
                            const ReadOptions& options,
                            const std::atomic<bool>* cancel) {
   return again_when_changed([&] {
-    RequestContext context(state, layout, options, cancel);
+    Request request(options, cancel);
+    const StoredArray array(state, layout);
     const auto result = std::make_shared<VlenResult>();
-    result->layout = context.layout_owner;
+    result->layout = array.layout_owner;
     const Shape& shape = selection.result_shape;
-    const DType& dtype = context.layout.metadata->dtype;
+    const DType& dtype = array.layout.metadata->dtype;
     result->elements = allocate_shared(checked_nbytes(shape, dtype.itemsize(), "size of a tensor"));
     Tensor tensor(
         std::shared_ptr<void>(result, result->elements.get()), shape, dtype, Device::cpu());
-    context.arena = &result->arena;
-    read_elements(context, selection, tensor.view());
+    read_elements(request, array, &result->arena, selection, tensor.view());
     return tensor;
   });
 }

@@ -3,7 +3,6 @@
 #include <atomic>
 
 #include "engine/request/array_state.h"
-#include "engine/request/context.h"
 #include "format/selection.h"
 
 namespace headrace {

@@ -8,7 +8,8 @@
 #include "engine/fetch/stored_chunks.h"
 #include "engine/read/chunk.h"
 #include "engine/read/plain.h"
-#include "engine/request/context.h"
+#include "engine/request/request.h"
+#include "engine/request/stored_array.h"
 
 namespace headrace {
 namespace {
@@ -18,14 +19,14 @@ class Verifier {
  public:
   using Report = std::function<void(const std::string& key, const Error& error)>;
 
-  Verifier(RequestContext& context, const Report& report, std::mutex& mutex)
-      : context_(context), report_(report), mutex_(mutex) {}
+  Verifier(Request& request, const StoredArray& array, const Report& report, std::mutex& mutex)
+      : request_(request), array_(array), report_(report), mutex_(mutex) {}
 
   std::int64_t verify_object(const std::string& key) {
     const auto look = [&]() -> std::int64_t {
-      const auto reader = context_.driver.open(key);
+      const auto reader = array_.driver.open(key);
       if (!reader) return 0;  // removed since it was listed
-      if (!context_.layout.shards.empty())
+      if (!array_.layout.shards.empty())
         return verify_shard(key, key, *reader, 0, reader->size(), 0);
       decode(*reader, 0, reader->size());
       return 1;
@@ -37,7 +38,7 @@ class Verifier {
   // Reports what goes wrong under `name`; a bad chunk counts as looked at.
   template <typename Body>
   std::int64_t guard(const std::string& name, Body body) {
-    context_.check();
+    request_.check();
     try {
       return body();
     } catch (const Error& error) {
@@ -50,7 +51,7 @@ class Verifier {
   }
 
   void decode(const ObjectReader& reader, std::uint64_t base, std::uint64_t nbytes) {
-    const CodecChain& chain = context_.layout.chain;
+    const CodecChain& chain = array_.layout.chain;
     if (chain.is_identity()) {
       check_plain_size(chain, nbytes);
       return;
@@ -68,15 +69,15 @@ class Verifier {
                             std::uint64_t base,
                             std::uint64_t nbytes,
                             std::size_t depth) {
-    const ShardLevel& level = context_.layout.shards[depth];
-    const auto index = load_shard_index(context_, level, key, reader, {base, nbytes});
+    const ShardLevel& level = array_.layout.shards[depth];
+    const auto index = load_shard_index(array_, level, key, reader, {base, nbytes});
     std::int64_t n = 0;
     for (std::int64_t i = 0; i < level.inner_count; ++i) {
       if (!index->has(i)) continue;
       const std::string inner = name + "[" + std::to_string(i) + "]";
       n += guard(inner, [&]() -> std::int64_t {
         const auto [offset, inner_nbytes] = index->range(i);
-        if (depth + 1 < context_.layout.shards.size()) {
+        if (depth + 1 < array_.layout.shards.size()) {
           return verify_shard(key, inner, reader, base + offset, inner_nbytes, depth + 1);
         }
         decode(reader, base + offset, inner_nbytes);
@@ -86,7 +87,8 @@ class Verifier {
     return n;
   }
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
   const Report& report_;
   std::mutex& mutex_;  // of reports
 };
@@ -96,17 +98,18 @@ class Verifier {
 std::int64_t Array::verify(const std::function<void(const std::string&, const Error&)>& bad,
                            const ReadOptions& options) const {
   const Listing listing = list_chunks(*state_);
-  RequestContext context(*state_, state_->layout(options.implementations), options, nullptr);
+  Request request(options, nullptr);
+  const StoredArray array(*state_, state_->layout(options.implementations));
   std::mutex mutex;
   std::atomic<std::int64_t> n{0};
-  context.parallel(
+  request.parallel(
       listing.inside.size(),
       [&](std::size_t i) {
         const std::string& key = listing.inside[i];
-        RequestContext inside(context, layout_of_object(context, key));
-        n += Verifier(inside, bad, mutex).verify_object(key);
+        const StoredArray inside(*state_, layout_of_object(array, key));
+        n += Verifier(request, inside, bad, mutex).verify_object(key);
       },
-      context.threads);
+      request.threads_for(array.layout));
   return n;
 }
 

@@ -61,6 +61,9 @@ class ArrayState {
                                                const Implementations& extra = {}) const;
   // To all handles; the store has them already (engine/node/metadata_change.h).
   void show_metadata(std::shared_ptr<const ArrayMetadata> metadata) const;
+  // Whether a write keeps what an object has behind the edge of the array, which others may have
+  // grown since. Who gives the metadata (zarr-python) changes the shape, and forgets it.
+  bool keeps_behind_edge() const { return shared_->has_document; }
   // permission_denied when this handle or the store may not be written.
   void check_writable() const;
 

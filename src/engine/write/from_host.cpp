@@ -13,14 +13,10 @@
 #include "engine/query/sink.h"
 #include "engine/query/strided.h"
 #include "engine/read/chunk.h"
-#include "engine/request/context.h"
 #include "engine/write/shard_writer.h"
 
 namespace headrace {
 namespace {
-
-// A shard's memory up to this is asked for at once and touched as it fills; beyond, it grows.
-constexpr std::size_t kMaxRoom = std::size_t{256} << 20;
 
 bool covers(const Points&, const Shape&) { return false; }
 
@@ -37,27 +33,32 @@ bool all_fill(ConstBytes chunk, const ArrayLayout& layout) {
 template <typename Query>
 class Writer {
  public:
-  explicit Writer(RequestContext& context) : context_(context), layout_(context.layout) {
+  Writer(Request& request, const StoredArray& array, const ObjectLocks& locks)
+      : request_(request),
+        array_(array),
+        locks_(locks),
+        layout_(array.layout),
+        threads_(request.threads_for(layout_)) {
     for (const ShardLevel& level : layout_.shards)
-      orders_.emplace_back(context.state.choice().shard_order, level.inner_grid);
+      orders_.emplace_back(array.state.choice().shard_order, level.inner_grid);
   }
 
   void write_region(const Query& query, const Region& region) {
     const Shape& shape = layout_.stored_shape();
     const typename Query::Cut cut(query, GridCut(shape, region.first_chunk));
-    context_.parallel(
+    request_.parallel(
         cut.size(),
         [&](std::size_t i) {
-          context_.check();
+          request_.check();
           Coordinates coordinates;
           Query child;
           cut.child(i, coordinates.at, child);
-          const std::string key = context_.chunk_key(coordinates.at);
+          const std::string key = array_.key(coordinates.at);
           try {
             const Shape& extent = layout_.metadata->shape;
             write_one(key, child, valid_extent(coordinates, extent, shape, region));
           } catch (const Error& error) {
-            throw error.with_context(context_.place("write", key));
+            throw error.with_context(array_.where("write", key));
           }
         },
         objects_at_once());
@@ -67,7 +68,7 @@ class Writer {
     // A handle may have seen a smaller array than there is by now: of an object that reaches over
     // its edge, what lies behind that is kept.
     const bool whole = covers(query, valid);
-    const auto lock = context_.lock_object(key);
+    const auto lock = locks_.lock(key);
     Scratch old;
     const std::optional<ConstBytes> before = bytes_to_keep(key, query, valid, *old);
     if (whole && !before && store_plain_shard(key, query)) return;
@@ -81,9 +82,9 @@ class Writer {
       after = encode_object(query, valid, std::nullopt, *encoded);
     }
     if (after) {
-      context_.driver.set(key, *after);
+      array_.driver.set(key, *after);
     } else {
-      context_.driver.erase(key);
+      array_.driver.erase(key);
     }
   }
 
@@ -96,7 +97,7 @@ class Writer {
                                           Buffer& old) {
     if (covers(query, extent_kept(layout_.stored_shape(), valid))) return std::nullopt;
     try {
-      if (!context_.driver.get_latest(key, old, max_object_nbytes())) return std::nullopt;
+      if (!array_.driver.get_latest(key, old, max_object_nbytes())) return std::nullopt;
     } catch (const Error& error) {
       if (!covers(query, valid) || error.code() != ErrorCode::corrupt) throw;
       return std::nullopt;
@@ -106,7 +107,7 @@ class Writer {
 
   // What of an object, of which `valid` lies in the array, a write has to cover to keep nothing.
   const Shape& extent_kept(const Shape& shape, const Shape& valid) const {
-    return context_.keeps_behind_edge() ? shape : valid;
+    return array_.state.keeps_behind_edge() ? shape : valid;
   }
 
   std::optional<ConstBytes> encode_object(const Query& query,
@@ -132,11 +133,11 @@ class Writer {
   // A shard is put together in memory: where one fills the budget, two are on their way at a time,
   // so that one is encoded while the other is stored.
   int objects_at_once() const {
-    if (layout_.shards.empty()) return context_.threads;
+    if (layout_.shards.empty()) return threads_;
     const std::size_t shard = checked_nbytes(layout_.stored_shape(), layout_.itemsize(), "shard");
-    const std::size_t fit = context_.memory_budget / std::max<std::size_t>(shard, 1);
-    return static_cast<int>(std::min<std::size_t>(std::max<std::size_t>(fit, 2),
-                                                  static_cast<std::size_t>(context_.threads)));
+    const std::size_t fit = request_.memory_budget() / std::max<std::size_t>(shard, 1);
+    return static_cast<int>(
+        std::min<std::size_t>(std::max<std::size_t>(fit, 2), static_cast<std::size_t>(threads_)));
   }
 
   // Stores an uncompressed shard from the caller's memory, where its chunks lie there as they will
@@ -150,7 +151,7 @@ class Writer {
     PlainShard shard(level);
     Scratch last;
     for (const std::size_t i : positions_in_order<Query>(orders_[0], cut, level.inner_grid)) {
-      context_.check();
+      request_.check();
       Coordinates coordinates;
       Query child;
       cut.child(i, coordinates.at, child);
@@ -168,9 +169,9 @@ class Writer {
       }
     }
     if (shard.empty()) {
-      context_.driver.erase(key);
+      array_.driver.erase(key);
     } else {
-      context_.driver.set_parts(key, shard.finish());
+      array_.driver.set_parts(key, shard.finish());
     }
     return true;
   }
@@ -205,7 +206,7 @@ class Writer {
   }
 
   bool drops(ConstBytes chunk) const {
-    return !context_.state.choice().write_empty_chunks && all_fill(chunk, layout_);
+    return !array_.state.choice().write_empty_chunks && all_fill(chunk, layout_);
   }
 
   // The chunk as it will be: what was stored, or the fill value, under what is written. `arena`
@@ -236,14 +237,14 @@ class Writer {
     const std::size_t inner_nbytes = checked_nbytes(level.inner_shape, layout_.itemsize(), "chunk");
     const InnerOrder& order = orders_[depth];
     const auto positions = positions_in_order<Query>(order, cut, level.inner_grid);
-    ShardWriter shard(level, order, before, std::min(cut.size() * inner_nbytes, kMaxRoom));
+    ShardWriter shard(level, order, before, cut.size() * inner_nbytes);
     // Plain chunks are gathered where they will lie in the shard.
     const bool plain = innermost && layout_.chain.is_identity();
     if (plain) shard.reserve(cut.size(), inner_nbytes);
-    context_.parallel(
+    request_.parallel(
         cut.size(),
         [&](std::size_t turn) {
-          context_.check();
+          request_.check();
           Coordinates coordinates;
           Query child;
           cut.child(positions[turn], coordinates.at, child);
@@ -267,27 +268,35 @@ class Writer {
                         : encode_shard(child, inner_valid, inner_before, depth + 1, *bytes);
           after ? shard.put(turn, inner, *bytes) : shard.remove(turn, inner);
         },
-        context_.threads);
+        threads_);
     return shard.finish(encoded) ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt;
   }
 
   using BoxOrPointSink = decltype(make_sink(
       std::declval<const Query&>(), std::declval<const Shape&>(), std::size_t{}));
 
-  RequestContext& context_;
+  Request& request_;
+  const StoredArray& array_;
+  const ObjectLocks& locks_;
   const ArrayLayout& layout_;
+  const int threads_;
   std::vector<InnerOrder> orders_;  // of the levels of shards
 };
 
 template <typename Query>
-void write_query(RequestContext& context, Query query) {
+void write_query(Request& request,
+                 const StoredArray& array,
+                 const ObjectLocks& locks,
+                 Query query) {
   // Shards are large: one region at a time sees to it how many are put together at once.
-  const bool alone = !context.layout.shards.empty() || context.threads < thread_count();
-  each_region(context,
+  const int fit = request.threads_for(array.layout);
+  const bool alone = !array.layout.shards.empty() || fit < thread_count();
+  each_region(request,
+              array,
               std::move(query),
-              alone ? 1 : context.threads,
-              [](RequestContext& inside, const Query& part, const Region& region) {
-                Writer<Query>(inside).write_region(part, region);
+              alone ? 1 : fit,
+              [&](const StoredArray& inside, const Query& part, const Region& region) {
+                Writer<Query>(request, inside, locks).write_region(part, region);
               });
 }
 
@@ -344,11 +353,13 @@ Shape valid_extent(const Coordinates& coordinates,
   return valid;
 }
 
-void write_object(RequestContext& context,
+void write_object(Request& request,
+                  const StoredArray& array,
+                  const ObjectLocks& locks,
                   const std::string& key,
                   const Box& box,
                   const Shape& valid) {
-  Writer<Box>(context).write_one(key, box, valid);
+  Writer<Box>(request, array, locks).write_one(key, box, valid);
 }
 
 void write_selection(const ArrayState& state,
@@ -358,14 +369,15 @@ void write_selection(const ArrayState& state,
                      const WriteOptions& options,
                      const std::atomic<bool>* cancel) {
   state.check_writable();
-  RequestContext context(state, std::move(layout), options, cancel);
+  Request request(options, cancel);
+  const StoredArray array(state, std::move(layout));
   if (selection.size() == 0) return;
   with_memory_errors([&] {
-    context.prepare_locks();
+    const ObjectLocks locks(state);
     if (selection.pointwise) {
-      write_query(context, Points(selection, data));
+      write_query(request, array, locks, Points(selection, data));
     } else {
-      write_query(context, Box(selection, data));
+      write_query(request, array, locks, Box(selection, data));
     }
   });
 }

@@ -5,7 +5,9 @@
 #include "engine/query/coordinates.h"
 #include "engine/query/cut.h"
 #include "engine/query/regions.h"
-#include "engine/request/context.h"
+#include "engine/request/object_locks.h"
+#include "engine/request/request.h"
+#include "engine/request/stored_array.h"
 #include "format/selection.h"
 
 namespace headrace {
@@ -20,7 +22,9 @@ void write_selection(const ArrayState& state,
                      const std::atomic<bool>* cancel = nullptr);
 
 // What of it is in one stored object: `box`, relative to that. `valid` is valid_extent() of it.
-void write_object(RequestContext& context,
+void write_object(Request& request,
+                  const StoredArray& array,
+                  const ObjectLocks& locks,
                   const std::string& key,
                   const Box& box,
                   const Shape& valid);

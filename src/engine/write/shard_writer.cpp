@@ -4,6 +4,11 @@
 #include <cstring>
 
 namespace headrace {
+namespace {
+
+constexpr std::size_t kMaxRoom = std::size_t{256} << 20;
+
+}  // namespace
 
 ShardWriter::ShardWriter(const ShardLevel& level,
                          const InnerOrder& order,
@@ -14,6 +19,7 @@ ShardWriter::ShardWriter(const ShardLevel& level,
       first_(level.index_at_end ? 0 : level.index_nbytes),
       before_(before),
       index_(ShardIndex::empty(level.inner_count)) {
+  room = std::min(room, kMaxRoom);
   if (before_) {
     if (before_->size() < level.index_nbytes) {
       throw Error(ErrorCode::corrupt,

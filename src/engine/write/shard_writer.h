@@ -22,7 +22,8 @@ namespace headrace {
 class ShardWriter {
  public:
   // `before` is the stored shard; nothing when there is none or all of it is replaced. It and the
-  // order are borrowed. `room` for this many bytes of inner chunks is made at once.
+  // order are borrowed. `room`: bytes of inner chunks that are to come. Memory for
+  // them is asked for at once and touched as it fills; beyond a bound, it grows.
   ShardWriter(const ShardLevel& level,
               const InnerOrder& order,
               std::optional<ConstBytes> before,

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/key_locks.h"
+#include "engine/request/array_state.h"
+
+namespace headrace {
+
+// The locks of one array's stored objects, for one write.
+class ObjectLocks {
+ public:
+  // Looks up where the array's folder really is.
+  explicit ObjectLocks(const ArrayState& array);
+
+  // Held while a stored object is read, changed and put back, so that two threads of this process
+  // do not lose each other's part of it, however they opened the array. Other processes are not
+  // held off: writers that share a chunk must agree among themselves, as with every Zarr library. A
+  // child of fork starts with all free.
+  KeyLocks::Lock lock(std::string_view key) const;
+
+ private:
+  const std::size_t prefix_nbytes_;  // of keys, before those of chunks
+  const std::string identity_;       // of the array's folder (StoreDriver)
+};
+
+}  // namespace headrace

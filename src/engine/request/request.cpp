@@ -1,0 +1,61 @@
+#include "engine/request/request.h"
+
+#include <algorithm>
+
+#include "engine/request/config.h"
+#include "headrace/error.h"
+
+namespace headrace {
+namespace {
+
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
+}  // namespace
+
+Poll::Poll(const std::function<void()>& poll)
+    : poll_(poll),
+      caller_(std::this_thread::get_id()),
+      next_(std::chrono::steady_clock::now() + kPollInterval) {}
+
+void Poll::check() {
+  if (!poll_ || !is_caller()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + kPollInterval;
+  poll_();
+}
+
+Request::Request(const ReadOptions& options, const std::atomic<bool>* cancel)
+    : config_(current_config()),
+      memory_budget_(options.memory_budget != 0 ? options.memory_budget
+                                                : headrace::memory_budget(*config_)),
+      poll_(options.poll),
+      cancel_(cancel),
+      encoded_nbytes_(options.encoded_nbytes) {}
+
+// A thread holds at most a chunk's encoded and decoded bytes, and an intermediate.
+int Request::threads_for(const ArrayLayout& layout) const {
+  const std::size_t need = std::max<std::size_t>(2 * layout.chain.decoded_nbytes(), 1);
+  const std::size_t fit = std::max<std::size_t>(memory_budget_ / need, 1);
+  return static_cast<int>(std::min<std::size_t>(fit, static_cast<std::size_t>(thread_count())));
+}
+
+// The poll comes first: while a cancelled request waits for its helpers, signals are still heard.
+void Request::check() {
+  try {
+    poll_.check();
+  } catch (...) {
+    stop_.store(true, std::memory_order_relaxed);
+    throw;
+  }
+  if (stop_.load(std::memory_order_relaxed) ||
+      (cancel_ && cancel_->load(std::memory_order_relaxed))) {
+    throw Error(ErrorCode::cancelled, "the request was cancelled");
+  }
+}
+
+void Request::count_encoded(std::uint64_t nbytes) {
+  if (encoded_nbytes_) encoded_nbytes_->fetch_add(nbytes, std::memory_order_relaxed);
+}
+
+}  // namespace headrace
