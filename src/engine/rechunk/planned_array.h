@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/rechunk/tree.h"
+#include "headrace/rechunk.h"
+
+namespace headrace {
+
+// An array to be copied, and how.
+struct PlannedArray {
+  Array source;
+  Array target;  // the destination's metadata: nothing is stored yet
+  RechunkPlan plan;
+};
+
+std::vector<PlannedArray> planned_arrays(const RechunkTree& tree, const RechunkOptions& options);
+
+// What must be the same when a rechunk goes on.
+std::string arguments_json(const RechunkTree& tree,
+                           const std::vector<PlannedArray>& arrays,
+                           const RechunkOptions& options);
+
+std::size_t largest_block_nbytes(const std::vector<PlannedArray>& arrays);
+
+}  // namespace headrace
