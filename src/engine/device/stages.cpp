@@ -105,7 +105,9 @@ void skip_header(std::span<Frame> frames,
 
 }  // namespace
 
-DeviceRun::DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks)
+DeviceDecoder::DeviceDecoder(Queue& queue,
+                             const Backend& devices,
+                             std::span<const DeviceChunk> chunks)
     : queue_(queue),
       devices_(devices),
       kernels_(devices.kernels()),
@@ -122,7 +124,7 @@ DeviceRun::DeviceRun(Queue& queue, const Backend& devices, std::span<const Devic
     host_sources_.push_back(reinterpret_cast<const std::uint8_t*>(chunk.host));
 }
 
-void DeviceRun::run(const DevicePlan& plan, std::uint32_t* faults) {
+void DeviceDecoder::run(const DevicePlan& plan, std::uint32_t* faults) {
   if (frames_.empty()) return;
   for (std::size_t i = 0; i < plan.steps.size(); ++i, faults += frames_.size()) {
     if (is_checksum(plan.steps[i].stage.kind)) {
@@ -134,7 +136,7 @@ void DeviceRun::run(const DevicePlan& plan, std::uint32_t* faults) {
 }
 
 // The bytes stay where they are.
-void DeviceRun::verify(const DeviceStep& step, std::uint32_t* faults) {
+void DeviceDecoder::verify(const DeviceStep& step, std::uint32_t* faults) {
   for (Frame& frame : frames_) {
     frame.target = nullptr;
     frame.target_nbytes = frame.source_nbytes - kChecksumNbytes;
@@ -149,7 +151,7 @@ void DeviceRun::verify(const DeviceStep& step, std::uint32_t* faults) {
 }
 
 // Into memory that the next step reads; the last step, where the caller wants it.
-void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
+void DeviceDecoder::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
   const std::size_t nbytes = step.nbytes.value();
   const std::size_t stride = aligned_nbytes(nbytes);
   const auto wanted = [&](std::size_t i) { return last ? chunks_[i].target : nullptr; };
@@ -178,7 +180,7 @@ void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
   }
 }
 
-void DeviceRun::transpose(const DeviceStep& step) {
+void DeviceDecoder::transpose(const DeviceStep& step) {
   PlaceBatch batch;
   batch.itemsize = step.stage.itemsize;
   batch.axes = static_cast<unsigned>(step.shape.size());

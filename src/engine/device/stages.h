@@ -22,9 +22,9 @@ struct DeviceChunk {
 };
 
 // The chunks of one batch on their way through the steps of a plan.
-class DeviceRun {
+class DeviceDecoder {
  public:
-  DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks);
+  DeviceDecoder(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks);
 
   // Gives all steps to the queue. `faults` is device memory, zeros: one a step and chunk,
   // faults[step * chunks + chunk].

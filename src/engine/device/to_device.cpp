@@ -153,24 +153,24 @@ class DeviceReader {
             {chunk.encoded_nbytes(), chunk.host, chunk.device, direct_target(chunk.query)});
       }
     }
-    DeviceRun run(slab.queue, backend_, chunks);
-    decode(slab, run);
-    place(slab, chunks, run);
+    DeviceDecoder decoder(slab.queue, backend_, chunks);
+    decode(slab, decoder);
+    place(slab, chunks, decoder);
     slab.done = slab.queue.mark();
   }
 
-  void decode(Slab& slab, DeviceRun& run) {
+  void decode(Slab& slab, DeviceDecoder& decoder) {
     const std::size_t n = plan_.steps.size() * slab.decoded.size();
     if (n == 0) return;
     const Span span("decode", slab.decoded.size() * layout_.chain.decoded_nbytes());
     const Scratch<std::uint32_t> faults(slab.queue, n);
     slab.queue.fill(faults.data(), 0, n * sizeof(std::uint32_t));
-    run.run(plan_, faults.data());
+    decoder.run(plan_, faults.data());
     slab.faults = backend_.allocate_pinned(device_.index, n * sizeof(std::uint32_t));
     slab.queue.download(slab.faults.get(), faults.data(), n * sizeof(std::uint32_t));
   }
 
-  void place(Slab& slab, const std::vector<DeviceChunk>& chunks, const DeviceRun& run) {
+  void place(Slab& slab, const std::vector<DeviceChunk>& chunks, const DeviceDecoder& decoder) {
     const Span span("place");
     PlacementList native(layout_.itemsize(), 0);
     PlacementList stored(layout_.itemsize(), plan_.swap_nbytes);
@@ -180,7 +180,7 @@ class DeviceReader {
     }
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       if (chunks[i].target) continue;
-      stored.add_chunk(slab.chunks[slab.decoded[i]].query, run.result(i), plan_.strides);
+      stored.add_chunk(slab.chunks[slab.decoded[i]].query, decoder.result(i), plan_.strides);
     }
     native.run(slab.queue, kernels_);
     stored.run(slab.queue, kernels_);

@@ -172,7 +172,7 @@ class TileEntries {
 };
 
 // A block of threads a stream: what is before a tile is done, and read from the target.
-struct ExecuteInOrder {
+struct ExpandInOrder {
   static constexpr unsigned kThreads = kTileThreads;
   static constexpr unsigned kMinBlocks = 2;
   using Shared = TileShared;
@@ -281,7 +281,7 @@ struct ChaseBytes {
 }  // namespace
 
 void execute_in_order(Queue& queue, const DeflateWork& work) {
-  simt::launch(queue, work.count, ExecuteInOrder{work});
+  simt::launch(queue, work.count, ExpandInOrder{work});
 }
 
 void execute_tiles(Queue& queue, const DeflateWork& work, u32 first, u32 end) {

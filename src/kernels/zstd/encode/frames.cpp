@@ -56,7 +56,7 @@ SIMT_DEVICE FrameHeader frame_header(u64 content, bool checksum) {
 }
 
 // A warp a frame.
-struct PlaceBlocks {
+struct PlaceEncoded {
   static constexpr unsigned kThreads = simt::kWarp;
   using Shared = simt::NoShared;
   FrameJobs jobs;
@@ -157,7 +157,7 @@ void encode_slab(Queue& queue,
   simt::launch(
       queue,
       jobs.count,
-      PlaceBlocks{
+      PlaceEncoded{
           jobs, blocks, format.checksum, stages.results.data(), places.data(), batch.faults});
   simt::launch(queue,
                blocks,
