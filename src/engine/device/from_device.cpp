@@ -84,7 +84,7 @@ class DeviceWriter {
         array_(array),
         locks_(locks),
         layout_(array.layout),
-        plan_(array.layout.encode_plan),
+        plan_(array.layout.devices.encode),
         threads_(request.threads_for(array.layout)),
         backend_(backend),
         kernels_(backend.kernels()),
@@ -200,7 +200,7 @@ class DeviceWriter {
     std::size_t total = 0;
     for (const Item& item : slab.items) total += aligned_nbytes(decoded_nbytes(item));
     slab.decoded = Scratch<std::uint8_t>(slab.queue, total);
-    const std::uint32_t swap_nbytes = layout_.device_plan.swap_nbytes;
+    const std::uint32_t swap_nbytes = layout_.devices.decode.swap_nbytes;
     PlacementList fills(layout_.itemsize(), swap_nbytes);
     PlacementList chunks(layout_.itemsize(), swap_nbytes);
     PlacementList elements(layout_.itemsize(), 0);
@@ -213,7 +213,7 @@ class DeviceWriter {
         continue;
       }
       if (!covers(item.box, layout_.chunk_shape)) add_fill(fills, item.device);
-      chunks.add_chunk(item.box, item.device, layout_.device_plan.strides);
+      chunks.add_chunk(item.box, item.device, layout_.devices.decode.strides);
     }
     fills.run(slab.queue, kernels_);
     chunks.run_back(slab.queue, kernels_);
@@ -372,7 +372,7 @@ class DeviceWriter {
     slab.decoded =
         Scratch<std::uint8_t>(slab.queue, aligned_nbytes(layout_.chain.decoded_nbytes()));
     item.device = slab.decoded.data();
-    PlacementList fills(layout_.itemsize(), layout_.device_plan.swap_nbytes);
+    PlacementList fills(layout_.itemsize(), layout_.devices.decode.swap_nbytes);
     add_fill(fills, item.device);
     fills.run(slab.queue, kernels_);
     encode(slab);
@@ -405,7 +405,7 @@ class DeviceWriter {
 };
 
 void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
-  for (const auto& [codec, name] : layout.on_device) {
+  for (const auto& [codec, name] : layout.devices.forced) {
     if (name != kNvcomp) continue;
     throw Error(ErrorCode::unsupported,
                 "[write] " + state.path() + ": implementation nvcomp only decodes " + codec +
@@ -418,14 +418,14 @@ Encoder encoder_of(const Request& request,
                    const Kernels& kernels,
                    std::size_t elements) {
   const ArrayLayout& layout = array.layout;
-  const std::string missing = layout.encode_plan.missing(kernels);
-  if (!layout.on_device.empty()) {
+  const std::string missing = layout.devices.encode.missing(kernels);
+  if (layout.devices.is_forced()) {
     if (missing.empty()) return Encoder::device;
     throw Error(ErrorCode::unsupported,
-                "[write] " + array.state.path() + ": " + layout.on_device.begin()->second +
+                "[write] " + array.state.path() + ": " + layout.devices.forced.begin()->second +
                     " cannot encode the chunks: " + missing);
   }
-  const bool sooner = missing.empty() && device_encodes(layout.encode_plan.thorough,
+  const bool sooner = missing.empty() && device_encodes(layout.devices.encode.thorough,
                                                         elements * layout.itemsize(),
                                                         request.config().device_min_decode_nbytes);
   return sooner ? Encoder::device : Encoder::host;
@@ -445,7 +445,7 @@ void write_selection_from_device(const ArrayState& state,
   if (selection.size() == 0) return;
   const ObjectLocks locks(state);
   refuse_nvcomp(state, array.layout);
-  check_on_device(array.layout, data.device.type);
+  check_forced(array.layout.devices, data.device.type);
   Backend& devices = backend(data.device.type);
   const Encoder encoder = encoder_of(request, array, devices.kernels(), selection.size());
   auto queue = devices.make_queue(data.device.index);

@@ -10,7 +10,7 @@ namespace {
 
 std::string why_not(const StoredArray& array, Device::Type device, FetchFor purpose) {
   if (purpose == FetchFor::packing) return "the host decodes the chunks";
-  for (const DeviceStep& step : array.layout.device_plan.steps) {
+  for (const DeviceStep& step : array.layout.devices.decode.steps) {
     if (is_compressor(step.stage.kind))
       return "codec " + step.codec + ": the host reads its headers";
   }

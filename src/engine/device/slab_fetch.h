@@ -265,7 +265,7 @@ class SlabFetch {
     chunk.host = piece.host ? piece.host + offset : nullptr;
     chunk.device = piece.device + offset;
     check_encoded(
-        layout_.device_plan, layout_.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
+        layout_.devices.decode, layout_.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
   }
 
   void decode(Chunk<Query>& chunk, ConstBytes encoded) {

@@ -42,7 +42,7 @@ class DeviceReader {
       : request_(request),
         array_(array),
         layout_(array.layout),
-        plan_(array.layout.device_plan),
+        plan_(array.layout.devices.decode),
         threads_(request.threads_for(array.layout)),
         backend_(backend),
         device_(device),
@@ -209,7 +209,7 @@ class DeviceReader {
       const std::optional<Error> error = fault_of(*slab, i);
       if (!error) continue;
       const std::size_t chunk = slab->decoded[i];
-      const bool forced = !layout_.on_device.empty();
+      const bool forced = layout_.devices.is_forced();
       if (error->code() != ErrorCode::unsupported || forced)
         throw located(array_, *slab->chunks[chunk].level, slab->chunks[chunk].position, *error);
       refused.push_back(chunk);
@@ -315,17 +315,17 @@ FetchFor purpose_of(const Request& request,
                     const Backend& devices,
                     std::span<const DeviceTarget> targets) {
   const ArrayLayout& layout = array.layout;
-  const std::string missing = missing_decoder(devices, layout.device_plan);
-  const bool forced = !layout.on_device.empty();
+  const std::string missing = missing_decoder(devices, layout.devices.decode);
+  const bool forced = layout.devices.is_forced();
   if (forced && !missing.empty()) {
     throw Error(ErrorCode::unsupported,
-                "[read] " + array.state.path() + ": " + layout.on_device.begin()->second +
+                "[read] " + array.state.path() + ": " + layout.devices.forced.begin()->second +
                     " cannot decode the chunks: " + missing);
   }
   if (forced) return FetchFor::device;
   if (!missing.empty()) return FetchFor::packing;
   std::vector<DeviceStage::Kind> kinds;
-  for (const DeviceStep& step : layout.device_plan.steps) kinds.push_back(step.stage.kind);
+  for (const DeviceStep& step : layout.devices.decode.steps) kinds.push_back(step.stage.kind);
   if (request.config().gds == "on") return FetchFor::device;  // or nothing could go past the host
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
   if (kinds.empty() && !request.config().device_min_decode_nbytes) return FetchFor::device;
@@ -360,7 +360,7 @@ void read_on_queue(Request& request,
                    const TensorView& out,
                    Backend& backend,
                    std::unique_ptr<Queue> queue) {
-  check_on_device(array.layout, out.device.type);
+  check_forced(array.layout.devices, out.device.type);
   const DeviceTarget target{&selection, out};
   const FetchFor purpose = purpose_of(request, array, backend, {&target, 1});
   if (selection.pointwise) {
@@ -402,7 +402,7 @@ void read_selections_to_device(const ArrayState& state,
   Request request(options, nullptr);
   const StoredArray array(state, std::move(layout));
   const Device device = targets.front().out.device;
-  check_on_device(array.layout, device.type);
+  check_forced(array.layout.devices, device.type);
   if (std::ranges::all_of(
           targets, [](const DeviceTarget& target) { return target.selection->size() == 0; })) {
     return;

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "codec/chain.h"
-#include "engine/layout/device_plan.h"
-#include "engine/layout/encode_plan.h"
+#include "engine/layout/device_coding.h"
 #include "format/metadata.h"
 #include "headrace/codec.h"
 #include "headrace/tensor.h"
@@ -37,10 +36,7 @@ struct ArrayLayout {
   Shape chunk_shape;            // of the unit that is decoded: the innermost chunk
   CodecChain chain;             // of that unit
   std::vector<std::byte> fill;  // one element; of variable length, it points into the metadata
-  DevicePlan device_plan;       // of the chain
-  EncodePlan encode_plan;
-  // Codecs of the chain that were asked to be decoded on a type of device: "headrace-cuda", ...
-  Implementations on_device;
+  DeviceCoding devices;         // of the chain
 
   std::shared_ptr<RegionLayouts> regions;  // of an array with a rectilinear grid, else null
 
@@ -50,10 +46,6 @@ struct ArrayLayout {
   std::size_t itemsize() const { return metadata->dtype.itemsize(); }
   bool variable_length() const { return metadata->dtype.variable_length(); }
 };
-
-// invalid_argument when a read to this type of device, or a write from it, goes against the
-// layout's on_device.
-void check_on_device(const ArrayLayout& layout, Device::Type type);
 
 ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
                         const Implementations& implementations);

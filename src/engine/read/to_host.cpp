@@ -250,7 +250,7 @@ void read_elements(Request& request,
                    VlenArena* arena,
                    const ResolvedSelection& selection,
                    const TensorView& out) {
-  check_on_device(array.layout, Device::Type::cpu);
+  check_forced(array.layout.devices, Device::Type::cpu);
   if (selection.size() == 0) return;
   if (selection.pointwise) {
     read_query(request, array, arena, Points(selection, out));
