@@ -29,7 +29,7 @@ class Fetch {
         FunctionRef<std::string(std::size_t)> key_of,
         FunctionRef<void(std::size_t, const GetRequest&)> use,
         FunctionRef<void()> check)
-      : driver_(driver), all_(batches), key_of_(key_of), use_(use), check_(check) {
+      : driver_(driver), plan_(batches), key_of_(key_of), use_(use), check_(check) {
     // One thread alone gains nothing by what lies ready.
     const std::size_t n = batches.threads > 1 ? kFetchedBatches : 1;
     for (std::size_t i = 0; i < n; ++i) free_.push_back(&batches_[i]);
@@ -52,11 +52,11 @@ class Fetch {
  private:
   bool step(std::unique_lock<std::mutex>& lock) {
     if (failed_) return false;
-    if (!fetching_ && first_ < all_.objects && !free_.empty()) {
+    if (!fetching_ && first_ < plan_.objects && !free_.empty()) {
       fetch_next(lock);
     } else if (!ready_.empty()) {
       use_next(lock);
-    } else if (fetching_ || first_ < all_.objects) {
+    } else if (fetching_ || first_ < plan_.objects) {
       changed_.wait_for(lock, std::chrono::milliseconds(50));
       lock.unlock();
       check_();
@@ -72,7 +72,7 @@ class Fetch {
     free_.pop_back();
     fetching_ = true;
     batch.first = first_;
-    first_ += std::min(all_.batch, all_.objects - first_);
+    first_ += std::min(plan_.batch, plan_.objects - first_);
     batch.left = first_ - batch.first;
     lock.unlock();
     check_();
@@ -81,7 +81,7 @@ class Fetch {
     batch.requests.clear();
     for (std::size_t i = 0; i < batch.left; ++i) {
       batch.requests.push_back(
-          {key_of_(batch.first + i), &batch.buffers[i], false, nullptr, all_.max_nbytes});
+          {key_of_(batch.first + i), &batch.buffers[i], false, nullptr, plan_.max_nbytes});
     }
     driver_.get_many(batch.requests);
     lock.lock();
@@ -104,7 +104,7 @@ class Fetch {
   }
 
   StoreDriver& driver_;
-  const ObjectBatches& all_;
+  const ObjectBatches& plan_;
   const FunctionRef<std::string(std::size_t)> key_of_;
   const FunctionRef<void(std::size_t, const GetRequest&)> use_;
   const FunctionRef<void()> check_;
