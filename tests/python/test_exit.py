@@ -218,15 +218,15 @@ def test_a_store_whose_loop_was_closed_raises(array, tmp_path):
 # that the collector does not know, or runs while the module is imported only.
 HARMLESS = """
     PyBuffer_FillInfo PyBytes_FromStringAndSize PyCallable_Check PyCapsule_GetContext
-    PyCapsule_GetName PyCapsule_GetPointer PyCapsule_IsValid PyCapsule_SetContext PyDict_Next PyErr_ExceptionMatches
-    PyErr_Fetch PyErr_GivenExceptionMatches PyErr_Occurred PyEval_SaveThread
-    PyException_GetTraceback PyFloat_FromDouble PyFrame_GetBack PyFrame_GetCode
-    PyFrame_GetLineNumber
-    PyGILState_Check PyIndex_Check PyInterpreterState_Get PyInterpreterState_GetDict PyList_Append
-    PyLong_FromLong PyLong_FromLongLong PyLong_FromUnsignedLong PyMem_Calloc PyMem_Free PyMem_Malloc
-    PyObject_CheckBuffer PyObject_Free PyObject_GC_Del PyObject_GC_Track PyObject_GC_UnTrack
-    PyObject_Init PyObject_Malloc PyObject_Realloc PySequence_Check PySlice_AdjustIndices
-    PyType_GetName PyType_GetSlot PyType_IsSubtype PyUnicode_AsUTF8AndSize PyUnicode_FromFormat
+    PyCapsule_GetName PyCapsule_GetPointer PyCapsule_IsValid PyCapsule_SetContext PyDict_Next
+    PyErr_ExceptionMatches PyErr_Fetch PyErr_GivenExceptionMatches PyErr_Occurred
+    PyEval_SaveThread PyException_GetTraceback PyFloat_FromDouble PyFrame_GetBack
+    PyFrame_GetCode PyFrame_GetLineNumber PyGILState_Check PyIndex_Check PyInterpreterState_Get
+    PyInterpreterState_GetDict PyList_Append PyLong_FromLong PyLong_FromLongLong
+    PyLong_FromUnsignedLong PyMem_Calloc PyMem_Free PyMem_Malloc PyObject_CheckBuffer
+    PyObject_Free PyObject_GC_Del PyObject_GC_Track PyObject_GC_UnTrack PyObject_Init
+    PyObject_Malloc PyObject_Realloc PySequence_Check PySlice_AdjustIndices PyType_GetName
+    PyType_GetSlot PyType_IsSubtype PyUnicode_AsUTF8AndSize PyUnicode_FromFormat
     PyUnicode_FromString PyUnicode_FromStringAndSize PyUnicode_InternFromString
     PyUnicode_InternInPlace Py_IsInitialized _PyObject_New _PyType_Lookup _Py_IsFinalizing
     Py_IsFinalizing
