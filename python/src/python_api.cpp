@@ -137,10 +137,14 @@ extern "C" PyObject* __wrap_PyTuple_Pack(Py_ssize_t n, ...) {
   return tuple;
 }
 
-// Optional attributes, by the name of each version.
+// What versions differ in.
 #if PY_VERSION_HEX < 0x030d0000
 GUARDED_OF_THREE(int, _PyObject_LookupAttr, PyObject*, PyObject*, PyObject**)
 #else
 GUARDED_OF_THREE(int, PyObject_GetOptionalAttr, PyObject*, PyObject*, PyObject**)
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+GUARDED_OF_ONE(void, PyErr_SetRaisedException, PyObject*)
+GUARDED_OF_FOUR(PyObject*, PyType_FromMetaclass, PyTypeObject*, PyObject*, PyType_Spec*, PyObject*)
 #endif
 // NOLINTEND(bugprone-reserved-identifier)
