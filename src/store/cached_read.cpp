@@ -114,9 +114,10 @@ class CachedReader final : public ObjectReader {
   const std::shared_ptr<CachedDriver> driver_;
   const std::string key_;
   const std::uint64_t size_;
-  mutable ForkMutex mutex_;  // guards what follows
-  mutable Source source_;
-  mutable long told_ = 0;  // reads that were begun, and who asked for the version
+  mutable ForkMutex mutex_;
+  mutable Source source_ GUARDED_BY(mutex_);
+  // Reads that were begun, and who asked for the version.
+  mutable long told_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
