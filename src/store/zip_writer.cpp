@@ -50,16 +50,12 @@ class ZipWriter : public StoreDriver {
  public:
   ZipWriter(const std::string& path, bool durable)
       : path_(path), file_(std::make_shared<TemporaryFile>(path, durable)) {
-    ForkLock lock(writers().mutex);
-    writers().all.push_back(this);
+    writers().add(this);
   }
 
   // An archive that nobody closed may lack anything: what raised in its writer has come this far.
   ~ZipWriter() override {
-    {
-      ForkLock lock(writers().mutex);
-      std::erase(writers().all, this);
-    }
+    writers().remove(this);
     // In a child it may be waited for by threads that it lacks: glibc would wait for them here.
     if (generation_ != fork_generation()) {
       static_cast<void>(changed_.release());
@@ -224,6 +220,15 @@ class ZipWriter : public StoreDriver {
   struct Writers {
     ForkMutex mutex;
     std::vector<ZipWriter*> all GUARDED_BY(mutex);
+
+    void add(ZipWriter* writer) {
+      const ForkLock lock(mutex);
+      all.push_back(writer);
+    }
+    void remove(ZipWriter* writer) {
+      const ForkLock lock(mutex);
+      std::erase(all, writer);
+    }
   };
   static Writers& writers() {
     static auto* writers = new Writers;  // never destroyed: stores may outlive statics
