@@ -1,6 +1,7 @@
+#include <atomic>
 #include <functional>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
@@ -13,13 +14,26 @@
 namespace headrace {
 namespace {
 
+using Report = std::function<void(const std::string& key, const Error& error)>;
+
+// One at a time.
+class Reports {
+ public:
+  explicit Reports(const Report& report) : report_(report) {}
+  void add(const std::string& name, const Error& error) {
+    const MutexLock lock(mutex_);
+    report_(name, error);
+  }
+
+ private:
+  Mutex mutex_;
+  const Report& report_ GUARDED_BY(mutex_);
+};
+
 // Decodes whole chunks into scratch: a read that needs a part may leave the rest unchecked.
 class Verifier {
  public:
-  using Report = std::function<void(const std::string& key, const Error& error)>;
-
-  Verifier(RequestContext& context, const Report& report, std::mutex& mutex)
-      : context_(context), report_(report), mutex_(mutex) {}
+  Verifier(RequestContext& context, Reports& reports) : context_(context), reports_(reports) {}
 
   std::int64_t verify_object(const std::string& key) {
     const auto look = [&]() -> std::int64_t {
@@ -43,8 +57,7 @@ class Verifier {
     } catch (const Error& error) {
       if (error.code() == ErrorCode::cancelled) throw;
       if (is_changed(error) && name.ends_with(']')) throw;  // a part: all of it is looked at anew
-      std::lock_guard lock(mutex_);
-      report_(name, error);
+      reports_.add(name, error);
       return 1;
     }
   }
@@ -87,8 +100,7 @@ class Verifier {
   }
 
   RequestContext& context_;
-  const Report& report_;
-  std::mutex& mutex_;  // of reports
+  Reports& reports_;
 };
 
 }  // namespace
@@ -97,14 +109,14 @@ std::int64_t Array::verify(const std::function<void(const std::string&, const Er
                            const ReadOptions& options) const {
   const Listing listing = list_chunks(*state_);
   RequestContext context(*state_, state_->layout(options.implementations), options, nullptr);
-  std::mutex mutex;
+  Reports reports(bad);
   std::atomic<std::int64_t> n{0};
   context.parallel(
       listing.inside.size(),
       [&](std::size_t i) {
         const std::string& key = listing.inside[i];
         RequestContext inside(context, layout_of_object(context, key));
-        n += Verifier(inside, bad, mutex).verify_object(key);
+        n += Verifier(inside, reports).verify_object(key);
       },
       context.threads);
   return n;

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
@@ -285,8 +284,8 @@ class Workers {
   }
 
   std::unique_ptr<Worker> take() {
-    std::unique_lock lock(mutex_);
-    given_.wait(lock, [&] { return !free_.empty() || n_ < kMost; });
+    const MutexLock lock(mutex_);
+    while (free_.empty() && n_ >= kMost) given_.wait(mutex_);
     if (free_.empty()) {
       free_.push_back(std::make_unique<Worker>());
       ++n_;
@@ -298,17 +297,17 @@ class Workers {
 
   void give(std::unique_ptr<Worker> worker) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       free_.push_back(std::move(worker));
     }
     given_.notify_one();
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable given_;
-  std::vector<std::unique_ptr<Worker>> free_;
-  int n_ = 0;
+  Mutex mutex_;
+  ConditionVariable given_;
+  std::vector<std::unique_ptr<Worker>> free_ GUARDED_BY(mutex_);
+  int n_ GUARDED_BY(mutex_) = 0;
 };
 
 // This thread's, while it runs a block.

@@ -7,10 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "headrace/error.h"
 #include "simt/simt.h"
 
@@ -94,15 +94,15 @@ bool is_in(const void* p, const void* begin, std::size_t nbytes) {
 }  // namespace
 
 struct Shadow::Page {
-  std::mutex mutex;
-  std::array<Cell, 1 << kPageBits> cells{};
+  Mutex mutex;
+  std::array<Cell, 1 << kPageBits> cells GUARDED_BY(mutex){};
 };
 
 struct Shadow::State {
   std::string kernel;
-  std::mutex mutex;
-  std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages;  // under mutex
-  std::string error;                                                // under mutex
+  Mutex mutex;
+  std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages GUARDED_BY(mutex);
+  std::string error GUARDED_BY(mutex);
   std::uint64_t number;
 };
 
@@ -123,7 +123,7 @@ Shadow::Page& Shadow::page_of(std::uintptr_t number) {
   static thread_local constinit std::array<Last, kLasts> lasts{};
   Last& last = lasts[number % kLasts];
   if (last.launch == state_->number && last.number == number) return *last.page;
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   std::unique_ptr<Page>& page = state_->pages[number];
   if (!page) page = std::make_unique<Page>();
   last = {state_->number, number, page.get()};
@@ -138,12 +138,12 @@ void Shadow::note(
   const std::uintptr_t end = at + nbytes;
   while (at < end) {
     Page& page = page_of(at >> kPageBits);
-    const std::lock_guard lock(page.mutex);
+    const MutexLock lock(page.mutex);
     const std::uintptr_t page_end = ((at >> kPageBits) + 1) << kPageBits;
     for (; at < end && at < page_end; ++at) {
       Cell& cell = page.cells[at & ((1u << kPageBits) - 1)];
       if (const char* met = conflict(cell, access, self)) {
-        const std::lock_guard error_lock(state_->mutex);
+        const MutexLock error_lock(state_->mutex);
         if (state_->error.empty()) {
           char text[256];
           std::snprintf(text,
@@ -183,7 +183,7 @@ void Shadow::note(
 }
 
 void Shadow::check() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (!state_->error.empty())
     throw Error(ErrorCode::device, "simt: " + state_->kernel + ": " + state_->error);
 }
