@@ -1,7 +1,7 @@
 """Checks the arrows between folders that ARCHITECTURE.md draws: check_layers.py [ROOT].
 
 Reads the #include lines of include/, src/, python/, cli/ and examples/. An arrow that is not in the
-tables below is an error.
+tables below is an error, and so is a circle of arrows.
 """
 
 import re
@@ -24,8 +24,44 @@ ARROWS = {
     "shm": {"base"},
 }
 
-# cuda and no_cuda see the interface of these folders, not their bodies.
+# The rooms of a folder, by the same rule. Files of a folder with rooms lie in one of them.
+ROOMS = {
+    "engine": {
+        "layout": set(),
+        "request": {"layout"},
+        "query": {"layout", "request"},
+        "fetch": {"layout", "request", "query"},
+        "read": {"layout", "request", "query", "fetch"},
+        "write": {"layout", "request", "query", "fetch", "read"},
+        "device": {"layout", "request", "query", "fetch", "read", "write"},
+        "node": {"layout", "request", "query", "fetch", "read", "write", "device"},
+        "rechunk": {"node"},
+        "report": {"layout", "request", "device", "rechunk"},
+    },
+    "kernels": {
+        "common": set(),
+        "place": {"common"},
+        "checksum": {"common", "place"},
+        "filters": {"common", "place"},
+        "lz": {"common"},
+        "deflate": {"common", "checksum"},
+        "zstd": {"common", "checksum"},
+        "zstd/encode": {"common", "checksum", "zstd"},
+        # Its streams are those of the others.
+        "blosc": {"common", "place", "filters", "lz", "deflate", "zstd", "zstd/encode"},
+    },
+}
+
+# What lies in front of the rooms: headers that see none of them and that all of them see, and
+# bodies that see all of them and that nobody sees.
+FRONT = {
+    "kernels": {"kernels/kernels.h", "kernels/table.cpp"},
+}
+
+# Of these folders others see the interface, not the bodies; of `codec`, `device` and `store` that
+# goes for cuda and no_cuda only.
 INTERFACES = {
+    "kernels": {"kernels/kernels.h", "kernels/common/fault.h"},
     "codec": {"codec/codec.h"},
     "device": {"device/backend.h", "device/gpu_limits.h", "device/user_memory.h"},
     "store": {"store/store.h"},
@@ -87,9 +123,49 @@ def check_source(folder, target):
         return None
     if head not in ARROWS[folder]:
         return f"no arrow {folder} -> {head}: {target}"
-    if folder in {"cuda", "no_cuda"} and target not in INTERFACES.get(head, {target}):
-        return f"{folder} sees only {min(INTERFACES[head])} of {head}: {target}"
+    narrow = head == "kernels" or folder in {"cuda", "no_cuda"}
+    if narrow and target not in INTERFACES.get(head, {target}):
+        return f"{folder} sees only {', '.join(sorted(INTERFACES[head]))} of {head}: {target}"
     return None
+
+
+def check_room(name, target):
+    """What is wrong with src/<name>, of a folder with rooms, that includes target, or None."""
+    folder = name.partition("/")[0]
+    if target is not None and (
+        target.partition("/")[0] != folder or target in FRONT.get(folder, ())
+    ):
+        return None
+    rooms, room = ROOMS[folder], name.rpartition("/")[0].partition("/")[2]
+    if name in FRONT.get(folder, ()):
+        if target is None or name.endswith(".cpp"):
+            return None
+        return f"{name} stands in front of the rooms and includes none of them: {target}"
+    if target is None:
+        return None if room in rooms else f"src/{name} is in no room of the architecture"
+    there = target.rpartition("/")[0].partition("/")[2]
+    if there == room or there in rooms.get(room, {there}):
+        return None
+    return f"no arrow {folder}/{room} -> {folder}/{there}: {target}"
+
+
+def circle(arrows):
+    """A circle of arrows as a list of folders, or None."""
+    done = set()
+
+    def visit(name, path):
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return None
+        for other in sorted(arrows.get(name, ())):
+            found = visit(other, [*path, name])
+            if found:
+                return found
+        done.add(name)
+        return None
+
+    return next((found for name in arrows if (found := visit(name, []))), None)
 
 
 def check_user(area, target):
@@ -107,6 +183,10 @@ def files(folder):
 
 def check(root):
     errors = []
+    for arrows in (ARROWS, *ROOMS.values()):
+        found = circle(arrows)
+        if found:
+            errors.append("a circle of arrows: " + " -> ".join(found))
 
     def report(path, number, problem):
         if problem:
@@ -123,8 +203,13 @@ def check(root):
         if folder not in ARROWS:
             report(path, 1, f"src/{folder} is not a folder of the architecture")
             continue
+        name = path.relative_to(root / "src").as_posix()
+        if folder in ROOMS:
+            report(path, 1, check_room(name, None))
         for number, _, target in includes(path):
             report(path, number, check_source(folder, target))
+            if folder in ROOMS:
+                report(path, number, check_room(name, target))
     for area in ("python", "cli", "examples"):
         for path in files(root / area):
             for number, _, target in includes(path):

@@ -121,7 +121,7 @@ def main(argv):
         )
         return 0
     folders = [*FOLDERS, "cuda"] if (CUDA / "cuda_runtime.h").is_file() else FOLDERS
-    sources = [path for name in folders for path in sorted((ROOT / "src" / name).glob("*.cpp"))]
+    sources = [path for name in folders for path in sorted((ROOT / "src" / name).rglob("*.cpp"))]
     if "--all" not in argv:
         sources = [source for source in sources if has_annotations(source)]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

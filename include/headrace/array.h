@@ -37,8 +37,8 @@
 
 namespace headrace {
 
-class ArrayState;  // src/engine/array_state.h
-class GroupState;  // src/engine/group.cpp
+class ArrayState;  // src/engine/request/array_state.h
+class GroupState;  // src/engine/node/group.cpp
 
 // How the inner chunks of a shard that is written lie in it: the last dimension fastest, the first
 // one, or along a Z-order curve, as zarr-python writes them. Readers need not know.

@@ -20,10 +20,11 @@ from ._core import (
     set_allocator,
     version,
 )
-from ._create import create_array, create_group
-from ._open import consolidate_metadata, open, open_array, open_group, open_store
+from ._create import create_array
+from ._open import consolidate_metadata, open, open_array, open_group
+from ._stores import open_store
 from .errors import CancelledError, ConflictError, CorruptError, DeviceError
-from .group import Group
+from .group import Group, create_group
 
 if TYPE_CHECKING:
     from . import codecs, config, lazy

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from . import _check, _core
-from ._open import open_store
+from ._stores import open_store
 from .config import _nbytes
 
 

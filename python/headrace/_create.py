@@ -1,4 +1,4 @@
-"""Creating arrays and groups: from the arguments that zarr-python takes to a chain of codecs."""
+"""Creating nodes: from the arguments that zarr-python takes to a chain of codecs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from operator import index
 from typing import Any
 
 from . import _check, _core, _json
-from ._open import _join, discarding, node_path, resolve_store
-from .group import Group
+from ._paths import join, node_path
+from ._stores import discarding, resolve_store
 
 
-def _creation_store(
+def creation_store(
     store: Any, at_root: bool, overwrite: bool, storage_options: dict[str, Any] | None
 ) -> tuple[_core.Store, str]:
     # A zip archive is written from new: overwriting its root is a new archive.
@@ -249,50 +249,22 @@ def create_array(
         "device": device,
         **_key_encoding(chunk_key_encoding, zarr_format),
     }
-    handle, base = _creation_store(store, not name, overwrite, storage_options)
+    handle, base = creation_store(store, not name, overwrite, storage_options)
     with discarding(store, handle):
-        return _core.create_array(handle, _join(base, name), **arguments)
+        return _core.create_array(handle, join(base, name), **arguments)
 
 
-def create_group(
+def group_handle(
     store: Any,
-    path: str | None = None,
-    *,
-    attributes: Mapping[str, Any] | None = None,
-    zarr_format: int = 3,
-    overwrite: bool = False,
-    storage_options: dict[str, Any] | None = None,
-) -> Group:
-    """Create a group.
-
-    Parameters
-    ----------
-    store
-        A path or URL (created when missing), a `Store`, or a `Group`.
-    path
-        Path within the store; the root when left away.
-    attributes
-        User attributes, JSON values.
-    zarr_format
-        2 or 3.
-    overwrite
-        Remove what is there.
-    storage_options
-        Options of the store, see `open_store`.
-
-    Raises
-    ------
-    ValueError
-        Something is there already.
-
-    Examples
-    --------
-    >>> group = hr.create_group("new.zarr", attributes={"title": "test"})
-    >>> group.create_array("x", shape=(10,), dtype="int32")
-    """
+    path: str | None,
+    attributes: Mapping[str, Any] | None,
+    zarr_format: int | None,
+    overwrite: bool,
+    storage_options: dict[str, Any] | None,
+) -> _core.GroupHandle:
+    """What `headrace.create_group` makes a group of."""
     _check_node(path, zarr_format, attributes, overwrite)
     text = _json.dumps(dict(attributes)) if attributes else ""
-    handle, base = _creation_store(store, not path, overwrite, storage_options)
+    handle, base = creation_store(store, not path, overwrite, storage_options)
     with discarding(store, handle):
-        made = _core.create_group(handle, _join(base, path), text, zarr_format or 3, overwrite)
-    return Group(made)
+        return _core.create_group(handle, join(base, path), text, zarr_format or 3, overwrite)

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from . import _check, _core, _json
-from ._create import create_array, create_group
-from ._open import _join, node_path, open, resolve_store
+from ._create import create_array
+from ._open import open
+from ._paths import join, node_path
 from ._place import overlap
-from .group import Group
+from ._stores import resolve_store
+from .group import Group, create_group
 
 # Where xarray keeps the names of dimensions in Zarr 2.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -58,7 +60,7 @@ def save(store: Any, *args: Any, **kwargs: Any) -> None:
     with _Target(store) as target:
         create_group(target.store, target.path, overwrite=True)
         for path, (data, dtype) in elements.items():
-            _save_one(target.store, _join(target.path, path), data, dtype)
+            _save_one(target.store, join(target.path, path), data, dtype)
 
 
 def _by_path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def _copy_node(
         overwrite=overwrite,
     )
     for name, member in node.items():
-        _copy_node(member, store, _join(path, name), zarr_format, False)
+        _copy_node(member, store, join(path, name), zarr_format, False)
 
 
 def _copy_array(

@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from . import _core
-from ._open import _SCHEME, _ZIP_AND_PATH, _join, resolve_store
+from ._paths import SCHEME, ZIP_AND_PATH, join, place_of, real_path
+from ._stores import resolve_store
 
 
 def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = None) -> bool:
@@ -15,16 +16,16 @@ def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = 
 
     `other` and `other_path` are what functions that write take: nothing is made or emptied there.
     """
-    place = _place(store, path)
+    place = place_of(store, path)
     if isinstance(other, str | os.PathLike):
         named = _named(other)
         if named is not None:
             return _within(place, _below(named, other_path))
     opened, base = resolve_store(other, "a")
-    base = _join(base, other_path)
+    base = join(base, other_path)
     if _core.nodes_overlap(store, path, opened, base):
         return True
-    return _within(place, _place(opened, base))
+    return _within(place, place_of(opened, base))
 
 
 def _within(one: str | None, other: str | None) -> bool:
@@ -36,11 +37,7 @@ def _within(one: str | None, other: str | None) -> bool:
 def _below(place: str, path: str | None) -> str:
     if not path or place.startswith("memory:"):
         return place if not path else f"{place}/{path.strip('/')}"
-    return _real(place, path.strip("/"))
-
-
-def _real(path: str, inside: str = "") -> str:
-    return os.path.realpath(os.path.join(path, inside)).rstrip("/")
+    return real_path(place, path.strip("/"))
 
 
 def _named(other: str | os.PathLike[str]) -> str | None:
@@ -48,26 +45,15 @@ def _named(other: str | os.PathLike[str]) -> str | None:
     url = os.fspath(other)
     if isinstance(url, bytes):
         url = os.fsdecode(url)
-    scheme = _SCHEME.match(url)
+    scheme = SCHEME.match(url)
     if scheme is None:
-        return _real(url)
+        return real_path(url)
     kind, rest = scheme[1].lower(), url[scheme.end() :]
     if kind == "memory":
         parts = [part for part in rest.split("/") if part]
         return "memory://" + "/".join(parts) if parts else None
     if kind == "zip":
-        archive = _ZIP_AND_PATH.fullmatch(url)
+        archive = ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(unquote(archive[1])):
-            return _real(unquote(archive[1]), archive[2])
-    return _real(unquote(rest)) if kind in ("file", "zip") else None
-
-
-def _place(store: _core.Store, path: str) -> str | None:
-    """None for what has no name that others could know it by."""
-    if store._python_store is not None:
-        root = store._python_store.place()
-        return root if not path else f"{root.rstrip('/')}/{path}"
-    kind, _, rest = store.url.partition("://")
-    if kind in ("file", "zip"):
-        return _real(unquote(rest), path)
-    return f"memory://{_join(rest, path)}" if rest else None
+            return real_path(unquote(archive[1]), archive[2])
+    return real_path(unquote(rest)) if kind in ("file", "zip") else None

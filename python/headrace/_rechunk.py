@@ -9,14 +9,14 @@ from typing import Any, cast
 import numpy as np
 
 from . import _check, _core
-from ._create import _as_list, _is_auto, create_array, create_group
+from ._create import _as_list, _is_auto, create_array
 from ._open import open
 from ._ops import _Target, blocks
 from ._place import overlap
 from .config import _nbytes
-from .group import Group
+from .group import Group, create_group
 
-# Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk.cpp).
+# Where a rechunk keeps its state and what lies between two passes (src/engine/rechunk/job.cpp).
 _FOLDER = ".rechunk"
 # xarray's mark of missing elements, which it writes as text where JSON has no number for it.
 _FILL_VALUE = "_FillValue"

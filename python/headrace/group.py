@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _json
 from ._check import described
+from ._create import create_array, group_handle
+from ._stores import StorePlace
 
 if TYPE_CHECKING:
     from .attributes import Attributes
     from .tree import Tree
 
 
-class Group:
+class Group(StorePlace):
     """A group in a Zarr store: a mapping from names to arrays and groups.
 
     Made by `headrace.open_group` or `headrace.open`. Nothing but metadata is read.
@@ -128,16 +130,12 @@ class Group:
 
     def create_array(self, name: str, **kwargs: Any) -> _core.Array:
         """Create an array below this group; see `headrace.create_array`."""
-        from ._create import create_array
-
         self._refuse_read_only("create_array")
         kwargs.setdefault("zarr_format", self.zarr_format)
         return create_array(self, name, device=kwargs.pop("device", self._device), **kwargs)
 
     def create_group(self, name: str, **kwargs: Any) -> Group:
         """Create a group below this one; see `headrace.create_group`."""
-        from ._create import create_group
-
         self._refuse_read_only("create_group")
         kwargs.setdefault("zarr_format", self.zarr_format)
         group = create_group(self, name, **kwargs)
@@ -260,6 +258,46 @@ class Group:
             self._implementations,
             self._use_consolidated,
         )
+
+
+def create_group(
+    store: Any,
+    path: str | None = None,
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    zarr_format: int = 3,
+    overwrite: bool = False,
+    storage_options: dict[str, Any] | None = None,
+) -> Group:
+    """Create a group.
+
+    Parameters
+    ----------
+    store
+        A path or URL (created when missing), a `Store`, or a `Group`.
+    path
+        Path within the store; the root when left away.
+    attributes
+        User attributes, JSON values.
+    zarr_format
+        2 or 3.
+    overwrite
+        Remove what is there.
+    storage_options
+        Options of the store, see `open_store`.
+
+    Raises
+    ------
+    ValueError
+        Something is there already.
+
+    Examples
+    --------
+    >>> group = hr.create_group("new.zarr", attributes={"title": "test"})
+    >>> group.create_array("x", shape=(10,), dtype="int32")
+    """
+    handle = group_handle(store, path, attributes, zarr_format, overwrite, storage_options)
+    return Group(handle)
 
 
 def _is_name(name: str) -> bool:

@@ -23,7 +23,9 @@ from ray.data.block import Block, BlockAccessor, BlockMetadata
 from ray.data.datasource import ReadTask
 
 from . import _core, config
-from ._open import _join, open, resolve_store
+from ._open import open
+from ._paths import join
+from ._stores import resolve_store
 from .group import Group
 
 __all__ = ["ZarrDatasource", "read_zarr"]
@@ -174,7 +176,7 @@ def _arrays(
     node = store
     if not isinstance(store, _core.Array):
         handle, base = resolve_store(store, "r", storage_options)
-        node = open(handle, _join(base, path), device="cpu")
+        node = open(handle, join(base, path), device="cpu")
     if isinstance(node, _core.Array):
         if columns is not None:
             raise ValueError("columns: the path is that of one array")

@@ -6,18 +6,25 @@ import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ._core import printable
-
-if TYPE_CHECKING:
-    from .group import Group
-
 
 _MAX_LINES = 1 << 20
 _TEE = "\u251c\u2500\u2500 "
 _LAST = "\u2514\u2500\u2500 "
 _BAR = "\u2502   "
+
+
+class _Group(Protocol):
+    """What a tree asks of a `headrace.Group`."""
+
+    _handle: Any
+
+    @property
+    def name(self) -> str: ...
+    def links_back(self) -> list[str]: ...
+    def _member(self, name: str, is_group: bool) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Tree:
     lines: tuple[str, ...]
 
     @classmethod
-    def of(cls, group: Group, level: int | None = None) -> Tree:
+    def of(cls, group: _Group, level: int | None = None) -> Tree:
         return cls((printable(group.name), *_branches(group, "", level, count(1))))
 
     def __str__(self) -> str:
@@ -44,7 +51,7 @@ class Tree:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _branches(group: Group, prefix: str, level: int | None, lines: Iterator[int]) -> Iterator[str]:
+def _branches(group: _Group, prefix: str, level: int | None, lines: Iterator[int]) -> Iterator[str]:
     if level is not None and level <= 0:
         return
     links = [(name, None) for name in group.links_back()]
@@ -61,16 +68,14 @@ def _branches(group: Group, prefix: str, level: int | None, lines: Iterator[int]
             yield from _branches(node, prefix + ("    " if last else _BAR), below, lines)
 
 
-def _look(group: Group, name: str, is_group: bool | None) -> tuple[str, Group | None]:
+def _look(group: _Group, name: str, is_group: bool | None) -> tuple[str, _Group | None]:
     """The label of a member, and the group to go on with. What is broken hides no neighbour."""
-    from .group import Group
-
     shown = printable(name)
     if is_group is None:
         return f"{shown}: left out, a link that leads back to a group it is in", None
     try:
         node = group._member(name, is_group)
-        if not isinstance(node, Group):
+        if not is_group:
             return f"{shown} {node.shape} {node.dtype}", None
         node._handle.members()
     except (OSError, ValueError, NotImplementedError) as error:

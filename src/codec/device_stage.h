@@ -24,7 +24,7 @@ struct DeviceEncoding {
 };
 
 // What decoding a codec means on a device: which kernel, with which parameters. The engine runs
-// them (engine/device_stages.h); a kernel that a device lacks sends the chunk to the host.
+// them (engine/device/stages.h); a kernel that a device lacks sends the chunk to the host.
 struct DeviceStage {
   enum class Kind : std::uint8_t {
     zstd,

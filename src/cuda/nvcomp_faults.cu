@@ -1,5 +1,5 @@
 #include "cuda/nvcomp.h"
-#include "kernels/fault.h"
+#include "kernels/common/fault.h"
 
 namespace headrace {
 namespace gpu {

@@ -147,7 +147,7 @@ class StoreDriver {
   virtual void close() {}
   virtual void discard() {}
 
-  // For who changes what others may change, too (engine/node_lock.h, engine/remove_node.h).
+  // For who changes what others may change, too (engine/node/lock.h, engine/node/remove.h).
   //
   // Equal for two drivers exactly when the prefix ("a/b", "" for the root) is one place behind
   // both, whichever way leads there: links, "..", mounts, a cache in front. At most one system call

@@ -78,7 +78,7 @@ Decoded decode(const std::uint8_t* data,
 
 // The first four bytes: size wanted (2), seed, options (alignment, where headers are read, and
 // whether the rest is a frame or what to make one of). RFC 8878 forbids more than libzstd 1.5
-// refuses (see src/kernels/zstd.cpp), so a fault where that finds none is right.
+// refuses (see src/kernels/zstd/decode.cpp), so a fault where that finds none is right.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 4) return 0;
   const unsigned wanted = data[0] | data[1] << 8;

@@ -1,7 +1,7 @@
 #include <blosc.h>
 
 #include "headrace/error.h"
-#include "kernels/blosc_chunk.h"
+#include "kernels/blosc/chunk.h"
 #include "kernels/encode_kit.h"
 
 namespace headrace::test {

@@ -1,7 +1,6 @@
-#include "kernels/checksum.h"
-
 #include "codec/hashes.h"
-#include "kernels/crc.h"
+#include "kernels/checksum/crc.h"
+#include "kernels/checksum/verify.h"
 #include "kernels/filter_kit.h"
 #include "simt/host_queue.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/gather.h"
+#include "kernels/place/gather.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/lz4_encode.h"
+#include "kernels/lz/lz4_encode.h"
 
 #include <lz4.h>
 

@@ -5,9 +5,9 @@
 
 #include <span>
 
-#include "kernels/lz4_dialect.h"
+#include "kernels/lz/decode.h"
+#include "kernels/lz/lz4_dialect.h"
 #include "kernels/lz_data.h"
-#include "kernels/lz_decode.h"
 #include "simt/host_queue.h"
 
 namespace headrace::host {

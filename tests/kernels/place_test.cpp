@@ -1,10 +1,9 @@
-#include "kernels/place.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "headrace/error.h"
 #include "kernels/filter_kit.h"
+#include "kernels/place/placements.h"
 #include "simt/host_queue.h"
 
 namespace headrace::test {

@@ -1,5 +1,7 @@
 // Batches of so many chunks that several threads plan them.
 
+#include "kernels/zstd/plan.h"
+
 #include <blosc.h>
 #include <lz4.h>
 
@@ -11,7 +13,6 @@
 
 #include "base/thread_pool.h"
 #include "kernels/zstd_frames.h"
-#include "kernels/zstd_plan.h"
 #include "simt/host_queue.h"
 
 namespace headrace::test {

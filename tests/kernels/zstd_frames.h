@@ -10,7 +10,7 @@
 #include <string>
 
 #include "kernels/decode_kit.h"
-#include "kernels/zstd_parse.h"
+#include "kernels/zstd/parse.h"
 
 namespace headrace::test {
 

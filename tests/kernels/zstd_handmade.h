@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "kernels/zstd_codes.h"
+#include "kernels/zstd/codes.h"
 #include "kernels/zstd_frames.h"
 
 namespace headrace::test {

@@ -195,7 +195,7 @@ def test_a_store_whose_loop_was_closed_raises(array, tmp_path):
         import asyncio, sys, threading
         import headrace as hr
         import zarr.core.sync
-        from headrace.zarr._foreign import foreign_store
+        from headrace._zarr_stores.foreign import foreign_store
         from zarr.storage import LocalStore, WrapperStore
         reading = threading.Event()
         """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 import zarr.core.sync
-from headrace.zarr._foreign import foreign_store
+from headrace._zarr_stores.foreign import foreign_store
 from helpers import write_zarr
 from zarr.storage import LocalStore, WrapperStore
 

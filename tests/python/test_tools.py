@@ -21,6 +21,7 @@ def load(name):
 
 check_layers = load("check_layers")
 check_files = load("check_files")
+check_imports = load("check_imports")
 check_locks = load("check_locks")
 check_site = load("check_site")
 install_requirements = load("install_requirements")
@@ -39,11 +40,20 @@ def write(root, name, text):
         ("src/format/a.cpp", '"store/store.h"', "no arrow format -> store"),
         ("src/format/a.cpp", '"headrace/array.h"', "format may not include headrace/array.h"),
         ("src/codec/a.cpp", '"headrace/store.h"', "codec may not include headrace/store.h"),
-        ("src/engine/a.cpp", '"cuda/device.h"', "no arrow engine -> cuda"),
-        ("src/engine/a.cpp", "<cuda_runtime.h>", "only src/cuda includes cuda_runtime.h"),
-        ("src/engine/a.cpp", "<nvcomp/zstd.h>", "only src/cuda includes nvcomp/zstd.h"),
+        ("src/engine/read/a.cpp", '"cuda/device.h"', "no arrow engine -> cuda"),
+        ("src/engine/read/a.cpp", "<cuda_runtime.h>", "only src/cuda includes cuda_runtime.h"),
+        ("src/engine/read/a.cpp", "<nvcomp/zstd.h>", "only src/cuda includes nvcomp/zstd.h"),
         ("src/no_cuda/a.cpp", '"codec/registry.h"', "no_cuda sees only codec/codec.h"),
-        ("src/kernels/a.h", '"base/bytes.h"', "no arrow kernels -> base"),
+        ("src/kernels/common/a.h", '"base/bytes.h"', "no arrow kernels -> base"),
+        ("src/loader/a.cpp", '"kernels/zstd/plan.h"', "loader sees only kernels/common/fault.h, "),
+        ("src/engine/a.h", "<vector>", "src/engine/a.h is in no room of the architecture"),
+        ("src/engine/misc/a.h", "<vector>", "src/engine/misc/a.h is in no room"),
+        ("src/kernels/a.h", "<span>", "src/kernels/a.h is in no room"),
+        ("src/engine/query/a.h", '"engine/fetch/b.h"', "no arrow engine/query -> engine/fetch"),
+        ("src/engine/rechunk/a.h", '"engine/read/b.h"', "no arrow engine/rechunk -> engine/read"),
+        ("src/kernels/zstd/a.h", '"kernels/lz/b.h"', "no arrow kernels/zstd -> kernels/lz"),
+        ("src/kernels/zstd/a.h", '"kernels/zstd/encode/b.h"', "no arrow kernels/zstd -> "),
+        ("src/kernels/kernels.h", '"kernels/common/b.h"', "stands in front of the rooms"),
         ("src/util/a.h", "<vector>", "src/util is not a folder of the architecture"),
         ("include/headrace/a.h", "<fmt/format.h>", "no third-party header: fmt/format.h"),
         ("include/headrace/a.h", "<zstd.h>", "third-party header: zstd.h"),
@@ -61,8 +71,12 @@ def test_layers_catch_a_forbidden_include(tmp_path, name, include, message):
 @pytest.mark.parametrize(
     ("name", "include"),
     [
-        ("src/engine/a.cpp", '"codec/codec.h"'),
-        ("src/engine/a.cpp", '"headrace/array.h"'),
+        ("src/engine/read/a.cpp", '"codec/codec.h"'),
+        ("src/engine/read/a.cpp", '"headrace/array.h"'),
+        ("src/engine/write/a.cpp", '"engine/read/b.h"'),
+        ("src/kernels/zstd/encode/a.cpp", '"kernels/zstd/bits.h"'),
+        ("src/kernels/lz/a.cpp", '"kernels/kernels.h"'),
+        ("src/kernels/table.cpp", '"kernels/lz/a.h"'),
         ("src/codec/a.cpp", "<zstd.h>"),
         ("src/cuda/a.cpp", "<cuda_runtime.h>"),
         ("src/no_cuda/a.cpp", '"codec/codec.h"'),
@@ -74,6 +88,12 @@ def test_layers_catch_a_forbidden_include(tmp_path, name, include, message):
 def test_layers_accept_an_arrow(tmp_path, name, include):
     write(tmp_path, name, f"#include {include}\n")
     assert check_layers.check(tmp_path) == []
+
+
+def test_layers_have_no_circle(tmp_path, monkeypatch):
+    monkeypatch.setitem(check_layers.ROOMS["engine"], "query", {"request", "node"})
+    (error,) = check_layers.check(tmp_path)
+    assert error == ("a circle of arrows: query -> node -> device -> fetch -> query")
 
 
 def test_layers_count_public_headers(tmp_path):
@@ -169,6 +189,51 @@ def test_setup_says_what_is_missing_without_root(tmp_path):
 
 def test_this_repository_is_clean():
     assert check_layers.check(ROOT) == []
+    assert check_imports.check(ROOT) == []
+
+
+def package(root, **modules):
+    for name, text in modules.items():
+        write(root, f"python/headrace/{name.replace('__', '/')}.py", text)
+    if not (root / "python/headrace/__init__.py").exists():
+        write(root, "python/headrace/__init__.py", "")
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from . import a",
+        "from .a import A",
+        "import headrace.a",
+        "def f():\n    from .a import A",
+        "if TYPE_CHECKING:\n    from .a import A",
+    ],
+)
+def test_imports_catch_a_circle(tmp_path, back):
+    package(tmp_path, a="from .b import B", b="from . import c", c=back + "\n")
+    found, *lines = check_imports.check(tmp_path)
+    assert found.endswith("in a circle: headrace.a, headrace.b, headrace.c")
+    assert lines[0] == "  python/headrace/a.py:1: headrace.b" and len(lines) == 3
+
+
+def test_imports_count_the_package_of_a_module(tmp_path):
+    package(tmp_path, a="from .p.b import B", p__b="", p__c="from ..a import A")
+    write(tmp_path, "python/headrace/p/__init__.py", "from .c import C")
+    (found,) = [error for error in check_imports.check(tmp_path) if "circle" in error]
+    assert found.endswith(": headrace.a, headrace.p, headrace.p.c")
+
+
+def test_imports_see_late_names(tmp_path):
+    package(tmp_path, a="from . import version")
+    write(tmp_path, "python/headrace/__init__.py", '_LAZY = {"x": ("a", "x")}\n')
+    assert "headrace, headrace.a" in check_imports.check(tmp_path)[0]
+
+
+def test_imports_accept_one_direction(tmp_path):
+    write(tmp_path, "python/headrace/_core.pyi", "from .a import A")  # of an extension
+    package(tmp_path, a="import os\nfrom . import _core, b", b="from .p.c import C", p__c="")
+    write(tmp_path, "python/headrace/p/__init__.py", "from .c import C\nfrom .. import _core")
+    assert check_imports.check(tmp_path) == []
 
 
 GUARDED = """

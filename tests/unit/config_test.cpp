@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/thread_pool.h"
-#include "engine/config.h"
+#include "engine/request/config.h"
 #include "headrace/error.h"
 
 namespace headrace {

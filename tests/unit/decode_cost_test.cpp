@@ -1,7 +1,7 @@
 // Which side decodes, as a table: rows of bench/results/device-choice.json in which one side
 // took 1.7 times as long as the other.
 
-#include "engine/decode_cost.h"
+#include "engine/device/decode_cost.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "conformance/inject.h"
 #include "conformance/random_selection.h"
-#include "engine/device_read.h"
+#include "engine/device/to_device.h"
 #include "unit/device_kit.h"
 
 namespace headrace {

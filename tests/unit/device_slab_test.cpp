@@ -1,8 +1,6 @@
 // Memory on its way to a device: many threads fill blocks, and none of them waits for another's
 // wait.
 
-#include "engine/device_slab.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/device/slab.h"
 #include "headrace/error.h"
 #include "unit/device_kit.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "engine/request.h"
+#include "engine/request/async.h"
 
 namespace headrace {
 namespace {

@@ -1,7 +1,7 @@
 // Reads to devices by GPUDirect Storage, with the cuFile of tests/fake: what goes that way and what
 // does not, and that every error names its chunk.
 
-#include "engine/gds.h"
+#include "engine/device/gds.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include "conformance/config_guard.h"
 #include "conformance/random_selection.h"
 #include "conformance/temp_folder.h"
-#include "engine/device_slab.h"
+#include "engine/device/slab.h"
 #include "fake/cufile.h"
 #include "headrace/trace.h"
 #include "simt/host_queue.h"

@@ -1,4 +1,4 @@
-#include "engine/index_cache.h"
+#include "engine/request/index_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/inner_order.h"
+#include "engine/query/inner_order.h"
 
 #include <gtest/gtest.h>
 

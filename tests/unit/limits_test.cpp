@@ -14,7 +14,7 @@
 #include "codec/chain.h"
 #include "conformance/error_code.h"
 #include "conformance/temp_folder.h"
-#include "engine/inner_order.h"
+#include "engine/query/inner_order.h"
 #include "format/codec_specs.h"
 #include "format/json.h"
 #include "headrace/cached_store.h"

@@ -1,5 +1,3 @@
-#include "engine/node_lock.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,6 +19,7 @@
 #include "conformance/error_code.h"
 #include "conformance/inject.h"
 #include "conformance/temp_folder.h"
+#include "engine/node/lock.h"
 #include "headrace/headrace.h"
 
 namespace headrace::test {

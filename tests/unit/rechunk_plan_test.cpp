@@ -1,11 +1,10 @@
-#include "engine/rechunk_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 #include <random>
 
+#include "engine/rechunk/plan.h"
 #include "headrace/error.h"
 
 namespace headrace::test {

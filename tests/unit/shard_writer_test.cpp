@@ -1,4 +1,4 @@
-#include "engine/shard_writer.h"
+#include "engine/write/shard_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/sink.h"
+#include "engine/query/sink.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <random>
 
-#include "engine/strided.h"
+#include "engine/query/strided.h"
 
 namespace headrace {
 namespace {

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ._loader import Loader
+from ._batches import Batches
 
 
 class DaliBatches:
     """Tuples of tensors for ``fn.external_source``; each iteration is an epoch."""
 
-    def __init__(self, loader: Loader, prefetch_queue_depth: int) -> None:
+    def __init__(self, loader: Batches, prefetch_queue_depth: int) -> None:
         self._loader = loader
         # A pipeline that copies nothing reads a batch until its output is let go, which is after
         # the call for the batch `prefetch_queue_depth` further on. DALI's own references end when

@@ -16,12 +16,11 @@ import numpy as np
 from .. import _check, _core
 from ..config import _nbytes
 from . import _arrays, _options
+from ._batches import Batch
 
 if TYPE_CHECKING:
     from ._dali import DaliBatches
     from ._torch import TorchBatches
-
-Batch = dict[str, Any]
 
 
 class Loader:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ..torch._read import as_tensor
-
-if TYPE_CHECKING:
-    from ._loader import Loader
+from ._batches import Batches
 
 
 class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
     """Dicts of tensors, in this process or in the workers of a `DataLoader`."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Batches) -> None:
         self._loader = loader
-        self._share: Loader | None = None  # of a worker that lives for several epochs
+        self._share: Batches | None = None  # of a worker that lives for several epochs
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         for batch in self._source():
             yield {name: as_tensor(value) for name, value in batch.items()}
 
-    def _source(self) -> Loader:
+    def _source(self) -> Batches:
         worker = get_worker_info()
         if worker is None:
             return self._loader

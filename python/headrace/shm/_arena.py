@@ -8,7 +8,7 @@ import stat
 import weakref
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd, ForkingPickler
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -53,11 +53,11 @@ class Arena:
     >>> x = arena.empty((721, 1440), "float32")
     """
 
+    _without_memory: ClassVar[type[Arena]]  # the interface over queues: set by _queue.py
+
     def __new__(cls, nbytes: int | str = "1GiB", *, backing: str = "auto", **options: Any) -> Arena:
         if cls is Arena and (backing == "none" or (backing == "auto" and os.name != "posix")):
-            from ._queue import QueueArena
-
-            return super().__new__(QueueArena)
+            return super().__new__(cls._without_memory)
         return super().__new__(cls)
 
     def __init__(

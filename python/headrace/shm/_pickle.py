@@ -11,17 +11,14 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import _core
 from ..errors import CorruptError
 from . import _torch
-from ._span import Array, span
-
-if TYPE_CHECKING:
-    from ._arena import Arena
+from ._span import Array, Room, span
 
 # Smaller buffers are part of the pickle: a copy of so much takes less time than its bookkeeping.
 INLINE_NBYTES = 2048
@@ -32,7 +29,7 @@ Reduced = str | tuple[Any, ...]
 Reducer = Callable[[Any], Reduced]
 
 
-def dumps(obj: Any, arena: Arena | None) -> list[Any]:
+def dumps(obj: Any, arena: Room | None) -> list[Any]:
     """The parts of the message: buffers in the arena are its memory, not copies."""
     buffers: list[Any] = []
 
@@ -80,7 +77,7 @@ def goes_in_band(array: Array, limit: int) -> bool:
     return array.nbytes < limit or array.dtype.hasobject
 
 
-def _reduce_array(arena: Arena | None, array: Array) -> Reduced:
+def _reduce_array(arena: Room | None, array: Array) -> Reduced:
     if goes_in_band(array, INLINE_NBYTES):
         return array.__reduce_ex__(IN_BAND_PROTOCOL)
     buffer, offset, strides = span(array, arena)

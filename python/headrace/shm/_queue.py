@@ -49,6 +49,9 @@ class QueueArena(Arena):
         return QueueArena, ()
 
 
+Arena._without_memory = QueueArena
+
+
 class QueueChannel:
     """`Channel` over a `multiprocessing.Queue`, which any start method can hand over."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-if TYPE_CHECKING:
-    from ._arena import Arena
-
 Array = np.ndarray[Any, Any]
+
+
+class Room(Protocol):
+    """What those who put arrays into an `Arena` ask of it."""
+
+    def _between(self, start: int, stop: int) -> Array | None: ...
+    def _empty_now(self, shape: tuple[int, ...], dtype: Any) -> Array | None: ...
 
 
 class Span(NamedTuple):
@@ -21,7 +25,7 @@ class Span(NamedTuple):
     strides: tuple[int, ...] | None  # None: C order
 
 
-def span(array: Array, arena: Arena | None) -> Span:
+def span(array: Array, arena: Room | None) -> Span:
     """The bytes of an array that has elements, and no Python objects among them.
 
     Its memory as it lies, from the first byte to the last, where there is nothing else between or

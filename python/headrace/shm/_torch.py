@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from ._span import Room
 
 if TYPE_CHECKING:
     import torch
-
-    from ._arena import Arena
 
 # A type that NumPy has too stands for others of its size.
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
@@ -94,7 +93,7 @@ def collate_functions() -> dict[Any, Callable[..., Any]]:
     return default_collate_fn_map
 
 
-def stack(arena: Arena, tensors: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+def stack(arena: Room, tensors: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
     """torch's own function for batches of tensors, into the arena when it has room."""
     import torch
     from torch.utils.data._utils.collate import collate_tensor_fn
@@ -109,7 +108,7 @@ def stack(arena: Arena, tensors: Any, *, collate_fn_map: Any = None) -> torch.Te
 
 
 def stack_in_worker(
-    arena: Arena, before: Callable[..., Any], tensors: Any, *, collate_fn_map: Any = None
+    arena: Room, before: Callable[..., Any], tensors: Any, *, collate_fn_map: Any = None
 ) -> Any:
     """As `stack` in the workers of a `DataLoader`; as `before` elsewhere."""
     from torch.utils.data import get_worker_info

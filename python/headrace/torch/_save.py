@@ -12,8 +12,11 @@ from typing import Any
 import torch
 
 from .. import _core, _json
-from .._create import _creation_store, create_array, create_group
-from .._open import _join, consolidate_metadata, open_group, resolve_store
+from .._create import create_array, creation_store
+from .._open import consolidate_metadata, open_group
+from .._paths import join
+from .._stores import resolve_store
+from ..group import create_group
 from ._layout import Layout
 from ._parts import Part, common_grid, is_distributed, local_part
 from ._ranks import Ranks
@@ -189,8 +192,8 @@ class _Target:
         self, plans: list[_Plan], layout: Layout, codecs: dict[str, Any], overwrite: bool
     ) -> None:
         """The group and its arrays, empty."""
-        handle, base = _creation_store(self._name, not self._path, overwrite, self._options)
-        self._handle, self._where = handle, _join(base, self._path)
+        handle, base = creation_store(self._name, not self._path, overwrite, self._options)
+        self._handle, self._where = handle, join(base, self._path)
         if overwrite and _core.node_is_group(handle, self._where):
             # From here on what is there is no state dict: its chunks go one by one.
             open_group(handle, self._where, mode="r+").attrs.clear()
@@ -199,7 +202,7 @@ class _Target:
             chunks, shards = plan.chunks(layout)
             self._arrays[plan.path] = create_array(
                 handle,
-                _join(self._where, plan.path),
+                join(self._where, plan.path),
                 shape=plan.shape,
                 dtype=dtype_name(plan.carrier),
                 chunks=chunks,
@@ -212,7 +215,7 @@ class _Target:
         """In the processes that did not create it."""
         if self._handle is None:
             self._handle, base = resolve_store(self._name, "r+", self._options)
-            self._where = _join(base, self._path)
+            self._where = join(base, self._path)
 
     def write(self, plans: list[_Plan], tensors: Mapping[str, torch.Tensor], rank: int) -> None:
         """The parts that fall to this process."""
@@ -226,7 +229,7 @@ class _Target:
         array = self._arrays.get(plan.path)
         if array is None:
             assert self._handle is not None
-            array = _core.open_array(self._handle, _join(self._where, plan.path), "cpu")
+            array = _core.open_array(self._handle, join(self._where, plan.path), "cpu")
         data = local_part(tensor).resolve_conj().resolve_neg()
         if data.device.type not in ("cpu", "cuda"):
             data = data.cpu()

@@ -23,10 +23,10 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.storage import StorePath
 
 from .. import _core, _python_codecs
+from .._zarr_stores.foreign import foreign_store
+from .._zarr_stores.native import native_store
 from ._buffer import HostBuffer
 from ._buffer import NDBuffer as DeviceBuffer
-from ._foreign import foreign_store
-from ._native import native_store
 from ._plan import Batch, ChunkKeys, Plan, exact_shape, plan_batch
 from ._threads import run_in_thread
 

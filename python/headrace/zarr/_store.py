@@ -13,16 +13,14 @@ from zarr.abc.store import (
     RangeByteRequest,
     SuffixByteRequest,
 )
-from zarr.abc.store import (
-    Store as ZarrStore,
-)
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from .. import _core
-from .._open import open_store
+from .._stores import open_store
+from .._zarr_stores.own import OwnStore
 
 
-class Store(ZarrStore):
+class Store(OwnStore):
     """A headrace store as a store of zarr-python.
 
     With `CodecPipeline` chunks go past it, straight from headrace's driver.

@@ -1,0 +1,46 @@
+"""Names of places: of nodes within a store, and of what keeps a store."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote
+
+from . import _check, _core
+
+SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
+ZIP_AND_PATH = re.compile(r"(?:zip://)?(.+?\.zip)/(.+)", re.IGNORECASE)
+
+# What Zarr keeps under a node's path. No node can have such a name.
+_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+
+def node_path(path: str, name: str = "path") -> str:
+    """The path of a node to be made, without slashes that mean nothing; else ValueError."""
+    parts = [part for part in path.split("/") if part]
+    for part in parts:
+        if part in (".", "..") or "\\" in part or "\0" in part:
+            raise ValueError(f"{name}: {path!r} has the part {part!r}, which no name may have")
+        if part in _DOCUMENTS:
+            raise ValueError(f"{name}: {path!r}: {part} is the name of a document of Zarr")
+    return "/".join(parts)
+
+
+def join(base: str, path: str | None) -> str:
+    _check.path("path", path)
+    return "/".join(part.strip("/") for part in (base, path or "") if part.strip("/"))
+
+
+def real_path(path: str, inside: str = "") -> str:
+    return os.path.realpath(os.path.join(path, inside)).rstrip("/")
+
+
+def place_of(store: _core.Store, path: str) -> str | None:
+    """None for what has no name that others could know it by."""
+    if store._python_store is not None:
+        root = store._python_store.place()
+        return root if not path else f"{root.rstrip('/')}/{path}"
+    kind, _, rest = store.url.partition("://")
+    if kind in ("file", "zip"):
+        return real_path(unquote(rest), path)
+    return f"memory://{join(rest, path)}" if rest else None

@@ -1,0 +1,153 @@
+"""What names a store, and the store that it names."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from . import _check, _core
+from ._paths import SCHEME, ZIP_AND_PATH
+
+_MODES = ("r", "r+", "a", "w", "w-")
+_OWN_SCHEMES = ("file", "memory", "zip")
+
+# Those that are still open then will never appear, and say so in time.
+atexit.register(_core._warn_of_open_archives)
+
+
+class StorePlace:
+    """A place in an open store, which may be given where a store is expected: a group."""
+
+    __slots__ = ()
+
+    @property
+    def store(self) -> _core.Store:
+        raise NotImplementedError
+
+    @property
+    def path(self) -> str:
+        raise NotImplementedError
+
+
+def check_mode(mode: str) -> None:
+    _check.text("mode", mode, f"one of {', '.join(_MODES)}")
+    if mode not in _MODES:
+        raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+
+
+def resolve_store(
+    store: Any, mode: str, storage_options: dict[str, Any] | None = None
+) -> tuple[_core.Store, str]:
+    """The store that `store` names, and the path within it."""
+    _check.mapping("storage_options", storage_options)
+    if isinstance(store, _core.Store | StorePlace):
+        if storage_options:
+            raise ValueError("storage_options: the store is open already")
+        return (store.store, store.path) if isinstance(store, StorePlace) else (store, "")
+    if isinstance(store, str | os.PathLike):
+        url, base = os.fspath(store), ""
+        if isinstance(url, bytes):
+            url = os.fsdecode(url)
+        _check.text("store", url)
+        scheme = SCHEME.match(url)
+        if scheme and scheme[1].lower() not in _OWN_SCHEMES:
+            return _open_remote(url, mode, storage_options), ""
+        archive = ZIP_AND_PATH.fullmatch(url)
+        if archive and os.path.isfile(archive[1]):
+            url, base = archive[1], archive[2]
+        elif url.startswith("memory://"):
+            name, _, base = url.removeprefix("memory://").partition("/")
+            url = "memory://" + name
+    else:
+        _check.place(store)
+        return _resolve_object(store, mode, storage_options)
+    return _core.open_store(url, mode, storage_options), base
+
+
+def _resolve_object(
+    store: Any, mode: str, storage_options: dict[str, Any] | None
+) -> tuple[_core.Store, str]:
+    """The same of a store object of zarr-python or obstore."""
+    package = {cls.__module__.partition(".")[0] for cls in type(store).__mro__}
+    if not package & {"zarr", "obstore"}:
+        raise NotImplementedError(
+            f"store: {type(store).__module__}.{type(store).__qualname__} is not supported; "
+            "expected a path, a URL, a headrace.Store or a store of zarr-python or obstore"
+        )
+    if storage_options:
+        raise ValueError("storage_options: the store is open already")
+    from ._zarr_stores.native import resolve
+
+    return resolve(store, mode)
+
+
+@contextlib.contextmanager
+def discarding(given: Any, handle: _core.Store) -> Iterator[None]:
+    """Drops the zip archive that was begun for a call that fails; not one that was given to it."""
+    try:
+        yield
+    except BaseException:
+        if not isinstance(given, _core.Store | StorePlace):
+            handle.discard()
+        raise
+
+
+def _open_remote(url: str, mode: str, storage_options: dict[str, Any] | None) -> _core.Store:
+    """A store that fsspec reaches."""
+    try:
+        from ._zarr_stores.remote import open_url
+    except ImportError as error:
+        raise NotImplementedError(
+            f"store {url}: needs zarr and fsspec (pip install 'headrace[remote]')"
+        ) from error
+    return open_url(url, mode, storage_options)
+
+
+def store_mode(mode: str) -> str:
+    """That of the store: "w" and "w-" are about the node, and not about its neighbours."""
+    return mode if mode in ("r", "r+") else "a"
+
+
+def open_store(
+    store: str | os.PathLike[str] | _core.Store,
+    *,
+    mode: str = "r",
+    storage_options: dict[str, Any] | None = None,
+) -> _core.Store:
+    """Open a store without looking into it.
+
+    Parameters
+    ----------
+    store
+        A path (a folder or a ``.zip`` file) or a URL: ``file://``, ``zip://``, ``memory://NAME``,
+        and what fsspec knows (``https://``, ``s3://``, ``gs://``, ``reference://``, ...), with
+        ``headrace[remote]`` and fsspec's package for it.
+    mode
+        ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
+        ``"w"``: emptied first.
+    storage_options
+        For files ``io`` ("pread", or "uring": small chunks in batches, faster from a cold disk),
+        ``direct`` (O_DIRECT, a boolean) and ``fsync``: what a power cut cannot take away when a
+        write has returned. ``"none"``; ``"metadata"``, the default, the documents that describe
+        arrays and groups; ``"all"``, chunks too. Of a zip archive it is said of `Store.close`: but
+        for ``"none"`` all of it is on the disk. For what fsspec opens, its options.
+
+    Raises
+    ------
+    FileNotFoundError
+        The mode wants it to exist and it does not.
+    NotImplementedError
+        A scheme whose package is not installed.
+
+    Examples
+    --------
+    >>> store = hr.open_store("era5.zarr", storage_options={"io": "uring"})
+    >>> hr.open_array(store, "t2m")
+    """
+    check_mode(mode)
+    if isinstance(store, _core.Store):
+        return store
+    return resolve_store(store, mode, storage_options)[0]

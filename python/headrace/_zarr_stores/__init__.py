@@ -1,0 +1,1 @@
+"""Stores of zarr-python, Icechunk, obstore and fsspec as those of headrace, for `headrace.open`."""

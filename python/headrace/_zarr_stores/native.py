@@ -1,0 +1,68 @@
+"""headrace's view of a zarr-python store: by a driver of its own where it has one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from zarr.abc.store import Store as ZarrStore
+from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
+
+from .. import _core
+from .foreign import foreign_store
+from .own import OwnStore
+
+
+def _place(store: ZarrStore) -> str | None:
+    """URL of the folder or archive."""
+    if type(store) is LocalStore:
+        return _url("file", os.fspath(store.root))
+    # An archive that zarr-python writes has no directory yet, one in a file object no path.
+    if type(store) is ZipStore and store._zmode == "r" and store.path is not None:
+        return _url("zip", os.fspath(store.path))
+    if type(store) is FsspecStore:
+        # What has no asynchronous interface is wrapped.
+        filesystem = getattr(store.fs, "sync_fs", store.fs)
+        if type(filesystem).__name__ == "LocalFileSystem":
+            return _url("file", filesystem._strip_protocol(store.path))
+    return None
+
+
+def _url(scheme: str, path: str) -> str:
+    return f"{scheme}://{os.path.abspath(path).replace('%', '%25')}"
+
+
+def native_store(store: ZarrStore, mode: str | None = None) -> _core.Store | None:
+    """None when headrace has no driver for such a store.
+
+    Parameters
+    ----------
+    store
+        zarr-python's store.
+    mode
+        As for `headrace.open_store`; by default that of the store.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is to be read, and does not exist.
+    """
+    if isinstance(store, OwnStore):
+        return store.handle
+    url = _place(store)
+    if url is None:
+        return None
+    if store.read_only or url.startswith("zip:"):
+        mode = "r"
+    return _core.open_store(url, mode or "a")
+
+
+def resolve(store: Any, mode: str) -> tuple[_core.Store, str]:
+    """Any store object that headrace's functions are given, and the path it names."""
+    path = ""
+    if isinstance(store, StorePath):
+        store, path = store.store, store.path
+    elif not isinstance(store, ZarrStore):
+        store = ObjectStore(store)
+    native = native_store(store, mode)
+    return (foreign_store(store) if native is None else native), path

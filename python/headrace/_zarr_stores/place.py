@@ -1,0 +1,74 @@
+"""Where the objects of a zarr-python store lie."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from zarr.storage import (
+    FsspecStore,
+    LocalStore,
+    MemoryStore,
+    ObjectStore,
+    WrapperStore,
+    ZipStore,
+)
+
+from .. import _paths
+from .own import OwnStore
+
+
+def place_of(store: Any) -> str:
+    """Equal for stores that keep the same objects, as far as their classes are known.
+
+    What lies in a folder has the folder's real path; a store within another begins with its place
+    and a slash.
+    """
+    while isinstance(store, WrapperStore):
+        store = store._store
+    if isinstance(store, OwnStore):
+        return _paths.place_of(store.handle, "") or _object(store.handle)
+    if isinstance(store, LocalStore):
+        return os.path.realpath(store.root)
+    if isinstance(store, ZipStore):
+        return _object(store) if store.path is None else os.path.realpath(store.path)
+    if isinstance(store, MemoryStore):
+        return _object(store._store_dict)
+    if isinstance(store, FsspecStore):
+        return _fsspec_place(store.fs, store.path)
+    if isinstance(store, ObjectStore):
+        return _obstore_place(store.store)
+    return _object(store)
+
+
+def _object(thing: Any) -> str:
+    return f"object:{id(thing):x}"
+
+
+def _fsspec_place(filesystem: Any, path: str) -> str:
+    filesystem = getattr(filesystem, "sync_fs", filesystem)  # of a wrapper
+    name = type(filesystem).__name__
+    if name == "DirFileSystem":
+        return _fsspec_place(filesystem.fs, filesystem._join(path))
+    if name == "LocalFileSystem":
+        return os.path.realpath(filesystem._strip_protocol(path))
+    protocol = filesystem.protocol
+    options = filesystem.storage_options
+    client = options.get("client_kwargs") or {}
+    server = options.get("endpoint_url") or client.get("endpoint_url") or options.get("host")
+    files = "" if name != "ReferenceFileSystem" else _object(filesystem)
+    scheme = protocol if isinstance(protocol, str) else protocol[0]
+    return f"{scheme}:{server or ''}{files}//{str(path).strip('/')}"
+
+
+def _obstore_place(store: Any) -> str:
+    prefix = getattr(store, "prefix", None)
+    name = type(store).__name__
+    if name == "LocalStore":
+        return os.path.realpath(prefix or "/")
+    if name == "MemoryStore":
+        return _object(store)
+    config = dict(getattr(store, "config", None) or {})
+    bucket = config.get("bucket") or config.get("container_name") or getattr(store, "url", "")
+    server = config.get("endpoint") or config.get("endpoint_url") or ""
+    return f"{name}:{server}//{bucket}/{prefix or ''}".rstrip("/")

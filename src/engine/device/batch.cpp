@@ -1,0 +1,330 @@
+#include "engine/device/batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/thread_pool.h"
+#include "engine/device/drain.h"
+#include "engine/device/encode.h"
+#include "engine/device/stages.h"
+#include "headrace/config.h"
+
+namespace headrace {
+namespace {
+
+using Kind = DeviceStage::Kind;
+
+[[noreturn]] void refuse(std::size_t i, const Error& error) {
+  throw error.with_context("input " + std::to_string(i));
+}
+
+// What the sizes alone tell. Of elements that change their size, kernels see what is left over.
+void check_sizes(const Codec& codec,
+                 std::size_t first,
+                 std::span<const BatchBuffer> inputs,
+                 std::span<const BatchBuffer> outputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto wanted = codec.encoded_nbytes(outputs[i].nbytes);
+    if (!wanted || *wanted == inputs[i].nbytes) continue;
+    refuse(first + i,
+           Error(ErrorCode::corrupt,
+                 "codec " + std::string(codec.name()) + ": expected " + std::to_string(*wanted) +
+                     " bytes for " + std::to_string(outputs[i].nbytes) + " decoded ones, got " +
+                     std::to_string(inputs[i].nbytes)));
+  }
+}
+
+// The first 4 bytes of each input, little-endian; nothing for shorter ones. From the device: one
+// copy for all of them.
+std::vector<std::optional<std::uint32_t>> first_words(Queue& queue,
+                                                      const Kernels& kernels,
+                                                      const Sources& sources,
+                                                      std::span<const BatchBuffer> inputs) {
+  constexpr std::size_t kWord = sizeof(std::uint32_t);
+  const std::size_t n = inputs.size();
+  std::vector<std::byte> words(kWord * n);
+  if (!sources.on_host.empty()) {
+    for (std::size_t i = 0; i < n; ++i)
+      if (inputs[i].nbytes >= kWord) std::memcpy(&words[kWord * i], inputs[i].data, kWord);
+  } else {
+    const Scratch<std::uint8_t> gathered(queue, words.size());
+    ByteCopies copies;
+    for (std::size_t i = 0; i < n; ++i)
+      copies.add(sources.frames[i], gathered.data() + kWord * i, kWord);
+    copies.run(queue, kernels);
+    queue.download(words.data(), gathered.data(), words.size());
+    queue.synchronize();
+  }
+  std::vector<std::optional<std::uint32_t>> values(n);
+  for (std::size_t i = 0; i < n; ++i)
+    if (inputs[i].nbytes >= kWord) values[i] = load_le<std::uint32_t>(&words[kWord * i]);
+  return values;
+}
+
+// What kernels are given to decode; `staged` becomes memory for outputs that lie on the host.
+std::vector<Frame> frames_to_decode(Queue& queue,
+                                    const Sources& sources,
+                                    std::span<const BatchBuffer> inputs,
+                                    std::span<const BatchBuffer> outputs,
+                                    Scratch<std::uint8_t>& staged) {
+  std::size_t nbytes = 0;
+  for (const BatchBuffer& output : outputs)
+    nbytes += output.on_device ? 0 : aligned_nbytes(output.nbytes);
+  staged = Scratch<std::uint8_t>(queue, nbytes);
+  std::uint8_t* next = staged.data();
+  std::vector<Frame> frames(inputs.size());
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    Frame& frame = frames[i];
+    frame.source = sources.frames[i];
+    frame.source_nbytes = inputs[i].nbytes;
+    frame.target_nbytes = outputs[i].nbytes;
+    frame.chunk = static_cast<std::uint32_t>(i);
+    if (outputs[i].on_device) {
+      frame.target = reinterpret_cast<std::uint8_t*>(outputs[i].data);
+    } else {
+      frame.target = std::exchange(next, next + aligned_nbytes(outputs[i].nbytes));
+    }
+  }
+  return frames;
+}
+
+// The same to encode, into `encoded`, new memory.
+std::vector<Frame> frames_to_encode(Queue& queue,
+                                    const Codec& codec,
+                                    const Sources& sources,
+                                    std::span<const BatchBuffer> inputs,
+                                    Scratch<std::uint8_t>& encoded) {
+  std::vector<Frame> frames(inputs.size());
+  std::size_t nbytes = 0;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const std::size_t most = codec.max_encoded_nbytes(inputs[i].nbytes);
+    frames[i] = {sources.frames[i], inputs[i].nbytes, nullptr, most, static_cast<std::uint32_t>(i)};
+    nbytes += aligned_nbytes(most);
+  }
+  encoded = Scratch<std::uint8_t>(queue, nbytes);
+  std::uint8_t* next = encoded.data();
+  for (Frame& frame : frames)
+    frame.target = std::exchange(next, next + aligned_nbytes(frame.target_nbytes));
+  return frames;
+}
+
+}  // namespace
+
+DeviceBatch::DeviceBatch(Device device, Stream stream)
+    : device_(device), backend_(backend(device.type)), queue_(backend_.make_queue(device.index)) {
+  queue_->wait_for(*backend_.wrap_stream(device.index, stream.raw()));
+}
+
+DeviceBatch::~DeviceBatch() { const Drain drain(*queue_); }
+
+std::string DeviceBatch::why_not_decoded(const Codec& codec,
+                                         const Backend& devices,
+                                         bool nvcomp,
+                                         Buffers outputs) {
+  const auto stage = codec.device_stage();
+  if (!stage || stage->kind == Kind::transpose) return "has no decoder for devices";
+  if (stage->kind != Kind::none) {
+    const std::string missing = missing_decoder(devices, stage->kind, nvcomp);
+    if (!missing.empty()) return missing;
+  }
+  for (const BatchBuffer& output : outputs) {
+    if (output.nbytes > std::numeric_limits<std::uint32_t>::max())
+      return "chunks of 4 GiB and more";
+  }
+  return {};
+}
+
+std::string DeviceBatch::why_not_encoded(const Codec& codec,
+                                         const Backend& devices,
+                                         Buffers inputs) {
+  if (!devices.kernels().zstd_encode) return "has no kernel";  // all kernels, or none
+  std::size_t most = 0;
+  for (const BatchBuffer& input : inputs) most = std::max(most, input.nbytes);
+  return missing_encoder(codec.device_stage(), most);
+}
+
+void DeviceBatch::decode(const Codec& codec, bool nvcomp, Buffers inputs, Buffers outputs) {
+  const Kernels& kernels = nvcomp ? backend_.nvcomp_kernels() : backend_.kernels();
+  const auto staged_nbytes = [&](std::size_t i) {
+    const std::size_t to_host = outputs[i].on_device ? 0 : aligned_nbytes(outputs[i].nbytes);
+    return aligned_nbytes(inputs[i].nbytes) + to_host;
+  };
+  each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+    decode_slice(codec, kernels, first, inputs.subspan(first, n), outputs.subspan(first, n));
+  });
+}
+
+std::vector<Tensor> DeviceBatch::encode(const Codec& codec, Buffers inputs) {
+  std::vector<Tensor> results;
+  const auto staged_nbytes = [&](std::size_t i) {
+    const std::size_t nbytes = inputs[i].nbytes;
+    return aligned_nbytes(nbytes) + aligned_nbytes(codec.max_encoded_nbytes(nbytes));
+  };
+  each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+    encode_slice(codec, first, inputs.subspan(first, n), results);
+  });
+  return results;
+}
+
+void DeviceBatch::each_slice(std::size_t count,
+                             FunctionRef<std::size_t(std::size_t i)> staged_nbytes,
+                             FunctionRef<void(std::size_t first, std::size_t n)> body) {
+  const std::size_t limit = config().device_slab_nbytes;
+  for (std::size_t first = 0, last = 0; first < count; first = last) {
+    for (std::size_t nbytes = 0; last < count && (last == first || nbytes < limit); ++last)
+      nbytes += staged_nbytes(last);
+    body(first, last - first);
+    pinned_.clear();
+  }
+}
+
+void DeviceBatch::decode_slice(const Codec& codec,
+                               const Kernels& kernels,
+                               std::size_t first,
+                               Buffers inputs,
+                               Buffers outputs) {
+  check_sizes(codec, first, inputs, outputs);
+  const DeviceStage stage = *codec.device_stage();
+  const auto step = [&](std::size_t i) {
+    return DeviceStep{stage, std::string(codec.name()), outputs[i].nbytes};
+  };
+  const std::size_t n = inputs.size();
+  const std::shared_ptr<std::byte> found =
+      backend_.allocate_pinned(device_.index, n * sizeof(Fault));
+  Sources sources = copy_sources(*queue_, backend_, device_.index, inputs);
+  const Drain drain(*queue_);
+  if (stage.kind == Kind::lz4) {
+    const auto sizes = first_words(*queue_, backend_.kernels(), sources, inputs);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!sizes[i]) refuse(first + i, fault_error(step(i), Fault::truncated));
+      if (sizes[i] != outputs[i].nbytes) refuse(first + i, fault_error(step(i), Fault::wrong_size));
+    }
+  }
+  Scratch<std::uint8_t> staged;  // of the outputs on the host
+  std::vector<Frame> frames = frames_to_decode(*queue_, sources, inputs, outputs, staged);
+  const Scratch<std::uint32_t> faults(*queue_, n);
+  queue_->fill(faults.data(), 0, n * sizeof(std::uint32_t));
+  if (stage.kind == Kind::none) {
+    ByteCopies copies;
+    for (const Frame& frame : frames) copies.add(frame.source, frame.target, frame.target_nbytes);
+    copies.run(*queue_, backend_.kernels());
+  } else {
+    run_stage(*queue_, kernels, stage, frames, sources.on_host, faults.data());
+  }
+  queue_->download(found.get(), faults.data(), n * sizeof(std::uint32_t));
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!outputs[i].on_device)
+      queue_->download(outputs[i].data, frames[i].target, outputs[i].nbytes);
+  }
+  queue_->synchronize();
+  for (std::size_t i = 0; i < n; ++i) {
+    const Fault fault = reinterpret_cast<const Fault*>(found.get())[i];
+    if (fault != Fault::none) refuse(first + i, fault_error(step(i), fault));
+  }
+}
+
+void DeviceBatch::encode_slice(const Codec& codec,
+                               std::size_t first,
+                               Buffers inputs,
+                               std::vector<Tensor>& results) {
+  const DeviceStage stage = *codec.device_stage();
+  const Sources sources = copy_sources(*queue_, backend_, device_.index, inputs);
+  const Drain drain(*queue_);
+  Scratch<std::uint8_t> encoded;
+  const std::vector<Frame> frames = frames_to_encode(*queue_, codec, sources, inputs, encoded);
+  const Scratch<std::uint64_t> counted(*queue_, inputs.size());
+  encode_stage(*queue_,
+               backend_.kernels(),
+               stage,
+               frames,
+               static_cast<std::uint32_t>(config().device_zstd_block_nbytes),
+               counted.data());
+  const std::vector<std::size_t> sizes = encoded_sizes(codec, first, inputs, counted.data());
+
+  const std::size_t prefix = prefix_nbytes(stage);
+  std::vector<std::uint32_t> decoded_sizes;
+  for (const BatchBuffer& input : inputs)
+    decoded_sizes.push_back(static_cast<std::uint32_t>(input.nbytes));
+  const auto prefixes =
+      Scratch<std::uint32_t>::of(*queue_, decoded_sizes.data(), decoded_sizes.size());
+  ByteCopies copies;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    results.push_back(allocate(prefix + sizes[i]));
+    auto* const result = static_cast<std::uint8_t*>(results.back().data());
+    if (prefix > 0)
+      copies.add(reinterpret_cast<const std::uint8_t*>(prefixes.data() + i), result, prefix);
+    copies.add(frames[i].target, result + prefix, sizes[i]);
+  }
+  copies.run(*queue_, backend_.kernels());
+  queue_->synchronize();
+}
+
+// Of what a stage gave, without its prefix. Waits for it.
+std::vector<std::size_t> DeviceBatch::encoded_sizes(const Codec& codec,
+                                                    std::size_t first,
+                                                    Buffers inputs,
+                                                    const std::uint64_t* counted) {
+  const std::size_t nbytes = inputs.size() * sizeof(*counted);
+  const std::shared_ptr<std::byte> found = backend_.allocate_pinned(device_.index, nbytes);
+  queue_->download(found.get(), counted, nbytes);
+  queue_->synchronize();
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto known = codec.encoded_nbytes(inputs[i].nbytes);
+    sizes.push_back(known.value_or(reinterpret_cast<const std::uint64_t*>(found.get())[i]));
+    if (!known && sizes.back() == 0)
+      refuse(first + i,
+             Error(ErrorCode::device,
+                   "codec " + std::string(codec.name()) + ": the device's encoder failed"));
+  }
+  return sizes;
+}
+
+std::vector<MutableBytes> DeviceBatch::stage(Buffers buffers) {
+  std::size_t nbytes = 0;
+  for (const BatchBuffer& buffer : buffers)
+    nbytes += buffer.on_device ? aligned_nbytes(buffer.nbytes) : 0;
+  std::byte* next = nullptr;
+  if (nbytes > 0) {
+    pinned_.push_back(backend_.allocate_pinned(device_.index, nbytes));
+    next = pinned_.back().get();
+  }
+  std::vector<MutableBytes> staged;
+  for (const BatchBuffer& buffer : buffers) {
+    std::byte* at =
+        buffer.on_device ? std::exchange(next, next + aligned_nbytes(buffer.nbytes)) : buffer.data;
+    staged.emplace_back(at, buffer.nbytes);
+  }
+  return staged;
+}
+
+std::vector<MutableBytes> DeviceBatch::download(Buffers buffers) {
+  std::vector<MutableBytes> staged = stage(buffers);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].on_device)
+      queue_->download(staged[i].data(), buffers[i].data, buffers[i].nbytes);
+  }
+  queue_->synchronize();
+  return staged;
+}
+
+void DeviceBatch::upload(std::span<const MutableBytes> staged, Buffers buffers) {
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].on_device)
+      queue_->upload_pinned(buffers[i].data, staged[i].data(), buffers[i].nbytes);
+  }
+  queue_->synchronize();
+}
+
+Tensor DeviceBatch::allocate(std::size_t nbytes) {
+  return {backend_.allocate(*queue_, nbytes),
+          {static_cast<std::int64_t>(nbytes)},
+          DType::uint8,
+          device_};
+}
+
+}  // namespace headrace

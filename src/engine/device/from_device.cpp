@@ -1,0 +1,448 @@
+// A write from a device goes through it slab by slab, as a read to one does, the other way: one
+// kernel puts the elements of all chunks together, one call a step encodes them, and when the
+// host knows their sizes the encoded bytes come to pinned memory, from where threads store them.
+// While one slab is stored, the next is encoded. Stored objects that are covered in part come as
+// their elements, and so do all when the host encodes.
+
+#include "engine/device/from_device.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/thread_pool.h"
+#include "device/backend.h"
+#include "engine/device/drain.h"
+#include "engine/device/encode.h"
+#include "engine/device/placement.h"
+#include "engine/device/stages.h"
+#include "engine/layout/device_codecs.h"
+#include "engine/request/context.h"
+#include "engine/write/from_host.h"
+#include "engine/write/shard_writer.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kSlabItems = 16384;
+constexpr std::size_t kMaxRoom = std::size_t{256} << 20;  // that a shard asks for at once
+constexpr std::size_t kPinnedAlignment = 64;
+
+// One that is written whole; its inner chunks come one by one.
+struct Shard {
+  Shard(Box b,
+        const ShardLevel& level,
+        const InnerOrder& order,
+        std::string k,
+        bool edge,
+        std::size_t inner_nbytes)
+      : box(std::move(b)),
+        cut(box, level.inner_shape),
+        key(std::move(k)),
+        at_edge(edge),
+        writer(level, order, std::nullopt, std::min(cut.size() * inner_nbytes, kMaxRoom)),
+        left(cut.size()) {}
+
+  const Box box;
+  const BoxCut cut;
+  const std::string key;
+  const bool at_edge;
+  ShardWriter writer;
+  std::atomic<std::size_t> left;  // inner chunks
+};
+
+// A chunk that the device encodes, or the elements for a stored object that the host does.
+struct Item {
+  Box box;  // borrows from the writer's cut, or the shard's
+  std::string key;
+  Shape valid;
+  bool on_host = false;
+  // Reaches over the edge of the array: others who have grown it may have written there.
+  bool at_edge = false;
+  std::shared_ptr<Shard> shard;  // of an inner chunk
+  std::size_t turn = 0;
+  std::int64_t inner = 0;
+
+  std::uint8_t* device = nullptr;  // decoded
+  std::byte* pinned = nullptr;     // elements, or what the host finishes
+  std::size_t nbytes = 0;          // there
+};
+
+class DeviceWriter {
+ public:
+  DeviceWriter(RequestContext& context, Backend& backend, Queue& queue, int index, bool on_host)
+      : context_(context),
+        layout_(context.layout),
+        plan_(context.layout.encode_plan),
+        backend_(backend),
+        kernels_(backend.kernels()),
+        index_(index),
+        on_host_(on_host),
+        own_queue_(backend.make_queue(index)) {
+    if (!layout_.shards.empty())
+      order_.emplace(context.state.choice().shard_order, layout_.shards.front().inner_grid);
+    queues_[0] = &queue;
+    queues_[1] = own_queue_.get();
+    fill_ = Scratch<std::uint8_t>::of(*queues_[0],
+                                      reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
+                                      layout_.itemsize());
+    queues_[1]->wait_for(*queues_[0]);
+  }
+
+  // After an error, kernels may still be reading the caller's memory.
+  ~DeviceWriter() {
+    for (Queue* queue : queues_) const Drain drain(*queue);
+  }
+
+  void write(const std::vector<RegionPart<Box>>& parts) {
+    if (!on_host_ && !context_.state.choice().write_empty_chunks) encode_fill();
+    for (const RegionPart<Box>& part : parts) add_region(part);
+    start_slab();
+    while (!in_flight_.empty()) finish_oldest();
+  }
+
+ private:
+  struct Slab {
+    explicit Slab(Queue& q) : queue(q) {}
+
+    Queue& queue;
+    std::vector<Item> items;
+    std::vector<std::size_t> encoded;  // items of the device
+    Scratch<std::uint8_t> decoded;
+    std::optional<DeviceEncoder> encoder;
+    std::vector<std::shared_ptr<std::byte>> pinned;
+    std::shared_ptr<std::byte> sizes;  // pinned, once `started`: of each encoded item
+    std::unique_ptr<Mark> started;
+  };
+
+  void add_region(const RegionPart<Box>& part) {
+    const Shape& shape = layout_.stored_shape();
+    const BoxCut& cut = cuts_.emplace_back(part.query, GridCut(shape, part.region.first_chunk));
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+      Coordinates coordinates;
+      Item item;
+      cut.child(i, coordinates.at, item.box);
+      item.key = context_.chunk_key(coordinates.at);
+      item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
+      item.at_edge = context_.keeps_behind_edge() && !covers(item.box, shape);
+      item.on_host = on_host_ || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
+                     (item.at_edge && context_.driver.exists(item.key));
+      if (item.on_host || layout_.shards.empty())
+        add(std::move(item));
+      else
+        add_shard(std::move(item));
+    }
+  }
+
+  std::size_t decoded_nbytes(const Item& item) const {
+    return item.on_host ? item.box.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
+  }
+
+  void add_shard(Item item) {
+    const ShardLevel& level = layout_.shards.front();
+    const auto shard = std::make_shared<Shard>(std::move(item.box),
+                                               level,
+                                               *order_,
+                                               std::move(item.key),
+                                               item.at_edge,
+                                               layout_.chain.decoded_nbytes());
+    const auto positions = positions_in_order<Box>(*order_, shard->cut, level.inner_grid);
+    for (std::size_t turn = 0; turn < positions.size(); ++turn) {
+      Coordinates coordinates;
+      Item chunk;
+      shard->cut.child(positions[turn], coordinates.at, chunk.box);
+      chunk.shard = shard;
+      chunk.turn = turn;
+      chunk.inner = linear_index(coordinates.at, level.inner_grid);
+      add(std::move(chunk));
+    }
+  }
+
+  void add(Item item) {
+    context_.check();
+    pending_nbytes_ += decoded_nbytes(item);
+    pending_.push_back(std::move(item));
+    if (pending_nbytes_ >= context_.config.device_slab_nbytes || pending_.size() == kSlabItems)
+      start_slab();
+  }
+
+  void start_slab() {
+    if (pending_.empty()) return;
+    if (in_flight_.size() == 2) finish_oldest();
+    turn_ ^= 1;
+    in_flight_.push_back(std::make_unique<Slab>(*queues_[turn_]));
+    Slab& slab = *in_flight_.back();
+    slab.items = std::exchange(pending_, {});
+    pending_nbytes_ = 0;
+    gather(slab);
+    download_elements(slab);
+    encode(slab);
+    slab.started = slab.queue.mark();
+  }
+
+  // The decoded chunks as their first step takes them.
+  void gather(Slab& slab) {
+    std::size_t total = 0;
+    for (const Item& item : slab.items) total += aligned_nbytes(decoded_nbytes(item));
+    slab.decoded = Scratch<std::uint8_t>(slab.queue, total);
+    const std::uint32_t swap_nbytes = layout_.device_plan.swap_nbytes;
+    PlacementList fills(layout_.itemsize(), swap_nbytes);
+    PlacementList chunks(layout_.itemsize(), swap_nbytes);
+    PlacementList elements(layout_.itemsize(), 0);
+    std::uint8_t* at = slab.decoded.data();
+    for (Item& item : slab.items) {
+      item.device = at;
+      at += aligned_nbytes(decoded_nbytes(item));
+      if (item.on_host) {
+        elements.add_packed(item.box, item.device);
+        continue;
+      }
+      if (!covers(item.box, layout_.chunk_shape)) add_fill(fills, item.device);
+      chunks.add_chunk(item.box, item.device, layout_.device_plan.strides);
+    }
+    fills.run(slab.queue, kernels_);
+    chunks.run_back(slab.queue, kernels_);
+    elements.run_back(slab.queue, kernels_);
+  }
+
+  // A chunk of the fill value at `target`.
+  void add_fill(PlacementList& fills, std::uint8_t* target) const {
+    Box chunk;
+    chunk.user = reinterpret_cast<std::byte*>(target);
+    Axis axis;
+    axis.user_step = static_cast<std::ptrdiff_t>(layout_.itemsize());
+    axis.count = static_cast<std::int64_t>(layout_.chain.decoded_nbytes() / layout_.itemsize());
+    chunk.axes.push_back(axis);
+    fills.add_fill(chunk, fill_.data());
+  }
+
+  void download_elements(Slab& slab) {
+    reserve_pinned(slab, [&](const Item& item) { return item.on_host ? decoded_nbytes(item) : 0; });
+    for (const Item& item : slab.items)
+      if (item.on_host) slab.queue.download(item.pinned, item.device, item.nbytes);
+  }
+
+  // Room for nbytes_of(item) of each item that has any.
+  template <typename Nbytes>
+  void reserve_pinned(Slab& slab, Nbytes nbytes_of) {
+    const auto aligned = [](std::size_t nbytes) {
+      return (nbytes + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
+    };
+    std::size_t total = 0;
+    for (const Item& item : slab.items) total += aligned(nbytes_of(item));
+    if (total == 0) return;
+    slab.pinned.push_back(backend_.allocate_pinned(index_, total));
+    std::byte* at = slab.pinned.back().get();
+    for (Item& item : slab.items) {
+      const std::size_t nbytes = nbytes_of(item);
+      if (nbytes == 0) continue;
+      item.pinned = at;
+      item.nbytes = nbytes;
+      at += aligned(nbytes);
+    }
+  }
+
+  void encode(Slab& slab) {
+    std::vector<const std::uint8_t*> chunks;
+    for (std::size_t i = 0; i < slab.items.size(); ++i) {
+      if (slab.items[i].on_host) continue;
+      slab.encoded.push_back(i);
+      chunks.push_back(slab.items[i].device);
+    }
+    if (chunks.empty()) return;
+    const std::size_t nbytes = chunks.size() * sizeof(std::uint64_t);
+    const Scratch<std::uint64_t> sizes(slab.queue, chunks.size());
+    slab.encoder.emplace(slab.queue, kernels_, chunks, layout_.chain.decoded_nbytes());
+    slab.encoder->run(
+        plan_, static_cast<std::uint32_t>(context_.config.device_zstd_block_nbytes), sizes.data());
+    slab.sizes = backend_.allocate_pinned(index_, nbytes);
+    slab.queue.download(slab.sizes.get(), sizes.data(), nbytes);
+  }
+
+  void finish_oldest() {
+    const std::unique_ptr<Slab> slab = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    slab->started->wait();
+    download_encoded(*slab);
+    context_.parallel(
+        slab->items.size(),
+        [&](std::size_t i) {
+          context_.check();
+          store(slab->items[i]);
+        },
+        context_.threads);
+  }
+
+  void download_encoded(Slab& slab) {
+    if (slab.encoded.empty()) return;
+    const auto* sizes = reinterpret_cast<const std::uint64_t*>(slab.sizes.get());
+    const std::size_t prefix = prefix_nbytes(plan_.compressor.stage);
+    std::size_t next = 0;
+    for (const std::size_t i : slab.encoded) {
+      if (sizes[next++] == 0)
+        throw Error(ErrorCode::device,
+                    context_.place("write", key_of(slab.items[i])) + " codec " +
+                        plan_.compressor.codec + ": the encoder failed");
+      slab.items[i].nbytes = prefix + sizes[next - 1];
+    }
+    reserve_pinned(slab, [](const Item& item) { return item.on_host ? 0 : item.nbytes; });
+    next = 0;
+    for (const std::size_t i : slab.encoded) {
+      const Item& item = slab.items[i];
+      slab.queue.download(item.pinned + prefix, slab.encoder->result(next++), item.nbytes - prefix);
+    }
+    slab.queue.mark()->wait();
+  }
+
+  static const std::string& key_of(const Item& item) {
+    return item.shard ? item.shard->key : item.key;
+  }
+
+  void store(Item& item) {
+    try {
+      if (item.on_host)
+        write_object(
+            context_, item.key, item.box.packed(item.pinned, layout_.itemsize()), item.valid);
+      else
+        store_chunk(item);
+    } catch (const Error& error) {
+      throw error.with_context(context_.place("write", key_of(item)));
+    }
+  }
+
+  void store_chunk(Item& item) {
+    Buffer scratch;
+    const ConstBytes bytes = finish_encoding(plan_, {item.pinned, item.nbytes}, scratch);
+    const bool drops = is_fill(bytes);
+    if (!item.shard)
+      return put(item.key, item.at_edge, drops ? std::nullopt : std::optional(bytes));
+    Shard& shard = *item.shard;
+    if (drops) {
+      shard.writer.remove(item.turn, item.inner);
+    } else {
+      if (scratch.empty()) scratch.assign(bytes);
+      shard.writer.put(item.turn, item.inner, scratch);
+    }
+    if (shard.left.fetch_sub(1) > 1) return;
+    Buffer encoded;
+    const bool any = shard.writer.finish(encoded);
+    put(shard.key, shard.at_edge, any ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt);
+  }
+
+  void put(const std::string& key, bool at_edge, std::optional<ConstBytes> bytes) {
+    const auto lock = context_.lock_object(key);
+    if (at_edge && context_.driver.exists(key)) {
+      throw Error(ErrorCode::conflict,
+                  "another writer has made it meanwhile; it reaches over the edge of the array");
+    }
+    bytes ? context_.driver.set(key, *bytes) : context_.driver.erase(key);
+  }
+
+  // Equal chunks are encoded to equal bytes: so one that is all fill value is known.
+  bool is_fill(ConstBytes encoded) const {
+    return std::ranges::equal(encoded, encoded_fill_.bytes());
+  }
+
+  void encode_fill() {
+    Slab slab(*queues_[0]);
+    Item& item = slab.items.emplace_back();
+    slab.decoded =
+        Scratch<std::uint8_t>(slab.queue, aligned_nbytes(layout_.chain.decoded_nbytes()));
+    item.device = slab.decoded.data();
+    PlacementList fills(layout_.itemsize(), layout_.device_plan.swap_nbytes);
+    add_fill(fills, item.device);
+    fills.run(slab.queue, kernels_);
+    encode(slab);
+    slab.queue.synchronize();
+    download_encoded(slab);
+    Buffer scratch;
+    encoded_fill_.assign(finish_encoding(plan_, {item.pinned, item.nbytes}, scratch));
+  }
+
+  RequestContext& context_;
+  const ArrayLayout& layout_;
+  const EncodePlan& plan_;
+  Backend& backend_;
+  const Kernels& kernels_;
+  const int index_;
+  const bool on_host_;
+  std::optional<InnerOrder> order_;  // of shards
+  const std::unique_ptr<Queue> own_queue_;
+  Queue* queues_[2];         // the caller's, and it
+  std::deque<BoxCut> cuts_;  // of the regions
+  Scratch<std::uint8_t> fill_;
+  Buffer encoded_fill_;  // empty when such chunks are kept
+  unsigned turn_ = 0;
+  std::vector<Item> pending_;
+  std::size_t pending_nbytes_ = 0;
+  std::deque<std::unique_ptr<Slab>> in_flight_;
+};
+
+void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
+  for (const auto& [codec, name] : layout.on_device) {
+    if (name != kNvcomp) continue;
+    throw Error(ErrorCode::unsupported,
+                "[write] " + state.path() + ": implementation nvcomp only decodes " + codec +
+                    "; headrace-cuda encodes it, and the host's implementations do");
+  }
+}
+
+// Whether the host encodes.
+bool encodes_on_host(const RequestContext& context, const Kernels& kernels, std::size_t elements) {
+  const ArrayLayout& layout = context.layout;
+  const std::string missing = layout.encode_plan.missing(kernels);
+  if (!layout.on_device.empty()) {
+    if (missing.empty()) return false;
+    throw Error(ErrorCode::unsupported,
+                "[write] " + context.state.path() + ": " + layout.on_device.begin()->second +
+                    " cannot encode the chunks: " + missing);
+  }
+  return !missing.empty() || !device_encodes(layout.encode_plan.thorough,
+                                             elements * layout.itemsize(),
+                                             context.config.device_min_decode_nbytes);
+}
+
+}  // namespace
+
+void write_selection_from_device(const ArrayState& state,
+                                 std::shared_ptr<const ArrayLayout> layout,
+                                 const ResolvedSelection& selection,
+                                 const TensorView& data,
+                                 const WriteOptions& options,
+                                 const std::atomic<bool>* cancel) {
+  state.check_writable();
+  RequestContext context(state, std::move(layout), options, cancel);
+  if (selection.size() == 0) return;
+  context.prepare_locks();
+  refuse_nvcomp(state, context.layout);
+  check_on_device(context.layout, data.device.type);
+  Backend& devices = backend(data.device.type);
+  const bool on_host = encodes_on_host(context, devices.kernels(), selection.size());
+  auto queue = devices.make_queue(data.device.index);
+  queue->wait_for(*devices.wrap_stream(data.device.index, options.stream.raw()));
+  each_chunk_shape(context,
+                   Box(selection, data),
+                   [&](RequestContext& inside, const std::vector<RegionPart<Box>>& parts) {
+                     DeviceWriter(inside, devices, *queue, data.device.index, on_host).write(parts);
+                   });
+}
+
+void write_anywhere(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
+                    const ResolvedSelection& selection,
+                    const TensorView& data,
+                    const WriteOptions& options,
+                    const std::atomic<bool>* cancel) {
+  // Points never cover a chunk, so the host merges them.
+  if (!data.device.is_cpu() && selection.pointwise) {
+    const Tensor host = copy(data, Device::cpu(), options.stream);
+    return write_anywhere(state, std::move(layout), selection, host.view(), options, cancel);
+  }
+  const TensorView broadcast = broadcast_to(data, selection.result_shape);
+  const auto put = data.device.is_cpu() ? write_selection : write_selection_from_device;
+  put(state, std::move(layout), selection, broadcast, options, cancel);
+}
+
+}  // namespace headrace

@@ -1,0 +1,68 @@
+#include "engine/device/gds.h"
+
+#include <string>
+#include <utility>
+
+#include "base/trace.h"
+
+namespace headrace {
+namespace {
+
+std::string why_not(const RequestContext& context, Device::Type device, bool on_host) {
+  if (on_host) return "the host decodes the chunks";
+  for (const DeviceStep& step : context.layout.device_plan.steps) {
+    if (is_compressor(step.stage.kind))
+      return "codec " + step.codec + ": the host reads its headers";
+  }
+  if (!context.driver.has_files()) return "the store has no files";
+  return cufile(device).why_not;
+}
+
+}  // namespace
+
+GdsFile::GdsFile(Backend& backend, Device device, const ObjectReader& object)
+    : backend_(backend),
+      index_(device.index),
+      size_(object.size()),
+      opened_(object.open_direct()),
+      file_(cufile(device.type), opened_.fd.get(), opened_.path) {}
+
+void GdsFile::read(std::uint64_t offset, std::uint8_t* target, std::size_t nbytes) const {
+  const Span span("gds", nbytes);
+  check_object_range(opened_.path, size_, offset, nbytes);
+  backend_.with_device(index_, [&] { file_.read(offset, target, nbytes); });
+}
+
+std::unique_ptr<Gds> Gds::of(const RequestContext& context,
+                             Backend& backend,
+                             Device device,
+                             bool on_host) {
+  if (context.config.gds == "off") return nullptr;
+  const bool forced = context.config.gds == "on";
+  const std::string problem = why_not(context, device.type, on_host);
+  if (problem.empty()) return std::unique_ptr<Gds>(new Gds(backend, device, forced));
+  if (!forced) return nullptr;
+  throw Error(ErrorCode::unsupported, "[read] " + context.state.path() + ": gds=on: " + problem);
+}
+
+std::shared_ptr<const GdsFile> Gds::open(const ObjectReader& object) {
+  if (refused_) return nullptr;
+  try {
+    return std::make_shared<const GdsFile>(backend_, device_, object);
+  } catch (const Error& error) {
+    if (forced_ || error.code() != ErrorCode::unsupported) throw;
+    refused_ = true;
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const GdsFile> Gds::open_shard(std::shared_ptr<const ObjectReader> shard) {
+  const MutexLock lock(mutex_);
+  if (shard_ != shard) {
+    file_of_shard_ = open(*shard);
+    shard_ = std::move(shard);
+  }
+  return file_of_shard_;
+}
+
+}  // namespace headrace

@@ -1,0 +1,127 @@
+#include "engine/device/slab.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "base/trace.h"
+
+namespace headrace {
+
+std::shared_ptr<std::byte> PinnedBlocks::take(std::size_t nbytes) {
+  Leaving oldest;
+  {
+    const MutexLock lock(mutex_);
+    if (leaving_.size() >= kMostLeaving) {
+      oldest = std::move(leaving_.front());
+      leaving_.pop_front();
+    }
+  }
+  if (oldest.copied) oldest.copied->wait();
+  oldest.block.reset();
+  return backend_.allocate_pinned(index_, nbytes);
+}
+
+void PinnedBlocks::give_back(std::shared_ptr<std::byte> block, std::unique_ptr<Mark> copied) {
+  const MutexLock lock(mutex_);
+  leaving_.push_back({std::move(block), std::move(copied)});
+}
+
+namespace {
+
+std::size_t padded(std::size_t nbytes) { return (nbytes + 15) / 16 * 16 + kSourcePadding; }
+
+}  // namespace
+
+SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
+  const std::size_t taken = padded(nbytes);
+  if (taken > block_nbytes_) {
+    Block fresh = make_block(taken);
+    fresh.full = true;
+    const MutexLock lock(mutex_);
+    blocks_.push_back(std::move(fresh));
+    return cut(blocks_.back(), taken);
+  }
+  const MutexLock lock(mutex_);
+  while (adding_ && !has_room(taken)) added_.wait(mutex_);
+  if (!has_room(taken)) add_block();
+  return cut(*current_, taken);
+}
+
+bool SlabMemory::has_room(std::size_t nbytes) const {
+  return current_ && nbytes <= block_nbytes_ - current_->used;
+}
+
+// Without the lock: to have a block is to wait for the device or the driver, and what others have
+// filled meanwhile is to be copied.
+void SlabMemory::add_block() {
+  Block* const before = std::exchange(current_, nullptr);
+  if (before) before->full = true;
+  const bool filled = before && before->unfilled == 0;
+  adding_ = true;
+  std::optional<Block> fresh;
+  std::exception_ptr error;
+  try {
+    const MutexUnlock free(mutex_);
+    if (filled) copy(*before);
+    fresh.emplace(make_block(block_nbytes_));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  adding_ = false;
+  added_.notify_all();  // of several, the next one tries where this one failed
+  if (error) std::rethrow_exception(error);
+  blocks_.push_back(std::move(*fresh));
+  current_ = &blocks_.back();
+}
+
+SlabMemory::Block SlabMemory::make_block(std::size_t nbytes) {
+  return {pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)};
+}
+
+SlabMemory::Piece SlabMemory::cut(Block& block, std::size_t nbytes) {
+  const Piece piece{block.pinned.get() + block.used, block.device.data() + block.used, &block};
+  block.used += nbytes;
+  ++block.unfilled;
+  return piece;
+}
+
+// Memory comes in the order of the queue: whoever had it before may use it until the mark.
+SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
+  Scratch<std::uint8_t> memory(queue_, padded(nbytes));
+  const std::unique_ptr<Mark> free = queue_.mark();
+  Piece piece;
+  piece.device = memory.data();
+  {
+    const MutexLock lock(mutex_);
+    unpinned_.push_back(std::move(memory));
+  }
+  free->wait();
+  return piece;
+}
+
+void SlabMemory::filled(const Piece& piece) {
+  if (!piece.block) return;
+  {
+    const MutexLock lock(mutex_);
+    if (--piece.block->unfilled > 0 || !piece.block->full) return;
+  }
+  copy(*piece.block);
+}
+
+void SlabMemory::finish() {
+  Block* last = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    last = std::exchange(current_, nullptr);
+  }
+  if (last) copy(*last);
+}
+
+void SlabMemory::copy(Block& block) {
+  const Span span("copy", block.used);
+  queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
+  if (!keeps_host_) pinned_.give_back(std::move(block.pinned), queue_.mark());
+}
+
+}  // namespace headrace

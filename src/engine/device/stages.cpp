@@ -1,0 +1,336 @@
+#include "engine/device/stages.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+namespace headrace {
+namespace {
+
+using Kind = DeviceStage::Kind;
+
+constexpr std::size_t kChecksumNbytes = 4;
+constexpr std::size_t kAlignment = 256;
+
+Decode decoder(const Kernels& kernels, Kind kind) {
+  switch (kind) {
+    case Kind::zstd:
+      return kernels.zstd;
+    case Kind::lz4:
+      return kernels.lz4;
+    case Kind::gzip:
+      return kernels.gzip;
+    case Kind::zlib:
+      return kernels.zlib;
+    case Kind::blosc:
+      return kernels.blosc;
+    case Kind::packbits:
+      return kernels.packbits;
+    default:
+      return nullptr;
+  }
+}
+
+Checksum checksum_of(Kind kind) {
+  switch (kind) {
+    case Kind::crc32:
+      return Checksum::crc32;
+    case Kind::adler32:
+      return Checksum::adler32;
+    case Kind::fletcher32:
+      return Checksum::fletcher32;
+    default:
+      return Checksum::crc32c;
+  }
+}
+
+NumberFormat format_of(const ElementType& type) {
+  const auto first = [&] {
+    switch (type.kind) {
+      case ElementType::Kind::integer:
+        return Number::int8;
+      case ElementType::Kind::natural:
+        return Number::uint8;
+      case ElementType::Kind::floating:
+        return Number::float16;
+      case ElementType::Kind::boolean:
+        break;
+    }
+    return Number::boolean;
+  }();
+  // Sizes of 1 to 8 bytes follow each other; floats begin with 2.
+  const int doublings = std::countr_zero(type.size) - (type.is_floating() ? 1 : 0);
+  return {static_cast<Number>(static_cast<int>(first) + doublings), type.swapped};
+}
+
+TypedDecode number_decoder(const Kernels& kernels, Kind kind) {
+  switch (kind) {
+    case Kind::delta:
+      return kernels.delta;
+    case Kind::fixed_scale_offset:
+      return kernels.fixed_scale_offset;
+    case Kind::cast:
+      return kernels.cast;
+    default:
+      return nullptr;
+  }
+}
+
+std::size_t skipped(const DeviceStage& checksum) { return checksum.at_start ? kChecksumNbytes : 0; }
+
+const char* words_of(Fault fault) {
+  switch (fault) {
+    case Fault::truncated:
+      return "the bytes are cut short";
+    case Fault::malformed:
+      return "the bytes are malformed";
+    case Fault::checksum:
+      return "the checksum is wrong";
+    case Fault::unsupported:
+      return "a feature of the format that devices do not decode; host implementations may";
+    default:
+      return "the decoder failed";
+  }
+}
+
+void skip_header(std::span<Frame> frames,
+                 std::span<const std::uint8_t*> host_sources,
+                 std::size_t nbytes) {
+  for (Frame& frame : frames) {
+    frame.source += nbytes;
+    frame.source_nbytes -= nbytes;
+  }
+  for (const std::uint8_t*& source : host_sources) source += nbytes;
+}
+
+}  // namespace
+
+DeviceRun::DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks)
+    : queue_(queue),
+      devices_(devices),
+      kernels_(devices.kernels()),
+      chunks_(chunks),
+      frames_(chunks.size()) {
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    frames_[i].source = chunks[i].source;
+    frames_[i].source_nbytes = chunks[i].nbytes;
+    frames_[i].chunk = static_cast<std::uint32_t>(i);
+  }
+  if (!std::ranges::all_of(chunks, [](const DeviceChunk& chunk) { return chunk.host; })) return;
+  host_sources_.reserve(chunks.size());
+  for (const DeviceChunk& chunk : chunks)
+    host_sources_.push_back(reinterpret_cast<const std::uint8_t*>(chunk.host));
+}
+
+void DeviceRun::run(const DevicePlan& plan, std::uint32_t* faults) {
+  if (frames_.empty()) return;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i, faults += frames_.size()) {
+    if (is_checksum(plan.steps[i].stage.kind)) {
+      verify(plan.steps[i], faults);
+    } else {
+      move(plan.steps[i], i + 1 == plan.steps.size(), faults);
+    }
+  }
+}
+
+// The bytes stay where they are.
+void DeviceRun::verify(const DeviceStep& step, std::uint32_t* faults) {
+  for (Frame& frame : frames_) {
+    frame.target = nullptr;
+    frame.target_nbytes = frame.source_nbytes - kChecksumNbytes;
+  }
+  kernels_.verify(
+      queue_, checksum_of(step.stage.kind), step.stage.at_start, {frames_, host_sources_, faults});
+  for (Frame& frame : frames_) {
+    frame.source += skipped(step.stage);
+    frame.source_nbytes -= kChecksumNbytes;
+  }
+  for (const std::uint8_t*& source : host_sources_) source += skipped(step.stage);
+}
+
+// Into memory that the next step reads; the last step, where the caller wants it.
+void DeviceRun::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
+  const std::size_t nbytes = step.nbytes.value();
+  const std::size_t stride = aligned_nbytes(nbytes);
+  const auto wanted = [&](std::size_t i) { return last ? chunks_[i].target : nullptr; };
+  std::size_t staged = 0;
+  for (std::size_t i = 0; i < frames_.size(); ++i) staged += wanted(i) == nullptr;
+  Scratch<std::uint8_t> next(queue_, staged * stride);
+  std::uint8_t* at = next.data();
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    frames_[i].target_nbytes = nbytes;
+    frames_[i].target = wanted(i);
+    if (frames_[i].target) continue;
+    frames_[i].target = at;
+    at += stride;
+  }
+  if (step.stage.kind == Kind::transpose) {
+    transpose(step);
+  } else {
+    const Kernels& kernels = step.nvcomp ? devices_.nvcomp_kernels() : kernels_;
+    run_stage(queue_, kernels, step.stage, frames_, host_sources_, faults, step.gives_planes);
+  }
+  current_ = std::move(next);
+  host_sources_.clear();
+  for (Frame& frame : frames_) {
+    frame.source = frame.target;
+    frame.source_nbytes = nbytes;
+  }
+}
+
+void DeviceRun::transpose(const DeviceStep& step) {
+  PlaceBatch batch;
+  batch.itemsize = step.stage.itemsize;
+  batch.axes = static_cast<unsigned>(step.shape.size());
+  Placement pattern;
+  std::int64_t from = batch.itemsize;
+  std::int64_t to = batch.itemsize;
+  for (unsigned d = batch.axes; d-- > 0;) {
+    const std::size_t moved = step.stage.order[d];
+    pattern.from[moved].stride = from;
+    from *= step.shape[moved];
+    pattern.to[d].stride = to;
+    to *= step.shape[d];
+    pattern.count[d] = step.shape[d];
+  }
+  RecyclingVector<Placement> placements(frames_.size(), pattern);
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    placements[i].source = frames_[i].source;
+    placements[i].target = frames_[i].target;
+  }
+  batch.placements = placements;
+  kernels_.place(queue_, batch);
+}
+
+void run_stage(Queue& queue,
+               const Kernels& kernels,
+               const DeviceStage& stage,
+               std::span<Frame> frames,
+               std::span<const std::uint8_t*> host_sources,
+               std::uint32_t* faults,
+               bool gives_planes) {
+  const Kind kind = stage.kind;
+  if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4SizeNbytes);
+  const DecodeBatch batch{frames, host_sources, faults, gives_planes};
+  if (is_checksum(kind)) return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
+  switch (kind) {
+    case Kind::unshuffle:
+      return kernels.unshuffle(queue, {frames, stage.itemsize});
+    case Kind::bit_unshuffle:
+      return kernels.bit_unshuffle(queue, {filter_blocks(stage, frames), stage.itemsize});
+    case Kind::swap:
+      return kernels.swap_bytes(queue, {frames, stage.itemsize});
+    case Kind::delta:
+    case Kind::fixed_scale_offset:
+    case Kind::cast:
+      return number_decoder(kernels, kind)(
+          queue,
+          {frames, {}, faults},
+          {format_of(stage.encoded), format_of(stage.decoded), stage.scale, stage.offset});
+    default:
+      decoder(kernels, kind)(queue, batch);
+  }
+}
+
+std::size_t aligned_nbytes(std::size_t nbytes) {
+  return (nbytes + kSourcePadding + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks) {
+  std::vector<Frame> blocks;
+  const std::size_t block_nbytes = stage.block_elements * stage.itemsize;
+  for (const Frame& chunk : chunks) {
+    for (std::size_t at = 0; at < chunk.source_nbytes; at += block_nbytes) {
+      Frame block = chunk;
+      block.source += at;
+      block.target += at;
+      block.source_nbytes = std::min<std::size_t>(chunk.source_nbytes - at, block_nbytes);
+      block.target_nbytes = block.source_nbytes;
+      blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+bool has_kernel(const Kernels& kernels, Kind kind) {
+  if (is_checksum(kind)) return kernels.verify != nullptr;
+  switch (kind) {
+    case Kind::unshuffle:
+      return kernels.unshuffle != nullptr;
+    case Kind::bit_unshuffle:
+      return kernels.bit_unshuffle != nullptr;
+    case Kind::swap:
+      return kernels.swap_bytes != nullptr;
+    case Kind::transpose:
+      return kernels.place != nullptr;
+    case Kind::delta:
+    case Kind::fixed_scale_offset:
+    case Kind::cast:
+      return number_decoder(kernels, kind) != nullptr;
+    default:
+      return decoder(kernels, kind) != nullptr;
+  }
+}
+
+std::string missing_decoder(const Backend& devices, Kind kind, bool nvcomp) {
+  if (!nvcomp) return has_kernel(devices.kernels(), kind) ? "" : "has no kernel yet";
+  const std::string why_not = devices.nvcomp_why_not();
+  return why_not.empty() ? "" : "nvCOMP: " + why_not;
+}
+
+std::string missing_decoder(const Backend& devices, const DevicePlan& plan) {
+  if (!plan.why_not.empty()) return plan.why_not;
+  for (const DeviceStep& step : plan.steps) {
+    const std::string missing = missing_decoder(devices, step.stage.kind, step.nvcomp);
+    if (!missing.empty()) return "codec " + step.codec + ": " + missing;
+  }
+  return {};
+}
+
+void check_encoded(const DevicePlan& plan,
+                   std::size_t decoded_nbytes,
+                   std::size_t nbytes,
+                   const std::byte* host) {
+  std::size_t skipped_nbytes = 0;
+  for (const DeviceStep& step : plan.steps) {
+    const auto refuse = [&](const std::string& problem) {
+      throw Error(ErrorCode::corrupt, "codec " + step.codec + ": " + problem);
+    };
+    const auto check = [&](std::size_t wanted, std::size_t found) {
+      if (wanted != found)
+        refuse("expected " + std::to_string(wanted) + " bytes, got " + std::to_string(found));
+    };
+    const Kind kind = step.stage.kind;
+    if (is_checksum(kind)) {
+      if (nbytes < kChecksumNbytes)
+        refuse("a checksum of 4 bytes does not fit into " + std::to_string(nbytes));
+      skipped_nbytes += skipped(step.stage);
+      nbytes -= kChecksumNbytes;
+      if (step.nbytes) check(*step.nbytes, nbytes);
+      continue;
+    }
+    if (kind == Kind::lz4) {
+      if (nbytes < kLz4SizeNbytes)
+        refuse("a size of 4 bytes does not fit into " + std::to_string(nbytes));
+      check(*step.nbytes, load_le<std::uint32_t>(host + skipped_nbytes));
+    }
+    if (!is_compressor(kind)) check(step.source_nbytes, nbytes);
+    return;  // what comes after is not known here, and of fixed sizes
+  }
+  if (nbytes != decoded_nbytes) {
+    throw Error(ErrorCode::corrupt,
+                "codec bytes: expected " + std::to_string(decoded_nbytes) + " bytes, got " +
+                    std::to_string(nbytes));
+  }
+}
+
+Error fault_error(const DeviceStep& step, Fault fault) {
+  std::string words = words_of(fault);
+  if (fault == Fault::wrong_size && step.nbytes)
+    words = "expected " + std::to_string(*step.nbytes) + " bytes, got another number";
+  const bool refused = fault == Fault::unsupported;
+  return Error(refused ? ErrorCode::unsupported : ErrorCode::corrupt,
+               "codec " + step.codec + ": " + words);
+}
+
+}  // namespace headrace

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "device/backend.h"
+#include "engine/layout/device_plan.h"
+#include "headrace/error.h"
+#include "kernels/kernels.h"
+#include "simt/recycling_vector.h"
+
+namespace headrace {
+
+// A chunk before the first step and after the last.
+struct DeviceChunk {
+  std::size_t nbytes = 0;                // encoded
+  const std::byte* host = nullptr;       // the encoded bytes; null when only the device has them
+  const std::uint8_t* source = nullptr;  // the same on the device, padded as kernels want it
+  std::uint8_t* target = nullptr;        // where the caller wants it; null when anywhere will do
+};
+
+// The chunks of one batch on their way through the steps of a plan.
+class DeviceRun {
+ public:
+  DeviceRun(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks);
+
+  // Gives all steps to the queue. `faults` is device memory, zeros: one a step and chunk,
+  // faults[step * chunks + chunk].
+  void run(const DevicePlan& plan, std::uint32_t* faults);
+  // Where a chunk lies after the last step, as long as this lives.
+  const std::uint8_t* result(std::size_t chunk) const { return frames_[chunk].source; }
+
+ private:
+  void verify(const DeviceStep& step, std::uint32_t* faults);
+  void move(const DeviceStep& step, bool last, std::uint32_t* faults);
+  void transpose(const DeviceStep& step);
+
+  Queue& queue_;
+  const Backend& devices_;
+  const Kernels& kernels_;
+  std::span<const DeviceChunk> chunks_;
+  RecyclingVector<Frame> frames_;
+  RecyclingVector<const std::uint8_t*> host_sources_;  // of all chunks or none
+  Scratch<std::uint8_t> current_;                      // what the last step gave
+};
+
+bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
+// Why devices of the type lack a decoder, headrace's own or nvCOMP's; empty when they have it.
+std::string missing_decoder(const Backend& devices, DeviceStage::Kind kind, bool nvcomp);
+// Why devices of the type cannot run the plan; empty when they can.
+std::string missing_decoder(const Backend& devices, const DevicePlan& plan);
+
+// Gives one stage to the queue: frames[i].source, of the size that the stage makes of
+// frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in
+// `frames` and in `host_sources`. `gives_planes`: DecodeBatch::planes. Not for transposes, which
+// need a shape.
+void run_stage(Queue& queue,
+               const Kernels& kernels,
+               const DeviceStage& stage,
+               std::span<Frame> frames,
+               std::span<const std::uint8_t*> host_sources,
+               std::uint32_t* faults,
+               bool gives_planes = false);
+
+// As much memory as `nbytes` of a source take.
+std::size_t aligned_nbytes(std::size_t nbytes);
+// The parts of chunks that a filter takes each by itself, the last of each with what is left.
+std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks);
+
+// `corrupt` when `nbytes` encoded bytes cannot be a chunk of the plan, as far as the host can tell
+// without decoding. `host`: the bytes; not looked at where the plan has no compressor.
+void check_encoded(const DevicePlan& plan,
+                   std::size_t decoded_nbytes,
+                   std::size_t nbytes,
+                   const std::byte* host);
+
+// The error for a fault that a step found.
+Error fault_error(const DeviceStep& step, Fault fault);
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codec/chain.h"
+
+namespace headrace {
+
+struct DeviceStep {
+  DeviceStage stage;
+  std::string codec;                    // its name, for messages
+  std::optional<std::size_t> nbytes{};  // after this step; 4 less than before behind a checksum
+  std::size_t source_nbytes = 0;        // before it, when that is fixed
+  Shape shape{};                        // transpose: of the chunk
+  bool nvcomp = false;                  // nvCOMP is to decode it
+  bool gives_planes = false;            // of bytes or bits, which the next step makes elements of
+};
+
+// How a device decodes the chunks of an array. Swaps and transposes that come last cost nothing:
+// they are part of placing the elements.
+struct DevicePlan {
+  std::vector<DeviceStep> steps;  // in the order of decoding
+  Shape strides;                  // bytes, of what the last step gives, by dimension of the chunk
+  bool c_order = true;            // those of C order
+  std::uint32_t swap_nbytes = 0;  // of the units to reverse while placing; 0: none
+  std::string why_not;            // when not empty, chunks are decoded on the host
+};
+
+DevicePlan make_device_plan(const CodecChain& chain);
+
+}  // namespace headrace

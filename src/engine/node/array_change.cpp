@@ -1,0 +1,182 @@
+// What changes the metadata of an array: resize, append, attributes.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "engine/device/from_device.h"
+#include "engine/node/metadata_change.h"
+#include "engine/query/coordinates.h"
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
+#include "engine/write/erase_outside.h"
+#include "format/selection.h"
+#include "headrace/array.h"
+
+namespace headrace {
+namespace {
+
+std::string shape_text(const Shape& shape) { return coordinates_text(shape.data(), shape.size()); }
+
+// The edges of a rectilinear grid for an array of this shape.
+std::vector<ChunkEdges> grown(std::vector<ChunkEdges> edges, const Shape& shape) {
+  for (std::size_t d = 0; d < edges.size(); ++d) edges[d].grow_to(shape[d]);
+  return edges;
+}
+
+std::shared_ptr<const ArrayMetadata> with_new_shape(const char* call,
+                                                    const std::string& path,
+                                                    const ArrayMetadata& now,
+                                                    const Shape& shape) {
+  auto result = std::make_shared<ArrayMetadata>(now);
+  result->shape = shape;
+  result->document = with_shape(now.document, shape, grown(now.chunk_edges, shape));
+  if (now.chunk_edges.empty()) return result;
+  try {
+    *result = parse_array_v3(result->document);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string("[") + call + "] " + path + ": " + error.what());
+  }
+  return result;
+}
+
+std::shared_ptr<const ArrayMetadata> with_new_attributes(const ArrayMetadata& now,
+                                                         std::string attributes) {
+  auto result = std::make_shared<ArrayMetadata>(now);
+  result->attributes = std::move(attributes);
+  if (now.zarr_format == 3) result->document = with_attributes(now.document, result->attributes);
+  return result;
+}
+
+bool is_smaller(const Shape& shape, const Shape& before) {
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] < before[d]) return true;
+  }
+  return false;
+}
+
+// The shape of the array with `data` behind it along `axis`.
+Shape appended_shape(const std::string& path,
+                     const Shape& now,
+                     const TensorView& data,
+                     std::size_t axis) {
+  Shape expected = now;
+  if (data.shape.size() == now.size()) expected[axis] = data.shape[axis];
+  if (data.shape != expected) {
+    throw Error(ErrorCode::invalid_argument,
+                "[append] " + path + ": data has shape " + shape_text(data.shape) +
+                    ", expected that of the array but for axis " + std::to_string(axis) + ": " +
+                    shape_text(now));
+  }
+  expected[axis] = checked_add(now[axis], data.shape[axis], "extent");
+  return expected;
+}
+
+// What a failed append leaves is not the failure to be told of.
+template <typename Undo>
+void try_to(Undo undo) noexcept {
+  try {
+    undo();
+  } catch (...) {  // the append's own error goes on
+  }
+}
+
+}  // namespace
+
+void Array::resize(const Shape& shape, const WriteOptions& options) const {
+  state_->check_writable();
+  const std::size_t ndim = state_->metadata()->ndim();
+  if (shape.size() != ndim) {
+    throw Error(ErrorCode::invalid_argument,
+                "[resize] " + path() + ": expected " + std::to_string(ndim) + " extents, got " +
+                    std::to_string(shape.size()));
+  }
+  for (std::int64_t extent : shape) {
+    if (extent < 0)
+      throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
+  }
+  ArrayChange change("resize", *state_, options.poll);
+  const auto before = change.now();
+  change.store(with_new_shape("resize", path(), *before, shape));
+  // Still under the lock: nobody has grown it again and written there.
+  if (is_smaller(shape, before->shape)) erase_outside(*state_, shape, before);
+}
+
+Shape Array::append(const TensorView& data, int axis, const WriteOptions& options) const {
+  state_->check_writable();
+  const auto seen = state_->metadata();
+  const int ndim = static_cast<int>(seen->ndim());
+  const int at = axis < 0 ? axis + ndim : axis;
+  if (at < 0 || at >= ndim) {
+    throw Error(ErrorCode::invalid_argument,
+                "[append] axis " + std::to_string(axis) + " of an array of " +
+                    std::to_string(ndim) + " dimensions");
+  }
+  if (data.dtype != seen->dtype) {
+    throw Error(ErrorCode::invalid_argument,
+                "[append] " + path() + ": expected dtype " + seen->dtype.to_string() + ", got " +
+                    data.dtype.to_string());
+  }
+  const auto d = static_cast<std::size_t>(at);
+  ArrayChange change("append", *state_, options.poll);
+  const auto before = change.now();
+  const Shape after = appended_shape(path(), before->shape, data, d);
+  const auto wanted = with_new_shape("append", path(), *before, after);
+  const auto write = [&] {
+    std::vector<SelectionItem> items(after.size(), all);
+    items[d] = slice(before->shape[d], after[d]);
+    write_anywhere(
+        *state_,
+        state_->layout_of(wanted, options.implementations),
+        resolve_selection(
+            Selection(std::move(items)), wanted->shape, wanted->chunk_shape, wanted->chunk_edges),
+        data,
+        options);
+  };
+  if (change.excludes_processes()) {
+    // Nobody sees rows that are not written yet.
+    try {
+      write();
+      change.store(wanted);
+    } catch (...) {
+      try_to([&] {
+        if (change.is_current()) erase_outside(*state_, before->shape, wanted);
+      });
+      throw;
+    }
+    return after;
+  }
+  // The shape is what keeps two from writing to one place.
+  change.store(wanted);
+  try {
+    write();
+  } catch (...) {
+    try_to([&] {
+      change.store(before);  // `conflict` when somebody has grown it further
+      erase_outside(*state_, before->shape, wanted);
+    });
+    throw;
+  }
+  return after;
+}
+
+void Array::set_attributes_json(std::string_view json, const WriteOptions& options) const {
+  state_->check_writable();
+  std::string attributes = checked_json_object(json, "attributes");
+  ArrayChange change("attributes", *state_, options.poll);
+  change.store(with_new_attributes(*change.now(), std::move(attributes)));
+}
+
+std::string Array::update_attributes(const AttributeChanges& changes,
+                                     const WriteOptions& options) const {
+  state_->check_writable();
+  ArrayChange change("attributes", *state_, options.poll);
+  const auto before = change.now();
+  change.store(with_new_attributes(*before, changed_attributes(before->attributes, changes)));
+  return before->attributes;
+}
+
+}  // namespace headrace

@@ -1,0 +1,267 @@
+#include "engine/node/catalog.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/memory_errors.h"
+#include "store/store.h"
+
+namespace headrace {
+namespace {
+
+constexpr const char* kV3Document = "zarr.json";
+
+// Runs a parser over a stored document; its errors gain the document's key. A size that overflows
+// or a path that leaves the store is no fault of the call here but of the document.
+template <typename F>
+auto with_place(const Store& store, const std::string& key, F&& parse) {
+  try {
+    return with_memory_errors([&] { return parse(); });
+  } catch (const Error& e) {
+    const ErrorCode code = e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code();
+    throw Error(code, "[open] " + store.url() + ' ' + key + ": " + e.what(), e.os_error());
+  }
+}
+
+std::string read_v2_attributes(const Store& store, const std::string& path) {
+  const std::string key = join_key(path, ".zattrs");
+  const auto text = read_document(store, key);
+  if (!text) return "{}";
+  return with_place(store, key, [&] { return checked_json_object(*text, "attributes"); });
+}
+
+std::optional<NodeDocuments> find_v3(const Store& store, const std::string& path) {
+  const std::string key = join_key(path, kV3Document);
+  auto text = read_document(store, key);
+  if (!text) return std::nullopt;
+  const NodeType type = with_place(store, key, [&] { return v3_node_type(*text); });
+  return NodeDocuments{type, 3, std::move(*text), "{}"};
+}
+
+std::optional<NodeDocuments> find_v2(const Store& store, const std::string& path) {
+  for (const NodeType type : {NodeType::array, NodeType::group}) {
+    NodeDocuments node{type, 2, {}, {}};
+    auto text = read_document(store, join_key(path, document_name(node)));
+    if (!text) continue;
+    node.document = std::move(*text);
+    node.attributes = read_v2_attributes(store, path);
+    return node;
+  }
+  return std::nullopt;
+}
+
+NodeMap nodes_of_v3(const std::map<std::string, std::string>& documents,
+                    const Store& store,
+                    const std::string& key) {
+  NodeMap nodes;
+  for (const auto& entry : documents) {
+    const auto& name = entry.first;
+    const auto& document = entry.second;
+    with_place(store, key + " consolidated '" + name + '\'', [&] {
+      nodes.emplace(node_path(name), NodeDocuments{v3_node_type(document), 3, document, "{}"});
+    });
+  }
+  return nodes;
+}
+
+NodeMap nodes_of_v2(std::map<std::string, V2Node> found) {
+  NodeMap nodes;
+  for (auto& [name, texts] : found) {
+    const bool is_array = !texts.zarray.empty();
+    if (name.empty() || (!is_array && texts.zgroup.empty())) continue;
+    nodes.emplace(node_path(name),
+                  NodeDocuments{is_array ? NodeType::array : NodeType::group,
+                                2,
+                                std::move(is_array ? texts.zarray : texts.zgroup),
+                                texts.zattrs.empty() ? "{}" : std::move(texts.zattrs)});
+  }
+  return nodes;
+}
+
+}  // namespace
+
+const char* document_name(const NodeDocuments& node) {
+  if (node.zarr_format == 3) return kV3Document;
+  return node.type == NodeType::array ? ".zarray" : ".zgroup";
+}
+
+std::string join_key(std::string_view path, std::string_view key) {
+  std::string joined;
+  joined.reserve(path.size() + key.size() + 1);
+  joined.append(path);
+  if (!path.empty()) joined += '/';
+  joined.append(key);
+  return joined;
+}
+
+std::string node_path(std::string_view path) {
+  std::string result;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    if (end > at) {
+      if (!result.empty()) result += '/';
+      result += path.substr(at, end - at);
+    }
+    at = end + 1;
+  }
+  if (!result.empty()) check_key(result);
+  return result;
+}
+
+std::string place_of(const Store& store, std::string_view path) {
+  return path.empty() ? store.url() : store.url() + " '" + std::string(path) + '\'';
+}
+
+namespace {
+
+template <typename Get>
+std::optional<std::string> bounded_document(const Store& store, Get get) {
+  Buffer bytes;
+  try {
+    if (!get(bytes)) return std::nullopt;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) throw;
+    throw error.with_context("[open] " + store.url() + ": no metadata document that is read (" +
+                             "large data belong into arrays)");
+  }
+  return std::string(text_of(bytes));
+}
+
+}  // namespace
+
+std::optional<std::string> read_document(const Store& store, const std::string& key) {
+  return bounded_document(store, [&](Buffer& into) {
+    return store.driver().get_within(key, into, kMaxDocumentNbytes);
+  });
+}
+
+std::optional<std::string> read_latest(const Store& store, const std::string& key) {
+  return bounded_document(store, [&](Buffer& into) {
+    return store.driver().get_latest(key, into, kMaxDocumentNbytes);
+  });
+}
+
+std::optional<NodeDocuments> find_latest(const Store& store,
+                                         const std::string& path,
+                                         NodeType type,
+                                         int zarr_format) {
+  NodeDocuments node{type, zarr_format, {}, "{}"};
+  const std::string key = join_key(path, document_name(node));
+  auto document = read_latest(store, key);
+  if (!document) return std::nullopt;
+  node.document = std::move(*document);
+  if (zarr_format == 3) {
+    const NodeType found = with_place(store, key, [&] { return v3_node_type(node.document); });
+    return found == type ? std::optional(std::move(node)) : std::nullopt;
+  }
+  const std::string attributes_key = join_key(path, ".zattrs");
+  if (auto attributes = read_latest(store, attributes_key)) {
+    with_place(store, attributes_key, [&] { checked_json_object(*attributes, "attributes"); });
+    node.attributes = std::move(*attributes);
+  }
+  return node;
+}
+
+std::optional<NodeDocuments> find_node(const Store& store,
+                                       const std::string& path,
+                                       std::optional<int> zarr_format) {
+  if (zarr_format && *zarr_format != 2 && *zarr_format != 3) {
+    throw Error(ErrorCode::invalid_argument,
+                "zarr_format: expected 2 or 3, got " + std::to_string(*zarr_format));
+  }
+  if (zarr_format != 2) {
+    if (auto node = find_v3(store, path)) return node;
+  }
+  return zarr_format == 3 ? std::nullopt : find_v2(store, path);
+}
+
+ArrayMetadata array_metadata_of(const Store& store,
+                                const std::string& path,
+                                const NodeDocuments& node) {
+  return with_place(store, join_key(path, document_name(node)), [&] {
+    return node.zarr_format == 3 ? parse_array_v3(node.document)
+                                 : parse_array_v2(node.document, node.attributes);
+  });
+}
+
+GroupMetadata group_metadata_of(const Store& store,
+                                const std::string& path,
+                                const NodeDocuments& node) {
+  return with_place(store, join_key(path, document_name(node)), [&] {
+    return node.zarr_format == 3 ? parse_group_v3(node.document)
+                                 : parse_group_v2(node.document, node.attributes);
+  });
+}
+
+void store_array_metadata(const Store& store,
+                          const std::string& path,
+                          const ArrayMetadata& metadata) {
+  StoreDriver& driver = store.driver();
+  if (metadata.zarr_format == 3) {
+    driver.set(join_key(path, "zarr.json"), bytes_of(metadata.document));
+    return;
+  }
+  driver.set(join_key(path, ".zattrs"), bytes_of(metadata.attributes));
+  driver.set(join_key(path, ".zarray"), bytes_of(metadata.document));
+}
+
+void check_depth(const Store& store, std::string_view path) {
+  const auto depth = static_cast<std::size_t>(std::ranges::count(path, '/')) + !path.empty();
+  if (depth <= kMaxGroupDepth) return;
+  throw Error(ErrorCode::unsupported,
+              "[members] " + place_of(store, path) + ": groups nest deeper than " +
+                  std::to_string(kMaxGroupDepth) + ": open one further down as the store");
+}
+
+void WalkLimit::count(const Store& store, std::string_view path) {
+  if (++n_ <= max_nodes_) return;
+  throw Error(ErrorCode::unsupported,
+              "[members] " + place_of(store, path) + ": more than " + std::to_string(max_nodes_) +
+                  " groups and arrays below one group: open one further down");
+}
+
+std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
+                                                              const std::string& path,
+                                                              int zarr_format,
+                                                              Malformed malformed) {
+  check_depth(store, path);
+  std::vector<std::pair<std::string, NodeDocuments>> nodes;
+  WalkLimit limit(kMaxMembers);
+  for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+    if (!entry.is_prefix || entry.leads_back) continue;
+    try {
+      auto node = find_node(store, join_key(path, entry.name), zarr_format);
+      if (!node) continue;
+      nodes.emplace_back(entry.name, std::move(*node));
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::corrupt || malformed == Malformed::raise) throw;
+      nodes.emplace_back(entry.name, NodeDocuments{NodeType::array, zarr_format, {}, {}});
+    }
+    limit.count(store, path);
+  }
+  return nodes;
+}
+
+std::vector<std::string> list_links_back(const Store& store, const std::string& path) {
+  std::vector<std::string> names;
+  for (DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+    if (entry.leads_back) names.push_back(std::move(entry.name));
+  }
+  return names;
+}
+
+std::optional<NodeMap> consolidated_nodes(const Store& store,
+                                          const std::string& path,
+                                          const GroupMetadata& group) {
+  if (group.zarr_format == 3) {
+    if (!group.consolidated) return std::nullopt;
+    return nodes_of_v3(*group.consolidated, store, join_key(path, kV3Document));
+  }
+  const std::string key = join_key(path, ".zmetadata");
+  const auto text = read_document(store, key);
+  if (!text) return std::nullopt;
+  return with_place(store, key, [&] { return nodes_of_v2(parse_consolidated_v2(*text)); });
+}
+
+}  // namespace headrace

@@ -1,0 +1,165 @@
+#include "engine/node/create.h"
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/node/catalog.h"
+#include "engine/node/group_state.h"
+#include "engine/node/remove.h"
+#include "engine/request/config.h"
+
+namespace headrace {
+namespace {
+
+void check_store_writable(const char* call, const Store& store) {
+  if (store.read_only()) {
+    throw Error(ErrorCode::permission_denied,
+                std::string("[") + call + "] " + store.url() + " is open for reading only");
+  }
+}
+
+// v2: attributes come first, so that a crash leaves no group without those it was made with.
+void store_group(const Store& store,
+                 const std::string& path,
+                 int zarr_format,
+                 const std::string& attributes) {
+  if (zarr_format == 3) {
+    store.driver().set(join_key(path, "zarr.json"), bytes_of(write_group_v3(attributes)));
+    return;
+  }
+  store.driver().set(join_key(path, ".zattrs"), bytes_of(attributes));
+  store.driver().set(join_key(path, ".zgroup"), bytes_of(write_group_v2()));
+}
+
+// "", "a", "a/b" for "a/b/c".
+std::vector<std::string> ancestors(const std::string& path) {
+  std::vector<std::string> result;
+  if (path.empty()) return result;
+  result.emplace_back();
+  for (std::size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
+    result.push_back(path.substr(0, at));
+  }
+  return result;
+}
+
+// The groups above `path` that are missing; invalid_argument where what is there can have no such
+// member.
+std::vector<std::string> missing_above(const std::string& where,
+                                       const Store& store,
+                                       const std::string& path,
+                                       int zarr_format) {
+  std::vector<std::string> missing;
+  for (std::string& above : ancestors(path)) {
+    const auto node = find_node(store, above, std::nullopt);
+    if (!node) {
+      missing.push_back(std::move(above));
+    } else if (node->type == NodeType::array) {
+      throw Error(ErrorCode::invalid_argument,
+                  where + "'" + above + "' is an array, and only groups have members");
+    } else if (node->zarr_format != zarr_format) {
+      throw Error(ErrorCode::invalid_argument,
+                  where + "expected zarr_format " + std::to_string(node->zarr_format) +
+                      " as that of the group '" + above + "', got " + std::to_string(zarr_format));
+    }
+  }
+  return missing;
+}
+
+void refuse_existing(const std::string& where, const Store& store, const std::string& path) {
+  const auto node = find_node(store, path, std::nullopt);
+  if (!node) return;
+  throw Error(ErrorCode::invalid_argument,
+              where + (node->type == NodeType::group ? "a group" : "an array") +
+                  " is there already (overwrite is off)");
+}
+
+// What lies behind a link is not of this store.
+void refuse_links_above(const std::string& where, const Store& store, const std::string& path) {
+  for (const std::string& above : ancestors(path)) {
+    if (above.empty() || !store.driver().is_link(above)) continue;
+    throw Error(ErrorCode::io,
+                where + "'" + above + "' is a symbolic link, and nothing behind it is overwritten",
+                ELOOP);
+  }
+}
+
+}  // namespace
+
+NodeLock prepare_node(const char* call,
+                      const Store& store,
+                      const std::string& path,
+                      int zarr_format,
+                      bool overwrite,
+                      const std::function<void()>& poll) {
+  check_store_writable(call, store);
+  const std::string where = std::string("[") + call + "] " + place_of(store, path) + ": ";
+  // All that can be refused is, before anything is changed.
+  const std::vector<std::string> missing = missing_above(where, store, path, zarr_format);
+  if (overwrite) {
+    refuse_links_above(where, store, path);
+    try {
+      check_removable(call, store, path);
+    } catch (const Error&) {
+      // A node that others are just making or removing may look like none.
+      const NodeLock lock(store, path, poll);
+      check_removable(call, store, path);
+    }
+  } else {
+    refuse_existing(where, store, path);
+  }
+  // A lock at a time: who overwrites a group waits for those of the nodes below while holding its.
+  for (const std::string& above : missing) {
+    const NodeLock lock(store, above, poll, true);
+    if (!missing_above(where, store, join_key(above, "x"), zarr_format).empty())
+      store_group(store, above, zarr_format, "{}");
+  }
+  if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
+  NodeLock lock(store, path, poll, true);
+  if (overwrite)
+    remove_node(call, store, path, poll);
+  else
+    refuse_existing(where, store, path);
+  return lock;
+}
+
+Array create_array(const Store& store, std::string_view path, const CreateOptions& options) {
+  const std::string clean = node_path(path);
+  ArrayMetadata metadata;
+  try {
+    metadata = new_array_metadata(options);
+  } catch (const Error& e) {
+    throw e.with_context("[create_array] " + place_of(store, clean));
+  }
+  const NodeLock lock = prepare_node(
+      "create_array", store, clean, options.zarr_format, options.overwrite, options.poll);
+  store_array_metadata(store, clean, metadata);
+  ArrayState::Choice choice;
+  choice.write_empty_chunks = options.write_empty_chunks;
+  return Array(std::make_shared<ArrayState>(
+      std::make_shared<ArrayShared>(store, clean, std::move(metadata)), std::move(choice)));
+}
+
+Group create_group(const Store& store,
+                   std::string_view path,
+                   std::string_view attributes_json,
+                   int zarr_format,
+                   bool overwrite,
+                   const std::function<void()>& poll) {
+  const std::string clean = node_path(path);
+  if (zarr_format != 2 && zarr_format != 3) {
+    throw Error(ErrorCode::invalid_argument,
+                "[create_group] zarr_format: expected 2 or 3, got " + std::to_string(zarr_format));
+  }
+  const std::string attributes =
+      attributes_json.empty() ? "{}"
+                              : checked_json_object(attributes_json, "[create_group] attributes");
+  const NodeLock lock = prepare_node("create_group", store, clean, zarr_format, overwrite, poll);
+  store_group(store, clean, zarr_format, attributes);
+  OpenOptions options;
+  options.zarr_format = zarr_format;
+  return open_group(store, clean, options);
+}
+
+}  // namespace headrace

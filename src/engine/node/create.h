@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/node/lock.h"
+#include "engine/request/array_state.h"
+#include "headrace/array.h"
+
+namespace headrace {
+
+// Checks all of `options` and gives the metadata, documents included, of the array they describe.
+ArrayMetadata new_array_metadata(const CreateOptions& options);
+
+// Makes room for a node: refuses or removes what is there, and makes the groups above it that are
+// missing, the root too, as zarr-python does. `call` is for messages. The room is the caller's for
+// as long as it holds the lock.
+NodeLock prepare_node(const char* call,
+                      const Store& store,
+                      const std::string& path,
+                      int zarr_format,
+                      bool overwrite,
+                      const std::function<void()>& poll);
+
+}  // namespace headrace

@@ -1,0 +1,54 @@
+#include "engine/node/lock.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "engine/request/context.h"
+
+namespace headrace {
+namespace {
+
+// Of another process nothing tells when it is done. Short, as most changes are; the longest keeps a
+// wait for a long append from taking the processor.
+constexpr auto kFirstWait = std::chrono::microseconds(50);
+constexpr auto kLongestWait = std::chrono::milliseconds(5);
+
+KeyLocks& node_locks() {
+  static auto* locks = new KeyLocks;  // never destroyed: threads may outlive statics
+  return *locks;
+}
+
+}  // namespace
+
+NodeLock::NodeLock(const Store& store,
+                   const std::string& path,
+                   const std::function<void()>& poll,
+                   bool make) {
+  StoreDriver& driver = store.driver();
+  Poll due(poll);
+  auto wait = std::chrono::steady_clock::duration(kFirstWait);
+  for (;;) {
+    const std::string identity = driver.identity(path);
+    in_process_ = node_locks().lock(identity, poll);
+    for (;;) {
+      LockAttempt attempt = driver.try_lock(path, make);
+      // A folder that came into being, or was made anew, has another identity than before: those
+      // who come now lock that one.
+      if (driver.identity(path) != identity) break;
+      if (attempt.state != LockAttempt::State::busy) {
+        between_processes_ = std::move(attempt.lock);
+        excludes_processes_ = attempt.state == LockAttempt::State::held;
+        return;
+      }
+      std::this_thread::sleep_for(wait);
+      wait = std::min<std::chrono::steady_clock::duration>(wait * 2, kLongestWait);
+      due.check();
+    }
+    in_process_ = {};
+    due.check();
+  }
+}
+
+}  // namespace headrace

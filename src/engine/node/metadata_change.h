@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/node/catalog.h"
+#include "engine/node/lock.h"
+#include "engine/request/array_state.h"
+
+namespace headrace {
+
+// The one way in which metadata change:
+//  1. It waits for the node's lock and holds it for as long as it lives.
+//  2. documents() are what the store has then, not what a handle has seen.
+//  3. store(...) replaces what differs.
+class NodeChange {
+ public:
+  // `not_found` when the node is gone, unless `given` stands in for a document that the store never
+  // had. `call` is for messages.
+  NodeChange(const char* call,
+             const Store& store,
+             const std::string& path,
+             NodeType type,
+             int zarr_format,
+             const std::function<void()>& poll,
+             const NodeDocuments* given = nullptr);
+
+  const NodeDocuments& documents() const { return documents_; }
+  // Whether other processes are held off. Where they are not, `conflict` says that somebody has
+  // changed the documents since they were read, as far as that can be seen.
+  bool excludes_processes() const { return lock_.excludes_processes(); }
+  void store(std::string document, std::string attributes);
+  // Whether the store has documents(): a write that failed may have been made all the same.
+  bool is_current() const;
+
+ private:
+  void check_unchanged() const;
+  [[noreturn]] void throw_conflict() const;
+
+  const char* const call_;
+  const Store store_;
+  const std::string path_;
+  const NodeLock lock_;
+  bool is_stored_ = true;  // false: the documents were given
+  NodeDocuments documents_;
+};
+
+// That of an array. `conflict` when another array, of another type, has taken its place.
+class ArrayChange {
+ public:
+  ArrayChange(const char* call, const ArrayState& state, const std::function<void()>& poll);
+
+  const std::shared_ptr<const ArrayMetadata>& now() const { return now_; }
+  bool excludes_processes() const { return node_.excludes_processes(); }
+  bool is_current() const { return node_.is_current(); }
+  // Stores them, then shows them to all copies of the handle. now() is `metadata` afterwards.
+  void store(std::shared_ptr<const ArrayMetadata> metadata);
+
+ private:
+  const ArrayState& state_;
+  NodeChange node_;
+  std::shared_ptr<const ArrayMetadata> now_;
+};
+
+// `now`, a JSON object, with the changes.
+std::string changed_attributes(const std::string& now, const AttributeChanges& changes);
+
+}  // namespace headrace

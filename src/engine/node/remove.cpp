@@ -1,0 +1,260 @@
+#include "engine/node/remove.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/node/catalog.h"
+#include "engine/node/lock.h"
+#include "store/file.h"
+#include "store/store.h"
+
+namespace headrace {
+namespace {
+
+// The order in which they are removed.
+constexpr const char* kDocuments[] = {".zmetadata", ".zattrs", ".zarray", ".zgroup", "zarr.json"};
+
+bool is_document(std::string_view name) {
+  return std::ranges::find(kDocuments, name) != std::end(kDocuments);
+}
+
+// "c", "c/0/12", "c.3", "0.1", "0/1": a chunk's key below its array in any encoding, and what it
+// lies in. As they are written: without leading zeros.
+bool is_chunk_key(std::string_view key) {
+  if (key == "c") return true;
+  if (key.starts_with("c/") || key.starts_with("c.")) key.remove_prefix(2);
+  for (;;) {
+    std::size_t digits = 0;
+    while (digits < key.size() && key[digits] >= '0' && key[digits] <= '9') ++digits;
+    if (digits == 0 || (digits > 1 && key[0] == '0')) return false;
+    key.remove_prefix(digits);
+    if (key.empty()) return true;
+    if (key[0] != '/' && key[0] != '.') return false;
+    key.remove_prefix(1);
+  }
+}
+
+// Of a chunk beyond doubt, also where no document says so: a writer that came late has left it.
+bool names_only_chunk(std::string_view key) {
+  return is_chunk_key(key) && (key.starts_with("c/") || key.find('.') != std::string_view::npos);
+}
+
+// What a rechunk notes of its progress lies within the node that it writes.
+bool is_progress(std::string_view key) {
+  return key == ".rechunk" || key == ".rechunk/progress.json";
+}
+
+std::string_view folder_of(std::string_view key) {
+  const std::size_t slash = key.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : key.substr(0, slash);
+}
+
+std::string_view name_of(std::string_view key) { return key.substr(key.rfind('/') + 1); }
+
+// What lies in the folder of a node.
+struct Contents {
+  std::vector<StoredName> documents;
+  std::vector<StoredName> own;        // but for documents
+  std::vector<std::string> foreign;   // keys
+  std::set<std::string> nodes_below;  // paths; of nodes within nodes the outer ones
+};
+
+bool is_array(const Store& store, const std::string& path) {
+  if (store.exists(join_key(path, ".zarray"))) return true;
+  const auto text = read_latest(store, join_key(path, "zarr.json"));
+  if (!text) return false;
+  try {
+    return v3_node_type(*text) == NodeType::array;
+  } catch (const Error&) {
+    return true;  // malformed: the chunks below such a document are its own
+  }
+}
+
+bool leads_to_node(const Store& store, const std::string& path) {
+  return std::ranges::any_of(kDocuments,
+                             [&](const char* name) { return store.exists(join_key(path, name)); });
+}
+
+Contents contents_of(const Store& store, const std::string& path) {
+  const std::size_t prefix = path.empty() ? 0 : path.size() + 1;
+  const std::vector<StoredName> names = store.driver().list_names(path);
+  Contents contents;
+  std::set<std::string, std::less<>> folders;  // of nodes
+  for (const StoredName& name : names) {
+    if (name.kind == StoredName::Kind::empty_folder || !is_document(name_of(name.key))) continue;
+    folders.emplace(folder_of(name.key));
+  }
+  // The outermost node below `path` that the key lies in.
+  const auto node_of = [&](std::string_view key) -> std::optional<std::string> {
+    for (std::size_t slash = key.find('/', prefix); slash != std::string_view::npos;
+         slash = key.find('/', slash + 1)) {
+      const auto found = folders.find(key.substr(0, slash));
+      if (found != folders.end()) return *found;
+    }
+    return std::nullopt;
+  };
+  const bool array = is_array(store, path);
+  for (const StoredName& name : names) {
+    if (auto below = node_of(name.key)) {
+      contents.nodes_below.insert(std::move(*below));
+      continue;
+    }
+    const std::string_view key = std::string_view(name.key).substr(prefix);
+    const bool is_folder = name.kind == StoredName::Kind::empty_folder;
+    if (!is_folder && is_document(key)) {
+      contents.documents.push_back(name);
+      // An empty folder would be in the way of a chunk of that name.
+    } else if (((array || is_folder) && is_chunk_key(key)) || names_only_chunk(key) ||
+               is_progress(key) || (!is_folder && names_temporary(key)) ||
+               (name.kind == StoredName::Kind::link && leads_to_node(store, name.key))) {
+      contents.own.push_back(name);
+    } else if (!is_folder) {
+      contents.foreign.emplace_back(name.key);
+    }
+  }
+  return contents;
+}
+
+// An array without elements: whoever looks meanwhile sees no fill values in the place of data, and
+// after a crash the chunks that are left still belong to an array.
+void shrink_to_nothing(const Store& store, const std::string& path) {
+  for (const int format : {3, 2}) {
+    const auto found = find_latest(store, path, NodeType::array, format);
+    if (!found) continue;
+    const ArrayMetadata metadata = array_metadata_of(store, path, *found);
+    if (metadata.ndim() == 0) continue;
+    store.set(
+        join_key(path, format == 3 ? "zarr.json" : ".zarray"),
+        bytes_of(with_shape(found->document, Shape(metadata.ndim(), 0), metadata.chunk_edges)));
+  }
+}
+
+// Whoever holds it, a rechunk is not at work there.
+LockAttempt lock_notes(const Store& store, const std::string& path) {
+  LockAttempt notes = store.driver().try_lock(join_key(path, ".rechunk"), false);
+  if (notes.state == LockAttempt::State::busy) {
+    throw Error(ErrorCode::conflict,
+                "[remove] " + place_of(store, path) + ": a rechunk is at work there");
+  }
+  return notes;
+}
+
+void remove_contents(const Store& store,
+                     const std::string& path,
+                     const std::string& kept,
+                     const std::function<void()>& poll) {
+  StoreDriver& driver = store.driver();
+  const LockAttempt notes = lock_notes(store, path);
+  const Contents contents = contents_of(store, path);
+  try {
+    if (!contents.own.empty()) shrink_to_nothing(store, path);
+  } catch (const Error&) {
+    // A malformed document or a full disk: overwriting is a way out of either.
+  }
+  for (const std::string& node : contents.nodes_below) {
+    const NodeLock lock(store, node, poll);
+    remove_contents(store, node, kept, poll);
+  }
+  driver.erase_names(contents.own, kept);
+  driver.erase_names(contents.documents, kept);
+}
+
+// Whether a key looks like one of a node below `path`, or of that node itself.
+bool is_own_below(std::string_view key, const std::string& path) {
+  if (is_chunk_key(key.substr(path.empty() ? 0 : path.size() + 1))) return true;
+  for (std::string_view node = folder_of(key); node.size() > path.size(); node = folder_of(node)) {
+    const std::string_view rest = key.substr(node.size() + 1);
+    if (is_document(rest) || is_chunk_key(rest) || is_progress(rest)) return true;
+  }
+  return false;
+}
+
+// Of a store across a network: one listing, and one request to remove all of it. Chunks of nobody
+// are what a removal that was cut off has left, as its documents went first.
+void remove_far(const Store& store, const std::string& path, const std::function<void()>& poll) {
+  const Contents contents = contents_of(store, path);
+  const auto is_foreign = [&](const std::string& key) { return !is_own_below(key, path); };
+  bool has_foreign = std::ranges::any_of(contents.foreign, is_foreign);
+  for (const std::string& node : contents.nodes_below) {
+    if (has_foreign) break;
+    has_foreign = std::ranges::any_of(store.list(node + '/'), is_foreign);
+  }
+  if (has_foreign) return remove_contents(store, path, path, poll);
+  const LockAttempt notes = lock_notes(store, path);
+  // The metadata go first: what is left by a crash belongs to no array.
+  for (const char* name : kDocuments) store.erase(join_key(path, name));
+  store.erase_prefix(path.empty() ? "" : path + '/');
+}
+
+}  // namespace
+
+void check_removable(const char* call, const Store& store, const std::string& path) {
+  StoreDriver& driver = store.driver();
+  const std::vector<DirEntry> entries = driver.list_dir(path.empty() ? "" : path + '/');
+  if (entries.empty() || driver.holds_only_keys()) return;
+  driver.erase_names({}, path);  // refuses the root of a file system, before it is walked
+  if (leads_to_node(store, path)) return;
+  const std::vector<StoredName> names = driver.list_names(path);
+  // Chunks of nobody are what a removal that was cut off, or a writer that came late, has left; of
+  // bare numbers that is certain across a network only, where no user keeps folders.
+  const std::size_t prefix = path.empty() ? 0 : path.size() + 1;
+  const auto is_left = [&](const StoredName& name) {
+    const std::string_view key = std::string_view(name.key).substr(prefix);
+    return driver.local() ? names_only_chunk(key) : is_chunk_key(key);
+  };
+  const auto is_file = [&](const StoredName& name) {
+    return name.kind != StoredName::Kind::empty_folder && !names_temporary(name.key) &&
+           !is_left(name);
+  };
+  if (std::ranges::none_of(names, is_file)) return;
+  std::string found;
+  constexpr std::size_t kNamed = 3;
+  for (std::size_t i = 0; i < std::min(entries.size(), kNamed); ++i)
+    found += (i == 0 ? "'" : ", '") + entries[i].name + '\'';
+  if (entries.size() > kNamed) found += " and " + std::to_string(entries.size() - kNamed) + " more";
+  throw Error(ErrorCode::invalid_argument,
+              std::string("[") + call + "] " + place_of(store, path) +
+                  " is no Zarr node and holds " + found +
+                  ": overwriting removes arrays and groups only; take another path, or move these "
+                  "files away first");
+}
+
+void remove_node(const char* call,
+                 const Store& store,
+                 const std::string& path,
+                 const std::function<void()>& poll) {
+  check_removable(call, store, path);
+  StoreDriver& driver = store.driver();
+  if (!driver.local()) return remove_far(store, path, poll);
+  remove_contents(store, path, path, poll);
+  if (driver.holds_only_keys()) driver.erase_prefix(path.empty() ? "" : path + '/');
+}
+
+void remove_nodes(const Store& store, std::string_view path, const std::function<void()>& poll) {
+  const std::string clean = node_path(path);
+  StoreDriver& driver = store.driver();
+  if (store.read_only())
+    throw Error(ErrorCode::permission_denied, store.url() + " is open for reading only");
+  if (!clean.empty() && driver.is_link(clean)) return store.erase(clean);
+  // Some of the chunks of an array, which have no node of their own.
+  for (std::string_view above = folder_of(clean); !clean.empty(); above = folder_of(above)) {
+    const std::string_view rest =
+        std::string_view(clean).substr(above.empty() ? 0 : above.size() + 1);
+    if (is_chunk_key(rest) && is_array(store, std::string(above))) {
+      const NodeLock lock(store, std::string(above), poll);
+      return driver.erase_prefix(clean + '/');
+    }
+    if (above.empty()) break;
+  }
+  const NodeLock lock(store, clean, poll);
+  remove_node("remove", store, clean, poll);
+  if (clean.empty()) return;
+  const StoredName folder{clean, StoredName::Kind::empty_folder};
+  if (driver.has_files()) driver.erase_names({&folder, 1}, folder_of(clean));
+}
+
+}  // namespace headrace

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <atomic>
+
+#include "engine/request/array_state.h"
+#include "engine/request/context.h"
+#include "format/selection.h"
+
+namespace headrace {
+
+// `selection` was resolved for the shape of `layout`. `out` has its result shape and the array's
+// dtype.
+void read_selection(const ArrayState& state,
+                    std::shared_ptr<const ArrayLayout> layout,
+                    const ResolvedSelection& selection,
+                    const TensorView& out,
+                    const ReadOptions& options,
+                    const std::atomic<bool>* cancel = nullptr);
+
+// The same of elements of variable length, into new memory that keeps their bytes.
+Tensor read_vlen_selection(const ArrayState& state,
+                           std::shared_ptr<const ArrayLayout> layout,
+                           const ResolvedSelection& selection,
+                           const ReadOptions& options,
+                           const std::atomic<bool>* cancel = nullptr);
+
+}  // namespace headrace

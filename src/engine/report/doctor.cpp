@@ -1,0 +1,212 @@
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/thread_pool.h"
+#include "device/backend.h"
+#include "device/cufile.h"
+#include "engine/request/config.h"
+#include "headrace/codec.h"
+#include "headrace/config.h"
+#include "headrace/error.h"
+#include "store/uring.h"
+
+namespace headrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::optional<std::string> first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+Json line_or_null(const std::string& path) {
+  const auto line = first_line(path);
+  return line ? Json(*line) : Json(nullptr);
+}
+
+Json compiler() {
+#if defined(__clang__)
+  return {{"name", "clang"}, {"version", __clang_version__}};
+#else
+  return {{"name", "gcc"}, {"version", __VERSION__}};
+#endif
+}
+
+Json cpu_features() {
+  Json features = Json::array();
+#if defined(__x86_64__)
+  const auto add = [&](const char* name, int supported) {
+    if (supported) features.push_back(name);
+  };
+  __builtin_cpu_init();
+  add("sse4.2", __builtin_cpu_supports("sse4.2"));
+  add("pclmul", __builtin_cpu_supports("pclmul"));
+  add("avx2", __builtin_cpu_supports("avx2"));
+  add("bmi2", __builtin_cpu_supports("bmi2"));
+  add("avx512f", __builtin_cpu_supports("avx512f"));
+  add("avx512bw", __builtin_cpu_supports("avx512bw"));
+  add("avx512vbmi", __builtin_cpu_supports("avx512vbmi"));
+#elif defined(__aarch64__)
+  features.push_back("neon");
+#endif
+  return features;
+}
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return {};
+}
+
+int allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+// The folder of this process's cgroup (version 2). In a container it is the mount's root.
+std::string cgroup_folder() {
+  const std::string root = "/sys/fs/cgroup";
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("0::/", 0) != 0) continue;
+    const std::string folder = root + line.substr(3);
+    if (std::ifstream(folder + "/cgroup.procs")) return folder;
+  }
+  return root;
+}
+
+Json cgroup() {
+  const std::string folder = cgroup_folder();
+  return {{"cpu_max", line_or_null(folder + "/cpu.max")},
+          {"memory_max", line_or_null(folder + "/memory.max")}};
+}
+
+Json limit(int resource) {
+  rlimit limits{};
+  if (getrlimit(resource, &limits) != 0 || limits.rlim_cur == RLIM_INFINITY) {
+    return nullptr;
+  }
+  return limits.rlim_cur;
+}
+
+Json devices() {
+  Json result = Json::array({{{"device", "cpu"}, {"available", true}, {"why_not", ""}}});
+  for (const Device::Type type : {Device::Type::cuda, Device::Type::simt}) {
+    Backend& found = backend(type);
+    const int count = found.device_count();
+    for (int i = 0; i < std::max(count, 1); ++i) {
+      const std::string why_not = found.why_not(i);
+      Json row = {{"device", Device{type, i}.to_string()},
+                  {"available", why_not.empty()},
+                  {"why_not", why_not}};
+      if (why_not.empty()) {
+        row["name"] = found.device_name(i);
+        row["nbytes"] = found.memory_nbytes(i);
+      }
+      result.push_back(std::move(row));
+    }
+  }
+  return result;
+}
+
+Json codecs() {
+  Json result = Json::array();
+  for (const CodecInfo& row : codec_table()) {
+    result.push_back({{"codec", row.codec},
+                      {"implementation", row.implementation},
+                      {"device", row.device},
+                      {"available", row.available},
+                      {"why_not", row.why_not},
+                      {"used", row.used},
+                      {"encodes", row.encodes},
+                      {"used_to_encode", row.used_to_encode}});
+  }
+  return result;
+}
+
+Json io_uring() {
+  std::string why_not;
+  const bool available = uring_available(why_not);
+  return {{"available", available}, {"why_not", why_not}};
+}
+
+// cuFile needs a GPU: without one it is not even looked for. The library of tests comes first.
+Json gds() {
+  const bool of_tests = !cufile(Device::Type::simt).library.empty();
+  const std::string no_device = of_tests ? "" : cuda_backend().why_not(0);
+  const Cufile found = no_device.empty()
+                           ? cufile(of_tests ? Device::Type::simt : Device::Type::cuda)
+                           : Cufile{{}, no_device};
+  const char* used = "no: files are read through pinned memory of the host";
+  if (found.native() && config().gds != "off") used = "for files of chunks without a compressor";
+  return {{"available", found.native()},
+          {"why_not", found.why_not},
+          {"device", of_tests ? "simt" : "cuda"},
+          {"library", found.library},
+          {"driver", found.driver},
+          {"used", used}};
+}
+
+Json configuration() {
+  const Config c = config();
+  return {{"threads", thread_count()},
+          {"memory_budget", memory_budget(c)},
+          {"coalesce_gap", c.coalesce_gap},
+          {"coalesce_run", c.coalesce_run},
+          {"implementations", c.implementations},
+          {"device", c.device},
+          {"device_min_decode_nbytes",
+           c.device_min_decode_nbytes ? Json(*c.device_min_decode_nbytes) : Json(nullptr)},
+          {"device_slab_nbytes", c.device_slab_nbytes},
+          {"device_zstd_block_nbytes", c.device_zstd_block_nbytes},
+          {"gds", c.gds}};
+}
+
+}  // namespace
+
+std::string doctor_json() {
+  const long page_size = sysconf(_SC_PAGESIZE);
+  const Json report = {
+      {"version", version()},
+      {"compiler", compiler()},
+      {"cpu",
+       {{"model", cpu_model()},
+        {"features", cpu_features()},
+        {"processors", sysconf(_SC_NPROCESSORS_ONLN)},
+        {"allowed_processors", allowed_processors()}}},
+      {"cgroup", cgroup()},
+      {"memory",
+       {{"nbytes", sysconf(_SC_PHYS_PAGES) * page_size},
+        {"page_size", page_size},
+        {"transparent_huge_pages", line_or_null("/sys/kernel/mm/transparent_hugepage/enabled")}}},
+      {"devices", devices()},
+      {"codecs", codecs()},
+      {"io_uring", io_uring()},
+      {"gds", gds()},
+      {"limits",
+       {{"open_files", limit(RLIMIT_NOFILE)},
+        {"address_space", limit(RLIMIT_AS)},
+        {"locked_memory", limit(RLIMIT_MEMLOCK)}}},
+      {"config", configuration()},
+  };
+  // Names of the system's files are not ours to vouch for: what is not UTF-8 is replaced.
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace headrace

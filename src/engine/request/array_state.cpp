@@ -1,0 +1,43 @@
+#include "engine/request/array_state.h"
+
+#include "engine/request/config.h"
+
+namespace headrace {
+
+std::shared_ptr<const ArrayMetadata> ArrayState::metadata() const {
+  ForkLock lock(shared_->mutex);
+  return shared_->metadata;
+}
+
+std::shared_ptr<const ArrayLayout> ArrayState::layout(const Implementations& extra) const {
+  return layout_of(metadata(), extra);
+}
+
+std::shared_ptr<const ArrayLayout> ArrayState::layout_of(std::shared_ptr<const ArrayMetadata> now,
+                                                         const Implementations& extra) const {
+  Implementations wanted = merged_implementations(choice_.implementations, extra);
+  {
+    ForkLock lock(mutex_);
+    if (layout_ && layout_->metadata == now && layout_implementations_ == wanted) return layout_;
+  }
+  const auto made = std::make_shared<const ArrayLayout>(make_layout(std::move(now), wanted));
+  auto layout = made;  // takes the one before, whose codecs may be the application's, off the lock
+  ForkLock lock(mutex_);
+  layout_.swap(layout);
+  layout_implementations_.swap(wanted);
+  return made;
+}
+
+void ArrayState::show_metadata(std::shared_ptr<const ArrayMetadata> metadata) const {
+  ForkLock lock(shared_->mutex);
+  shared_->metadata.swap(metadata);
+}
+
+void ArrayState::check_writable() const {
+  if (choice_.read_only || driver().read_only()) {
+    throw Error(ErrorCode::permission_denied,
+                driver().url() + " array '" + path() + "' is open for reading only");
+  }
+}
+
+}  // namespace headrace

@@ -1,0 +1,259 @@
+#pragma once
+
+// Which kernels decode a batch of LZ streams, measured on one NVIDIA H200.
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "kernels/common/fault_list.h"
+#include "kernels/lz/execute.h"
+#include "kernels/lz/map.h"
+#include "kernels/lz/parse.h"
+#include "simt/ranges.h"
+
+namespace headrace::SIMT_SPACE {
+
+// What is worked on at once, which bounds the scratch memory: there is room for as many records as
+// streams can have before it is known how many they have. Those of lz4 take up to 2 bytes of a
+// decoded byte; with tokens of 2 bytes, of snappy and blosclz, they would take 4, and have a limit
+// of their own. It is no lower because order gives each stream a multiprocessor: with fewer streams
+// at once some would have none. Jump's entries take 256 MiB. A stream on its own may need more.
+inline constexpr u64 kLzSlab = u64{512} << 20, kLzRecords = u64{1536} << 20;
+inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
+// From here on a lane a stream is the fastest parse, if none is long: a lane takes 37 ns a byte, 5
+// ms for the longest.
+inline constexpr std::size_t kLzLeadStreams = 16000;
+inline constexpr u32 kLzLeadLongest = 128 << 10;
+
+// Of streams that are decoded together.
+struct LzSums {
+  u64 nbytes = 0;  // of sources or targets, what is more
+  u64 records = 0;
+  u32 streams = 0, groups = 0, tiles = 0, largest = 0;
+  u32 longest = 0;  // source
+
+  static u64 nbytes_of(const Frame& frame) {
+    return std::max(frame.source_nbytes, frame.target_nbytes);
+  }
+
+  // One more than can be, and the last token may be shorter.
+  template <class Dialect>
+  static u64 records_of(const Frame& frame) {
+    return std::min(frame.source_nbytes / Dialect::kMinToken,
+                    frame.target_nbytes / Dialect::kMinOutput) +
+           2;
+  }
+
+  // Whether they are to be decoded before `frame` is.
+  template <class Dialect>
+  bool full_for(const Frame& frame) const {
+    if (streams == 0) return false;
+    return nbytes + nbytes_of(frame) > kLzSlab ||
+           (records + records_of<Dialect>(frame)) * sizeof(LzRecord) > kLzRecords;
+  }
+
+  // The stream that joins them.
+  template <class Dialect>
+  LzStream add(const Frame& frame, u32 group_nbytes) {
+    const auto from = static_cast<u32>(frame.source_nbytes),
+               to = static_cast<u32>(frame.target_nbytes);
+    const LzStream stream{
+        frame.source, frame.target, from, to, frame.chunk, groups, records, tiles};
+    records += records_of<Dialect>(frame);
+    groups += (from + group_nbytes - 1) / group_nbytes;
+    tiles += LzJumpTiles::count(to);
+    nbytes += nbytes_of(frame);
+    largest = std::max(largest, to);
+    longest = std::max(longest, from);
+    ++streams;
+    return stream;
+  }
+};
+
+enum class LzParse { guessed, mapped, refused };
+
+struct LzSlab {
+  LzParse parse;
+  LzSums sums{};
+  std::vector<LzSums> before{};  // each range of the frames that it is of
+
+  bool is_mapped() const { return parse == LzParse::mapped; }
+  bool is_led() const { return sums.streams >= kLzLeadStreams && sums.longest <= kLzLeadLongest; }
+  template <class Dialect>
+  u32 group_nbytes() const {
+    return is_mapped() ? LzMapCut::kGroup : Dialect::Guess::kGroup;
+  }
+};
+
+// One allocation of both tables: at one chunk the calls for memory count.
+template <class Cut>
+struct LzScratch {
+  LzScratch(Queue& queue, const LzBatch& batch, u64 n_groups)
+      : stretches(queue, n_groups * (Cut::kSegments + 1)),
+        tables{batch,
+               static_cast<u32>(n_groups),
+               stretches.data(),
+               stretches.data() + n_groups * Cut::kSegments} {}
+
+  Scratch<LzStretch> stretches;
+  LzTables tables;
+};
+
+template <class Dialect>
+void parse_guessed(Queue& queue, const LzBatch& batch, u32 n_groups) {
+  using Cut = typename Dialect::Guess;
+  const LzScratch<Cut> scratch(queue, batch, n_groups);
+  const LzTables& tables = scratch.tables;
+  const u32 blocks = (n_groups + 3) / 4;  // a warp a group
+  simt::launch(queue, blocks, LzGuess<Dialect>{tables});
+  simt::launch(queue, batch.n_streams, LzJoin<Dialect, Cut>{tables});
+  simt::launch(queue, blocks, LzWrite<Dialect, Cut>{tables});
+}
+
+template <class Dialect>
+void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
+  using Cut = LzMapCut;
+  const LzScratch<Cut> scratch(queue, batch, n_groups);
+  const Scratch<u8> paths(queue, u64{n_groups} * kLzPaths);
+  const Scratch<u32> positions(queue, u64{n_groups} * (Cut::kSegment + 2));
+  u32* const common = positions.data() + u64{n_groups} * Cut::kSegment;
+  const LzMapTables map{scratch.tables, positions.data(), paths.data(), common, common + n_groups};
+  const u32 blocks = (n_groups + 3) / 4;
+  simt::launch(queue, blocks, LzMap<Dialect>{map});
+  simt::launch(queue, batch.n_streams, LzLink<Dialect>{map});
+  simt::launch(queue, blocks, LzCount<Dialect>{map});
+  simt::launch(queue, batch.n_streams, LzJoin<Dialect, Cut>{scratch.tables});
+  simt::launch(queue, blocks, LzPut<Dialect>{map});
+}
+
+template <class Dialect>
+void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
+  if (slab.is_led()) {
+    constexpr u32 kLanes = LzLead<Dialect>::kLanes;
+    return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
+  }
+  if (slab.is_mapped())
+    parse_mapped<Dialect>(queue, batch, slab.sums.groups);
+  else
+    parse_guessed<Dialect>(queue, batch, slab.sums.groups);
+}
+
+// order takes the longest stream at some 2.1 GB/s (1.6 of byte planes), jump everything at some 150
+// (60 to 70: they have long chains), and some 20 us more.
+inline bool in_order(const LzSlab& slab) {
+  const u64 streams = slab.is_mapped() ? 42 : 70;
+  return slab.sums.largest * streams <= slab.sums.nbytes + 1'200'000;
+}
+
+template <class Dialect>
+void execute_jumping(Queue& queue, const LzBatch& batch, u32 n_tiles, u32 tiles_at_once) {
+  const u32 most = std::min(n_tiles, tiles_at_once);
+  const Scratch<u32> entries(queue, u64{most} * LzJumpTiles::kNbytes);
+  for (u32 first = 0; first < n_tiles; first += most) {
+    const LzJumpTiles tiles{batch, entries.data(), first};
+    const u32 n = std::min(most, n_tiles - first);
+    simt::launch(queue, n, LzExpand<Dialect>{tiles});
+    simt::launch(queue, u64{n} * LzChase::kParts, LzChase{tiles});
+  }
+}
+
+template <class Dialect>
+void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
+  if (!in_order(slab))
+    execute_jumping<Dialect>(queue, batch, slab.sums.tiles, kLzJumpTiles);
+  else if (slab.sums.largest <= 4096)
+    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
+  else if (batch.n_streams > 200 || slab.sums.largest <= 16384 ||
+           !fits<LzOrder<Dialect, 32768>>(queue))
+    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 16384>{batch});
+  else
+    simt::launch(queue, batch.n_streams, LzOrder<Dialect, 32768>{batch});
+}
+
+// Guesses are for streams that hold mostly literals. Where they shrink more than this, as planes of
+// bytes do, chains of wrong tokens live long, and the map is bounded by what there is to read.
+inline bool shrinks_much(const Frame& frame) {
+  return frame.source_nbytes * 3 < frame.target_nbytes * 2;
+}
+
+inline LzParse parse_of(const Frame& frame, bool planes) {
+  if (LzSums::nbytes_of(frame) >= kMaxStream) return LzParse::refused;
+  return planes || shrinks_much(frame) ? LzParse::mapped : LzParse::guessed;
+}
+
+// Those of the frames that the slab's parse is for.
+template <class Dialect>
+void decode_slab(Queue& queue,
+                 const LzSlab& slab,
+                 std::span<const Frame> frames,
+                 const DecodeBatch& batch) {
+  const LzSums& sums = slab.sums;
+  if (sums.streams == 0) return;
+  const Scratch<LzStream> streams(queue, sums.streams);
+  queue.upload_made(streams.data(), sums.streams * sizeof(LzStream), [&](void* memory) {
+    auto* const list = static_cast<LzStream*>(memory);
+    for_each_range(frames.size(), kListRange, [&](std::size_t begin, std::size_t end) {
+      LzSums before = slab.before[begin / kListRange];
+      for (const Frame& frame : frames.subspan(begin, end - begin)) {
+        if (parse_of(frame, batch.planes) != slab.parse) continue;
+        const u32 place = before.streams;
+        list[place] = before.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
+      }
+    });
+  });
+  const Scratch<LzRecord> records(queue, sums.records);
+  const Scratch<u32> n_records(queue, sums.streams);
+  const LzBatch of_slab{
+      streams.data(), sums.streams, records.data(), n_records.data(), batch.faults};
+  parse_lz<Dialect>(queue, of_slab, slab);
+  execute_lz<Dialect>(queue, of_slab, slab);
+}
+
+// The first of the frames, as many as fit into a slab of either parse; at least one.
+struct LzPlan {
+  std::array<LzSlab, 2> slabs{LzSlab{LzParse::guessed}, LzSlab{LzParse::mapped}};
+  std::size_t n = 0;
+};
+
+template <class Dialect>
+LzPlan plan_slabs(std::span<const Frame> frames, bool planes, std::vector<FrameFault>& refused) {
+  LzPlan plan;
+  for (std::size_t& n = plan.n; n < frames.size(); ++n) {
+    const Frame& frame = frames[n];
+    const LzParse parse = parse_of(frame, planes);
+    if (n % kListRange == 0)
+      for (LzSlab& slab : plan.slabs) slab.before.push_back(slab.sums);
+    if (parse == LzParse::refused) {
+      refused.push_back({frame.chunk, Fault::unsupported});
+      continue;
+    }
+    LzSlab& slab = plan.slabs[parse == LzParse::mapped];
+    if (slab.sums.full_for<Dialect>(frame)) break;
+    slab.sums.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
+  }
+  return plan;
+}
+
+// Gives the number of frames that it decoded.
+template <class Dialect>
+std::size_t decode_slabs(Queue& queue,
+                         std::span<const Frame> frames,
+                         const DecodeBatch& batch,
+                         std::vector<FrameFault>& refused) {
+  const LzPlan plan = plan_slabs<Dialect>(frames, batch.planes, refused);
+  for (const LzSlab& slab : plan.slabs)
+    decode_slab<Dialect>(queue, slab, frames.first(plan.n), batch);
+  return plan.n;
+}
+
+template <class Dialect>
+void decode_lz(Queue& queue, const DecodeBatch& batch) {
+  std::vector<FrameFault> refused;
+  for (std::size_t done = 0; done < batch.frames.size();)
+    done += decode_slabs<Dialect>(queue, batch.frames.subspan(done), batch, refused);
+  raise_faults(queue, refused, batch.faults);
+}
+
+}  // namespace headrace::SIMT_SPACE

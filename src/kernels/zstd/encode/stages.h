@@ -1,0 +1,129 @@
+#pragma once
+
+// What the stages of the zstd encoder hand to each other: see frames.cpp.
+
+#include "kernels/common/encode_jobs.h"
+#include "kernels/zstd/codes.h"
+#include "kernels/zstd/encode/frames.h"
+
+namespace headrace::SIMT_SPACE::zstd {
+
+inline constexpr u32 kMatchSegment = 65536;  // matches lie within one
+inline constexpr u32 kMinEncodedMatch = 4;   // of repeats of an offset; others are longer
+inline constexpr u32 kStreams = 4;
+inline constexpr u32 kCodeSymbols = 64;
+// What the entropy stage may write beyond a block's size before it sees that it gains nothing.
+inline constexpr u32 kEncodedSlack = 512;
+
+// A frame to be, of blocks of the same size but the last. An empty one has an empty block.
+using FrameJob = EncodeJob;  // whose items are blocks
+
+struct BlockInput {
+  const u8* source;
+  u32 nbytes;
+};
+SIMT_DEVICE BlockInput block_input(const FrameJob& job, u64 block, u32 block_nbytes) {
+  const u64 at = (block - job.first) * block_nbytes, left = job.nbytes - at;
+  return {job.source + at, left < block_nbytes ? static_cast<u32>(left) : block_nbytes};
+}
+
+// Three numbers below 2^20.
+struct Triple {
+  u32 a, b, c;
+};
+SIMT_DEVICE u64 pack(const Triple& t) { return u64{t.a} << 40 | u64{t.b} << 20 | t.c; }
+SIMT_DEVICE Triple unpack(u64 v) {
+  return {static_cast<u32>(v >> 40),
+          static_cast<u32>(v >> 20) & 0xfffff,
+          static_cast<u32>(v) & 0xfffff};
+}
+
+struct BlockStatistics {
+  u32 literals, sequences;
+  u32 literal_counts[kStreams][256];  // of each stream; when there is one, of the first
+  u32 code_counts[3][kCodeSymbols];   // of literal lengths, offsets, match lengths
+};
+
+// Of each stream but the last. Few literals are one stream.
+SIMT_DEVICE u32 stream_nbytes(u32 literals) {
+  return literals < 256 ? literals : (literals + kStreams - 1) / kStreams;
+}
+
+enum class BlockKind : u8 { raw, constant, compressed };  // as the format numbers them
+struct EncodedBlock {
+  u32 nbytes;  // behind the block header
+  BlockKind kind;
+};
+struct BlockPlace {
+  u64 at;  // of the block header, in the target
+  bool fits;
+};
+
+// Device memory of a slab of blocks, and how its parts are found.
+struct EncodeStages {
+  EncodeStages(Queue& queue, u64 blocks, u32 block_nbytes);
+
+  Scratch<u64> sequences;        // of matches: start, size, offset; then: literals, size, value
+  Scratch<u32> sequence_counts;  // of each segment
+  Scratch<u8> literals;
+  Scratch<BlockStatistics> statistics;
+  Scratch<u8> encoded;
+  Scratch<EncodedBlock> results;
+};
+
+// Views of it that kernels take.
+struct SequencePool {
+  u64* sequences;
+  u32* counts;
+  u32 block_nbytes;
+
+  SIMT_HOST_DEVICE u32 segments_per_block() const {
+    return (block_nbytes + kMatchSegment - 1) / kMatchSegment;
+  }
+  SIMT_HOST_DEVICE u64 room() const {
+    return (block_nbytes < kMatchSegment ? block_nbytes : kMatchSegment) / kMinEncodedMatch + 1;
+  }
+  SIMT_DEVICE u64* of_segment(u64 segment) const { return sequences + segment * room(); }
+  // Sequence i of a block with two segments at most.
+  SIMT_DEVICE u64* of_block(u64 block, u32 i) const {
+    const u64 segment = block * segments_per_block();
+    const u32 in_first = counts[segment];
+    return i < in_first ? of_segment(segment) + i : of_segment(segment + 1) + (i - in_first);
+  }
+  SIMT_DEVICE u32 count(u64 block) const {
+    u32 sum = 0;
+    for (u32 i = 0; i < segments_per_block(); ++i) sum += counts[block * segments_per_block() + i];
+    return sum;
+  }
+};
+
+// The code of a value: the last whose baseline is not above it.
+template <u32 n>
+SIMT_DEVICE u32 find_code(const u32 (&codes)[n], u32 value) {
+  u32 begin = 0;
+  for (u32 half = 32; half; half /= 2)
+    if (begin + half < n && code_baseline(codes[begin + half]) <= value) begin += half;
+  return begin;
+}
+struct SequenceCodes {
+  u32 code[3];
+};
+SIMT_DEVICE SequenceCodes codes_of(u32 literals, u32 match, u32 offset_value) {
+  SequenceCodes codes;
+  codes.code[kLiteralLengths] = find_code(kLiteralLengthCodes, literals);
+  codes.code[kOffsets] = 31 - simt::leading_zeros(offset_value);
+  codes.code[kMatchLengths] = find_code(kMatchLengthCodes, match);
+  return codes;
+}
+
+using FrameJobs = Work<FrameJob>;
+SequencePool pool_of(const EncodeStages& stages, u32 block_nbytes);
+
+// 1. Matches.
+void find_sequences(Queue&, const FrameJobs&, u64 blocks, u32 block_nbytes, const EncodeStages&);
+// 2. Literals apart, offsets by the format's numbers, and how often each symbol occurs.
+void split_blocks(Queue&, const FrameJobs&, u64 blocks, u32 block_nbytes, const EncodeStages&);
+// 3. Entropy coding.
+void encode_blocks(Queue&, const FrameJobs&, u64 blocks, u32 block_nbytes, const EncodeStages&);
+
+}  // namespace headrace::SIMT_SPACE::zstd
