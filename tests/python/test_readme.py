@@ -94,6 +94,14 @@ def test_quick_start_is_the_example():
     assert example.partition('"""\n\n')[2] == block("quickstart")
 
 
+def test_smallest_codec_is_the_one_that_is_tested():
+    page = (ROOT / "src" / "codec" / "README.md").read_text()
+    shown = re.search(
+        r"<!-- smallest-codec:begin -->\n```cpp\n(.*?)```\n<!-- smallest-codec:end -->", page, re.S
+    )
+    assert shown[1] == (ROOT / "tests" / "unit" / "codec_xor8.cpp").read_text()
+
+
 def test_benchmark_table_names_its_file():
     table = README.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
     for name in re.findall(r"bench/results/[\w.-]+", table):
