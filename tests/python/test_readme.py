@@ -114,6 +114,11 @@ def test_quick_start_is_the_example():
     assert example.partition('"""\n\n')[2] == block("quickstart")
 
 
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("ARCHITECTURE.md", 150)])
+def test_pages_stay_short(page, lines):
+    assert len((ROOT / page).read_text().splitlines()) <= lines
+
+
 def test_smallest_codec_is_the_one_that_is_tested():
     page = (ROOT / "src" / "codec" / "README.md").read_text()
     shown = re.search(
