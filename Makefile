@@ -16,12 +16,13 @@ JOBS ?= $(shell nproc)
 # A terminal shows the progress of the build; a log needs only what went wrong.
 NINJA_FLAGS := $(if $(CI),-- --quiet)
 FUZZ_SECONDS ?= 60
+SHADOW_TESTS ?= *
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: setup prepare package build test test-cpp test-python test-asan test-tsan test-races demo bench docs fuzz wheel check \
-        format stubs clean
+.PHONY: setup prepare package build test test-cpp test-python test-asan test-tsan test-races test-shadow demo bench docs fuzz \
+        wheel check format stubs clean
 
 setup:
 	@tools/setup
@@ -78,6 +79,12 @@ test-races: $(STAMPS)/extra-build
 	  echo "tsan: $${tests}_tests"; \
 	  $(NO_ASLR) build/tsan/tests/$${tests}_tests --gtest_brief=1; \
 	done
+
+# Races between the blocks of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
+test-shadow: prepare
+	@cmake --build build/dev --target kernel_shadow_tests $(NINJA_FLAGS)
+	@HEADRACE_TEST_PLACE=simt build/dev/tests/kernel_shadow_tests --gtest_brief=1 \
+	  --gtest_filter='$(SHADOW_TESTS)'
 
 demo: package $(STAMPS)/extra-demo
 	@$(PY) examples/demo/demo.py $(DEMO_ARGS)
