@@ -238,9 +238,6 @@ struct CountThreads {
 
 // Were all of these stacks there at once, they would be more than a process can map.
 TEST(Simt, MoreThreadsThanHaveStacksTakeTurns) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer takes a megabyte for each fiber";
-#endif
   std::vector<u32> counts(40);
   std::vector<std::thread> threads;
   for (u32& count : counts) {
