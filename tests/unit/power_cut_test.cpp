@@ -60,6 +60,7 @@ class PowerCutTest : public testing::Test {
         fs::remove_all(left);
         disk.leave(at, static_cast<unsigned>(at) * 1000 + state, left);
         check(at, left);
+        ++states_;
         ASSERT_FALSE(HasFailure()) << "after call " << at << ", state " << state;
       }
     }
@@ -130,9 +131,13 @@ class PowerCutTest : public testing::Test {
     }
   }
 
+  // For long_runs.py.
+  void TearDown() override { RecordProperty("states_after_a_cut", std::to_string(states_)); }
+
   TempFolder folder_{fast_directory_path()};
   const std::string root_ = folder_ / "root";
   const ConfigGuard guard_;
+  long states_ = 0;
 };
 
 TEST_F(PowerCutTest, MetadataAreWholeAndLast) { check_promises("metadata", false); }
