@@ -112,7 +112,7 @@ def faults(args: argparse.Namespace) -> dict:
     }
 
 
-def report(what: str, folder: Path, begin: float, result: dict) -> dict:
+def facts(what: str, folder: Path) -> dict:
     sys.path.insert(0, str(HERE.parents[1] / "bench" / "e2e"))
     import machine
 
@@ -122,8 +122,6 @@ def report(what: str, folder: Path, begin: float, result: dict) -> dict:
         "date": machine.now(),
         "commit": machine.commit(),
         "machine": machine.describe(folder),
-        "seconds": round(time.perf_counter() - begin, 1),
-        **result,
     }
 
 
@@ -143,13 +141,14 @@ def main() -> int:
     command.add_argument("--power-cuts", type=int, default=10, help="states at each instant")
     command.set_defaults(run=faults)
     args = parser.parse_args()
+    result = facts(args.what, args.folder or Path(tempfile.gettempdir()))
     begin = time.perf_counter()
-    folder = args.folder or Path(tempfile.gettempdir())
-    result = report(args.what, folder, begin, args.run(args))
+    done = args.run(args)
+    result |= {"seconds": round(time.perf_counter() - begin, 1), **done}
     print(json.dumps({key: result[key] for key in ("what", "seconds", "done", "passed")}))
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
-    return not result["passed"]
+    return 0 if result["passed"] else 1
 
 
 if __name__ == "__main__":
