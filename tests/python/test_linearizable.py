@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from array_model import CELLS, CHECKS, FILL
 
-STEPS = int(os.environ.get("HEADRACE_TEST_STEPS", "2400"))
+STEPS = int(os.environ.get("HEADRACE_TEST_STEPS", "4800"))
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "0"))
 RESULTS = os.environ.get("HEADRACE_TEST_RESULTS")
 
@@ -37,6 +37,7 @@ GRIDS = {
     "uncompressed": {"chunks": 4, "compressors": None},
 }
 WORKERS = 4
+SPELLINGS = ["{}", "{}-link", "file://{}", "{}-link/../s/."]
 # Of a worker in one history: documents grow with it, so many short ones do more than a long one.
 LONGEST = 60
 GONE = (FileNotFoundError, KeyError)
@@ -50,7 +51,8 @@ class Worker:
     def __init__(self, number, seed, store, nsteps):
         self.number = number
         self.rng = np.random.default_rng([seed, number])
-        self.store = store
+        # Whatever it is called, it is one store.
+        self.store = store if isinstance(store, hr.Store) else SPELLINGS[number].format(store)
         self.nsteps = nsteps
         self.log = []
         self.turn = 0
@@ -200,7 +202,7 @@ class Worker:
         name = self._name()
 
         def act():
-            hr.open_store(self.store, mode="a")._remove_nodes(name)
+            hr.open_group(self.store, mode="r+").store._remove_nodes(name)
             return [name, None]
 
         self.told("remove", act)
@@ -353,11 +355,17 @@ def tally():
         Path(RESULTS).write_text(json.dumps(result))
 
 
-def run_histories(tmp_path, tally, grid, what, run):
-    steps = max(STEPS // (len(GRIDS) * len(KINDS) * 2 * WORKERS), 1)
+def run_histories(tmp_path, tally, grid, run, in_memory=False):
+    steps = max(STEPS // (len(GRIDS) * len(KINDS) * 3 * WORKERS), 1)
     for seed in range(SEED, SEED + -(-steps // LONGEST)):
         nsteps = min(LONGEST, steps - (seed - SEED) * LONGEST)
-        store = str(tmp_path / f"{seed}")
+        if in_memory:
+            store = hr.memory_store()
+        else:
+            folder = tmp_path / f"{seed}"
+            folder.mkdir()
+            (folder / "s-link").symlink_to("s")
+            store = str(folder / "s")
         start(store, grid)
         tally["violations"] += 1  # until it is seen that it is none
         log = run(store, seed, nsteps)
@@ -369,14 +377,15 @@ def run_histories(tmp_path, tally, grid, what, run):
         tally["violations"] -= 1
 
 
+@pytest.mark.parametrize("where", ["folder", "memory"])
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("what", KINDS)
-def test_threads(tmp_path, tally, grid, what):
+def test_threads(tmp_path, tally, grid, what, where):
     def run(store, seed, nsteps):
         workers = [Worker(i, seed, store, nsteps) for i in range(WORKERS)]
         return run_threads(workers, KINDS[what])
 
-    run_histories(tmp_path, tally, grid, what, run)
+    run_histories(tmp_path, tally, grid, run, in_memory=where == "memory")
 
 
 @pytest.mark.parametrize("grid", GRIDS)
@@ -394,7 +403,7 @@ def test_processes(tmp_path, tally, children, grid, what):
             child.tell("go")
         return [tuple(entry) for child in children for entry in child.answer()]
 
-    run_histories(tmp_path, tally, grid, what, run)
+    run_histories(tmp_path, tally, grid, run)
 
 
 if __name__ == "__main__":
