@@ -158,7 +158,7 @@ def check_members(log, store):
     group = hr.open_group(store, use_consolidated=False)
     for name in ("b0", "b1", "b2"):
         mine = [entry for entry in log if isinstance(entry[5], list) and entry[5][0] == name]
-        taking = [entry for entry in mine if takes_away(entry)]
+        taking = [entry for entry in mine if entry[2] in ("overwrite", "remove")]
         operations = []
         for entry in mine:
             if entry[2] == "look":
@@ -175,16 +175,12 @@ def check_members(log, store):
             raise Violation(f"{name} has shape {group[name].shape}")
 
 
-def takes_away(entry):
-    return entry[2] == "remove" or (entry[2] == "overwrite" and entry[5][1] is not None)
-
-
 def member_step(entry):
     """A state is by whom it was made; 0: there is none."""
     _, _, kind, _, _, (_, by, *_) = entry
     if kind == "look":
         return seeing(by or 0)
-    if kind == "overwrite" and by is None:  # what is there is no array
+    if kind == "refused":  # an overwrite or a removal: what is there is no array
         return seeing(0)
     if kind == "create" and by is None:  # there was one
         return lambda state: state or None

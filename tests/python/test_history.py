@@ -164,7 +164,7 @@ def test_members(store, array):
         ("overwrite", 16, 20, ["b0", 3]),  # it is undone
         ("remove", 16, 20, ["b0", None]),
         ("create", 16, 20, ["b0", 4]),  # beside one that is there
-        ("overwrite", 16, 20, ["b0", None]),  # refused, as if there was none
+        ("refused", 16, 20, ["b0", None]),  # as if there was none
         ("look", 16, 20, ["b0", None, None, None]),
         ("look", 16, 20, ["b0", 1, 4, [0] * 4]),
         ("look", 6, 7, ["b0", 1, 4, [9] * 4]),

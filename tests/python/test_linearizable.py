@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import headrace as hr
@@ -43,6 +44,10 @@ LONGEST = 60
 GONE = (FileNotFoundError, KeyError)
 # What a call may answer when the array was overwritten under its hands.
 REPLACED = (*GONE, hr.ConflictError)
+
+
+class Refused(Exception):
+    """An answer."""
 
 
 class Worker:
@@ -76,7 +81,10 @@ class Worker:
     def told(self, kind, act):
         """Does it and notes what it was told."""
         began = time.monotonic_ns()
-        answer = act()
+        try:
+            answer = act()
+        except Refused as refused:
+            kind, (answer,) = "refused", refused.args
         self.log.append((self.number, self.turn, kind, began, time.monotonic_ns(), answer))
         return answer
 
@@ -174,6 +182,16 @@ class Worker:
             **options,
         )
 
+    @contextmanager
+    def may_be_refused(self, name):
+        """After a removal `create` writes chunks of nobody, and those of Zarr 2 have names that a
+        user's files may have as well."""
+        try:
+            yield
+        except ValueError as error:
+            assert "is no Zarr node" in str(error) and self.group.zarr_format == 2
+            raise Refused([name, None]) from error
+
     def create(self):
         name = self._name()
 
@@ -193,13 +211,8 @@ class Worker:
         name = self._name()
 
         def act():
-            try:
+            with self.may_be_refused(name):
                 self._make(name, overwrite=True)
-            except ValueError as error:
-                # After a removal `create` writes chunks of nobody, and those of Zarr 2 have names
-                # that a user's files may have as well.
-                assert "is no Zarr node" in str(error) and self.group.zarr_format == 2
-                return [name, None]
             return [name, self.tag()]
 
         self.told("overwrite", act)
@@ -208,7 +221,8 @@ class Worker:
         name = self._name()
 
         def act():
-            hr.open_group(self.store, mode="r+").store._remove_nodes(name)
+            with self.may_be_refused(name):
+                self.group.store._remove_nodes(name)
             return [name, None]
 
         self.told("remove", act)
@@ -325,6 +339,10 @@ class Child:
             self.process.stdin.close()
             assert self.process.wait(60) == 0
 
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
 
 def be_child():
     for line in sys.stdin:
@@ -409,7 +427,13 @@ def test_processes(tmp_path, tally, children, grid, what):
             child.tell("go")
         return [tuple(entry) for child in children for entry in child.answer()]
 
-    run_histories(tmp_path, tally, grid, run)
+    try:
+        run_histories(tmp_path, tally, grid, run)
+    except BaseException:
+        for child in children:
+            child.kill()
+        children[:] = [Child(), Child()]
+        raise
 
 
 if __name__ == "__main__":
