@@ -49,7 +49,14 @@ CreateOptions of_extent(std::int64_t extent, int zarr_format = 3) {
   return options;
 }
 
-Store folder(const std::string& root) { return open_store(root + "/s.zarr", StoreMode::append); }
+std::string& fsync_option() {
+  static std::string option = "metadata";
+  return option;
+}
+
+Store folder(const std::string& root, const char* name = "/s.zarr") {
+  return open_store(root + name, StoreMode::append, {{"fsync", fsync_option()}});
+}
 
 void write(const Array& array, int time, std::int64_t start, std::int64_t stop) {
   Values data = values(time, start, stop);
@@ -363,10 +370,7 @@ void act_rechunk(const std::string& root) {
   options.chunks = {12, 1};
   options.max_memory = max_memory;
   options.overwrite = true;
-  rechunk(open_array(open_store(root + "/s.zarr"), "a"),
-          open_store(root + "/d.zarr", StoreMode::append),
-          "",
-          options);
+  rechunk(open_array(open_store(root + "/s.zarr"), "a"), folder(root, "/d.zarr"), "", options);
 }
 
 void check_rechunk(const std::string& root, bool done) {
@@ -412,6 +416,8 @@ void act_cached(const std::string& root) {
 }
 
 }  // namespace
+
+void use_fsync(const std::string& way) { fsync_option() = way; }
 
 const std::vector<FaultScenario>& fault_scenarios() {
   static const std::vector<FaultScenario> all = {

@@ -110,7 +110,7 @@ TEST_P(FaultsTest, FromNthCallOn) {
   set_threads(1);
   SystemFaults faults;
   for (const int error : {ENOSPC, EIO, EROFS, EMFILE}) {
-    for (long n = 1;; n += every_way() ? 1 : 1 + n / 8) {
+    for (long n = 1;; n += every_way() ? 1 : 1 + n / 3) {
       run(faults, [&] { faults.fail_from(n, error); });
       if (faults.ways() == 0) break;  // it has no nth call
       if (GetParam().repeatable && !HasFailure()) {
