@@ -74,10 +74,7 @@ NO_ASLR := $(shell [ "$$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" 
 test-races: $(STAMPS)/extra-build
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build build/tsan --target races $(NINJA_FLAGS)
-	@for tests in race kernel_race shm; do \
-	  echo "tsan: $${tests}_tests"; \
-	  $(NO_ASLR) build/tsan/tests/$${tests}_tests --gtest_brief=1; \
-	done
+	@$(NO_ASLR) tests/run_races build/tsan/tests
 
 demo: package $(STAMPS)/extra-demo
 	@$(PY) examples/demo/demo.py $(DEMO_ARGS)
