@@ -16,12 +16,14 @@ JOBS ?= $(shell nproc)
 # A terminal shows the progress of the build; a log needs only what went wrong.
 NINJA_FLAGS := $(if $(CI),-- --quiet)
 FUZZ_SECONDS ?= 60
+SHADOW_TESTS ?= *
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: setup prepare package build test test-cpp test-python test-asan test-tsan test-races demo bench docs fuzz wheel check \
-        format stubs clean
+.PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan test-tsan \
+        build-races test-races test-shadow demo bench docs fuzz \
+        wheel check format stubs clean
 
 setup:
 	@tools/setup
@@ -61,9 +63,11 @@ test-cpp: build
 test-python: build $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
-test-asan test-tsan: test-%: $(STAMPS)/extra-build
+build-asan build-tsan: build-%: $(STAMPS)/extra-build
 	@cmake --preset $* --log-level=WARNING
 	@cmake --build build/$* $(NINJA_FLAGS)
+
+test-asan test-tsan: test-%: build-%
 	@$(if $(filter tsan,$*),$(NO_ASLR)) ctest --preset $* -j $(JOBS)
 
 # A kernel with 32 bits of address randomness (vm.mmap_rnd_bits) puts memory where the run time of
@@ -71,13 +75,18 @@ test-asan test-tsan: test-%: $(STAMPS)/extra-build
 NO_ASLR := $(shell [ "$$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -le 28 ] || echo "setarch -R")
 
 # What of test-tsan fits into continuous integration: tests/races.cmake.
-test-races: $(STAMPS)/extra-build
+build-races: $(STAMPS)/extra-build
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build build/tsan --target races $(NINJA_FLAGS)
-	@for tests in race kernel_race shm; do \
-	  echo "tsan: $${tests}_tests"; \
-	  $(NO_ASLR) build/tsan/tests/$${tests}_tests --gtest_brief=1; \
-	done
+
+test-races: build-races
+	@$(NO_ASLR) tests/run_races build/tsan/tests
+
+# Races between the blocks of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
+test-shadow: prepare
+	@cmake --build build/dev --target kernel_shadow_tests $(NINJA_FLAGS)
+	@HEADRACE_TEST_PLACE=simt build/dev/tests/kernel_shadow_tests --gtest_brief=1 \
+	  --gtest_filter='$(SHADOW_TESTS)'
 
 demo: package $(STAMPS)/extra-demo
 	@$(PY) examples/demo/demo.py $(DEMO_ARGS)

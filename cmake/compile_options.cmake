@@ -35,6 +35,16 @@ if(HEADRACE_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(HEADRACE_SANITIZE STREQUAL "thread")
   set(sanitize_flags -fsanitize=thread)
+  # For what is on a fiber's stack when simt goes on with another one (simt/fiber.h). ThreadSanitizer
+  # then sees one thread of execution, which the fibers of a block are; were each a thread of its
+  # own, every switch would compare the times of a thousand. Reports name the innermost call of
+  # these sources, and who launched the kernel.
+  set(untraced_calls -DHEADRACE_UNTRACED_CALLS)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND untraced_calls --param=tsan-instrument-func-entry-exit=0)
+  else()
+    list(APPEND untraced_calls "SHELL:-mllvm -tsan-instrument-func-entry-exit=0")
+  endif()
 elseif(HEADRACE_SANITIZE)
   message(FATAL_ERROR "HEADRACE_SANITIZE: expected address or thread, got ${HEADRACE_SANITIZE}")
 endif()

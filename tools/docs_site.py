@@ -21,6 +21,12 @@ PAGES = {
     "SECURITY.md": "security.md",
     "bench/README.md": "bench.md",
     "examples/README.md": "examples.md",
+    "src/codec/README.md": "inside/codecs.md",
+    "src/device/README.md": "inside/devices.md",
+    "src/kernels/README.md": "inside/kernels.md",
+    "src/loader/README.md": "inside/loader.md",
+    "src/shm/README.md": "inside/shm.md",
+    "src/store/README.md": "inside/stores.md",
 }
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 

@@ -1,4 +1,5 @@
-"""Reads to the GPU decoded by the host's threads and by the GPU, for src/engine/device/decode_cost.cpp.
+"""Reads to the GPU decoded by the host's threads and by the GPU, for the rates of
+src/engine/device/decode_cost.cpp.
 
 choice.py OUT.json. Needs PyTorch with CUDA. Each codec, size and number of chunks, with 1, 4 and
 all threads: the median of five reads into memory of the GPU, files in memory, decoded by either

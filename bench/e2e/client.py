@@ -15,11 +15,11 @@ class Unavailable(PeerError):
 
 
 class Client:
-    def __init__(self, peer: str, log):
+    def __init__(self, peer: str, log, python: str = sys.executable):
         self.peer = peer
         self.repeat = 1  # how often a round repeats a row's calls; the driver settles it
         self.memory = False  # whether the peer serves a store in memory
-        command = [sys.executable, str(Path(__file__).parent / "worker.py"), peer]
+        command = [python, str(Path(__file__).parent / "worker.py"), peer]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         )

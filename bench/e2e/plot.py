@@ -1,6 +1,7 @@
 """A picture of a result file of run.py: every library a dot, an access a panel.
 
 python bench/e2e/plot.py bench/results/e2e-cpu.json docs/bench-cpu.svg
+python bench/e2e/plot.py bench/results/e2e-cpu.json docs/speed.svg --access whole step series write
 """
 
 import argparse
@@ -23,8 +24,9 @@ COLOURS = {
 NAMES = {"zarr": "zarr-python", "zarrs": "zarr-python + zarrs"}
 
 
-def draw(report: dict, path: Path) -> None:
-    accesses = [a for a in ACCESS_NAMES if any(r["access"] == a for r in report["rows"])]
+def draw(report: dict, path: Path, wanted: list[str]) -> None:
+    plt.rcParams["svg.hashsalt"] = "headrace"  # the same file from the same results
+    accesses = [a for a in wanted if any(r["access"] == a for r in report["rows"])]
     arrays = list(dict.fromkeys((r["layout"], r["codec"]) for r in report["rows"]))
     peers = [p for p in COLOURS if any(p in r["peers"] for r in report["rows"])]
     by_key = {(r["layout"], r["codec"], r["access"]): r for r in report["rows"]}
@@ -79,7 +81,7 @@ def draw(report: dict, path: Path) -> None:
     handles = [*reversed(handles), plt.Line2D([], [], color="black", lw=1.4)]
     names = [*reversed(names), "limit: the codec's own library, or pread"]
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _value(figures: dict, unit: str) -> float:
@@ -90,8 +92,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("result", type=Path)
     parser.add_argument("picture", type=Path, help="a .svg or .png file")
+    parser.add_argument(
+        "--access", nargs="+", choices=ACCESS_NAMES, default=list(ACCESS_NAMES), help="its panels"
+    )
     args = parser.parse_args()
-    draw(results.load(args.result), args.picture)
+    draw(results.load(args.result), args.picture, args.access)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python bench/e2e/run.py --out bench/results/e2e-cpu.json
     python bench/e2e/run.py --rows '128KiB-zstd-*,shard-*-chunk' --peers headrace,tensorstore
+    python bench/e2e/run.py --peers headrace --before OTHER/.venv/bin/python --out FILE
     python bench/e2e/run.py --profile 128KiB-zstd-whole    # headrace alone, in this process
 
 Each peer lives in its own process and is asked in turn (A B C, then B C A, ...), so that all of
@@ -57,6 +58,17 @@ def _summary(rounds: list[dict], nbytes: int, calls: int, repeat: int) -> dict:
         "runs": len(seconds),
         "repeat": repeat,
     }
+
+
+BEFORE = "before"  # headrace of another checkout, by the interpreter that has it
+
+
+def _client(name: str, args, log) -> Client:
+    if name != BEFORE:
+        return Client(name, log)
+    client = Client("headrace", log, args.before)
+    client.peer = BEFORE
+    return client
 
 
 def _turns(clients: list, runs: int):
@@ -158,13 +170,14 @@ def _print_row(row: rows.Row, result: dict) -> None:
     print(f"{row.name:22} {' | '.join(cells)}", flush=True)
 
 
-def available(names: list[str], log) -> tuple[list[str], dict, dict]:
+def available(names: list[str], args, log) -> tuple[list[str], dict, dict]:
     """The peers that run here, all versions, and why the others do not run."""
     found, versions, missing = [], {}, {}
     for name in names:
-        with Client(name, log) as client:
+        with _client(name, args, log) as client:
             try:
-                versions.update(client.ask("hello")["versions"])
+                known = client.ask("hello")["versions"]
+                versions.update({BEFORE: known["headrace"]} if name == BEFORE else known)
                 found.append(name)
             except Unavailable as error:
                 missing[name] = str(error)
@@ -175,7 +188,7 @@ def available(names: list[str], log) -> tuple[list[str], dict, dict]:
 def measure(args, log) -> dict:
     chosen = rows.select(args.rows, args.steps)
     groups = list(dict.fromkeys((r.layout, r.codec) for r in chosen))
-    names, versions, missing = available(args.peers, log)
+    names, versions, missing = available(args.peers, args, log)
     print(f"data in {args.data}", flush=True)
     folder = data.prepare(args.data, args.steps, groups)
     report = {
@@ -203,7 +216,7 @@ def measure(args, log) -> dict:
         if args.limits:
             report["limits"].append(measure_limits(folder, layout, codec, args.runs, threads))
         # Fresh processes for each array: the memory one array leaves behind is not another's peak.
-        clients, checker = [Client(name, log) for name in names], Client("zarr", log)
+        clients, checker = [_client(name, args, log) for name in names], Client("zarr", log)
         for client in clients:
             client.ask("open", path=str(folder / data.array_name(layout, codec)))
         for row in [r for r in chosen if (r.layout, r.codec) == (layout, codec)]:
@@ -258,6 +271,7 @@ def arguments() -> argparse.Namespace:
     listed = lambda text: text.split(",")  # noqa: E731
     parser.add_argument("--rows", type=listed, default=["*"], help="shell patterns of row names")
     parser.add_argument("--peers", type=listed, default=list(peers.PEERS))
+    parser.add_argument("--before", metavar="PYTHON", help="beside headrace of another checkout")
     parser.add_argument("--runs", type=int, default=7, help="timed rounds of each row, at least 5")
     parser.add_argument(
         "--steps", type=int, default=64, help="fields in the time series (4.2 MB each)"
@@ -276,9 +290,12 @@ def arguments() -> argparse.Namespace:
         args.steps, args.runs = 16, 2
     elif args.runs < 5:
         parser.error("--runs must be at least 5 (or use --quick)")
+    if args.before:
+        args.before = str(Path(args.before).absolute())
     for name in args.peers:
         if name not in peers.PEERS:
             parser.error(f"unknown peer {name!r}, expected {', '.join(peers.PEERS)}")
+    args.peers += [BEFORE] if args.before else []
     return args
 
 

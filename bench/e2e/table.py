@@ -1,7 +1,7 @@
 """Markdown tables from a result file of run.py.
 
-python bench/e2e/table.py bench/results/e2e-cpu.json                     # every row, printed
-python bench/e2e/table.py bench/results/e2e-cpu.json --readme README.md  # short, in its place
+python bench/e2e/table.py bench/results/e2e-cpu.json             # every row, printed
+python bench/e2e/table.py bench/results/e2e-cpu.json --readme bench/README.md  # short, in its place
 """
 
 import argparse
@@ -104,7 +104,7 @@ def _conditions(report: dict, source: Path) -> str:
         f"{machine['cores']} cores ({machine['cpu']}), "
         f"median of {report['settings']['runs']} interleaved rounds, {report['date'][:10]}. "
         f"{versions}. "
-        f"From `{source.as_posix()}`; what each column does: `bench/README.md`."
+        f"From `{source.as_posix()}`; what each column does: below."
     )
 
 

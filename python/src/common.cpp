@@ -102,10 +102,7 @@ void refuse_unknown(const char* function, const nb::kwargs& unknown) {
 
 void check_caller(const std::shared_ptr<const Origin>& origin) {
   if (origin == nullptr || origin->python_store == nullptr) return;
-  const nb::object check =
-      nb::handle(static_cast<PyObject*>(origin->python_store.get())).attr("check_caller");
-  const WaitsIfEnded guard;
-  check();
+  nb::handle(static_cast<PyObject*>(origin->python_store.get())).attr("check_caller")();
 }
 
 nb::object package_attribute(const char* module, const char* name) {

@@ -37,26 +37,6 @@ void end_calls() {
   are_calls_done(std::chrono::seconds(5));
 }
 
-[[noreturn]] void wait_for_the_end() {
-  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-}
-
-// Calls what takes the GIL. The handler is never left: that would end the process, too.
-template <typename Take>
-auto never_unwound(Take take) noexcept {
-  try {
-    return take();
-  } catch (...) {
-    wait_for_the_end();
-  }
-}
-
-// Without the GIL it is the end of the thread, by what was called meanwhile, that unwinds.
-void release_gil(PyGILState_STATE state) {
-  if (PyGILState_Check() == 0) wait_for_the_end();
-  PyGILState_Release(state);
-}
-
 }  // namespace
 
 bool interpreter_is_gone() {
@@ -85,15 +65,11 @@ PythonCall::PythonCall() {
 PythonCall::~PythonCall() { g_calls.fetch_sub(1); }
 
 GilIfAlive::GilIfAlive() noexcept : alive_(!interpreter_is_gone()) {
-  if (alive_) state_ = never_unwound([] { return PyGILState_Ensure(); });
-}
-
-WaitsIfEnded::~WaitsIfEnded() {
-  if (PyGILState_Check() == 0) wait_for_the_end();
+  if (alive_) state_ = PyGILState_Ensure();
 }
 
 GilIfAlive::~GilIfAlive() {
-  if (alive_) release_gil(state_);
+  if (alive_) PyGILState_Release(state_);
 }
 
 namespace nb {
@@ -101,20 +77,17 @@ namespace nb {
 gil_scoped_release::~gil_scoped_release() {
   // A daemon thread's request was cut off: that is no error to tell of.
   if (calls_are_refused()) wait_for_the_end();
-  never_unwound([this] {
-    PyEval_RestoreThread(state_);
-    return true;
-  });
+  PyEval_RestoreThread(state_);
 }
 
 gil_scoped_acquire::gil_scoped_acquire() {
   // Finalizers of objects still run where the interpreter is ended, and may read.
   if (interpreter_is_gone() && !is_ending_thread())
     throw Error(ErrorCode::cancelled, "the request was cut off by the end of the interpreter");
-  state_ = never_unwound([] { return PyGILState_Ensure(); });
+  state_ = PyGILState_Ensure();
 }
 
-gil_scoped_acquire::~gil_scoped_acquire() { release_gil(state_); }
+gil_scoped_acquire::~gil_scoped_acquire() { PyGILState_Release(state_); }
 
 }  // namespace nb
 

@@ -3,11 +3,30 @@
 // The GIL at the end of the interpreter. There, CPython before 3.14 ends every thread but one that
 // asks for the GIL by pthread_exit, which unwinds the stack: through destructors and functions that
 // must not throw, so that the process aborts. Such a thread is left waiting for the end of the
-// process instead, as CPython does since 3.14 with its own.
+// process instead, as CPython does since 3.14 with its own: python_api.cpp sees to it in all that
+// the module calls of CPython.
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
+#include <thread>
+
 namespace headrace::python {
+
+// For a thread that the interpreter's end has overtaken: what it holds stays as it is.
+[[noreturn]] inline void wait_for_the_end() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Calls what may take the GIL. The handler is never left: that would end the process, too.
+template <typename Call>
+auto never_unwound(Call call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    wait_for_the_end();
+  }
+}
 
 // At the end of the process: nothing of Python may be called any more, but by the thread that
 // ends the interpreter.
@@ -44,17 +63,6 @@ class GilIfAlive {
  private:
   bool alive_;
   PyGILState_STATE state_{};
-};
-
-// Before a call of Python code, or of what may let go of the GIL, that no PythonCall is for: where
-// CPython ends the thread in it, the thread waits here, before anything is unwound that needs the
-// GIL. What is made for the call must be made before.
-class WaitsIfEnded {
- public:
-  WaitsIfEnded() = default;
-  ~WaitsIfEnded();
-  WaitsIfEnded(const WaitsIfEnded&) = delete;
-  WaitsIfEnded& operator=(const WaitsIfEnded&) = delete;
 };
 
 // nanobind under its short name, but for the two types that take and release the GIL: all code of

@@ -214,12 +214,10 @@ void warn_of_dropped_archive(const std::string& url) {
   if (interpreter_is_gone()) return;
   nb::gil_scoped_acquire gil;
   nb::error_scope keep;
-  const int failed = PyErr_WarnFormat(PyExc_ResourceWarning,
-                                      1,
-                                      "%s was never closed, so what was written is lost: leave its "
-                                      "`with` block, or call close()",
-                                      url.c_str());
-  if (failed != 0) PyErr_WriteUnraisable(nullptr);
+  const std::string warning = url +
+                              " was never closed, so what was written is lost: leave its `with` "
+                              "block, or call close()";
+  if (PyErr_WarnEx(PyExc_ResourceWarning, warning.c_str(), 1) != 0) PyErr_WriteUnraisable(nullptr);
 }
 
 constexpr const char* kStoreDoc = R"(A place that keeps bytes by key: a folder, a zip file, memory.

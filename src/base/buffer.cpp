@@ -82,7 +82,7 @@ class BlockCache {
     std::size_t size = 0;
   };
 
-  Block remove(std::size_t i) {
+  Block remove(std::size_t i) REQUIRES(mutex_) {
     const Block block = blocks_[i];
     std::move(blocks_.begin() + i + 1, blocks_.begin() + count_, blocks_.begin() + i);
     --count_;
@@ -91,9 +91,9 @@ class BlockCache {
   }
 
   ForkMutex mutex_;
-  std::array<Block, kCacheBlocks> blocks_;  // the first count_, oldest first
-  std::size_t count_ = 0;
-  std::size_t held_ = 0;
+  std::array<Block, kCacheBlocks> blocks_ GUARDED_BY(mutex_);  // the first count_, oldest first
+  std::size_t count_ GUARDED_BY(mutex_) = 0;
+  std::size_t held_ GUARDED_BY(mutex_) = 0;
 };
 
 std::chrono::nanoseconds thread_cpu_time() {

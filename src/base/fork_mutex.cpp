@@ -23,10 +23,10 @@ struct ForkMutexList {
   // From before a fork until after it.
   void lock_all() NO_THREAD_SAFETY_ANALYSIS {
     mutex.lock();
-    for (ForkMutex* m = head; m; m = m->next_) m->mutex_.lock();
+    for (ForkMutex* m = head; m; m = m->next_) m->lock();
   }
   void unlock_all() NO_THREAD_SAFETY_ANALYSIS {
-    for (ForkMutex* m = head; m; m = m->next_) m->mutex_.unlock();
+    for (ForkMutex* m = head; m; m = m->next_) m->unlock();
     mutex.unlock();
   }
 };

@@ -7,7 +7,7 @@ namespace headrace {
 void* KeptBlocks::allocate(std::size_t nbytes, Fresh fresh, Back back) {
   if (nbytes > most_each_) return allocate_unkept(nbytes, fresh);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto fit = std::ranges::find_if(
         freed_, [&](const Block& b) { return b.nbytes >= nbytes && b.nbytes / 2 <= nbytes; });
     if (fit != freed_.end()) {
@@ -20,7 +20,7 @@ void* KeptBlocks::allocate(std::size_t nbytes, Fresh fresh, Back back) {
   }
   void* const memory = fresh(nbytes);
   try {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // free() must not fail for want of memory.
     const std::size_t most = freed_.size() + sizes_.size() + 1;
     if (freed_.capacity() < most) freed_.reserve(2 * most);
@@ -35,14 +35,14 @@ void* KeptBlocks::allocate(std::size_t nbytes, Fresh fresh, Back back) {
 void* KeptBlocks::allocate_unkept(std::size_t nbytes, Fresh fresh) {
   void* const memory = fresh(nbytes);
   // Others may have freed this address without telling us.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   sizes_.erase(memory);
   return memory;
 }
 
 void KeptBlocks::free(void* memory, Back back) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = sizes_.find(memory);
     if (known != sizes_.end()) {
       freed_.push_back({memory, known->second});
@@ -55,7 +55,7 @@ void KeptBlocks::free(void* memory, Back back) noexcept {
   for (;;) {
     void* oldest = nullptr;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (freed_nbytes_ <= most_) return;
       oldest = freed_.front().data;
       freed_nbytes_ -= freed_.front().nbytes;
@@ -66,7 +66,7 @@ void KeptBlocks::free(void* memory, Back back) noexcept {
 }
 
 std::size_t KeptBlocks::kept_nbytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return freed_nbytes_;
 }
 

@@ -3,11 +3,11 @@
 // Blocks of memory that are freed and kept for the next who asks.
 
 #include <cstddef>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/mutex.h"
 
 namespace headrace {
 
@@ -38,10 +38,11 @@ class KeptBlocks {
   };
 
   const std::size_t most_each_, most_;
-  mutable std::mutex mutex_;
-  std::unordered_map<void*, std::size_t> sizes_;  // of blocks in use that may stay; under mutex_
-  std::vector<Block> freed_;                      // has room for all of sizes_; under mutex_
-  std::size_t freed_nbytes_ = 0;                  // under mutex_
+  mutable Mutex mutex_;
+  // Of blocks in use that may stay.
+  std::unordered_map<void*, std::size_t> sizes_ GUARDED_BY(mutex_);
+  std::vector<Block> freed_ GUARDED_BY(mutex_);  // has room for all of sizes_
+  std::size_t freed_nbytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

@@ -14,10 +14,10 @@ constexpr auto kPollInterval = std::chrono::milliseconds(50);
 KeyLocks::Lock::Lock(Shard& shard, Node& node)
     : shard_(&shard), node_(&node), generation_(fork_generation()) {}
 
-KeyLocks::Lock::~Lock() {
+void KeyLocks::Lock::unlock() {
   // In a child of fork the table is the parent's, whose threads may have been changing it.
   if (!node_ || generation_ != fork_generation()) return;
-  const std::lock_guard guard(shard_->mutex);
+  const MutexLock guard(shard_->mutex);
   Entry& entry = node_->second;
   entry.held = false;
   if (--entry.users == 0)
@@ -30,29 +30,27 @@ KeyLocks::Lock KeyLocks::lock(std::string_view key, const std::function<void()>&
   auto& shards = shards_.get();
   const std::size_t hash = std::hash<std::string_view>()(key);
   Shard& shard = shards[(hash >> 40) % shards.size()];  // the map uses the low bits
-  std::unique_lock guard(shard.mutex);
+  const MutexLock guard(shard.mutex);
   auto at = shard.entries.find(key);
   if (at == shard.entries.end()) at = shard.entries.try_emplace(std::string(key)).first;
   Entry& entry = at->second;
   ++entry.users;
   while (entry.held) {
     if (!poll) {
-      entry.freed.wait(guard);
+      entry.freed.wait(shard.mutex);
       continue;
     }
-    if (entry.freed.wait_for(guard, kPollInterval) == std::cv_status::no_timeout) continue;
-    guard.unlock();
+    if (entry.freed.wait_for(shard.mutex, kPollInterval)) continue;
     try {
+      const MutexUnlock free(shard.mutex);
       poll();
     } catch (...) {
-      guard.lock();
       if (--entry.users == 0)
         shard.entries.erase(shard.entries.find(key));
       else if (!entry.held)
         entry.freed.notify_one();  // it may have been this one that was told
       throw;
     }
-    guard.lock();
   }
   entry.held = true;
   return Lock(shard, *at);

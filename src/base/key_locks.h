@@ -1,14 +1,13 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/per_process.h"
 
 namespace headrace {
@@ -17,8 +16,8 @@ namespace headrace {
 // under it and take others. A child of fork starts with all free.
 class KeyLocks {
  private:
-  struct Entry {
-    std::condition_variable freed;
+  struct Entry {  // under its shard's mutex
+    ConditionVariable freed;
     std::size_t users = 0;  // who holds it and who waits for it
     bool held = false;
   };
@@ -26,8 +25,8 @@ class KeyLocks {
     using is_transparent = void;
   };
   struct alignas(64) Shard {
-    std::mutex mutex;
-    std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries;  // under mutex
+    Mutex mutex;
+    std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries GUARDED_BY(mutex);
   };
 
  public:
@@ -39,12 +38,13 @@ class KeyLocks {
       swap(other);
       return *this;
     }
-    ~Lock();
+    ~Lock() { unlock(); }
 
    private:
     friend class KeyLocks;
     using Node = std::pair<const std::string, Entry>;
     Lock(Shard& shard, Node& node);
+    void unlock();
     void swap(Lock& other) noexcept {
       std::swap(shard_, other.shard_);
       std::swap(node_, other.node_);
@@ -52,7 +52,7 @@ class KeyLocks {
     }
 
     Shard* shard_ = nullptr;
-    Node* node_ = nullptr;
+    Node* node_ PT_GUARDED_BY(shard_->mutex) = nullptr;
     unsigned generation_ = 0;
   };
 

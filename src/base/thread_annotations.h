@@ -6,6 +6,8 @@
 // A member names its lock (GUARDED_BY), a function the locks that its caller holds (REQUIRES). Only
 // Mutex, ForkMutex and their scoped locks are known to the analysis, those of the standard library
 // are not. A lambda is a function of its own: it says REQUIRES, or a loop stands in its place.
+// Constructors, destructors and what follows `catch` are not looked at: the less they do
+// under a lock, the better.
 
 #if defined(__clang__)
 #define HEADRACE_THREAD_ANNOTATION(x) __attribute__((x))

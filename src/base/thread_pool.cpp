@@ -6,16 +6,15 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/processors.h"
 #include "headrace/error.h"
 
@@ -38,9 +37,9 @@ struct Job {
   int free_seats;                         // further threads that may join; under the pool's mutex
   int helpers = 0;  // threads inside, the caller not counted; under the pool's mutex
   std::atomic<std::size_t> next{0};
-  std::mutex error_mutex;
-  std::exception_ptr error;         // the helpers' first; under error_mutex
-  std::exception_ptr caller_error;  // the calling thread's own
+  Mutex error_mutex;
+  std::exception_ptr error GUARDED_BY(error_mutex);  // the helpers' first
+  std::exception_ptr caller_error;                   // the calling thread's own
 
   bool is_handed_out() const { return next.load(std::memory_order_relaxed) >= n; }
 
@@ -62,7 +61,7 @@ struct Job {
   void work_as_helper() {
     std::exception_ptr failure = work();
     if (!failure) return;
-    std::lock_guard lock(error_mutex);
+    const MutexLock lock(error_mutex);
     if (!error) error.swap(failure);
   }
 
@@ -77,11 +76,16 @@ struct Job {
     }
   }
 
-  void rethrow() const {
+  void rethrow() {
     if (caller_error) std::rethrow_exception(caller_error);
+    const MutexLock lock(error_mutex);
     if (error) std::rethrow_exception(error);
   }
 };
+
+class Pool;
+std::atomic<Pool*> g_pool{nullptr};
+std::atomic<unsigned> g_generation{0};
 
 class Pool {
  public:
@@ -91,23 +95,27 @@ class Pool {
       for (int i = 0; i < seats; ++i) work_.notify_one();
     }
     job.work_as_caller();
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase(jobs_, &job);
-    if (!job.poll) return left_.wait(lock, [&] { return job.helpers == 0; });
+    if (!job.poll) {
+      while (job.helpers > 0) left_.wait(mutex_);
+      return;
+    }
     auto next_poll = std::chrono::steady_clock::now() + kPollInterval;
     while (job.helpers > 0) {
-      left_.wait_until(lock, next_poll);
+      left_.wait_until(mutex_, next_poll);
       if (job.helpers == 0 || std::chrono::steady_clock::now() < next_poll) continue;
-      lock.unlock();
-      job.poll_caller();
-      lock.lock();
+      {
+        const MutexUnlock free(mutex_);
+        job.poll_caller();
+      }
       next_poll = std::chrono::steady_clock::now() + kPollInterval;
     }
   }
 
   void post(std::function<void()> task) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       tasks_.push_back(std::move(task));
       start_workers();
       if (idle_ == 0 && serving_tasks_ == 0 && !has_task_worker_)
@@ -121,12 +129,21 @@ class Pool {
     task_work_.notify_one();
   }
 
-  std::mutex& mutex() { return mutex_; }
+  // Of this process.
+  static Pool& get() { return *g_pool.load(); }
+  // Its lock is held from the first of these to one of the others.
+  static void before_fork() ACQUIRE(get().mutex_) { get().mutex_.lock(); }
+  static void after_fork_in_parent() RELEASE(get().mutex_) { get().mutex_.unlock(); }
+  static void after_fork_in_child() RELEASE(get().mutex_) {
+    get().mutex_.unlock();
+    g_pool.store(new Pool);
+    g_generation.fetch_add(1);
+  }
 
  private:
   // False when there is no memory to note it: its caller does all of it.
   bool invite_to(Job& job) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     try {
       jobs_.push_back(&job);
     } catch (const std::bad_alloc&) {
@@ -139,7 +156,7 @@ class Pool {
   // As many as what is there to do could take, seats and tasks. A worker that was told of one thing
   // may be on its way to it still: to count it as idle for the next would leave that one waiting,
   // for hours behind a long job.
-  void start_workers() {
+  void start_workers() REQUIRES(mutex_) {
     std::size_t wanted = tasks_.size();
     for (const Job* job : jobs_) {
       if (!job->is_handed_out()) wanted += static_cast<std::size_t>(job->free_seats);
@@ -165,7 +182,7 @@ class Pool {
   }
 
   void serve() {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (;;) {
       // Jobs first, as they end what was begun; but never all workers for jobs and none for tasks.
       Job* const job = tasks_.empty() || serving_tasks_ > 0 ? joinable() : nullptr;
@@ -173,17 +190,18 @@ class Pool {
         --job->free_seats;
         ++job->helpers;
         --idle_;
-        lock.unlock();
-        job->work_as_helper();
-        lock.lock();
+        {
+          const MutexUnlock free(mutex_);
+          job->work_as_helper();
+        }
         ++idle_;
         if (--job->helpers == 0) left_.notify_all();
       } else if (!tasks_.empty()) {
         --idle_;
-        serve_task(lock);
+        serve_task();
         ++idle_;
       } else {
-        work_.wait(lock);
+        work_.wait(mutex_);
       }
     }
   }
@@ -191,63 +209,56 @@ class Pool {
   // Of a worker beside the others, started when jobs have all of those: it serves nothing else, and
   // only while nobody does.
   void serve_tasks() {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (;;) {
-      task_work_.wait(lock, [&] { return !tasks_.empty() && serving_tasks_ == 0; });
-      serve_task(lock);
+      while (tasks_.empty() || serving_tasks_ > 0) task_work_.wait(mutex_);
+      serve_task();
     }
   }
 
-  void serve_task(std::unique_lock<std::mutex>& lock) {
+  void serve_task() REQUIRES(mutex_) {
     auto task = std::move(tasks_.front());
     tasks_.pop_front();
     ++serving_tasks_;
-    lock.unlock();
-    task();
-    task = nullptr;
-    lock.lock();
+    {
+      const MutexUnlock free(mutex_);
+      task();
+      task = nullptr;
+    }
     --serving_tasks_;
   }
 
-  Job* joinable() {
+  Job* joinable() REQUIRES(mutex_) {
     for (Job* job : jobs_) {
       if (job->free_seats > 0 && !job->is_handed_out()) return job;
     }
     return nullptr;
   }
 
-  std::mutex mutex_;
-  std::condition_variable work_;       // a job or a task came
-  std::condition_variable task_work_;  // a task came
-  std::condition_variable left_;       // the last helper left a job
-  std::vector<Job*> jobs_;             // whose callers are still inside run()
-  std::deque<std::function<void()>> tasks_;
-  bool has_task_worker_ = false;
-  int workers_ = 0;
-  int idle_ = 0;           // workers that serve nothing, those on their way among them
-  int serving_tasks_ = 0;  // workers inside a task
+  Mutex mutex_;
+  ConditionVariable work_;                     // a job or a task came
+  ConditionVariable task_work_;                // a task came
+  ConditionVariable left_;                     // the last helper left a job
+  std::vector<Job*> jobs_ GUARDED_BY(mutex_);  // whose callers are still inside run()
+  std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+  bool has_task_worker_ GUARDED_BY(mutex_) = false;
+  int workers_ GUARDED_BY(mutex_) = 0;
+  int idle_ GUARDED_BY(mutex_) = 0;  // workers that serve nothing, those on their way among them
+  int serving_tasks_ GUARDED_BY(mutex_) = 0;  // workers inside a task
 };
 
-std::atomic<Pool*> g_pool{nullptr};
 std::atomic<int> g_threads{0};
-std::atomic<unsigned> g_generation{0};
 
 // The pool and its threads live until the process ends; a child of fork has neither and starts
 // anew.
 Pool& pool() {
   static const bool registered = [] {
     g_pool.store(new Pool);
-    pthread_atfork([] { g_pool.load()->mutex().lock(); },
-                   [] { g_pool.load()->mutex().unlock(); },
-                   [] {
-                     g_pool.load()->mutex().unlock();
-                     g_pool.store(new Pool);
-                     g_generation.fetch_add(1);
-                   });
+    pthread_atfork(Pool::before_fork, Pool::after_fork_in_parent, Pool::after_fork_in_child);
     return true;
   }();
   static_cast<void>(registered);
-  return *g_pool.load();
+  return Pool::get();
 }
 
 void run_parallel(std::size_t n,

@@ -24,7 +24,7 @@ class VlenArena {
   // A copy that does.
   MutableBytes keep(ConstBytes bytes);
   // What `other` keeps, which nobody uses any more.
-  void adopt(VlenArena& other) NO_THREAD_SAFETY_ANALYSIS;  // by a std::scoped_lock of both
+  void adopt(VlenArena& other);
   std::size_t nbytes() const;
 
  private:

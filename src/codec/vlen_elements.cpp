@@ -22,7 +22,7 @@ MutableBytes VlenArena::keep(ConstBytes bytes) {
 }
 
 void VlenArena::adopt(VlenArena& other) {
-  std::scoped_lock lock(mutex_, other.mutex_);
+  const TwoMutexLock lock(mutex_, other.mutex_);
   std::ranges::move(other.blocks_, std::back_inserter(blocks_));
   other.blocks_.clear();
   nbytes_ += std::exchange(other.nbytes_, 0);

@@ -40,9 +40,9 @@ struct PinnedBlock {
 
 struct State {
   ForkMutex mutex;
-  std::map<int, cudaMemPool_t> pools;
-  std::list<PinnedBlock> pinned;  // free ones, the last that was freed first
-  std::size_t pinned_nbytes = 0;
+  std::map<int, cudaMemPool_t> pools GUARDED_BY(mutex);
+  std::list<PinnedBlock> pinned GUARDED_BY(mutex);  // free ones, the last that was freed first
+  std::size_t pinned_nbytes GUARDED_BY(mutex) = 0;
 
   static State& get() {
     static auto* state = new State;  // never destroyed: results may outlive statics

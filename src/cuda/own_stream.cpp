@@ -17,7 +17,7 @@ constexpr std::size_t kMaxKeptBlock = 32 << 20, kMaxKept = 64 << 20;
 
 struct IdleStreams {
   ForkMutex mutex;
-  std::map<int, std::vector<std::unique_ptr<OwnStream>>> of_device;
+  std::map<int, std::vector<std::unique_ptr<OwnStream>>> of_device GUARDED_BY(mutex);
 
   static IdleStreams& get() {
     static auto* streams = new IdleStreams;  // never destroyed: the driver may be gone before

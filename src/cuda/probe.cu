@@ -49,7 +49,7 @@ Answer ask(int device) {
 std::string why_no_kernels(int device) {
   struct Known {
     ForkMutex mutex;
-    std::map<int, std::string> answers;
+    std::map<int, std::string> answers GUARDED_BY(mutex);
   };
   static auto* known = new Known;  // never destroyed: devices may be asked for at the very end
   {

@@ -5,9 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <utility>
 
 #include "headrace/error.h"
 #include "shm/arena_state.h"
@@ -30,17 +28,27 @@ struct ArenaState::Hold {
 };
 
 // Both locks: that of the threads of this process, and that of all processes.
-class ArenaState::Access {
+class SCOPED_CAPABILITY ArenaState::Access {
  public:
-  // Of a call: nothing (false) when its time runs out.
-  Access(ArenaState& state, Waiting& waiting) : state_(state) {
-    take([&] { return waiting.lock_slice(); });
-  }
+  // Of a call: as long as it may wait.
+  Access(ArenaState& state, Waiting& waiting) EXCLUDES(state.mutex_)
+      : state_(state), waiting_(&waiting) {}
   // Of a destructor, which nobody waits for for long. Whom one has given up on no other waits for.
-  explicit Access(ArenaState& state) : state_(state) {
+  explicit Access(ArenaState& state) EXCLUDES(state.mutex_) : state_(state) {}
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+  ~Access() RELEASE() {
+    processes_.reset();
+    if (is_held_) state_.mutex_.unlock();
+    if (freed_ > 0) state_.announce_room();
+  }
+
+  // Once. False: neither is held, the time is over.
+  bool take() TRY_ACQUIRE(true) {
+    if (waiting_) return take_within([this] { return waiting_->lock_slice(); });
     constexpr std::chrono::milliseconds kPatience{100};
     const auto end = Waiting::Clock::now() + kPatience;
-    take([&]() -> std::optional<std::chrono::nanoseconds> {
+    return take_within([&]() -> std::optional<std::chrono::nanoseconds> {
       const std::uint32_t holding = state_.ledger_.lock_holding();
       const std::chrono::nanoseconds left = end - Waiting::Clock::now();
       if (holding != 0 && holding == state_.stuck_) return std::nullopt;
@@ -49,42 +57,39 @@ class ArenaState::Access {
       return std::nullopt;
     });
   }
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
-  ~Access() {
-    processes_.reset();
-    if (threads_.owns_lock()) threads_.unlock();
-    if (freed_ > 0) state_.announce_room();
-  }
 
-  explicit operator bool() const { return processes_.has_value(); }
+  // Of all processes, when take() has given it.
   const Ledger::Lock& lock() const { return *processes_; }
 
  private:
   // Sleeps without the mutex, for as long as `next_slice` says.
   template <typename NextSlice>
-  void take(NextSlice&& next_slice) {
+  bool take_within(NextSlice&& next_slice) TRY_ACQUIRE(true, state_.mutex_) {
     Ledger::LockWait wait(state_.ledger_);
     while (true) {
-      threads_ = std::unique_lock(state_.mutex_);
+      state_.mutex_.lock();
+      is_held_ = true;
       processes_.emplace(state_.ledger_, checked_place(), wait);
       if (*processes_) break;
       processes_.reset();
-      threads_.unlock();
+      is_held_ = false;
+      state_.mutex_.unlock();
       const std::optional<std::chrono::nanoseconds> slice = next_slice();
-      if (!slice) return;
+      if (!slice) return false;
       wait.sleep(*slice);
     }
     if (state_.ledger_.is_untidy()) freed_ = state_.ledger_.rebuild();
+    return true;
   }
 
-  std::uint32_t checked_place() const {
+  std::uint32_t checked_place() const REQUIRES(state_.mutex_) {
     if (state_.place_ != kNone) return state_.place_;
     throw Error(ErrorCode::unsupported, state_.why_no_place_);
   }
 
   ArenaState& state_;
-  std::unique_lock<std::mutex> threads_;
+  Waiting* const waiting_ = nullptr;  // null: of a destructor
+  bool is_held_ = false;              // the mutex
   std::optional<Ledger::Lock> processes_;
   std::size_t freed_ = 0;
 };

@@ -41,7 +41,7 @@ std::uint32_t ArenaState::find(std::span<const std::byte> bytes) {
   const auto base = reinterpret_cast<std::uintptr_t>(memory.data());
   if (bytes.empty() || first < base || first - base >= memory.size()) return kNone;
   const std::uint64_t offset = first - base;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto after = held_.upper_bound(offset);
   if (after != held_.begin()) {
     const std::uint32_t block = (--after)->second;
@@ -100,8 +100,8 @@ std::optional<ArenaState::Packed> ArenaState::pack(Parts parts, Waiting& waiting
 }
 
 std::optional<Descriptor> ArenaState::send(Packed message, Waiting& waiting) {
-  const Access access(*this, waiting);
-  if (!access) return std::nullopt;
+  Access access(*this, waiting);
+  if (!access.take()) return std::nullopt;
   const Ticket ticket = ledger_.send(access.lock(), message.block_, place_);
   message.block_ = kNone;
   return std::bit_cast<Descriptor>(ticket);
@@ -111,8 +111,8 @@ Message ArenaState::receive(const Descriptor& descriptor, Waiting& waiting) {
   Message message;
   Owners owners;
   {
-    const Access access(*this, waiting);
-    if (!access) throw_arena_locked();
+    Access access(*this, waiting);
+    if (!access.take()) throw_arena_locked();
     const auto ticket = std::bit_cast<Ticket>(descriptor);
     open_message(access, ledger_.receive(access.lock(), ticket, place_), owners, message);
   }
@@ -125,7 +125,7 @@ void ArenaState::open_message(const Access& access,
                               const Ledger::Received& received,
                               Owners& owners,
                               Message& message) {
-  const auto release_unless_kept = [&](std::uint32_t block) {
+  const auto release_unless_kept = [&](std::uint32_t block) REQUIRES(mutex_) {
     if (counts_[block] == 0 && ledger_.is_held_by(block, place_)) {
       ledger_.release(access.lock(), block, place_);
     }
@@ -157,16 +157,16 @@ Block ArenaState::make_channel(std::size_t capacity, Waiting& waiting) {
   std::optional<Block> block = allocate(Ledger::ring_nbytes(capacity), waiting);
   if (!block && !waiting.lock_slice()) throw_arena_locked();
   if (!block) throw Error(ErrorCode::out_of_memory, "[shm] the arena has no room for a channel");
-  const Access access(*this, waiting);
-  if (!access) throw_arena_locked();
+  Access access(*this, waiting);
+  if (!access.take()) throw_arena_locked();
   ledger_.make_ring(access.lock(), block_index(*block), capacity);
   return std::move(*block);
 }
 
 Block ArenaState::open_channel(ChannelHandle handle, Waiting& waiting) {
   Block opened;
-  const Access access(*this, waiting);
-  if (!access) throw_arena_locked();
+  Access access(*this, waiting);
+  if (!access.take()) throw_arena_locked();
   const std::uint32_t ring = ledger_.find_ring(access.lock(), handle);
   if (ring == kNone) {
     throw Error(ErrorCode::not_found, "[shm] no process has the channel open any more");
@@ -185,8 +185,8 @@ Block ArenaState::open_channel(ChannelHandle handle, Waiting& waiting) {
 }
 
 bool ArenaState::push(std::uint32_t ring, Packed& message, Waiting& waiting) {
-  const Access access(*this, waiting);
-  if (!access || !ledger_.push(access.lock(), ring, message.block_, place_)) return false;
+  Access access(*this, waiting);
+  if (!access.take() || !ledger_.push(access.lock(), ring, message.block_, place_)) return false;
   message.block_ = kNone;
   return true;
 }
@@ -195,8 +195,8 @@ std::optional<Message> ArenaState::pop(std::uint32_t ring, Waiting& waiting) {
   Message message;
   Owners owners;
   {
-    const Access access(*this, waiting);
-    if (!access) return std::nullopt;
+    Access access(*this, waiting);
+    if (!access.take()) return std::nullopt;
     const auto received = ledger_.pop(access.lock(), ring, place_);
     if (!received) return std::nullopt;
     open_message(access, *received, owners, message);
@@ -206,11 +206,12 @@ std::optional<Message> ArenaState::pop(std::uint32_t ring, Waiting& waiting) {
 }
 
 bool ArenaState::is_alone_with(std::uint32_t block) {
+  const std::uint32_t self = place_of_this_process();
   const BlockRecord& record = ledger_.block(block);
   for (std::uint32_t process = 0; process < kMaxProcesses; ++process) {
     const std::uint64_t word = record.holders[process / 64].load(std::memory_order_relaxed);
     const bool holds = (word >> (process % 64) & 1) != 0;
-    if (holds && process != place_ && !ledger_.is_dead(process)) return false;
+    if (holds && process != self && !ledger_.is_dead(process)) return false;
   }
   return true;
 }

@@ -55,7 +55,7 @@ std::shared_ptr<ArenaState> ArenaState::create(std::size_t nbytes, const ArenaOp
       std::make_shared<Segment>(Segment::create(Ledger::memory_nbytes(nbytes, capacity), options));
   Ledger::format(segment->memory(), capacity, segment->huge_pages(), segment->backing());
   auto state = std::make_shared<ArenaState>(std::move(segment));
-  std::fill(state->mapped_.begin(), state->mapped_.end(), true);  // as they were made
+  state->note_all_mapped();  // as they were made
   ArenaRegistry::get().add(state);
   return state;
 }
@@ -146,8 +146,8 @@ std::uint32_t ArenaState::allocate_raw(std::size_t nbytes, Waiting& waiting) {
   while (true) {
     const std::uint32_t seen = header.room_event.load();
     {
-      const Access access(*this, waiting);
-      if (!access) return kNone;
+      Access access(*this, waiting);
+      if (!access.take()) return kNone;
       const std::uint32_t block = ledger_.allocate(access.lock(), nbytes, place_);
       if (block != kNone) return block;
     }
@@ -162,7 +162,7 @@ std::optional<Block> ArenaState::allocate(std::size_t nbytes, Waiting& waiting) 
   Packed until_it_has_an_owner(*this, block);
   Block made{ledger_.bytes(block, nbytes), {}};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     made.owner = keep(block);
   }
   until_it_has_an_owner.block_ = kNone;
@@ -170,7 +170,7 @@ std::optional<Block> ArenaState::allocate(std::size_t nbytes, Waiting& waiting) 
   return made;
 }
 
-// With the mutex. The block is held in the ledger already.
+// The block is held in the ledger already.
 std::shared_ptr<void> ArenaState::keep(std::uint32_t block) {
   if (counts_[block] == 0) {
     offsets_[block] = ledger_.block(block).offset;
@@ -183,7 +183,7 @@ std::shared_ptr<void> ArenaState::keep(std::uint32_t block) {
 
 void ArenaState::let_go(std::uint32_t block) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (place_ == kNone) return;
     if (counts_[block] > 1) {
       --counts_[block];
@@ -198,24 +198,29 @@ void ArenaState::let_go(std::uint32_t block) noexcept {
 
 // `is_counted`: by counts_, of which other threads may have made more meanwhile.
 void ArenaState::give_up(std::uint32_t block, bool is_counted) {
-  const auto is_last = [&] {
-    if (!is_counted) return true;
-    if (--counts_[block] > 0) return false;
-    held_.erase(offsets_[block]);
-    return true;
-  };
-  bool freed = false;
-  {
-    const Access access(*this);
-    if (access && !is_last()) return;
-    if (access) {
-      freed = ledger_.release(access.lock(), block, place_);
-    } else {
-      const std::lock_guard lock(mutex_);
-      if (is_last()) ledger_.release_later(block, place_);
-    }
-  }
-  if (freed) announce_room();
+  if (release(block, is_counted)) announce_room();
+}
+
+// Whether memory is free by now.
+bool ArenaState::release(std::uint32_t block, bool is_counted) {
+  Access access(*this);
+  if (access.take())
+    return is_last(block, is_counted) && ledger_.release(access.lock(), block, place_);
+  const MutexLock lock(mutex_);
+  if (is_last(block, is_counted)) ledger_.release_later(block, place_);
+  return false;
+}
+
+bool ArenaState::is_last(std::uint32_t block, bool is_counted) {
+  if (!is_counted) return true;
+  if (--counts_[block] > 0) return false;
+  held_.erase(offsets_[block]);
+  return true;
+}
+
+std::uint32_t ArenaState::place_of_this_process() {
+  const MutexLock lock(mutex_);
+  return place_;
 }
 
 void ArenaState::announce_room() {
@@ -231,7 +236,7 @@ void ArenaState::map(std::span<const std::byte> bytes) {
   const auto end = static_cast<std::size_t>(bytes.data() + bytes.size() - memory.data() - 1);
   for (std::size_t i = begin; i <= end / kStretch; ++i) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (mapped_[i]) continue;
       mapped_[i] = true;
     }
@@ -240,14 +245,19 @@ void ArenaState::map(std::span<const std::byte> bytes) {
   }
 }
 
+void ArenaState::note_all_mapped() {
+  const MutexLock lock(mutex_);
+  std::fill(mapped_.begin(), mapped_.end(), true);
+}
+
 // ---------------------------------------------------------------- the whole
 
 std::size_t ArenaState::reclaim(std::uint64_t orphan_grace_ns, Waiting& waiting) {
   const std::vector<std::uint32_t> dead = ledger_.find_dead();
   std::size_t freed = 0;
   {
-    const Access access(*this, waiting);
-    if (!access) return 0;
+    Access access(*this, waiting);
+    if (!access.take()) return 0;
     if (!dead.empty()) freed += ledger_.bury(access.lock(), dead);
     freed += ledger_.free_orphans(access.lock(), orphan_grace_ns);
   }
@@ -257,8 +267,8 @@ std::size_t ArenaState::reclaim(std::uint64_t orphan_grace_ns, Waiting& waiting)
 
 ArenaStats ArenaState::stats(Waiting& waiting) {
   reclaim(UINT64_MAX, waiting);
-  const Access access(*this, waiting);
-  if (!access) throw_arena_locked();
+  Access access(*this, waiting);
+  if (!access.take()) throw_arena_locked();
   const Header& header = ledger_.header();
   ArenaStats stats;
   stats.nbytes = ledger_.data().size();

@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "headrace/shm.h"
 #include "shm/ledger.h"
 #include "shm/segment.h"
@@ -80,37 +80,43 @@ class ArenaState : public std::enable_shared_from_this<ArenaState> {
   // Of blocks that messages name, to be given up without a lock of this process.
   using Owners = std::map<std::uint32_t, std::shared_ptr<void>>;
 
-  void before_fork();
-  void after_fork_in_parent();
-  void after_fork_in_child();
+  // The mutex is held from the first of these to one of the others.
+  void before_fork() ACQUIRE(mutex_);
+  void after_fork_in_parent() RELEASE(mutex_);
+  void after_fork_in_child() RELEASE(mutex_);
 
   std::uint32_t join();
+  std::uint32_t place_of_this_process();
   std::uint32_t allocate_raw(std::size_t nbytes, Waiting& waiting);
   std::uint32_t find(std::span<const std::byte> bytes);
   std::vector<PartRecord> place(Parts parts, std::size_t& nbytes);
-  std::shared_ptr<void> keep(std::uint32_t block);
+  std::shared_ptr<void> keep(std::uint32_t block) REQUIRES(mutex_);
   void open_message(const Access& access,
                     const Ledger::Received& received,
                     Owners& owners,
-                    Message& message);
+                    Message& message) REQUIRES(mutex_);
   void let_go(std::uint32_t block) noexcept;
   void give_up(std::uint32_t block, bool is_counted);
+  bool release(std::uint32_t block, bool is_counted);
+  bool is_last(std::uint32_t block, bool is_counted) REQUIRES(mutex_);
   void map(std::span<const std::byte> bytes);
+  void note_all_mapped();
   void announce_room();
 
   const std::shared_ptr<Segment> segment_;
   const Ledger ledger_;
   // Taken before the arena's lock, never after. No thread sleeps with it.
-  std::mutex mutex_;
-  std::uint32_t place_ = kNone;           // in the process table
-  const char* why_no_place_ = nullptr;    // of a forked child
-  std::uint32_t child_place_ = kNone;     // while a fork is on its way
-  std::uint64_t child_born_ns_ = 0;       // with it
+  Mutex mutex_;
+  std::uint32_t place_ GUARDED_BY(mutex_) = kNone;         // in the process table
+  const char* why_no_place_ GUARDED_BY(mutex_) = nullptr;  // of a forked child
+  std::uint32_t child_place_ GUARDED_BY(mutex_) = kNone;   // while a fork is on its way
+  std::uint64_t child_born_ns_ GUARDED_BY(mutex_) = 0;     // with it
   std::atomic<std::uint32_t> stuck_ = 0;  // Ledger::lock_holding() of whom a destructor gave up on
-  std::vector<std::uint32_t> counts_;     // the Holds of each block
-  std::vector<std::uint64_t> offsets_;    // of blocks that have any
-  std::map<std::uint64_t, std::uint32_t> held_;  // these blocks, by offset
-  std::vector<bool> mapped_;  // stretches of which this process has mapped the pages
+  std::vector<std::uint32_t> counts_ GUARDED_BY(mutex_);            // the Holds of each block
+  std::vector<std::uint64_t> offsets_ GUARDED_BY(mutex_);           // of blocks that have any
+  std::map<std::uint64_t, std::uint32_t> held_ GUARDED_BY(mutex_);  // these blocks, by offset
+  // Stretches of which this process has mapped the pages.
+  std::vector<bool> mapped_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace::shm

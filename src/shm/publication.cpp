@@ -24,7 +24,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -32,6 +31,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/mutex.h"
 #include "base/start_thread.h"
 #include "base/system.h"
 #include "shm/peer.h"
@@ -326,31 +326,31 @@ class Publication::Server::List {
   // Makes and binds the server's socket: no child is forked between, which would keep it, and the
   // name with it.
   void add(Server* server, const Address& address) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     servers_.reserve(servers_.size() + 1);
     server->listen_to(address);
     servers_.push_back(server);
   }
   // Closes its socket: no child is forked between, either.
   void remove(Server* server) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     server->socket_ = OwnedFd(-1);
     std::erase(servers_, server);
   }
 
  private:
-  List() {
-    pthread_atfork([] { get().mutex_.lock(); },
-                   [] { get().mutex_.unlock(); },
-                   [] {
-                     for (Server* server : get().servers_) server->socket_ = OwnedFd(-1);
-                     get().servers_.clear();
-                     get().mutex_.unlock();
-                   });
+  List() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
+  // The lock is held from the first of these to one of the others.
+  static void before_fork() ACQUIRE(get().mutex_) { get().mutex_.lock(); }
+  static void after_fork_in_parent() RELEASE(get().mutex_) { get().mutex_.unlock(); }
+  static void after_fork_in_child() RELEASE(get().mutex_) {
+    for (Server* server : get().servers_) server->socket_ = OwnedFd(-1);
+    get().servers_.clear();
+    get().mutex_.unlock();
   }
 
-  std::mutex mutex_;
-  std::vector<Server*> servers_;
+  Mutex mutex_;
+  std::vector<Server*> servers_ GUARDED_BY(mutex_);
 };
 
 Publication::Server::Server(std::string name, Segment segment)

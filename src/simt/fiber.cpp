@@ -18,8 +18,8 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
+#if defined(__SANITIZE_THREAD__) && !defined(HEADRACE_UNTRACED_CALLS)
+#error "ThreadSanitizer's stack of calls does not stand fibers: build with HEADRACE_SANITIZE=thread"
 #endif
 
 namespace headrace {
@@ -79,10 +79,6 @@ struct FiberSet::Fiber {
   fcontext::fcontext_t context = nullptr;  // null: starts at the next resume
   bool finished = false;
   [[maybe_unused]] void* fake_stack = nullptr;
-#ifdef __SANITIZE_THREAD__
-  void* tsan = __tsan_create_fiber(0);
-  ~Fiber() { __tsan_destroy_fiber(tsan); }
-#endif
 };
 
 struct FiberSet::Scheduler {
@@ -127,16 +123,9 @@ bool FiberSet::resume(unsigned index) {
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, fiber.stack.bottom(), kStackBytes);
 #endif
-#ifdef __SANITIZE_THREAD__
-  void* self = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(fiber.tsan, 0);
-#endif
   fiber.context = fcontext::jump_fcontext(fiber.context, this).fctx;
 #ifdef HEADRACE_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#endif
-#ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(self, 0);
 #endif
   return fiber.finished;
 }

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
@@ -46,17 +45,6 @@ struct Warp {
 
 #ifdef HEADRACE_SIMT_SHADOW
 using LaunchShadow = Shadow;
-// Until its end, what the calling fiber does is the simulator's and not the kernel's.
-class Unwatched {
- public:
-  Unwatched() : shadow_(std::exchange(watched.shadow, nullptr)) {}
-  ~Unwatched() { watched.shadow = shadow_; }
-  Unwatched(const Unwatched&) = delete;
-  Unwatched& operator=(const Unwatched&) = delete;
-
- private:
-  Shadow* shadow_;
-};
 #else
 struct LaunchShadow {
   explicit LaunchShadow(const char*) {}
@@ -106,6 +94,8 @@ class Worker {
     watch(thread);
   }
 
+  // As wait, for the warp; gives the values of its 32 lanes, those of lanes that returned
+  // arbitrary.
   const u64* exchange(Sync kind, u64 value) {
     Warp& warp = warps_[running.thread / kWarp];
     // Lanes that have read these values may go on to the next exchange before the others have.
@@ -115,6 +105,7 @@ class Worker {
     return warp.slots[parity].data();
   }
 
+  // The lanes that took part in the last exchange.
   u32 live_lanes() const { return warps_[running.thread / kWarp].present; }
   AsyncCopies& copies() { return copies_[running.thread]; }
 
@@ -123,8 +114,12 @@ class Worker {
   // From here on the calling fiber is in its kernel.
   void watch(unsigned thread) const {
     const std::span<const char> stack = fibers_.stack(thread);
-    watched = {
-        shadow_, running.block, stack.data(), stack.size(), running.shared, shared_capacity_};
+    watched = {shadow_,
+               owner(shadow_->number(), running.block),
+               stack.data(),
+               stack.size(),
+               running.shared,
+               shared_capacity_};
   }
   static void unwatch() { watched.shadow = nullptr; }
 #else
@@ -285,8 +280,8 @@ class Workers {
   }
 
   std::unique_ptr<Worker> take() {
-    std::unique_lock lock(mutex_);
-    given_.wait(lock, [&] { return !free_.empty() || n_ < kMost; });
+    const MutexLock lock(mutex_);
+    while (free_.empty() && n_ >= kMost) given_.wait(mutex_);
     if (free_.empty()) {
       free_.push_back(std::make_unique<Worker>());
       ++n_;
@@ -298,17 +293,17 @@ class Workers {
 
   void give(std::unique_ptr<Worker> worker) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       free_.push_back(std::move(worker));
     }
     given_.notify_one();
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable given_;
-  std::vector<std::unique_ptr<Worker>> free_;
-  int n_ = 0;
+  Mutex mutex_;
+  ConditionVariable given_;
+  std::vector<std::unique_ptr<Worker>> free_ GUARDED_BY(mutex_);
+  int n_ GUARDED_BY(mutex_) = 0;
 };
 
 // This thread's, while it runs a block.
@@ -329,11 +324,48 @@ class Turn {
   std::unique_ptr<Worker> worker_;
 };
 
+// Of the values that the live lanes gave, each with its lane as a bit.
+template <class F>
+u32 fold(Sync kind, u64 value, u32 start, F combine) {
+  const u64* slots = current->exchange(kind, value);
+  for (u32 live = current->live_lanes(); live; live &= live - 1)
+    start = combine(start, slots[std::countr_zero(live)], live & -live);
+  return start;
+}
+template <class F>
+u32 reduce(u32 value, u32 start, F combine) {
+  return fold(Sync::reduce, value, start, [combine](u32 so_far, u64 of_lane, u32) {
+    return combine(so_far, static_cast<u32>(of_lane));
+  });
+}
+
 }  // namespace
 
 void wait(Sync kind) { current->wait(kind); }
-const u64* exchange(Sync kind, u64 value) { return current->exchange(kind, value); }
-u32 live_lanes() { return current->live_lanes(); }
+
+u64 shuffled(u64 value, unsigned from) { return current->exchange(Sync::shuffle, value)[from]; }
+u32 ballot(bool vote) {
+  return fold(Sync::vote, vote, 0, [](u32 votes, u64 of_lane, u32 lane) {
+    return of_lane ? votes | lane : votes;
+  });
+}
+u32 match(u32 value) {
+  return fold(Sync::match, value, 0, [value](u32 same, u64 of_lane, u32 lane) {
+    return of_lane == value ? same | lane : same;
+  });
+}
+u32 reduce_add(u32 value) {
+  return reduce(value, 0, [](u32 a, u32 b) { return a + b; });
+}
+u32 reduce_min(u32 value) {
+  return reduce(value, ~u32{0}, [](u32 a, u32 b) { return std::min(a, b); });
+}
+u32 reduce_max(u32 value) {
+  return reduce(value, 0, [](u32 a, u32 b) { return std::max(a, b); });
+}
+u32 reduce_or(u32 value) {
+  return reduce(value, 0, [](u32 a, u32 b) { return a | b; });
+}
 
 void copy_async(void* shared, const void* device) {
   const Unwatched unwatched;

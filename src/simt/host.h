@@ -34,10 +34,8 @@ extern thread_local constinit Running running;
 enum class Sync : u8 { block, warp, shuffle, vote, match, reduce };
 // Waits until all threads of the block (Sync::block) or warp that have not returned are here.
 void wait(Sync kind);
-// As wait, for the warp; gives the values of its 32 lanes, those of lanes that returned arbitrary.
-const u64* exchange(Sync kind, u64 value);
-// The lanes that took part in the last exchange.
-u32 live_lanes();
+// As wait, for the warp; the value that lane `from` gave, an arbitrary one if it has returned.
+u64 shuffled(u64 value, unsigned from);
 
 // `name`: of the kernel, for errors.
 void run(Queue& queue,
@@ -72,7 +70,7 @@ T from_slot(u64 slot) {
 }
 template <class T>
 T shuffle_from(T value, unsigned from) {
-  return from_slot<T>(exchange(Sync::shuffle, to_slot(value))[from]);
+  return from_slot<T>(shuffled(to_slot(value), from));
 }
 
 template <class T>
@@ -96,42 +94,15 @@ SIMT_DEVICE T shuffle_xor(T value, unsigned mask, unsigned width = kWarp) {
   return shuffle_from(value, (to & ~(width - 1)) == (self & ~(width - 1)) ? to : self);
 }
 
-// Combines the values of the live lanes.
-template <class T, class F>
-T fold(Sync kind, T value, T start, F combine) {
-  const u64* slots = exchange(kind, to_slot(value));
-  for (u32 live = live_lanes(); live; live &= live - 1)
-    start = combine(start, from_slot<T>(slots[std::countr_zero(live)]));
-  return start;
-}
-SIMT_DEVICE u32 ballot(bool vote) {
-  const u64* slots = exchange(Sync::vote, vote);
-  u32 votes = 0;
-  for (u32 live = live_lanes(); live; live &= live - 1)
-    votes |= slots[std::countr_zero(live)] ? live & -live : 0;
-  return votes;
-}
+// Of the lanes that have not returned.
+u32 ballot(bool vote);
+u32 match(u32 value);
+u32 reduce_add(u32 value);
+u32 reduce_min(u32 value);
+u32 reduce_max(u32 value);
+u32 reduce_or(u32 value);
 SIMT_DEVICE bool any(bool vote) { return ballot(vote) != 0; }
 SIMT_DEVICE bool all(bool vote) { return ballot(!vote) == 0; }
-SIMT_DEVICE u32 match(u32 value) {
-  const u64* slots = exchange(Sync::match, value);
-  u32 same = 0;
-  for (u32 live = live_lanes(); live; live &= live - 1)
-    same |= slots[std::countr_zero(live)] == value ? live & -live : 0;
-  return same;
-}
-SIMT_DEVICE u32 reduce_add(u32 value) {
-  return fold(Sync::reduce, value, u32{0}, [](u32 a, u32 b) { return a + b; });
-}
-SIMT_DEVICE u32 reduce_min(u32 value) {
-  return fold(Sync::reduce, value, ~u32{0}, [](u32 a, u32 b) { return std::min(a, b); });
-}
-SIMT_DEVICE u32 reduce_max(u32 value) {
-  return fold(Sync::reduce, value, u32{0}, [](u32 a, u32 b) { return std::max(a, b); });
-}
-SIMT_DEVICE u32 reduce_or(u32 value) {
-  return fold(Sync::reduce, value, u32{0}, [](u32 a, u32 b) { return a | b; });
-}
 
 template <class T>
 SIMT_DEVICE T atomic_add(T* p, T value) {

@@ -3,55 +3,68 @@
 #ifdef HEADRACE_SIMT_SHADOW
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <cstdio>
-#include <mutex>
+#include <new>
 #include <string>
-#include <unordered_map>
 
+#include "base/mutex.h"
 #include "headrace/error.h"
 #include "simt/simt.h"
 
 namespace headrace::host::simt {
 
 thread_local constinit Watched watched{};
+thread_local constinit LastPage last_pages[kLastPages]{};
 
 namespace {
 
-constexpr unsigned kPageBits = 10;
-constexpr std::uint32_t kMany = ~std::uint32_t{0};
+// Zeroed memory that stays for good, and costs as much of the machine's as is touched.
+template <class T>
+T* map_zeroed() {
+  void* memory = ::mmap(nullptr,
+                        sizeof(T),
+                        PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                        -1,
+                        0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<T*>(memory);
+}
 
-// Blocks as number + 1; 0: none.
-struct Cell {
-  std::uint32_t writer, reader, shared_writer, shared_reader;
-  std::uint32_t written_at;  // of the plain write, from the program's begin
-  bool constant;
+// The pages of the lower half of the address space, by two levels: 2^15 times 2^16 of 2^16 bytes.
+struct PageTable {
+  std::atomic<ShadowPage*> pages[1 << 16];
 };
+constexpr std::uintptr_t kTables = std::uintptr_t{1} << 15;
+constinit std::atomic<PageTable*> tables[kTables]{};
 
-bool is_other(std::uint32_t who, std::uint32_t block) { return who != 0 && who != block; }
-void join(std::uint32_t& who, std::uint32_t block) { who = is_other(who, block) ? kMany : block; }
+// The object, made by the first thread that asks.
+template <class T>
+T& made(std::atomic<T*>& place) {
+  T* object = place.load(std::memory_order_acquire);
+  if (object) return *object;
+  T* fresh = map_zeroed<T>();
+  if (place.compare_exchange_strong(object, fresh, std::memory_order_acq_rel)) return *fresh;
+  ::munmap(fresh, sizeof(T));
+  return *object;
+}
+
+ShadowPage& page_of(std::uintptr_t number) {
+  LastPage& last = last_pages[number & (kLastPages - 1)];
+  if (last.number != number) {
+    std::atomic<PageTable*>& table = tables[number >> 16 & (kTables - 1)];
+    last = {number, &made(made(table).pages[number & 0xffff])};
+  }
+  return *last.page;
+}
 
 const char* name_of(Access access) {
   constexpr const char* kNames[] = {
       "reads", "writes", "reads (shared)", "writes (shared)", "reads as constant"};
   return kNames[static_cast<unsigned>(access)];
-}
-
-// What `access` by `block` meets that it must not meet; null when it may be.
-const char* conflict(const Cell& cell, Access access, std::uint32_t block) {
-  const bool constant = access == Access::constant;
-  const bool plain = access == Access::read || access == Access::write;
-  const bool writes = access == Access::write || access == Access::shared_write;
-  if (constant && (cell.writer || cell.shared_writer)) return "that this launch writes";
-  if (is_other(cell.writer, block)) return "that another block writes";
-  if (plain && is_other(cell.shared_writer, block)) return "that another block writes (shared)";
-  if (!writes) return nullptr;
-  if (cell.constant) return "that this launch reads as constant";
-  if (is_other(cell.reader, block)) return "that another block reads";
-  if (plain && is_other(cell.shared_reader, block)) return "that another block reads (shared)";
-  return nullptr;
 }
 
 std::uint32_t offset_in_program(const void* pc) {
@@ -60,142 +73,129 @@ std::uint32_t offset_in_program(const void* pc) {
   return static_cast<std::uint32_t>(static_cast<const char*>(pc) -
                                     static_cast<const char*>(info.dli_fbase));
 }
-// The program's begin, once: dladdr at every write would take most of the time.
+// The program's begin, once: dladdr at every change would take most of the time.
 std::uint32_t place_of(const void* pc) {
   static const auto* const begin = static_cast<const char*>(pc) - offset_in_program(pc);
   return static_cast<std::uint32_t>(static_cast<const char*>(pc) - begin);
 }
 
-// Of the calling thread: what its block has noted already need not be noted again: tables and
-// states are touched many times.
-bool is_known(
-    std::uint64_t launch, unsigned block, const void* data, std::size_t nbytes, Access access) {
-  struct Noted {
-    std::uint64_t launch;
-    const void* data;
-    unsigned block;
-    unsigned how;
-  };
-  constexpr std::size_t kNoted = 4096;
-  static thread_local constinit std::array<Noted, kNoted> noted{};
-  const unsigned how = static_cast<unsigned>(nbytes) << 3 | static_cast<unsigned>(access);
-  const auto hash = (reinterpret_cast<std::uintptr_t>(data) * 8 + how) * 0x9e3779b97f4a7c15u;
-  Noted& last = noted[hash >> 52];
-  if (last.launch == launch && last.data == data && last.block == block && last.how == how)
-    return true;
-  last = {launch, data, block, how};
-  return false;
-}
-
-bool is_in(const void* p, const void* begin, std::size_t nbytes) {
-  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(begin) < nbytes;
-}
-
 }  // namespace
 
-struct Shadow::Page {
-  std::mutex mutex;
-  std::array<Cell, 1 << kPageBits> cells{};
-};
+Noted noted(Cell cell, Cell owner, Access access) {
+  if (cell >> kLaunchShift != owner >> kLaunchShift) cell = owner & ~kFlags;
+  const bool same = ((cell ^ owner) & ~kFlags) == 0;
+  constexpr Cell kShared = kSharedWritten | kSharedWrittenByOthers;
+  // What others than `owner` did. Which of the others no longer matters: any of them is another.
+  const Cell others_shared_writes = cell & (same ? Cell{kSharedWrittenByOthers} : kShared);
+  const Cell others_reads = cell & (same ? Cell{kReadByOthers} : Cell{kRead | kReadByOthers});
+  const Cell others_shared_reads =
+      cell & (same ? Cell{kSharedReadByOthers} : Cell{kSharedRead | kSharedReadByOthers});
+  const bool plain = access == Access::read || access == Access::write;
+  const bool writes = access == Access::write || access == Access::shared_write;
+  const char* conflict = nullptr;
+  if (access == Access::constant && cell & (kWritten | kShared))
+    conflict = "that this launch writes";
+  else if (!same && cell & kWritten)
+    conflict = "that another block writes";
+  else if (plain && others_shared_writes)
+    conflict = "that another block writes (shared)";
+  else if (writes && cell & kConstant)
+    conflict = "that this launch reads as constant";
+  else if (writes && others_reads)
+    conflict = "that another block reads";
+  else if (access == Access::write && others_shared_reads)
+    conflict = "that another block reads (shared)";
+  if (access == Access::constant) return {cell | kConstant, conflict};
+
+  const auto kind = static_cast<unsigned>(access);
+  if (same) return {cell | kFlagOf[kind], conflict};
+  // The block with the strongest access has the cell.
+  constexpr Cell kFromStrongest[] = {kWritten, kSharedWritten, kRead, kSharedRead};
+  for (const Cell flag : kFromStrongest) {
+    if (cell & flag) return {cell | kFlagOfOthers[kind], conflict};
+    if (flag == kFlagOf[kind]) break;
+  }
+  constexpr Cell kKept = kConstant | kReadByOthers | kSharedReadByOthers | kSharedWrittenByOthers;
+  Cell taken = (owner & ~kFlags) | (cell & kKept) | kFlagOf[kind];
+  if (cell & kRead) taken |= kReadByOthers;
+  if (cell & kSharedRead) taken |= kSharedReadByOthers;
+  if (cell & kSharedWritten) taken |= kSharedWrittenByOthers;
+  return {taken, conflict};
+}
 
 struct Shadow::State {
   std::string kernel;
-  std::mutex mutex;
-  std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages;  // under mutex
-  std::string error;                                                // under mutex
-  std::uint64_t number;
+  Mutex mutex;
+  std::string error GUARDED_BY(mutex);
 };
 
 Shadow::Shadow(const char* kernel) : state_(std::make_unique<State>()) {
-  static std::atomic<std::uint64_t> launches{0};
+  static std::atomic<std::uint32_t> launches{0};
+  number_ = ++launches;  // none is 0, what an untouched cell holds
   state_->kernel = kernel;
-  state_->number = ++launches;
 }
 Shadow::~Shadow() = default;
 
-Shadow::Page& Shadow::page_of(std::uintptr_t number) {
-  struct Last {
-    std::uint64_t launch;
-    std::uintptr_t number;
-    Page* page;
-  };
-  constexpr std::size_t kLasts = 64;
-  static thread_local constinit std::array<Last, kLasts> lasts{};
-  Last& last = lasts[number % kLasts];
-  if (last.launch == state_->number && last.number == number) return *last.page;
-  const std::lock_guard lock(state_->mutex);
-  std::unique_ptr<Page>& page = state_->pages[number];
-  if (!page) page = std::make_unique<Page>();
-  last = {state_->number, number, page.get()};
-  return *page;
-}
-
 void Shadow::note(
-    unsigned block, const void* data, std::size_t nbytes, Access access, const void* pc) {
-  if (is_known(state_->number, block, data, nbytes, access)) return;
-  const std::uint32_t self = block + 1;
-  auto at = reinterpret_cast<std::uintptr_t>(data);
-  const std::uintptr_t end = at + nbytes;
-  while (at < end) {
-    Page& page = page_of(at >> kPageBits);
-    const std::lock_guard lock(page.mutex);
-    const std::uintptr_t page_end = ((at >> kPageBits) + 1) << kPageBits;
-    for (; at < end && at < page_end; ++at) {
-      Cell& cell = page.cells[at & ((1u << kPageBits) - 1)];
-      if (const char* met = conflict(cell, access, self)) {
-        const std::lock_guard error_lock(state_->mutex);
-        if (state_->error.empty()) {
-          char text[256];
-          std::snprintf(text,
-                        sizeof(text),
-                        "block %u %s a byte (%p) %s, at +0x%x (the last plain write of it by block "
-                        "%lld at +0x%x)",
-                        block,
-                        name_of(access),
-                        reinterpret_cast<const void*>(at),
-                        met,
-                        place_of(pc),
-                        static_cast<long long>(cell.writer) - 1,
-                        cell.written_at);
-          state_->error = text;
-        }
-      }
-      switch (access) {
-        case Access::read:
-          join(cell.reader, self);
-          break;
-        case Access::write:
-          join(cell.writer, self);
-          cell.written_at = place_of(pc);
-          break;
-        case Access::shared_read:
-          join(cell.shared_reader, self);
-          break;
-        case Access::shared_write:
-          join(cell.shared_writer, self);
-          break;
-        case Access::constant:
-          cell.constant = true;
-          break;
+    std::uintptr_t at, std::size_t nbytes, Cell owner, Access access, const void* pc) {
+  const Unwatched unwatched;  // what notes is no kernel, wherever its own calls are compiled
+  const std::uint32_t place = place_of(pc);
+  for (const std::uintptr_t end = at + nbytes; at < end;) {
+    ShadowPage& page = page_of(at >> ShadowPage::kBits);
+    const std::uintptr_t page_end = std::min(end, (at | ShadowPage::kMask) + 1);
+    for (; at < page_end; ++at) {
+      std::atomic<Cell>& cell = page.cells[at & ShadowPage::kMask];
+      std::atomic<std::uint32_t>& place_before = page.places[at & ShadowPage::kMask];
+      Cell before = cell.load(std::memory_order_relaxed);
+      Noted now;
+      do {
+        now = noted(before, owner, access);
+      } while (now.cell != before &&
+               !cell.compare_exchange_weak(before, now.cell, std::memory_order_relaxed));
+      if (now.conflict) {
+        report(at,
+               before,
+               place_before.load(std::memory_order_relaxed),
+               owner,
+               access,
+               place,
+               now.conflict);
+      } else {
+        place_before.store(place, std::memory_order_relaxed);
       }
     }
   }
 }
 
-void Shadow::check() const {
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->error.empty())
-    throw Error(ErrorCode::device, "simt: " + state_->kernel + ": " + state_->error);
+void Shadow::report(std::uintptr_t at,
+                    Cell before,
+                    std::uint32_t place_before,
+                    Cell owner,
+                    Access access,
+                    std::uint32_t place,
+                    const char* conflict) {
+  const MutexLock lock(state_->mutex);
+  if (!state_->error.empty()) return;
+  const auto block_of = [](Cell of) { return static_cast<unsigned>(of >> kBlockShift & kBlocks); };
+  char text[256];
+  std::snprintf(
+      text,
+      sizeof(text),
+      "block %u %s a byte (%p) %s, at +0x%x (it was last noted at +0x%x; block %u has it)",
+      block_of(owner),
+      name_of(access),
+      reinterpret_cast<const void*>(at),
+      conflict,
+      place,
+      place_before,
+      block_of(before));
+  state_->error = text;
 }
 
-void note(const void* data, std::size_t nbytes, Access access, const void* pc) {
-  const Watched self = watched;
-  if (!self.shadow || is_in(data, self.stack, self.stack_nbytes) ||
-      is_in(data, self.shared, self.shared_nbytes))
-    return;
-  watched.shadow = nullptr;  // what notes is no kernel, wherever its own calls are compiled
-  self.shadow->note(self.block, data, nbytes, access, pc);
-  watched.shadow = self.shadow;
+void Shadow::check() const {
+  const MutexLock lock(state_->mutex);
+  if (!state_->error.empty())
+    throw Error(ErrorCode::device, "simt: " + state_->kernel + ": " + state_->error);
 }
 
 void note_constant(const void* p, std::size_t nbytes) {

@@ -44,10 +44,10 @@ class DiskCache {
   const CacheFolder folder_;
   std::atomic<bool> usable_{true};
   std::atomic<std::int64_t> until_sweep_{0};  // bytes to be added
-  mutable ForkMutex mutex_;                   // guards what follows
+  mutable ForkMutex mutex_;
   // Stands in front of every name; another one, and all files are nobody's.
-  std::string generation_;
-  Stats stats_;
+  std::string generation_ GUARDED_BY(mutex_);
+  Stats stats_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

@@ -148,7 +148,7 @@ class CachedDriver final : public StoreDriver, public std::enable_shared_from_th
   KeyLocks locks_;
   std::atomic<long> writes_{0};
   ForkMutex written_mutex_;
-  std::map<std::string, int> written_;  // under written_mutex_; by how many writes at this time
+  std::map<std::string, int> written_ GUARDED_BY(written_mutex_);  // by how many writes right now
   std::atomic<std::int64_t> memory_hits_{0}, disk_hits_{0}, misses_{0}, fetched_nbytes_{0};
 };
 

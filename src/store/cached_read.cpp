@@ -87,7 +87,8 @@ class CachedReader final : public ObjectReader {
       source = change();
     }
     const ForkLock lock(mutex_);
-    if (source.object.number == source_.object.number) source_.behind = source.behind;
+    // What was there leaves with `source`, after the lock: its destructor may be the application's.
+    if (source.object.number == source_.object.number) source_.behind.swap(source.behind);
   }
 
  private:
@@ -102,10 +103,11 @@ class CachedReader final : public ObjectReader {
     std::optional<Source> source = driver_->open_now(key_);
     if (!source) throw_removed(driver_->url(), key_);
     bool is_late = source->object.size != size_;
+    Source now = *source;
     {
       const ForkLock lock(mutex_);
       is_late = is_late || told_ > 1;
-      if (!is_late) source_ = *source;
+      if (!is_late) std::swap(source_, now);
     }
     if (is_late) throw_changed(driver_->url() + ": " + key_);
     return *std::move(source);
@@ -114,9 +116,10 @@ class CachedReader final : public ObjectReader {
   const std::shared_ptr<CachedDriver> driver_;
   const std::string key_;
   const std::uint64_t size_;
-  mutable ForkMutex mutex_;  // guards what follows
-  mutable Source source_;
-  mutable long told_ = 0;  // reads that were begun, and who asked for the version
+  mutable ForkMutex mutex_;
+  mutable Source source_ GUARDED_BY(mutex_);
+  // Reads that were begun, and who asked for the version.
+  mutable long told_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -71,8 +71,9 @@ class FileStore : public StoreDriver {
 
   std::string root_;
   FileOptions options_;
-  ForkMutex mutex_;                          // guards what follows
-  std::map<std::string, FolderId> settled_;  // folders whose entry is known to be synced
+  ForkMutex mutex_;
+  // Folders whose entry is known to be synced.
+  std::map<std::string, FolderId> settled_ GUARDED_BY(mutex_);
 };
 
 // invalid_argument for the root of the file system, and, if so wanted, of a mount: by what lies

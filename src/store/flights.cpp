@@ -6,7 +6,7 @@ bool Flights::Claim::add(const std::string& name) {
   State& state = flights_.state_.get();
   if (names_.size() == names_.capacity()) names_.reserve(2 * names_.size() + 4);
   std::string kept = name;
-  const std::lock_guard lock(state.mutex);
+  const MutexLock lock(state.mutex);
   if (!state.names.insert(name).second) return false;
   names_.push_back(std::move(kept));
   return true;
@@ -16,7 +16,7 @@ void Flights::Claim::release() {
   if (names_.empty()) return;
   State& state = flights_.state_.get();
   {
-    const std::lock_guard lock(state.mutex);
+    const MutexLock lock(state.mutex);
     for (const std::string& name : names_) state.names.erase(name);
   }
   names_.clear();
@@ -25,8 +25,8 @@ void Flights::Claim::release() {
 
 void Flights::wait(const std::string& name) {
   State& state = state_.get();
-  std::unique_lock lock(state.mutex);
-  state.landed.wait(lock, [&] { return !state.names.contains(name); });
+  const MutexLock lock(state.mutex);
+  while (state.names.contains(name)) state.landed.wait(state.mutex);
 }
 
 }  // namespace headrace

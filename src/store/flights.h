@@ -1,11 +1,10 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/per_process.h"
 
 namespace headrace {
@@ -36,9 +35,9 @@ class Flights {
 
  private:
   struct State {
-    std::mutex mutex;
-    std::condition_variable landed;
-    std::unordered_set<std::string> names;
+    Mutex mutex;
+    ConditionVariable landed;
+    std::unordered_set<std::string> names GUARDED_BY(mutex);
   };
 
   // A child of fork has none of the threads that fetch.

@@ -28,7 +28,7 @@ struct OpenFolders {
   };
 
   ForkMutex mutex;
-  Entry* head = nullptr;  // under mutex
+  Entry* head GUARDED_BY(mutex) = nullptr;
 
   static OpenFolders& get() {
     static OpenFolders& folders = *[] {
@@ -59,8 +59,9 @@ struct OpenFolders {
     os().close(entry.fd);
   }
 
-  // In the child, which has one thread.
+  // In the child.
   void close_all() {
+    const ForkLock lock(mutex);
     for (Entry* entry = head; entry; entry = entry->next) os().close(entry->fd);
     head = nullptr;
   }

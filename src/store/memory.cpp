@@ -96,7 +96,7 @@ class MemoryContents {
   };
   struct alignas(64) Shard {
     ForkMutex mutex;
-    std::unordered_map<std::string, Value, Hash, std::equal_to<>> values;
+    std::unordered_map<std::string, Value, Hash, std::equal_to<>> values GUARDED_BY(mutex);
   };
 
   Shard& shard_of(std::string_view key) {
@@ -207,7 +207,7 @@ class MemoryStore : public StoreDriver {
 
 struct NamedStores {
   ForkMutex mutex;
-  std::map<std::string, std::shared_ptr<MemoryContents>> contents;
+  std::map<std::string, std::shared_ptr<MemoryContents>> contents GUARDED_BY(mutex);
 };
 
 // Never destroyed: threads may use a store while the process ends.

@@ -7,9 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,17 +50,18 @@ class ZipWriter : public StoreDriver {
  public:
   ZipWriter(const std::string& path, bool durable)
       : path_(path), file_(std::make_shared<TemporaryFile>(path, durable)) {
-    ForkLock lock(writers().mutex);
-    writers().all.push_back(this);
+    writers().add(this);
   }
 
   // An archive that nobody closed may lack anything: what raised in its writer has come this far.
   ~ZipWriter() override {
-    {
-      ForkLock lock(writers().mutex);
-      std::erase(writers().all, this);
+    writers().remove(this);
+    // In a child it may be waited for by threads that it lacks: glibc would wait for them here.
+    if (generation_ != fork_generation()) {
+      static_cast<void>(changed_.release());
+      return;
     }
-    if (state_ != State::open || generation_ != fork_generation()) return;
+    if (state_ != State::open) return;
     try {
       tell_dropped_archive(url());
     } catch (const std::exception&) {  // no memory for the name
@@ -109,6 +108,7 @@ class ZipWriter : public StoreDriver {
                       " bytes; names have at most 65535");
     }
     std::string name(key);
+    std::shared_ptr<TemporaryFile> file;
     ZipRecord record;
     record.size = bytes.size();
     record.crc = libdeflate_crc32(0, bytes.data(), bytes.size());
@@ -120,6 +120,7 @@ class ZipWriter : public StoreDriver {
         record.header = end_;
         record.data = record.header + head_size;
         end_ = record.data + record.size;
+        file = file_;
       }
       const Buffer head = zip_local_header(key, record);
       const std::array<ConstBytes, 2> parts = {head.bytes(), bytes};
@@ -129,9 +130,9 @@ class ZipWriter : public StoreDriver {
         whole.append(head);
         whole.append(bytes);
         const ConstBytes all = whole.bytes();
-        write_at(file_->fd(), record.header, {&all, 1}, path_);
+        write_at(file->fd(), record.header, {&all, 1}, path_);
       } else {
-        write_at(file_->fd(), record.header, parts, path_);
+        write_at(file->fd(), record.header, parts, path_);
       }
       ForkLock lock(mutex_);
       records_.insert_or_assign(std::move(name), record);
@@ -185,10 +186,7 @@ class ZipWriter : public StoreDriver {
     if (generation_ != fork_generation()) throw_forked();
     if (!start_closing()) return;
     try {
-      const Buffer directory = zip_directory(records_, end_);
-      const ConstBytes bytes = directory.bytes();
-      write_at(file_->fd(), end_, {&bytes, 1}, path_);
-      if (!file_->publish(true)) throw_io(errno, "finish", path_);
+      write_directory();
     } catch (...) {
       set_state(State::open);
       throw;
@@ -221,7 +219,16 @@ class ZipWriter : public StoreDriver {
  private:
   struct Writers {
     ForkMutex mutex;
-    std::vector<ZipWriter*> all;
+    std::vector<ZipWriter*> all GUARDED_BY(mutex);
+
+    void add(ZipWriter* writer) {
+      const ForkLock lock(mutex);
+      all.push_back(writer);
+    }
+    void remove(ZipWriter* writer) {
+      const ForkLock lock(mutex);
+      std::erase(all, writer);
+    }
   };
   static Writers& writers() {
     static auto* writers = new Writers;  // never destroyed: stores may outlive statics
@@ -239,12 +246,21 @@ class ZipWriter : public StoreDriver {
 
   // Waits for writes that have started; false when another has closed the archive.
   bool start_closing() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return state_ != State::closing; });
+    const ForkLock lock(mutex_);
+    while (state_ == State::closing) changed_->wait(mutex_);
     if (state_ == State::closed) return false;
     state_ = State::closing;
-    changed_.wait(lock, [&] { return changes_ == 0; });
+    while (changes_ > 0) changed_->wait(mutex_);
     return true;
+  }
+
+  // Of the one that closes, without the lock: changes are over and none begins, and what takes
+  // memory may take the lock of another ForkMutex.
+  void write_directory() NO_THREAD_SAFETY_ANALYSIS {
+    const Buffer directory = zip_directory(records_, end_);
+    const ConstBytes bytes = directory.bytes();
+    write_at(file_->fd(), end_, {&bytes, 1}, path_);
+    if (!file_->publish(true)) throw_io(errno, "finish", path_);
   }
 
   void start_change() {
@@ -261,7 +277,7 @@ class ZipWriter : public StoreDriver {
       ForkLock lock(mutex_);
       --changes_;
     }
-    changed_.notify_all();
+    changed_->notify_all();
   }
 
   void set_state(State state) {
@@ -269,17 +285,17 @@ class ZipWriter : public StoreDriver {
       ForkLock lock(mutex_);
       state_ = state;
     }
-    changed_.notify_all();
+    changed_->notify_all();
   }
 
-  std::string path_;
-  std::shared_ptr<TemporaryFile> file_;
+  const std::string path_;
   const unsigned generation_ = fork_generation();
-  ForkMutex mutex_;  // guards what follows
-  std::condition_variable_any changed_;
-  std::map<std::string, ZipRecord, std::less<>> records_;
-  std::uint64_t end_ = 0;
-  int changes_ = 0;                         // under way
+  ForkMutex mutex_;
+  std::unique_ptr<ConditionVariable> changed_ = std::make_unique<ConditionVariable>();
+  std::shared_ptr<TemporaryFile> file_ GUARDED_BY(mutex_);
+  std::map<std::string, ZipRecord, std::less<>> records_ GUARDED_BY(mutex_);
+  std::uint64_t end_ GUARDED_BY(mutex_) = 0;
+  int changes_ GUARDED_BY(mutex_) = 0;      // under way
   std::atomic<State> state_ = State::open;  // written under mutex_
 };
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <span>
@@ -46,9 +47,11 @@ class Injector {
       if (kills) ::raise(SIGKILL);
       ways_of_nth = static_cast<unsigned>(ways.size());
       if (wanted < ways.size()) way = ways[wanted];
+      lasts = lasting != 0;
     } else if (one_in > 0 && random() % one_in == 0) {
       way = ways[random() % ways.size()];
     }
+    if (lasts && std::ranges::find(ways, lasting) != ways.end()) way = lasting;
     if (way == 0) return 0;
     ++injected;
     if (call.starts_with("unlink") || call == "rename") spoiled_removal = true;
@@ -62,6 +65,8 @@ class Injector {
     nth = 0;
     kills = false;
     wanted = ways_of_nth = one_in = 0;
+    lasting = 0;
+    lasts = false;
     injected = 0;
     spoiled_removal = false;
     story.clear();
@@ -73,6 +78,8 @@ class Injector {
   unsigned wanted = 0;
   unsigned ways_of_nth = 0;
   unsigned one_in = 0;
+  int lasting = 0;     // from the nth on
+  bool lasts = false;  // it has come
   std::mt19937 random;
   long injected = 0;
   bool spoiled_removal = false;
@@ -207,6 +214,14 @@ void SystemFaults::fail_nth(long nth, unsigned way) {
   injector().wanted = way;
 }
 
+void SystemFaults::fail_from(long nth, int error) {
+  std::lock_guard lock(injector().mutex);
+  injector().reset();
+  injector().nth = nth;
+  injector().wanted = std::numeric_limits<unsigned>::max();  // by itself it may pass
+  injector().lasting = error;
+}
+
 void SystemFaults::kill_nth(long nth) {
   fail_nth(nth, 0);
   injector().kills = true;
@@ -223,6 +238,7 @@ void SystemFaults::stop() {
   std::lock_guard lock(injector().mutex);
   injector().nth = 0;
   injector().one_in = 0;
+  injector().lasts = false;
 }
 
 long SystemFaults::injected() const {

@@ -23,6 +23,8 @@ class SystemFaults {
   // Ways are numbered from 0: an errno each, and for reads and writes a short one. One that the
   // call does not have lets it pass.
   void fail_nth(long nth, unsigned way);
+  // The nth call from now and all behind it, as far as they have this errno.
+  void fail_from(long nth, int error);
   // Every call with this chance, in any of its ways; EINTR and the like among them.
   void fail_at_random(unsigned seed, unsigned one_in);
   // The process is killed before the nth call from now, as by kill -9.

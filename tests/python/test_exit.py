@@ -1,5 +1,8 @@
 """Processes end: with reads under way in threads, with loaders that nobody closed."""
 
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -148,9 +151,13 @@ def test_a_loader_over_http(array, tmp_path, first):
             def log_message(self, *args):
                 pass
 
+        class Server(http.server.ThreadingHTTPServer):
+            def handle_error(self, *args):
+                pass  # a request of the last moment, when no thread starts any more
+
         folder = pathlib.Path(sys.argv[1])
         handler = functools.partial(Quiet, directory=str(folder.parent))
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server = Server(("127.0.0.1", 0), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{{server.server_port}}/{{folder.name}}"
         loader = Loader({{"a": hr.open_array(url)}}, batch_size=2, shuffle=None, prefetch=4)
@@ -209,3 +216,42 @@ def test_a_store_whose_loop_was_closed_raises(array, tmp_path):
         """,
     )
     assert out == "the event loop of the store was closed before it answered\n"
+
+
+# What of CPython the module calls that never lets go of the GIL: it reads a field, makes an object
+# that the collector does not know, or runs while the module is imported only.
+HARMLESS = """
+    PyBuffer_FillInfo PyBytes_FromStringAndSize PyCallable_Check PyCapsule_GetContext
+    PyCapsule_GetName PyCapsule_GetPointer PyCapsule_IsValid PyCapsule_SetContext PyDict_Next
+    PyErr_ExceptionMatches PyErr_Fetch PyErr_GivenExceptionMatches PyErr_Occurred
+    PyEval_SaveThread PyException_GetTraceback PyFloat_FromDouble PyFrame_GetBack
+    PyFrame_GetCode PyFrame_GetLineNumber PyGILState_Check PyIndex_Check PyInterpreterState_Get
+    PyInterpreterState_GetDict PyList_Append PyLong_FromLong PyLong_FromLongLong
+    PyLong_FromUnsignedLong PyMem_Calloc PyMem_Free PyMem_Malloc PyObject_CheckBuffer
+    PyObject_Free PyObject_GC_Del PyObject_GC_Track PyObject_GC_UnTrack PyObject_Init
+    PyObject_Malloc PyObject_Realloc PySequence_Check PySlice_AdjustIndices PyType_GetName
+    PyType_GetSlot PyType_IsSubtype PyUnicode_AsUTF8AndSize PyUnicode_FromFormat
+    PyUnicode_FromString PyUnicode_FromStringAndSize PyUnicode_InternFromString
+    PyUnicode_InternInPlace Py_IsInitialized _PyObject_New _PyType_Lookup _Py_IsFinalizing
+    PyErr_GetRaisedException Py_IsFinalizing _PyThreadState_UncheckedGet
+
+    PyErr_WarnFormat PyModuleDef_Init PyModule_GetDef PyModule_GetDict PyModule_GetState
+    PyModule_NewObject Py_AtExit Py_CompileStringExFlags
+"""
+
+
+def test_every_function_that_may_let_go_of_the_gil_is_guarded():
+    """A new call of CPython's is either in python_api.cpp or here."""
+    source = pathlib.Path(__file__).parents[2] / "python" / "src" / "python_api.cpp"
+    if shutil.which("nm") is None or not source.exists():
+        pytest.skip("needs nm and the sources")
+    guarded = set(re.findall(r"_?Py[A-Za-z]*_\w+", source.read_text().replace("__wrap_", "")))
+    listing = subprocess.run(
+        ["nm", "-D", "--undefined-only", hr._core.__file__],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    called = set(re.findall(r" U (_?Py[A-Za-z]*_\w+)", listing.stdout))
+    data = {name for name in called if re.search(r"^PyExc_|Type$|^_Py_.*(Struct|Object)$", name)}
+    assert called - data - guarded - set(HARMLESS.split()) == set()

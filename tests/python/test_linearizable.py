@@ -1,13 +1,13 @@
 """One array and its group under all kinds of writers and readers, checked against a model.
 
 Threads and processes run seeded operations and note what each was told, when it began and when it
-was over. The model is an array as a sequence of blocks that only `append`, `resize` and `overwrite`
-change; what every operation was told must be explained by some order of all of them that keeps to
-the times. The order of appends, shrinks and overwrites is known from what the store itself says:
-each of them writes its number into what it stores (an append in its rows, the others in an
-attribute), so no search is needed.
+was over. One order of all of them must explain that (history.py, array_model.py) for each of: the
+rows of the array (append, resize, read), its first cells (write, read), the attributes of the array
+and of the group (set, taken back, read all at once), arrays of the group that come and go (create,
+overwrite, remove, look).
 
-HEADRACE_TEST_STEPS is the number of operations of all tests together; HEADRACE_TEST_SEED the seed.
+HEADRACE_TEST_STEPS is the number of operations of all tests together, HEADRACE_TEST_SEED the first
+seed, HEADRACE_TEST_RESULTS a file for the numbers of what was done. long_runs.py makes many runs.
 """
 
 import json
@@ -16,14 +16,19 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
+import traceback
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
 import pytest
+from array_model import CELLS, CHECKS, FILL
 
-STEPS = int(os.environ.get("HEADRACE_TEST_STEPS", "2400"))
+STEPS = int(os.environ.get("HEADRACE_TEST_STEPS", "4800"))
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "0"))
+RESULTS = os.environ.get("HEADRACE_TEST_RESULTS")
 
 GRIDS = {
     "v2": {"zarr_format": 2, "chunks": 5},
@@ -32,21 +37,27 @@ GRIDS = {
     "rectilinear": {"chunks": [[3, 5]]},
     "uncompressed": {"chunks": 4, "compressors": None},
 }
-# Cells in front that writers own, one each; then appended rows.
-CELLS = 8
+WORKERS = 4
+SPELLINGS = ["{}", "{}-link", "file://{}", "{}-link/../s/."]
+# Of a worker in one history: documents grow with it, so many short ones do more than a long one.
+LONGEST = 60
 GONE = (FileNotFoundError, KeyError)
 # What a call may answer when the array was overwritten under its hands.
 REPLACED = (*GONE, hr.ConflictError)
 
 
+class Refused(Exception):
+    """An answer."""
+
+
 class Worker:
     """What one thread does, with handles of its own."""
 
-    def __init__(self, number, seed, store, grid, nsteps):
+    def __init__(self, number, seed, store, nsteps):
         self.number = number
         self.rng = np.random.default_rng([seed, number])
-        self.store = store
-        self.grid = GRIDS[grid]
+        # Whatever it is called, it is one store.
+        self.store = store if isinstance(store, hr.Store) else SPELLINGS[number].format(store)
         self.nsteps = nsteps
         self.log = []
         self.turn = 0
@@ -58,265 +69,229 @@ class Worker:
         weights = np.array([kinds[name] for name in names], float)
         for _ in range(self.nsteps):
             kind = self.rng.choice(names, p=weights / weights.sum())
-            # Two who shrink to less than they saw would make each other grow it.
-            kind = "append" if kind == "shrink" and self.number > 0 else kind
             if self.rng.random() < 0.2:
                 self.array = hr.open_array(self.store, "a", mode="r+")
             self.turn += 1
-            began = time.monotonic_ns()
-            answer = getattr(self, kind)()
-            self.log.append((self.number, self.turn, kind, began, time.monotonic_ns(), answer))
+            getattr(self, kind)()
         return self.log
 
     def tag(self):
         return self.number * 1_000_000 + self.turn
 
-    # Each returns what it was told.
+    def told(self, kind, act):
+        """Does it and notes what it was told."""
+        began = time.monotonic_ns()
+        try:
+            answer = act()
+        except Refused as refused:
+            kind, (answer,) = "refused", refused.args
+        self.log.append((self.number, self.turn, kind, began, time.monotonic_ns(), answer))
+        return answer
 
     def append(self):
         nrows = int(self.rng.integers(1, 8))
-        (end,) = self.array.append(np.full(nrows, self.tag(), "i8"))
-        return [end - nrows, end, self.tag()]
+
+        def act():
+            (end,) = self.array.append(np.full(nrows, self.tag(), "i8"))
+            return [end - nrows, end, self.tag()]
+
+        self.told("append", act)
 
     def write(self):
-        """A cell of its own, in a chunk that it shares with all the others."""
-        self.array[self.number] = self.tag()
-        assert hr.open_array(self.store, "a")[self.number] == self.tag(), "a write was lost"
-        return self.tag()
+        """A cell of its own, in a chunk that it shares with others."""
 
-    def write_all_cells(self):
-        """All that a stale handle takes for the array, as far as it is this worker's."""
-        self.array[self.number : self.number + 1] = [self.tag()]
-        return self.tag()
+        def act():
+            self.array[self.number] = self.tag()
+            return self.tag()
+
+        self.told("write", act)
+        found = self.told("cells", lambda: hr.open_array(self.store, "a")[:CELLS].tolist())
+        assert found[self.number] == self.tag(), "a write was lost"
 
     def read(self):
-        return hr.open_array(self.store, "a")[CELLS:].tolist()
+        self.told("read", lambda: hr.open_array(self.store, "a")[...].tolist())
+
+    def look_at_shape(self):
+        self.told("shape", lambda: hr.open_array(self.store, "a").shape[0])
+
+    def resize(self):
+        """To somewhere in the rows that it saw: others may have shrunk it to less since."""
+        array = hr.open_array(self.store, "a", mode="r+")
+        to = int(self.rng.integers(CELLS, array.shape[0] + 1))
+
+        def act():
+            array.resize(to)
+            return to
+
+        self.told("resize", act)
 
     def shrink(self):
-        """To somewhere in the appended rows; they are told by what is left."""
-        array = hr.open_array(self.store, "a", mode="r+")
-        rows = array.shape[0]
-        to = int(self.rng.integers(CELLS, rows + 1))
-        array.resize(to)
-        return to
+        """A resize that never grows, as one worker alone does it and all others append."""
+        if self.number == 0:
+            self.resize()
+        else:
+            self.append()
+
+    def _set(self, kind, node, name):
+        def act():
+            node.attrs[name] = self.tag()
+            return ["set", name, self.tag()]
+
+        self.told(kind, act)
 
     def describe(self):
-        self.array.attrs[f"{self.number}.{self.turn}"] = self.tag()
-        return f"{self.number}.{self.turn}"
+        self._set("attributes", self.array, f"{self.number}.{self.turn}")
 
     def describe_group(self):
-        self.group.attrs[f"{self.number}.{self.turn}"] = self.tag()
-        return f"{self.number}.{self.turn}"
+        self._set("group attributes", self.group, f"{self.number}.{self.turn}")
 
     def forget(self):
         """Sets an attribute and takes it back."""
         name = f"gone {self.number}"
-        self.array.attrs[name] = self.tag()
-        assert self.array.attrs.pop(name) == self.tag()
-        return name
+        self._set("attributes", self.array, name)
+        self.told("attributes", lambda: ["pop", name, self.array.attrs.pop(name)])
+
+    def read_attributes(self):
+        self.told("attributes", lambda: ["all", dict(hr.open_array(self.store, "a").attrs), 0])
+
+    def read_group_attributes(self):
+        def act():
+            return ["all", dict(hr.open_group(self.store, use_consolidated=False).attrs), 0]
+
+        self.told("group attributes", act)
 
     def consolidate(self):
         hr.consolidate_metadata(self.store)
-        return None
+        # Of members it may be older than they are, but it describes some.
+        assert hr.open_group(self.store, use_consolidated=True)["a"].ndim == 1
 
-    def create(self):
-        name = f"b{int(self.rng.integers(3))}"
-        try:
-            made = hr.create_array(
-                self.store,
-                name,
-                shape=4,
-                chunks=2,
-                dtype="i8",
-                attributes={"by": self.tag()},
-                zarr_format=self.group.zarr_format,
-            )
-        except ValueError as error:
-            assert "already" in str(error)
-            return [name, None]
-        made[...] = self.tag()
-        return [name, self.tag()]
+    # Members that come and go.
 
-    def overwrite(self):
-        """Another array in the place of one that `create` makes."""
-        name = f"b{int(self.rng.integers(3))}"
-        made = hr.create_array(
+    def _name(self):
+        return f"b{int(self.rng.integers(3))}"
+
+    def _make(self, name, **options):
+        return hr.create_array(
             self.store,
             name,
             shape=4,
             chunks=2,
             dtype="i8",
             attributes={"by": self.tag()},
-            overwrite=True,
             zarr_format=self.group.zarr_format,
+            **options,
         )
-        return [name, self.tag() if made.shape == (4,) else None]
+
+    @contextmanager
+    def may_be_refused(self, name):
+        """After a removal `create` writes chunks of nobody, and those of Zarr 2 have names that a
+        user's files may have as well."""
+        try:
+            yield
+        except ValueError as error:
+            assert "is no Zarr node" in str(error) and self.group.zarr_format == 2
+            raise Refused([name, None]) from error
+
+    def create(self):
+        name = self._name()
+
+        def act():
+            try:
+                self.made = self._make(name)
+            except ValueError as error:
+                assert "already" in str(error)
+                return [name, None]
+            return [name, self.tag()]
+
+        if self.told("create", act)[1] is not None:
+            self.made[...] = self.tag()
+
+    def overwrite(self):
+        """Another array in the place of one that `create` makes."""
+        name = self._name()
+
+        def act():
+            with self.may_be_refused(name):
+                self._make(name, overwrite=True)
+            return [name, self.tag()]
+
+        self.told("overwrite", act)
+
+    def remove(self):
+        name = self._name()
+
+        def act():
+            with self.may_be_refused(name):
+                self.group.store._remove_nodes(name)
+            return [name, None]
+
+        self.told("remove", act)
 
     def look(self):
-        """A member, its attribute and data are of one creation, or the data is not there yet."""
-        name = f"b{int(self.rng.integers(3))}"
-        try:
-            found = hr.open_array(self.store, name)
-        except GONE:
-            return None
-        by = found.attrs.get("by")
-        # It has no elements while it is removed; Zarr 2 has another file for attributes.
-        assert found.shape[0] in {0, 4, *range(6, 4 + 2 * 8 + 1, 2)}, found.shape
-        assert by is not None or found.zarr_format == 2
-        return [name, by]
+        name = self._name()
+
+        def act():
+            try:
+                found = hr.open_array(self.store, name)
+            except GONE:
+                return [name, None, None, None]
+            return [name, found.attrs.get("by"), found.shape[0], found[...].tolist()]
+
+        self.told("look", act)
 
     def grow_member(self):
         """append() to what others overwrite."""
-        name = f"b{int(self.rng.integers(3))}"
-        try:
-            hr.open_array(self.store, name, mode="r+").append(np.full(2, self.tag(), "i8"))
-            hr.open_array(self.store, name, mode="r+").resize(4)
-        except REPLACED:
-            return None
-        return name
+        name = self._name()
+
+        def act():
+            try:
+                hr.open_array(self.store, name, mode="r+").append(np.full(2, self.tag(), "i8"))
+                hr.open_array(self.store, name, mode="r+").resize(4)
+            except REPLACED:
+                return [name, None]
+            return [name, self.tag()]
+
+        self.told("grow", act)
 
 
 APPENDS = {
     "append": 4,
     "write": 3,
-    "write_all_cells": 1,
     "read": 3,
+    "look_at_shape": 1,
     "describe": 2,
+    "read_attributes": 1,
     "describe_group": 2,
+    "read_group_attributes": 1,
     "forget": 1,
     "consolidate": 0.3,
     "create": 0.5,
 }
 SHRINKS = APPENDS | {"shrink": 2}
+RESIZES = APPENDS | {"resize": 2}
 OVERWRITES = {
     "create": 2,
     "overwrite": 2,
+    "remove": 1,
     "look": 4,
     "describe_group": 2,
+    "read_group_attributes": 1,
     "consolidate": 0.5,
     "append": 1,
     "write": 1,
     "grow_member": 1,
 }
+KINDS = {"appends": APPENDS, "shrinks": SHRINKS, "resizes": RESIZES, "overwrites": OVERWRITES}
 
 
 def start(store, grid):
     options = GRIDS[grid]
-    group = hr.create_group(store, zarr_format=options.get("zarr_format", 3))
-    array = hr.create_array(store, "a", shape=CELLS, dtype="i8", fill_value=-1, **options)
+    hr.create_group(store, zarr_format=options.get("zarr_format", 3))
+    array = hr.create_array(store, "a", shape=CELLS, dtype="i8", fill_value=FILL, **options)
     array[...] = 0
-    return group
 
 
-# --- the checks
-
-
-def check_numbered(log, store):
-    """Attributes: what was set is there, what was taken back is not."""
-    for kind, node in (
-        ("describe", hr.open_array(store, "a")),
-        ("describe_group", hr.open_group(store, use_consolidated=False)),
-    ):
-        expected = {entry[5]: entry[0] * 1_000_000 + entry[1] for entry in log if entry[2] == kind}
-        found = {name: value for name, value in node.attrs.items() if name != "by"}
-        assert found == expected, kind
-
-
-def check_cells(log, store):
-    last = {}
-    for number, turn, kind, *_ in log:
-        if kind in ("write", "write_all_cells"):
-            last[number] = max(last.get(number, 0), number * 1_000_000 + turn)
-    cells = hr.open_array(store, "a")[:CELLS]
-    for number, tag in last.items():
-        assert cells[number] == tag, "a write was lost"
-
-
-def check_appends(log, store):
-    """Without shrinks: intervals are disjoint and whole, in an order that keeps to the times."""
-    appends = sorted((e[5], e[3], e[4]) for e in log if e[2] == "append")
-    rows = hr.open_array(store, "a")[CELLS:].tolist()
-    place = CELLS
-    latest = 0
-    for (first, end, tag), began, over in appends:
-        assert first == place, "an append lost its rows or shares them"
-        assert rows[first - CELLS : end - CELLS] == [tag] * (end - first)
-        assert over >= latest, "an append was over before one in front of it began"
-        latest = max(latest, began)
-        place = end
-    assert place - CELLS == len(rows)
-    ends = [(end, began, over) for (_, end, _), began, over in appends]
-    for *_, kind, began, over, seen in log:
-        if kind != "read":
-            continue
-        assert seen == rows[: len(seen)], "a read saw rows that are not there"
-        assert len(seen) + CELLS in {CELLS, *(end for end, *_ in ends)}, "a read saw a part"
-        done = max((end for end, _, after in ends if after < began), default=CELLS)
-        begun = max((end for end, before, _ in ends if before < over), default=CELLS)
-        assert done <= len(seen) + CELLS <= begun, "a read is out of order"
-
-
-def blocks_in(rows):
-    """(tag, number of rows) of the appends in it."""
-    blocks = []
-    for row in rows:
-        if blocks and blocks[-1][0] == row:
-            blocks[-1][1] += 1
-        else:
-            blocks.append([row, 1])
-    return blocks
-
-
-def check_shrunk(log, store):
-    """Each row was appended once; of a block the first rows are left, without fill values."""
-    sizes = {e[5][2]: e[5][1] - e[5][0] for e in log if e[2] == "append"}
-    rows = hr.open_array(store, "a")[CELLS:].tolist()
-    shrinks = any(e[2] == "shrink" for e in log)
-    views = [(e[5], e[3], e[4]) for e in log if e[2] == "read"] + [(rows, None, None)]
-    for seen, *_ in views:
-        tags = [tag for tag, _ in blocks_in(seen) if tag != -1]
-        # A read takes its time: beside a shrink it may see chunks from before and after.
-        assert seen is not rows or len(tags) == len(set(tags)), "a block is there twice"
-        for tag, count in blocks_in(seen):
-            # A chunk may be erased between the look at the shape and the read of it.
-            assert tag in sizes or tag == -1, f"{tag} was never appended"
-            assert tag == -1 or count <= sizes[tag]
-    assert -1 not in rows, "a row of the end state was erased"
-    # What an append was told, and nobody shrank afterwards, is there.
-    last = max((e[4] for e in log if e[2] == "shrink"), default=0)
-    after = [e[5] for e in log if e[2] == "append" and e[3] > last]
-    for first, end, tag in after:
-        assert rows[first - CELLS : end - CELLS] == [tag] * (end - first)
-    assert shrinks or sum(sizes.values()) == len(rows)
-
-
-def check_members(log, store):
-    made = {e[5][1] for e in log if e[2] in ("create", "overwrite")}
-    for _, _, kind, _, _, seen in log:
-        if kind == "look" and seen and seen[1] is not None:
-            assert seen[1] in made
-    group = hr.open_group(store, use_consolidated=False)
-    for name in ("b0", "b1", "b2"):
-        creations = [e for e in log if e[2] in ("create", "overwrite") and e[5][0] == name]
-        tags = {e[5][1] for e in creations} - {None}
-        if not tags:
-            assert name not in group
-            continue
-        found = group[name]
-        by = found.attrs["by"]
-        assert by in tags
-        # None that began after this one was over.
-        mine = next(e for e in creations if e[5][1] == by)
-        overwrites = [e for e in creations if e[2] == "overwrite" and e[0:2] != mine[0:2]]
-        assert not [e for e in overwrites if e[3] > mine[4]], "an overwrite was undone"
-        assert found.shape == (4,)
-
-
-CHECKS = {
-    "appends": (APPENDS, [check_numbered, check_cells, check_appends, check_members]),
-    "shrinks": (SHRINKS, [check_numbered, check_cells, check_shrunk, check_members]),
-    "overwrites": (OVERWRITES, [check_numbered, check_cells, check_appends, check_members]),
-}
+# --- the runs
 
 
 def run_threads(workers, kinds):
@@ -338,53 +313,128 @@ def run_threads(workers, kinds):
     return [entry for worker in workers for entry in worker.log]
 
 
-def check(what, log, store):
-    for each in CHECKS[what][1]:
-        each(log, store)
+class Child:
+    """A process of two workers at a time."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, words):
+        print(json.dumps(words), file=self.process.stdin, flush=True)
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        assert line, f"a child has ended: {self.process.wait()}"
+        answer = json.loads(line)
+        assert "error" not in answer, answer["error"]
+        return answer["log"]
+
+    def close(self):
+        with self.process:
+            self.process.stdin.close()
+            assert self.process.wait(60) == 0
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def be_child():
+    for line in sys.stdin:
+        store, what, first, seed, nsteps = json.loads(line)
+        try:
+            kinds = dict(KINDS[what])
+            if first != 0:  # a chunk of cells is one process's
+                del kinds["write"]
+            workers = [Worker(first + i, seed, store, nsteps) for i in range(WORKERS // 2)]
+            print(json.dumps({"log": []}), flush=True)
+            sys.stdin.readline()
+            answer = {"log": run_threads(workers, kinds)}
+        except BaseException:
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
+
+
+@pytest.fixture(scope="module")
+def children():
+    both = [Child(), Child()]
+    yield both
+    for child in both:
+        child.close()
+
+
+@pytest.fixture(scope="module")
+def tally():
+    """The numbers of what all tests did."""
+    done = Counter(seed=SEED, steps=0, histories=0, violations=0)
+    begin = time.perf_counter()
+    yield done
+    if RESULTS:
+        result = {**done, "seconds": round(time.perf_counter() - begin, 1)}
+        Path(RESULTS).write_text(json.dumps(result))
+
+
+def run_histories(tmp_path, tally, grid, run, in_memory=False):
+    steps = max(STEPS // (len(GRIDS) * len(KINDS) * 3 * WORKERS), 1)
+    for seed in range(SEED, SEED + -(-steps // LONGEST)):
+        nsteps = min(LONGEST, steps - (seed - SEED) * LONGEST)
+        if in_memory:
+            store = hr.memory_store()
+        else:
+            folder = tmp_path / f"{seed}"
+            folder.mkdir()
+            (folder / "s-link").symlink_to("s")
+            store = str(folder / "s")
+        start(store, grid)
+        tally["violations"] += 1  # until it is seen that it is none
+        log = run(store, seed, nsteps)
+        tally["steps"] += WORKERS * nsteps
+        tally["histories"] += 1
+        (tmp_path / f"{seed}.json").write_text(json.dumps(log, default=int))
+        for check in CHECKS:
+            check(log, store)
+        tally["violations"] -= 1
+
+
+@pytest.mark.parametrize("where", ["folder", "memory"])
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("what", KINDS)
+def test_threads(tmp_path, tally, grid, what, where):
+    def run(store, seed, nsteps):
+        workers = [Worker(i, seed, store, nsteps) for i in range(WORKERS)]
+        return run_threads(workers, KINDS[what])
+
+    run_histories(tmp_path, tally, grid, run, in_memory=where == "memory")
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("what", CHECKS)
-def test_threads(tmp_path, grid, what):
-    store = str(tmp_path / "s")
-    start(store, grid)
-    nsteps = max(STEPS // (len(GRIDS) * len(CHECKS) * 2 * 4), 1)
-    workers = [Worker(i, SEED, store, grid, nsteps) for i in range(4)]
-    check(what, run_threads(workers, CHECKS[what][0]), store)
-
-
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("what", CHECKS)
-def test_processes(tmp_path, grid, what):
+@pytest.mark.parametrize("what", KINDS)
+def test_processes(tmp_path, tally, children, grid, what):
     """Of two threads each. A cell belongs to one process, and so does the chunk of the cells, as
     chunks are not shared among processes: only the first one writes there."""
-    store = str(tmp_path / "s")
-    start(store, grid)
-    nsteps = max(STEPS // (len(GRIDS) * len(CHECKS) * 2 * 4), 1)
-    children = [
-        subprocess.Popen(
-            [sys.executable, __file__, store, grid, what, str(first), str(nsteps)],
-            stdout=subprocess.PIPE,
-        )
-        for first in (0, 2)
-    ]
-    log = []
-    for child in children:
-        log += [tuple(entry) for entry in json.loads(child.stdout.read())]
-        child.stdout.close()
-        assert child.wait() == 0
-    check(what, log, store)
 
+    def run(store, seed, nsteps):
+        for first, child in zip((0, 2), children, strict=True):
+            child.tell([store, what, first, seed, nsteps])
+        for child in children:
+            child.answer()
+        for child in children:
+            child.tell("go")
+        return [tuple(entry) for child in children for entry in child.answer()]
 
-def main(store, grid, what, first, nsteps):
-    kinds = dict(CHECKS[what][0])
-    if first != "0":
-        for kind in ("write", "write_all_cells"):
-            kinds.pop(kind, None)
-    workers = [Worker(int(first) + i, SEED, store, grid, int(nsteps)) for i in range(2)]
-    warnings.simplefilter("error")
-    print(json.dumps(run_threads(workers, kinds), default=int))
+    try:
+        run_histories(tmp_path, tally, grid, run)
+    except BaseException:
+        for child in children:
+            child.kill()
+        children[:] = [Child(), Child()]
+        raise
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    be_child()

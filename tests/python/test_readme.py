@@ -68,6 +68,26 @@ def test_shell_block_goes_on_from_the_python_block(folder):
     assert_same(series[:], wind[:])
 
 
+def test_one_line_switches(folder, tmp_path):
+    switch = dict(re.findall(r"^\| ([\w-]+) \| `([^`]+)`", README, re.M))
+    for module in ("zarr", "xarray"):
+        pytest.importorskip(module)
+    script = f"""
+import headrace, headrace.loader, headrace.shm, headrace as hr, numpy as np, xarray as xr, zarr
+
+{switch["zarr-python"]}
+z = zarr.open_array("wind.zarr")
+assert type(z.async_array.codec_pipeline).__module__.startswith("headrace"), z
+path = {str(tmp_path / "set.zarr")!r}
+xr.Dataset({{"wind": (("t", "y", "x"), z[0:8])}}).to_zarr(path, zarr_format=3, consolidated=False)
+assert np.array_equal({switch["xarray"]}.wind, z[0:8])
+arrays = {{"wind": hr.open("wind.zarr")}}
+assert next(iter({switch["training"]}))["wind"].shape == (8, 1, 181, 360)
+assert callable({switch["multiprocessing"].removesuffix("()")})  # its arena of 1 GiB takes seconds
+"""
+    run(sys.executable, "-c", script, cwd=folder, says=r".*")
+
+
 def test_cpp_block_goes_on_from_the_python_block(folder, tmp_path):
     build = Path(os.path.dirname(sys.executable), "headrace").resolve().parents[1]
     if not (build / "CMakeCache.txt").is_file():
@@ -94,8 +114,22 @@ def test_quick_start_is_the_example():
     assert example.partition('"""\n\n')[2] == block("quickstart")
 
 
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("ARCHITECTURE.md", 150)])
+def test_pages_stay_short(page, lines):
+    assert len((ROOT / page).read_text().splitlines()) <= lines
+
+
+def test_smallest_codec_is_the_one_that_is_tested():
+    page = (ROOT / "src" / "codec" / "README.md").read_text()
+    shown = re.search(
+        r"<!-- smallest-codec:begin -->\n```cpp\n(.*?)```\n<!-- smallest-codec:end -->", page, re.S
+    )
+    assert shown[1] == (ROOT / "tests" / "unit" / "codec_xor8.cpp").read_text()
+
+
 def test_benchmark_table_names_its_file():
-    table = README.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
+    page = (ROOT / "bench" / "README.md").read_text()
+    table = page.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
     for name in re.findall(r"bench/results/[\w.-]+", table):
         assert (ROOT / name).is_file(), name
     assert "bench/results/" in table

@@ -62,8 +62,13 @@ def test_resized_alike(tmp_path):
         array[33:40] = data[:7]
     ours, theirs = (chunk_files(tmp_path / name) for name in ("ours", "theirs"))
     assert ours.keys() == theirs.keys()
-    assert_same(arrays[0][...], arrays[1][...])
-    assert_same(hr.open_array(str(tmp_path / "theirs"))[...], arrays[0][...])
+    # What was cut off is gone for headrace; zarr-python shows what its chunks still hold of it.
+    wanted = np.zeros((50, 21), "i4")
+    wanted[:15, :9] = data[:15, :9]
+    wanted[33:40] = data[:7]
+    assert_same(arrays[0][...], wanted)
+    assert_same(zarr.open_array(tmp_path / "ours")[...], wanted)
+    assert_same(hr.open_array(str(tmp_path / "theirs"))[...], arrays[1][...])
     assert arrays[0].write_chunk_sizes == arrays[1].write_chunk_sizes
 
 

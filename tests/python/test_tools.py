@@ -257,6 +257,51 @@ def test_locks_catch_what_is_touched_without_one(tmp_path):
     assert "requires holding mutex 'mutex'" in check_locks.check(clang, tmp_path / "bad.cpp")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("src/base/a.h", "  std::mutex mutex_;\n", "2: std::mutex: use src/base/mutex.h"),
+        ("src/cuda/a.cu", "  std::shared_mutex mutex_;\n", "2: std::shared_mutex: use"),
+        ("cli/a.cpp", "  const std::scoped_lock lock(a, b);\n", "2: std::scoped_lock: use"),
+        ("python/src/a.cpp", "  std::condition_variable_any c;\n", "2: std::condition_variable"),
+        ("src/shm/a.h", "  mutable ForkMutex m_;\n  int a_ GUARDED_BY(n_);\n", "2: m_: no GUARDED"),
+        # What another class says of one of the same name does not count.
+        (
+            "src/a/a.h",
+            "  Mutex m;\n};\nstruct B {\n  Mutex m;\n  int a GUARDED_BY(m);\n",
+            "2: m: no",
+        ),
+    ],
+)
+def test_locks_refuse_a_mutex_that_clang_cannot_check(tmp_path, name, text, message):
+    write(tmp_path, name, f"struct A {{\n{text}}};\n")
+    (error,) = check_locks.check_text(tmp_path)
+    assert error.startswith(f"{name}:{message}")
+
+
+def test_locks_know_what_says_enough(tmp_path):
+    text = """// In place of std::mutex.
+class A {
+  int n() const REQUIRES(get().mutex_);
+ public:
+  Mutex mutex_;
+#ifdef X
+  std::once_flag flag_;
+#endif
+};
+class B {
+  mutable ForkMutex mutex_;  // std::shared_mutex is no faster
+  ConditionVariable changed_;
+
+  int n_ GUARDED_BY(mutex_) = 0;
+};
+void take(Mutex& mutex);
+"""
+    write(tmp_path, "src/base/a.h", text)
+    assert check_locks.check_text(tmp_path) == []
+    assert check_locks.check_text(ROOT) == []
+
+
 def test_locks_look_at_what_has_annotations():
     looked_at = {
         path.name for path in (ROOT / "src").rglob("*.cpp") if check_locks.has_annotations(path)

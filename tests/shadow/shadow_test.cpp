@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headrace/error.h"
@@ -177,6 +179,95 @@ TEST(Shadow, ForgetsWithTheLaunch) {
   EXPECT_EQ(found([=](u32*) { out[simt::thread_index()] += 1; }, 1), "");
   EXPECT_EQ(to[0], 5u);
   EXPECT_EQ(found([=](u32*) { simt::load_constant(out + simt::thread_index()); }), "");
+}
+
+struct [[gnu::packed]] Unaligned {
+  u64 word;
+};
+
+TEST(Shadow, FindsAByteOfAWordAcrossPages) {
+  constexpr std::size_t kPage = simt::ShadowPage::kMask + 1;
+  std::vector<u8> memory(2 * kPage);
+  u8* const end = memory.data() + (kPage - reinterpret_cast<std::uintptr_t>(memory.data()) % kPage);
+  for (int at = -4; at < 5; ++at) {
+    const std::string text = found([=](u32*) {
+      if (simt::thread_index() != 0) return;
+      if (simt::block_index() == 2) reinterpret_cast<Unaligned*>(end - 4)->word = 1;
+      if (simt::block_index() == 4) end[at] = 1;
+    });
+    if (at < 4)
+      expect_found(text, "another block writes");
+    else
+      EXPECT_EQ(text, "");
+  }
+}
+
+// Threads keep the last pages that they used, of some distances in the same place.
+TEST(Shadow, KeepsPagesApart) {
+  constexpr std::size_t kApart = simt::kLastPages * (simt::ShadowPage::kMask + 1);
+  const std::unique_ptr<u8[]> memory(new u8[4 * kApart + 64]);
+  u8* const out = memory.get();
+  const auto touch = [=](u32 place_of_last) {
+    return found([=](u32*) {
+      if (simt::thread_index() != 0) return;
+      const u32 block = simt::block_index();
+      for (u32 round = 0; round < 3; ++round)
+        for (u32 k = 0; k < 4; ++k) out[k * kApart + block] = 1;
+      if (block == 7) out[place_of_last] = 1;
+    });
+  };
+  EXPECT_EQ(touch(8), "");
+  expect_found(touch(3 * kApart + 6), "another block writes");
+}
+
+// What two accesses may not be to one byte, as the header says it.
+bool is_race(unsigned block_a, simt::Access a, unsigned block_b, simt::Access b) {
+  using simt::Access;
+  const auto writes = [](Access x) { return x == Access::write || x == Access::shared_write; };
+  const auto is_shared = [](Access x) {
+    return x == Access::shared_read || x == Access::shared_write;
+  };
+  if (!writes(a) && !writes(b)) return false;
+  if (a == Access::constant || b == Access::constant) return true;
+  return block_a != block_b && !(is_shared(a) && is_shared(b));
+}
+
+// All sequences of accesses by three blocks, each up to its first race.
+class AllAccesses {
+ public:
+  void go_on(simt::Cell cell, unsigned left) {
+    for (unsigned block = 0; block < 3; ++block) {
+      for (unsigned kind = 0; kind < 5; ++kind) {
+        const auto access = static_cast<simt::Access>(kind);
+        const simt::Cell owner = simt::owner(7, block);
+        bool race = false;
+        for (const auto& [other, before] : so_far_) race |= is_race(other, before, block, access);
+        const simt::Noted now = simt::noted(cell, owner, access);
+        const bool skipped = simt::are_noted(cell ^ owner, cell, access);
+        wrong_ += (now.conflict != nullptr) != race || (skipped && race);
+        ++tried_;
+        if (race || left == 1) continue;
+        so_far_.emplace_back(block, access);
+        go_on(skipped ? cell : now.cell, left - 1);
+        so_far_.pop_back();
+      }
+    }
+  }
+  long wrong() const { return wrong_; }
+  long tried() const { return tried_; }
+
+ private:
+  std::vector<std::pair<unsigned, simt::Access>> so_far_;
+  long wrong_ = 0, tried_ = 0;
+};
+
+TEST(Shadow, ACellForgetsNothingThatCounts) {
+  for (const simt::Cell left_over : {simt::Cell{0}, simt::owner(6, 1) | simt::kFlags}) {
+    AllAccesses accesses;
+    accesses.go_on(left_over, 5);
+    EXPECT_EQ(accesses.wrong(), 0);
+    EXPECT_GT(accesses.tried(), 50'000);
+  }
 }
 
 }  // namespace

@@ -49,7 +49,14 @@ CreateOptions of_extent(std::int64_t extent, int zarr_format = 3) {
   return options;
 }
 
-Store folder(const std::string& root) { return open_store(root + "/s.zarr", StoreMode::append); }
+std::string& fsync_option() {
+  static std::string option = "metadata";
+  return option;
+}
+
+Store folder(const std::string& root, const char* name = "/s.zarr") {
+  return open_store(root + name, StoreMode::append, {{"fsync", fsync_option()}});
+}
 
 void write(const Array& array, int time, std::int64_t start, std::int64_t stop) {
   Values data = values(time, start, stop);
@@ -109,12 +116,34 @@ void prepare_array(const std::string& root) {
   make(folder(root), "a", of_extent(kExtent, zarr_format));
 }
 
-void prepare_sharded(const std::string& root) {
-  prepare_neighbour(root);
-  CreateOptions options = of_extent(kExtent);
+CreateOptions sharded(std::int64_t extent) {
+  CreateOptions options = of_extent(extent);
   options.chunks = {8};
   options.shards = {32};
+  return options;
+}
+
+void prepare_sharded(const std::string& root) {
+  prepare_neighbour(root);
+  make(folder(root), "a", sharded(kExtent));
+}
+
+void prepare_rectilinear(const std::string& root) {
+  prepare_neighbour(root);
+  CreateOptions options = of_extent(kExtent);
+  options.chunks = {};
+  options.edges = {Shape{8, 40, 16}};
   make(folder(root), "a", options);
+}
+
+void prepare_scalar(const std::string& root) {
+  prepare_neighbour(root);
+  CreateOptions options = of_extent(kExtent);
+  options.shape = {};
+  options.chunks = {};
+  Values data = values(1, 0, 1);
+  create_array(folder(root), "a", options)
+      .write({}, TensorView{data.data(), {}, {}, DType::int32, Device::cpu()});
 }
 
 template <std::int64_t start, std::int64_t stop>
@@ -182,8 +211,9 @@ void check_create(const std::string& root, bool done) {
 
 // Some chunks are removed, others made; what is there after a failure is one of the two arrays, or
 // the first without elements: before its chunks go.
+template <int zarr_format>
 void act_overwrite(const std::string& root) {
-  CreateOptions options = of_extent(40);
+  CreateOptions options = of_extent(40, zarr_format);
   options.attributes = R"({"title": "new"})";
   options.overwrite = true;
   const Array array = create_array(folder(root), "a", options);
@@ -198,9 +228,9 @@ void check_overwrite(const std::string& root, bool done) {
     return;
   }
   const Array array = open_array(store, "a");
-  if (array.shape()[0] == kExtent) {
+  if (array.shape().empty() || array.shape()[0] == kExtent) {
     EXPECT_FALSE(done);
-    EXPECT_EQ(read(array), values(1, 0, kExtent));
+    EXPECT_EQ(read(array), values(1, 0, array.shape().empty() ? 1 : kExtent));
     return;
   }
   if (array.shape()[0] == 0) {
@@ -215,11 +245,27 @@ void check_overwrite(const std::string& root, bool done) {
                      done);
 }
 
+// The node and all that is its own.
+void act_remove(const std::string& root) { remove_nodes(folder(root), "a"); }
+
+void check_remove(const std::string& root, bool done) {
+  check_neighbour(root);
+  const Store store = folder(root);
+  if (done) {
+    EXPECT_TRUE(store.list("a/").empty());
+  }
+  if (!node_is_group(store, "a")) return;
+  EXPECT_FALSE(done);
+  const Array array = open_array(store, "a");
+  EXPECT_TRUE(array.shape()[0] == 0 || read(array) == values(1, 0, kExtent));
+}
+
 void act_append(const std::string& root) {
   Values data = values(2, kExtent, kExtent + 10);
   open_array(folder(root), "a").append(view_of(data));
 }
 
+template <std::int64_t unit>
 void check_append(const std::string& root, bool done) {
   check_neighbour(root);
   Values found = read(open_array(folder(root), "a"));
@@ -231,7 +277,7 @@ void check_append(const std::string& root, bool done) {
   if (open_array(folder(root), "a").shape()[0] == kExtent) {
     EXPECT_EQ(found, before);
   } else {
-    expect_whole_units(found, before, after, kChunk, done);
+    expect_whole_units(found, before, after, unit, done);
   }
 }
 
@@ -243,6 +289,25 @@ void check_shrink(const std::string& root, bool done) {
   const auto n = static_cast<std::int64_t>(found.size());
   EXPECT_TRUE(n == 20 || (!done && n == kExtent)) << n;
   EXPECT_EQ(found, values(1, 0, n));
+}
+
+// What was cut off does not come back, but where cutting it off failed.
+void act_resize(const std::string& root) {
+  const Array array = open_array(folder(root), "a");
+  array.resize({20});
+  array.resize({kExtent + 10});
+}
+
+void check_resize(const std::string& root, bool done) {
+  check_neighbour(root);
+  const Values found = read(open_array(folder(root), "a"));
+  const auto n = static_cast<std::int64_t>(found.size());
+  if (n == kExtent + 10) {
+    EXPECT_EQ(found, joined({values(1, 0, 20), Values(kExtent - 10, 0)}));
+  } else {
+    EXPECT_TRUE(!done && (n == 20 || n == kExtent)) << n;
+    EXPECT_EQ(found, values(1, 0, n));
+  }
 }
 
 void act_attributes(const std::string& root) {
@@ -305,10 +370,7 @@ void act_rechunk(const std::string& root) {
   options.chunks = {12, 1};
   options.max_memory = max_memory;
   options.overwrite = true;
-  rechunk(open_array(open_store(root + "/s.zarr"), "a"),
-          open_store(root + "/d.zarr", StoreMode::append),
-          "",
-          options);
+  rechunk(open_array(open_store(root + "/s.zarr"), "a"), folder(root, "/d.zarr"), "", options);
 }
 
 void check_rechunk(const std::string& root, bool done) {
@@ -355,6 +417,8 @@ void act_cached(const std::string& root) {
 
 }  // namespace
 
+void use_fsync(const std::string& way) { fsync_option() = way; }
+
 const std::vector<FaultScenario>& fault_scenarios() {
   static const std::vector<FaultScenario> all = {
       {"read", prepare_array<3>, act_read, check_read},
@@ -362,13 +426,25 @@ const std::vector<FaultScenario>& fault_scenarios() {
       {"read_shards", prepare_sharded, act_read, check_read},
       {"create", prepare_group<3>, act_create<3>, check_create, false},
       {"create_v2", prepare_group<2>, act_create<2>, check_create, false},
-      {"overwrite", prepare_array<3>, act_overwrite, check_overwrite},
+      {"overwrite", prepare_array<3>, act_overwrite<3>, check_overwrite},
+      {"overwrite_v2", prepare_array<2>, act_overwrite<2>, check_overwrite},
+      {"overwrite_shards", prepare_sharded, act_overwrite<3>, check_overwrite},
+      {"overwrite_scalar", prepare_scalar, act_overwrite<3>, check_overwrite, false},
+      {"remove", prepare_array<3>, act_remove, check_remove},
+      {"remove_v2", prepare_array<2>, act_remove, check_remove},
       {"write", prepare_array<3>, act_write<0, kExtent>, check_write<0, kExtent, kChunk>},
       {"write_part", prepare_array<3>, act_write<9, 40>, check_write<9, 40, kChunk>},
+      {"write_v2_part", prepare_array<2>, act_write<9, 40>, check_write<9, 40, kChunk>},
       {"write_shards", prepare_sharded, act_write<0, kExtent>, check_write<0, kExtent, 32>},
       {"write_shards_part", prepare_sharded, act_write<9, 40>, check_write<9, 40, 32>},
-      {"append", prepare_array<3>, act_append, check_append, false},
+      {"append", prepare_array<3>, act_append, check_append<kChunk>, false},
+      {"append_v2", prepare_array<2>, act_append, check_append<kChunk>, false},
+      {"append_shards", prepare_sharded, act_append, check_append<32>, false},
+      {"append_rectilinear", prepare_rectilinear, act_append, check_append<1>, false},
       {"shrink", prepare_array<3>, act_shrink, check_shrink},
+      {"resize", prepare_array<3>, act_resize, check_resize, false},
+      {"resize_v2", prepare_array<2>, act_resize, check_resize, false},
+      {"resize_shards", prepare_sharded, act_resize, check_resize, false},
       {"attributes", prepare_array<3>, act_attributes, check_attributes},
       {"attributes_v2", prepare_array<2>, act_attributes, check_attributes},
       {"consolidate", prepare_array<3>, act_consolidate, check_consolidate},

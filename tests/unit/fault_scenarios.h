@@ -23,4 +23,7 @@ inline void PrintTo(const FaultScenario& scenario, std::ostream* out) { *out << 
 
 const std::vector<FaultScenario>& fault_scenarios();
 
+// What their stores sync from here on: the option "fsync".
+void use_fsync(const std::string& way);
+
 }  // namespace headrace::test

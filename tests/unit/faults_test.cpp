@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -63,6 +64,7 @@ class FaultsTest : public testing::TestWithParam<FaultScenario> {
       EXPECT_GT(faults.injected(), 0) << what;
     }
     faults.stop();
+    runs_ += faults.injected() > 0;
     EXPECT_EQ(open_descriptors(), before) << "descriptors";
     if (!faults.spoiled_removal()) {
       EXPECT_EQ(temporaries(root_), "");
@@ -71,9 +73,13 @@ class FaultsTest : public testing::TestWithParam<FaultScenario> {
     return done;
   }
 
+  // For long_runs.py.
+  void TearDown() override { RecordProperty("faulty_runs", std::to_string(runs_)); }
+
   TempFolder folder_{fast_directory_path()};
   const std::string root_ = folder_ / "root";
   const ConfigGuard guard_;
+  long runs_ = 0;  // with a fault
 };
 
 TEST_P(FaultsTest, NthCall) {
@@ -96,6 +102,23 @@ TEST_P(FaultsTest, NthCall) {
       if (every_way()) ways = faults.ways();
     }
     start = every_way() ? 0 : start + 1;
+  }
+}
+
+// A disk that is full or broken from some call on, a process that may open no more files.
+TEST_P(FaultsTest, FromNthCallOn) {
+  set_threads(1);
+  SystemFaults faults;
+  for (const int error : {ENOSPC, EIO, EROFS, EMFILE}) {
+    for (long n = 1;; n += every_way() ? 1 : 1 + n / 3) {
+      run(faults, [&] { faults.fail_from(n, error); });
+      if (faults.ways() == 0) break;  // it has no nth call
+      if (GetParam().repeatable && !HasFailure()) {
+        GetParam().act(root_);
+        GetParam().check(root_, true);
+      }
+      ASSERT_FALSE(HasFailure()) << "from call " << n << ", " << faults.story();
+    }
   }
 }
 

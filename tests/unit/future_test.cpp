@@ -114,7 +114,8 @@ TEST(Future, LetsGoOfWhatTheWorkHeldBeforeItIsDone) {
 
 TEST(Future, IsNotValidInAChildOfFork) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer cannot start threads after a fork of a process with threads";
+  GTEST_SKIP()
+      << "ThreadSanitizer takes a thread of the child for the one of its parent that had its stack";
 #endif
   Gate gate;
   auto future = std::make_unique<Future<int>>(gated(gate, 7));

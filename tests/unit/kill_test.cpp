@@ -60,6 +60,7 @@ class KillTest : public testing::TestWithParam<FaultScenario> {
   void check_after(pid_t child, int& status) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) << status;
+    kills_ += status != 0;
     GetParam().check(root_, status == 0);
     // A writer that comes by removes what the dead one has left.
     open_store(root_ + "/s.zarr", StoreMode::append).list("");
@@ -72,9 +73,13 @@ class KillTest : public testing::TestWithParam<FaultScenario> {
     }
   }
 
+  // For long_runs.py.
+  void TearDown() override { RecordProperty("kills", std::to_string(kills_)); }
+
   TempFolder folder_{fast_directory_path()};
   const std::string root_ = folder_ / "root";
   const ConfigGuard guard_;
+  long kills_ = 0;
 };
 
 TEST_P(KillTest, BeforeAnyCall) {

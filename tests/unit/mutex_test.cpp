@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/fork_mutex.h"
+
 namespace headrace {
 namespace {
 
@@ -53,6 +55,70 @@ TEST(Mutex, IsHeldAfterAWaitThatTimedOut) {
     ASSERT_TRUE(mutex.try_lock());
     mutex.unlock();
   }).join();
+}
+
+// As another thread finds it.
+bool is_free(Mutex& mutex) {
+  bool free = false;
+  std::thread([&]() NO_THREAD_SAFETY_ANALYSIS {
+    free = mutex.try_lock();
+    if (free) mutex.unlock();
+  }).join();
+  return free;
+}
+
+TEST(Mutex, IsFreeInAScopeThatDoesWithoutItAndHeldBehind) {
+  Mutex mutex;
+  const MutexLock lock(mutex);
+  {
+    const MutexUnlock free(mutex);
+    EXPECT_TRUE(is_free(mutex));
+  }
+  EXPECT_FALSE(is_free(mutex));
+  try {
+    const MutexUnlock free(mutex);
+    throw std::runtime_error("from what ran without the mutex");
+  } catch (const std::runtime_error&) {
+    EXPECT_FALSE(is_free(mutex));
+  }
+}
+
+TEST(Mutex, TwoAreHeldWhicheverOthersTakeFirst) {
+  Mutex one, other;
+  int n = 0;  // under both
+  const auto count = [&](Mutex& a, Mutex& b) {
+    for (int i = 0; i < 2000; ++i) {
+      const TwoMutexLock lock(a, b);
+      ++n;
+    }
+  };
+  std::thread thread([&] { count(other, one); });
+  count(one, other);
+  thread.join();
+  EXPECT_EQ(n, 4000);
+  {
+    const TwoMutexLock lock(one, other);
+    EXPECT_FALSE(is_free(one) || is_free(other));
+  }
+  EXPECT_TRUE(is_free(one) && is_free(other));
+}
+
+TEST(Mutex, OneThatForksFindUnlockedIsWaitedWithToo) {
+  ForkMutex mutex;
+  ConditionVariable changed;
+  bool is_set = false;  // under the mutex
+  std::thread other([&] {
+    const ForkLock lock(mutex);
+    is_set = true;
+    changed.notify_all();
+  });
+  {
+    const ForkLock lock(mutex);
+    while (!is_set) changed.wait(mutex);
+    EXPECT_FALSE(is_free(mutex));
+  }
+  EXPECT_TRUE(is_free(mutex));
+  other.join();
 }
 
 TEST(Mutex, AScopeThatLetGoOfItDoesNotDoSoAgain) {

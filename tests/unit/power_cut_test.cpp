@@ -23,6 +23,7 @@
 #include "headrace/rechunk.h"
 #include "headrace/store.h"
 #include "store/store.h"
+#include "unit/fault_scenarios.h"
 
 namespace headrace::test {
 namespace {
@@ -60,6 +61,7 @@ class PowerCutTest : public testing::Test {
         fs::remove_all(left);
         disk.leave(at, static_cast<unsigned>(at) * 1000 + state, left);
         check(at, left);
+        ++states_;
         ASSERT_FALSE(HasFailure()) << "after call " << at << ", state " << state;
       }
     }
@@ -130,9 +132,13 @@ class PowerCutTest : public testing::Test {
     }
   }
 
+  // For long_runs.py.
+  void TearDown() override { RecordProperty("states_after_a_cut", std::to_string(states_)); }
+
   TempFolder folder_{fast_directory_path()};
   const std::string root_ = folder_ / "root";
   const ConfigGuard guard_;
+  long states_ = 0;
 };
 
 TEST_F(PowerCutTest, MetadataAreWholeAndLast) { check_promises("metadata", false); }
@@ -263,6 +269,29 @@ TEST_F(PowerCutTest, ArchivesAreWhole) {
     for (const char* key : {"c/0", "c/1"}) EXPECT_EQ(text_at(archive, key), found);
   });
 }
+
+// What users do, with all of it synced: as after a kill, and done when the call has returned.
+class PowerCutScenario : public PowerCutTest, public testing::WithParamInterface<FaultScenario> {
+ protected:
+  PowerCutScenario() { use_fsync("all"); }
+  ~PowerCutScenario() override { use_fsync("metadata"); }
+};
+
+TEST_P(PowerCutScenario, LeavesOldOrNew) {
+  set_threads(1);
+  GetParam().prepare(root_);
+  PowerCut disk(root_);
+  GetParam().act(root_);
+  const std::size_t returned = disk.now();
+  for_states(disk, [&](std::size_t at, const std::string& left) {
+    GetParam().check(left, at == returned);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores,
+                         PowerCutScenario,
+                         testing::ValuesIn(fault_scenarios()),
+                         [](const auto& scenario) { return std::string(scenario.param.name); });
 
 }  // namespace
 }  // namespace headrace::test

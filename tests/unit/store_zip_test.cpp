@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/buffer.h"
+#include "base/system.h"
 #include "conformance/system_faults.h"
 #include "conformance/temp_folder.h"
 #include "headrace/error.h"
@@ -537,6 +538,64 @@ TEST_F(ZipTest, ChildAfterForkLeavesTheParentsArchiveAlone) {
   EXPECT_EQ(status, 0);
   EXPECT_FALSE(fs::exists(path_));
   store->close();
+  EXPECT_EQ(get(open_store(path_), "k"), "parent");
+}
+
+// A system call that does not come back before it is told to.
+struct HeldWrite {
+  static inline std::atomic<bool> is_under_way, is_held;
+  static ssize_t pwrite(int fd, const void* from, std::size_t nbytes, off_t offset) {
+    is_under_way = true;
+    is_under_way.notify_all();
+    is_held.wait(true);
+    return real_system_calls().pwrite(fd, from, nbytes, offset);
+  }
+
+  HeldWrite() {
+    is_under_way = false;
+    is_held = true;
+    calls_.pwrite = pwrite;
+    exchange_system_calls(&calls_);
+  }
+  ~HeldWrite() { exchange_system_calls(nullptr); }
+
+  static void let_go() {
+    is_held = false;
+    is_held.notify_all();
+  }
+
+ private:
+  SystemCalls calls_ = real_system_calls();
+};
+
+// Who waits in close() is missing in the child: to destroy what it waits for would wait for it.
+TEST_F(ZipTest, ChildAfterForkDropsAnArchiveThatIsBeingClosed) {
+  auto store = std::make_unique<Store>(open_store(path_, StoreMode::create));
+  const HeldWrite held;
+  std::thread writer([&] { store->driver().set("k", bytes_of("parent")); });
+  HeldWrite::is_under_way.wait(false);
+  std::thread closer([&] { store->driver().close(); });
+  const auto is_open = [&] {
+    try {
+      store->driver().erase("other");
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  while (is_open()) std::this_thread::yield();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(5);
+    store.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  HeldWrite::let_go();
+  writer.join();
+  closer.join();
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(get(open_store(path_), "k"), "parent");
 }
 

@@ -11,7 +11,7 @@ namespace headrace {
 std::shared_ptr<std::byte> PinnedBlocks::take(std::size_t nbytes) {
   Leaving oldest;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (leaving_.size() >= kMostLeaving) {
       oldest = std::move(leaving_.front());
       leaving_.pop_front();
@@ -23,7 +23,7 @@ std::shared_ptr<std::byte> PinnedBlocks::take(std::size_t nbytes) {
 }
 
 void PinnedBlocks::give_back(std::shared_ptr<std::byte> block, std::unique_ptr<Mark> copied) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leaving_.push_back({std::move(block), std::move(copied)});
 }
 
@@ -38,34 +38,36 @@ SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   if (taken > block_nbytes_) {
     Block fresh = make_block(taken);
     fresh.full = true;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     blocks_.push_back(std::move(fresh));
     return cut(blocks_.back(), taken);
   }
-  std::unique_lock lock(mutex_);
-  added_.wait(lock,
-              [&] { return !adding_ || (current_ && taken <= block_nbytes_ - current_->used); });
-  if (!current_ || taken > block_nbytes_ - current_->used) add_block(lock);
+  const MutexLock lock(mutex_);
+  while (adding_ && !has_room(taken)) added_.wait(mutex_);
+  if (!has_room(taken)) add_block();
   return cut(*current_, taken);
+}
+
+bool SlabMemory::has_room(std::size_t nbytes) const {
+  return current_ && nbytes <= block_nbytes_ - current_->used;
 }
 
 // Without the lock: to have a block is to wait for the device or the driver, and what others have
 // filled meanwhile is to be copied.
-void SlabMemory::add_block(std::unique_lock<std::mutex>& lock) {
+void SlabMemory::add_block() {
   Block* const before = std::exchange(current_, nullptr);
   if (before) before->full = true;
   const bool filled = before && before->unfilled == 0;
   adding_ = true;
-  lock.unlock();
   std::optional<Block> fresh;
   std::exception_ptr error;
   try {
+    const MutexUnlock free(mutex_);
     if (filled) copy(*before);
     fresh.emplace(make_block(block_nbytes_));
   } catch (...) {
     error = std::current_exception();
   }
-  lock.lock();
   adding_ = false;
   added_.notify_all();  // of several, the next one tries where this one failed
   if (error) std::rethrow_exception(error);
@@ -91,7 +93,7 @@ SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
   Piece piece;
   piece.device = memory.data();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     unpinned_.push_back(std::move(memory));
   }
   free->wait();
@@ -101,7 +103,7 @@ SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
 void SlabMemory::filled(const Piece& piece) {
   if (!piece.block) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (--piece.block->unfilled > 0 || !piece.block->full) return;
   }
   copy(*piece.block);
@@ -110,7 +112,7 @@ void SlabMemory::filled(const Piece& piece) {
 void SlabMemory::finish() {
   Block* last = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     last = std::exchange(current_, nullptr);
   }
   if (last) copy(*last);

@@ -2,15 +2,14 @@
 
 // What of a read is on its way to the device at one time.
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "device/backend.h"
 
 namespace headrace {
@@ -38,8 +37,8 @@ class PinnedBlocks {
 
   Backend& backend_;
   const int index_;
-  std::mutex mutex_;
-  std::deque<Leaving> leaving_;  // under mutex_
+  Mutex mutex_;
+  std::deque<Leaving> leaving_ GUARDED_BY(mutex_);
 };
 
 // Pinned memory in blocks and as much memory of the device. Several threads fill it; each block is
@@ -78,21 +77,23 @@ class SlabMemory {
  private:
   Block make_block(std::size_t nbytes);
   // A new current one. Leaves the lock meanwhile.
-  void add_block(std::unique_lock<std::mutex>& lock);
-  // Under mutex_: the next bytes of the block.
-  Piece cut(Block& block, std::size_t nbytes);
+  void add_block() REQUIRES(mutex_);
+  bool has_room(std::size_t nbytes) const REQUIRES(mutex_);
+  // The next bytes of the block.
+  Piece cut(Block& block, std::size_t nbytes) REQUIRES(mutex_);
   void copy(Block& block);
 
   PinnedBlocks& pinned_;
   Queue& queue_;
   const std::size_t block_nbytes_;
   const bool keeps_host_;
-  std::mutex mutex_;
-  std::condition_variable added_;                // a thread is done with adding
-  bool adding_ = false;                          // under mutex_: one thread adds a block
-  std::list<Block> blocks_;                      // under mutex_
-  Block* current_ = nullptr;                     // under mutex_
-  std::vector<Scratch<std::uint8_t>> unpinned_;  // under mutex_
+  Mutex mutex_;
+  ConditionVariable added_;                 // a thread is done with adding
+  bool adding_ GUARDED_BY(mutex_) = false;  // one thread adds a block
+  // Their memory is of who has reserved it, and of who copies them once all is there.
+  std::list<Block> blocks_ GUARDED_BY(mutex_);
+  Block* current_ GUARDED_BY(mutex_) = nullptr;
+  std::vector<Scratch<std::uint8_t>> unpinned_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

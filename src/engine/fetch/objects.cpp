@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "engine/fetch/plan.h"
 
@@ -37,12 +36,11 @@ class Fetch {
 
   // Several threads do this until nothing is left.
   void work() {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     try {
-      while (step(lock)) {
+      while (step()) {
       }
     } catch (...) {
-      if (!lock.owns_lock()) lock.lock();
       failed_ = true;
       changed_.notify_all();
       throw;
@@ -50,31 +48,40 @@ class Fetch {
   }
 
  private:
-  bool step(std::unique_lock<std::mutex>& lock) {
+  bool step() REQUIRES(mutex_) {
     if (failed_) return false;
     if (!fetching_ && first_ < plan_.objects && !free_.empty()) {
-      fetch_next(lock);
+      fetch_next();
     } else if (!ready_.empty()) {
-      use_next(lock);
+      use_next();
     } else if (fetching_ || first_ < plan_.objects) {
-      changed_.wait_for(lock, std::chrono::milliseconds(50));
-      lock.unlock();
+      changed_.wait_for(mutex_, std::chrono::milliseconds(50));
+      const MutexUnlock free(mutex_);
       check_();
-      lock.lock();
     } else {
       return false;
     }
     return true;
   }
 
-  void fetch_next(std::unique_lock<std::mutex>& lock) {
+  void fetch_next() REQUIRES(mutex_) {
     Batch& batch = *free_.back();
     free_.pop_back();
     fetching_ = true;
     batch.first = first_;
     first_ += std::min(plan_.batch, plan_.objects - first_);
     batch.left = first_ - batch.first;
-    lock.unlock();
+    {
+      const MutexUnlock free(mutex_);
+      fetch(batch);
+    }
+    fetching_ = false;
+    ready_.push_back(&batch);
+    changed_.notify_all();
+  }
+
+  // Of a batch that nobody else has.
+  void fetch(Batch& batch) const {
     check_();
     batch.next = 0;
     batch.buffers.resize(std::max(batch.buffers.size(), batch.left));
@@ -84,20 +91,17 @@ class Fetch {
           {key_of_(batch.first + i), &batch.buffers[i], false, nullptr, plan_.max_nbytes});
     }
     driver_.get_many(batch.requests);
-    lock.lock();
-    fetching_ = false;
-    ready_.push_back(&batch);
-    changed_.notify_all();
   }
 
-  void use_next(std::unique_lock<std::mutex>& lock) {
+  void use_next() REQUIRES(mutex_) {
     Batch& batch = *ready_.front();
     const std::size_t i = batch.next++;
     if (batch.next == batch.requests.size()) ready_.pop_front();
-    lock.unlock();
-    check_();
-    use_(batch.first + i, batch.requests[i]);
-    lock.lock();
+    {
+      const MutexUnlock free(mutex_);
+      check_();
+      use_(batch.first + i, batch.requests[i]);
+    }
     if (--batch.left > 0) return;
     free_.push_back(&batch);
     changed_.notify_all();
@@ -109,14 +113,14 @@ class Fetch {
   const FunctionRef<void(std::size_t, const GetRequest&)> use_;
   const FunctionRef<void()> check_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::array<Batch, kFetchedBatches> batches_;
-  std::vector<Batch*> free_;
-  std::deque<Batch*> ready_;
-  std::size_t first_ = 0;  // object that nobody has asked for
-  bool fetching_ = false;
-  bool failed_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::array<Batch, kFetchedBatches> batches_;  // of who has taken them from the queues
+  std::vector<Batch*> free_ GUARDED_BY(mutex_);
+  std::deque<Batch*> ready_ GUARDED_BY(mutex_);
+  std::size_t first_ GUARDED_BY(mutex_) = 0;  // object that nobody has asked for
+  bool fetching_ GUARDED_BY(mutex_) = false;
+  bool failed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

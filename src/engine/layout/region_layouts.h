@@ -25,7 +25,7 @@ class RegionLayouts {
   const std::shared_ptr<const ArrayMetadata> metadata_;
   const Implementations implementations_;
   ForkMutex mutex_;
-  std::map<Shape, std::shared_ptr<const ArrayLayout>> layouts_;  // under mutex_
+  std::map<Shape, std::shared_ptr<const ArrayLayout>> layouts_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

@@ -43,7 +43,7 @@ class GroupState {
   void replace_metadata(GroupMetadata metadata);
 
   mutable ForkMutex mutex_;
-  std::shared_ptr<const GroupMetadata> metadata_;  // under mutex_; replaced whole
+  std::shared_ptr<const GroupMetadata> metadata_ GUARDED_BY(mutex_);  // replaced whole
 };
 
 // Handles of nodes whose documents are at hand.

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "engine/node/catalog.h"
+#include "engine/node/create.h"
 #include "engine/node/lock.h"
+#include "engine/request/array_state.h"
 #include "store/file.h"
 #include "store/store.h"
 
@@ -66,7 +68,9 @@ struct Contents {
 bool is_array(const Store& store, const std::string& path) {
   if (store.exists(join_key(path, ".zarray"))) return true;
   const auto text = read_latest(store, join_key(path, "zarr.json"));
-  if (!text) return false;
+  // remove_contents() leaves attributes alone where it was cut off.
+  if (!text)
+    return store.exists(join_key(path, ".zattrs")) && !store.exists(join_key(path, ".zgroup"));
   try {
     return v3_node_type(*text) == NodeType::array;
   } catch (const Error&) {
@@ -119,17 +123,27 @@ Contents contents_of(const Store& store, const std::string& path) {
   return contents;
 }
 
-// An array without elements: whoever looks meanwhile sees no fill values in the place of data, and
-// after a crash the chunks that are left still belong to an array.
+// The document of that array without elements.
+std::string emptied(const NodeDocuments& found, const ArrayMetadata& metadata) {
+  if (metadata.ndim() > 0)
+    return with_shape(found.document, Shape(metadata.ndim(), 0), metadata.chunk_edges);
+  // Without dimensions it has one always.
+  CreateOptions options;
+  options.shape = {0};
+  options.chunks = {1};
+  options.dtype = DType::uint8;
+  options.zarr_format = found.zarr_format;
+  return new_array_metadata(options).document;
+}
+
+// Whoever looks meanwhile sees no fill values in the place of data, and after a crash the chunks
+// that are left still belong to an array.
 void shrink_to_nothing(const Store& store, const std::string& path) {
   for (const int format : {3, 2}) {
     const auto found = find_latest(store, path, NodeType::array, format);
     if (!found) continue;
     const ArrayMetadata metadata = array_metadata_of(store, path, *found);
-    if (metadata.ndim() == 0) continue;
-    store.set(
-        join_key(path, format == 3 ? "zarr.json" : ".zarray"),
-        bytes_of(with_shape(found->document, Shape(metadata.ndim(), 0), metadata.chunk_edges)));
+    store.set(join_key(path, document_name(*found)), bytes_of(emptied(*found, metadata)));
   }
 }
 
@@ -149,18 +163,28 @@ void remove_contents(const Store& store,
                      const std::function<void()>& poll) {
   StoreDriver& driver = store.driver();
   const LockAttempt notes = lock_notes(store, path);
-  const Contents contents = contents_of(store, path);
+  Contents contents = contents_of(store, path);
+  bool is_empty = true;
   try {
     if (!contents.own.empty()) shrink_to_nothing(store, path);
   } catch (const Error&) {
-    // A malformed document or a full disk: overwriting is a way out of either.
+    is_empty = false;  // a malformed document or a full disk: overwriting is a way out of either
   }
   for (const std::string& node : contents.nodes_below) {
     const NodeLock lock(store, node, poll);
     remove_contents(store, node, kept, poll);
   }
+  // No array is left without chunks that it had, whichever of these fails; and the next removal
+  // knows the chunks that are left for those of an array, for Zarr 2 by the attributes.
+  auto last = contents.documents.begin();
+  if (!is_empty) {
+    last = std::stable_partition(last, contents.documents.end(), [](const StoredName& name) {
+      return name_of(name.key) != ".zattrs";
+    });
+  }
+  driver.erase_names({contents.documents.begin(), last}, kept);
   driver.erase_names(contents.own, kept);
-  driver.erase_names(contents.documents, kept);
+  driver.erase_names({last, contents.documents.end()}, kept);
 }
 
 // Whether a key looks like one of a node below `path`, or of that node itself.

@@ -1,6 +1,7 @@
+#include <atomic>
 #include <functional>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
@@ -14,13 +15,27 @@
 namespace headrace {
 namespace {
 
+using Report = std::function<void(const std::string& key, const Error& error)>;
+
+// One at a time.
+class Reports {
+ public:
+  explicit Reports(const Report& report) : report_(report) {}
+  void add(const std::string& name, const Error& error) {
+    const MutexLock lock(mutex_);
+    report_(name, error);
+  }
+
+ private:
+  Mutex mutex_;
+  const Report& report_ GUARDED_BY(mutex_);
+};
+
 // Decodes whole chunks into scratch: a read that needs a part may leave the rest unchecked.
 class Verifier {
  public:
-  using Report = std::function<void(const std::string& key, const Error& error)>;
-
-  Verifier(Request& request, const StoredArray& array, const Report& report, std::mutex& mutex)
-      : request_(request), array_(array), report_(report), mutex_(mutex) {}
+  Verifier(Request& request, const StoredArray& array, Reports& reports)
+      : request_(request), array_(array), reports_(reports) {}
 
   std::int64_t verify_object(const std::string& key) {
     const auto look = [&]() -> std::int64_t {
@@ -44,8 +59,7 @@ class Verifier {
     } catch (const Error& error) {
       if (error.code() == ErrorCode::cancelled) throw;
       if (is_changed(error) && name.ends_with(']')) throw;  // a part: all of it is looked at anew
-      std::lock_guard lock(mutex_);
-      report_(name, error);
+      reports_.add(name, error);
       return 1;
     }
   }
@@ -89,8 +103,7 @@ class Verifier {
 
   Request& request_;
   const StoredArray& array_;
-  const Report& report_;
-  std::mutex& mutex_;  // of reports
+  Reports& reports_;
 };
 
 }  // namespace
@@ -100,14 +113,14 @@ std::int64_t Array::verify(const std::function<void(const std::string&, const Er
   const Listing listing = list_chunks(*state_);
   Request request(options, nullptr);
   const StoredArray array(*state_, state_->layout(options.implementations));
-  std::mutex mutex;
+  Reports reports(bad);
   std::atomic<std::int64_t> n{0};
   request.parallel(
       listing.inside.size(),
       [&](std::size_t i) {
         const std::string& key = listing.inside[i];
         const StoredArray inside(*state_, layout_of_object(array, key));
-        n += Verifier(request, inside, bad, mutex).verify_object(key);
+        n += Verifier(request, inside, reports).verify_object(key);
       },
       request.threads_for(array.layout));
   return n;

@@ -30,7 +30,7 @@ struct ArrayShared {
   const bool has_document;
   std::atomic<bool> has_folder{false};  // only asked where there is no document
   ForkMutex mutex;
-  std::shared_ptr<const ArrayMetadata> metadata;  // under mutex; replaced whole
+  std::shared_ptr<const ArrayMetadata> metadata GUARDED_BY(mutex);  // replaced whole
   IndexCache index_cache;
 };
 
@@ -71,8 +71,8 @@ class ArrayState {
   std::shared_ptr<ArrayShared> shared_;
   Choice choice_;
   mutable ForkMutex mutex_;
-  mutable std::shared_ptr<const ArrayLayout> layout_;  // under mutex_; the last one asked for
-  mutable Implementations layout_implementations_;     // under mutex_
+  mutable std::shared_ptr<const ArrayLayout> layout_ GUARDED_BY(mutex_);  // the last one asked for
+  mutable Implementations layout_implementations_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

@@ -86,7 +86,7 @@ void check_config(const Config& config, const char* where) {
 
 struct Installed {
   ForkMutex mutex;
-  std::shared_ptr<const Config> config;  // null until somebody asks
+  std::shared_ptr<const Config> config GUARDED_BY(mutex);  // null until somebody asks
 
   static Installed& get() {
     static auto* installed = new Installed;  // never destroyed: threads may outlive statics

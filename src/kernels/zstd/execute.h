@@ -2,6 +2,8 @@
 
 // Turns records and literals into bytes, a tile of a block at a time: each byte of the tile gets an
 // entry in shared memory, which is its value or where to look for it.
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.4: literals first, then the match, which may
+// reach into its own output.
 
 #include "kernels/common/access.h"
 #include "kernels/zstd/format.h"

@@ -15,7 +15,9 @@ struct FseDescription {
   u32 nbytes = 0;  // 0: malformed
 };
 
-// Counts of symbols, -1 standing for "less than one".
+// https://www.rfc-editor.org/rfc/rfc8878#section-4.1.1
+// Counts of symbols, -1 standing for "less than one". A count takes one bit less where its value
+// is small, since the sum that is left rules large ones out.
 SIMT_DEVICE FseDescription
 read_fse_description(const u8* p, u32 nbytes, u32 max_symbol, u32 max_log, FseCount* counts) {
   if (nbytes == 0) return {};

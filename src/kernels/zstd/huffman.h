@@ -27,6 +27,7 @@ struct HuffmanBuilder {
   FseWork fse;
 };
 
+// https://www.rfc-editor.org/rfc/rfc8878#section-4.2.1.2
 // Two states take turns; the weights end when one has no bits left for its next state. Gives their
 // number, 0 if malformed.
 SIMT_DEVICE u32 read_fse_weights(HuffmanBuilder& builder, const u8* stream, u32 nbytes, u32 log) {
@@ -147,6 +148,7 @@ SIMT_DEVICE void read_huffman_table(
   }
 }
 
+// https://www.rfc-editor.org/rfc/rfc8878#section-4.2.1.3
 // By `threads` threads: codes grow shorter from entry to entry, and are in order of symbols within
 // a length. Behind a table of two entries come two that nothing reads.
 SIMT_DEVICE void fill_huffman_table(HuffmanTable& table,

@@ -1,6 +1,7 @@
 #pragma once
 
-// One lane's way through a stream of Huffman codes, which is read backward. The lane has a ring of
+// One lane's way through a stream of Huffman codes, which is read backward from below its last set
+// bit (https://www.rfc-editor.org/rfc/rfc8878#section-4.2.2). The lane has a ring of
 // its own in shared memory, and asks for what follows while it decodes: a thousand lanes that load
 // from a thousand places need more lines than the cache of a multiprocessor has, and one lane's
 // miss would stop its whole warp.

@@ -21,7 +21,9 @@ struct LiteralWork {
   u32* faults;
 };
 
-// A stream of the one or four of a block, which lie behind each other.
+// A stream of the one or four of a block, which lie behind each other. Four have their sizes, but
+// for the last one's, in the 6 bytes in front of them.
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.1.6
 struct StreamPlace {
   u32 at, nbytes;    // in the source
   u32 first, count;  // literals

@@ -4,7 +4,8 @@ namespace headrace::SIMT_SPACE::zstd {
 namespace {
 
 // A warp a source goes through its blocks, 32 at a time: running sums of sizes, and the functions
-// of repeat offsets composed.
+// of repeat offsets composed. They begin with 1, 4 and 8 in each frame and go on from block to
+// block (https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.5), which would make blocks serial.
 struct PlaceBlocks {
   static constexpr unsigned kThreads = 128;
   using Shared = simt::NoShared;

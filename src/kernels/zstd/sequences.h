@@ -4,6 +4,11 @@
 // own that does nothing else; a second warp follows a batch behind and makes records of what the
 // leader saved. kStreams blocks share a leader warp: one when there are few blocks, more when the
 // leaders' issue slots are what all wait for.
+//
+//   warp 0      leads     batch 0 | batch 1 | batch 2 | ...    saves to saved[0], saved[1], ...
+//   warp 1 + i  records             batch 0 | batch 1 | ...    of stream i, from what was saved
+//
+// with a barrier of the thread block between any two batches.
 
 #include "kernels/zstd/entries.h"
 #include "kernels/zstd/format.h"
@@ -47,9 +52,10 @@ struct TableSource {
   u32 end = 0;
 };
 
-// Lanes 0 to 2 find the three tables, lane 3 the end of the block's own descriptions. A table that
-// is repeated is described in an earlier block, and built again here: that takes a few
-// microseconds of one warp and spares 10 KiB of device memory a block.
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.2.1: a mode a table, 0 predefined, 1 RLE,
+// 2 described here, 3 repeated. Lanes 0 to 2 find the three tables, lane 3 the end of the block's
+// own descriptions. A table that is repeated is described in an earlier block, and built again
+// here: that takes a few microseconds of one warp and spares 10 KiB of device memory a block.
 SIMT_DEVICE TableSource find_table(const u8* data, const Block& block, u32 lane, FseCount* counts) {
   const bool own = lane == 3;
   u32 at = own ? block.modes_at : block.tables_at[lane];
@@ -118,7 +124,9 @@ SIMT_DEVICE void open(SequenceStream<Entries>& stream, const u8* data, const Blo
                  simt::shuffle(found.symbols, table),
                  simt::shuffle(found.single, table)});
 
-  // The stream ends below its highest set bit; states come first.
+  // The stream is read backward from below its highest set bit. The first states come first:
+  // literal lengths, offsets, match lengths.
+  // https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.2.1.2
   const auto [words, skipped] = words_of<u32>(data + begin);
   i32 position =
       static_cast<i32>((skipped + block.end - begin - 1) * 8 + highest_bit(data[block.end - 1]));
@@ -147,6 +155,10 @@ SIMT_DEVICE void lead(Chain& chain, u32 count, SequenceStream<Entries>& stream, 
     chain = advance_checked<Entries>(chain, count, save, tables);
 }
 
+// What a sequence is: codes say how many extra bits follow, and these come in the order offset,
+// match length, literal length. After them the states move on, in the order literal length, match
+// length, offset: that part is the leader's.
+// https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.2.1.2, codes: 3.1.1.3.2.1.1
 struct SequenceValues {
   u32 literal_length = 0, match_length = 0, offset_value = 4;
   i32 end = 0;  // position behind the extra bits
@@ -168,6 +180,7 @@ SIMT_DEVICE SequenceValues read_sequence(const u32* words, const simt::Quad& sav
   return values;
 }
 
+// What a sequence does to the three repeat offsets, as a function of those before it.
 // https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.5
 SIMT_DEVICE RepeatOffsets step_of(u32 offset_value, bool no_literals) {
   const RepeatOffsets same = unchanged();
