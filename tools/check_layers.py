@@ -84,6 +84,7 @@ STANDARD_HEADER = re.compile(r"[a-z_0-9]+(\.h)?")
 C_HEADERS = {"assert.h", "errno.h", "limits.h", "stddef.h", "stdint.h", "string.h"}
 
 CUDA_HEADER = re.compile(r"(^|/)(cuda|cufile|nvcomp|nvml|nvtx3/|driver_types|cub/|thrust/)")
+HIP_HEADER = re.compile(r"^hip/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -112,6 +113,8 @@ def check_source(folder, target):
     head, _, rest = target.partition("/")
     if folder != "cuda" and CUDA_HEADER.search(target) and head not in ARROWS:
         return f"only src/cuda includes {target}"
+    if folder != "simt" and HIP_HEADER.search(target):
+        return f"only src/simt includes {target}"
     if head == "headrace":
         if folder in ONLY_ERRORS and rest != "error.h":
             return f"{folder} includes no public header but error.h: {target}"
