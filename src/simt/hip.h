@@ -1,8 +1,8 @@
 #pragma once
 
-// simt.h for HIP, the compiler of AMD's GPUs, in the names that it has for what gpu.h says in CUDA's.
-// No backend of headrace runs this: tools/check_hip compiles it, so that kernels stay free of what
-// only one vendor has. Where HIP has no such instruction, what is here is right and slow.
+// simt.h for HIP, the compiler of AMD's GPUs, in the names that it has for what gpu.h says in
+// CUDA's. No backend of headrace runs this: tools/check_hip compiles it, so that kernels stay free
+// of what only one vendor has. Where HIP has no such instruction, what is here is right and slow.
 //
 // Warps are of 32 threads here too. A wavefront of 64 lanes is two of them: lanes that do not take
 // part are out of its mask, and what one half asks of its lanes it gets of its own 32.
@@ -68,8 +68,7 @@ SIMT_DEVICE u32 fold(u32 value, u32 start, F combine) {
 }
 SIMT_DEVICE u32 match(u32 value) {
   u32 same = 0;
-  for (unsigned lane = 0; lane < kWarp; ++lane)
-    same |= u32{shuffle(value, lane) == value} << lane;
+  for (unsigned lane = 0; lane < kWarp; ++lane) same |= u32{shuffle(value, lane) == value} << lane;
   return same & ballot(true);
 }
 SIMT_DEVICE u32 reduce_add(u32 value) {
