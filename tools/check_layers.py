@@ -55,15 +55,22 @@ ROOMS = {
 # What lies in front of the rooms: headers that see none of them and that all of them see, and
 # bodies that see all of them and that nobody sees.
 FRONT = {
-    "kernels": {"kernels/kernels.h", "kernels/table.cpp"},
+    "kernels": {"kernels/kernels.h", "kernels/tuning.h", "kernels/table.cpp"},
 }
 
 # Of these folders others see the interface, not the bodies; of `codec`, `device` and `store` that
 # goes for cuda and no_cuda only.
 INTERFACES = {
-    "kernels": {"kernels/kernels.h", "kernels/common/fault.h"},
+    "kernels": {"kernels/kernels.h", "kernels/tuning.h", "kernels/common/fault.h"},
     "codec": {"codec/codec.h"},
-    "device": {"device/backend.h", "device/gpu_limits.h", "device/user_memory.h"},
+    "device": {
+        "device/backend.h",
+        "device/cuda_names.h",
+        "device/cufile.h",
+        "device/gpu_limits.h",
+        "device/kernel_probe.h",
+        "device/user_memory.h",
+    },
     "store": {"store/store.h"},
 }
 

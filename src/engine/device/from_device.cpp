@@ -380,12 +380,13 @@ class DeviceWriter {
   std::deque<std::unique_ptr<Slab>> in_flight_;
 };
 
-void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
+void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {
   for (const auto& [codec, name] : layout.on_device) {
-    if (name != kNvcomp) continue;
+    if (!only_decodes(name)) continue;
+    const std::string own(backend(*device_of_implementation(name)).own_name());
     throw Error(ErrorCode::unsupported,
-                "[write] " + state.path() + ": implementation nvcomp only decodes " + codec +
-                    "; headrace-cuda encodes it, and the host's implementations do");
+                "[write] " + state.path() + ": implementation " + name + " only decodes " + codec +
+                    "; " + own + " encodes it, and the host's implementations do");
   }
 }
 
@@ -416,7 +417,7 @@ void write_selection_from_device(const ArrayState& state,
   RequestContext context(state, std::move(layout), options, cancel);
   if (selection.size() == 0) return;
   context.prepare_locks();
-  refuse_nvcomp(state, context.layout);
+  refuse_decoders(state, context.layout);
   check_on_device(context.layout, data.device.type);
   Backend& devices = backend(data.device.type);
   const bool on_host = encodes_on_host(context, devices.kernels(), selection.size());

@@ -82,7 +82,8 @@ ArrayLayout make_layout(std::shared_ptr<const ArrayMetadata> metadata,
   layout.device_plan = make_device_plan(layout.chain);
   for (DeviceStep& step : layout.device_plan.steps) {
     const auto choice = layout.on_device.find(step.codec);
-    step.nvcomp = choice != layout.on_device.end() && choice->second == kNvcomp;
+    if (choice != layout.on_device.end() && only_decodes(choice->second))
+      step.library = choice->second;
   }
   std::erase_if(layout.on_device, [&](const auto& choice) {
     return std::ranges::none_of(codecs, [&](const CodecSpec& spec) {
