@@ -55,15 +55,22 @@ ROOMS = {
 # What lies in front of the rooms: headers that see none of them and that all of them see, and
 # bodies that see all of them and that nobody sees.
 FRONT = {
-    "kernels": {"kernels/kernels.h", "kernels/table.cpp"},
+    "kernels": {"kernels/kernels.h", "kernels/tuning.h", "kernels/table.cpp"},
 }
 
 # Of these folders others see the interface, not the bodies; of `codec`, `device` and `store` that
 # goes for cuda and no_cuda only.
 INTERFACES = {
-    "kernels": {"kernels/kernels.h", "kernels/common/fault.h"},
+    "kernels": {"kernels/kernels.h", "kernels/tuning.h", "kernels/common/fault.h"},
     "codec": {"codec/codec.h"},
-    "device": {"device/backend.h", "device/gpu_limits.h", "device/user_memory.h"},
+    "device": {
+        "device/backend.h",
+        "device/cuda_names.h",
+        "device/cufile.h",
+        "device/gpu_limits.h",
+        "device/kernel_probe.h",
+        "device/user_memory.h",
+    },
     "store": {"store/store.h"},
 }
 
@@ -84,6 +91,7 @@ STANDARD_HEADER = re.compile(r"[a-z_0-9]+(\.h)?")
 C_HEADERS = {"assert.h", "errno.h", "limits.h", "stddef.h", "stdint.h", "string.h"}
 
 CUDA_HEADER = re.compile(r"(^|/)(cuda|cufile|nvcomp|nvml|nvtx3/|driver_types|cub/|thrust/)")
+HIP_HEADER = re.compile(r"^hip/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -112,6 +120,8 @@ def check_source(folder, target):
     head, _, rest = target.partition("/")
     if folder != "cuda" and CUDA_HEADER.search(target) and head not in ARROWS:
         return f"only src/cuda includes {target}"
+    if folder != "simt" and HIP_HEADER.search(target):
+        return f"only src/simt includes {target}"
     if head == "headrace":
         if folder in ONLY_ERRORS and rest != "error.h":
             return f"{folder} includes no public header but error.h: {target}"

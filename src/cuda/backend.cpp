@@ -10,6 +10,8 @@
 #include "cuda/nvtx.h"
 #include "cuda/probe.h"
 #include "cuda/queue.h"
+#include "device/cuda_names.h"
+#include "device/cufile.h"
 #include "device/user_memory.h"
 
 namespace headrace {
@@ -44,9 +46,13 @@ class CudaBackend final : public Backend {
 
   std::string device_name(int index) const override { return properties(index).name; }
   std::size_t memory_nbytes(int index) const override { return properties(index).totalGlobalMem; }
+  std::string_view own_name() const override { return cuda_names::kOwn; }
   const Kernels& kernels() const override { return gpu_kernels(); }
-  const Kernels& nvcomp_kernels() const override { return headrace::nvcomp_kernels(); }
-  std::string nvcomp_why_not() const override { return headrace::nvcomp_why_not(); }
+  std::span<const DecoderLibrary> libraries() const override {
+    static constexpr DecoderLibrary kLibraries[] = {
+        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, nvcomp_kernels, nvcomp_why_not}};
+    return kLibraries;
+  }
 
   std::unique_ptr<Queue> make_queue(int index) override {
     show_spans_to_profiler();
@@ -80,6 +86,11 @@ class CudaBackend final : public Backend {
   void with_device(int index, FunctionRef<void()> body) override {
     const DeviceGuard guard(index);
     body();
+  }
+
+  DirectFiles direct_files() const override { return cufile(Device::Type::cuda); }
+  std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const override {
+    return std::make_unique<CufileFile>(cufile(Device::Type::cuda), fd, std::move(path));
   }
 };
 

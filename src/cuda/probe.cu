@@ -1,10 +1,8 @@
-#include <map>
-
-#include "base/fork_mutex.h"
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/probe.h"
 #include "device/gpu_limits.h"
+#include "device/kernel_probe.h"
 
 namespace headrace {
 namespace {
@@ -18,12 +16,7 @@ int attribute_of(int device, cudaDeviceAttr attribute) {
   return value;
 }
 
-struct Answer {
-  std::string why_not;
-  bool lasting;  // no error that another try may be without
-};
-
-Answer ask(int device) {
+KernelProbe::Answer ask(int device) {
   const ComputeCapability gpu{attribute_of(device, cudaDevAttrComputeCapabilityMajor),
                               attribute_of(device, cudaDevAttrComputeCapabilityMinor)};
   const std::string missing = why_no_code(gpu, HEADRACE_CUDA_ARCHITECTURES);
@@ -47,27 +40,9 @@ Answer ask(int device) {
 }  // namespace
 
 std::string why_no_kernels(int device) {
-  struct Known {
-    ForkMutex mutex;
-    std::map<int, std::string> answers GUARDED_BY(mutex);
-  };
-  static auto* known = new Known;  // never destroyed: devices may be asked for at the very end
-  {
-    ForkLock lock(known->mutex);
-    const auto found = known->answers.find(device);
-    if (found != known->answers.end()) return found->second;
-  }
-  Answer answer;
-  try {
-    answer = ask(device);
-  } catch (const Error& error) {
-    answer = {error.what(), false};
-  }
-  if (answer.lasting) {
-    ForkLock lock(known->mutex);
-    known->answers[device] = answer.why_not;
-  }
-  return answer.why_not;
+  // Never destroyed: devices may be asked for at the very end.
+  static auto* known = new KernelProbe;
+  return known->why_not(device, [](int index) { return ask(index); });
 }
 
 }  // namespace headrace

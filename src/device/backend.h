@@ -4,13 +4,19 @@
 //  1. backend(device.type).make_queue(device.index) gives a queue: memory, copies, order.
 //  2. kernels() work on that queue.
 //  3. allocate() makes memory that outlives the queue: results.
+//  4. libraries() and direct_files() are what the type has beside its own kernels and copies: the
+//     rest of the library knows it by what it does, and its name from here.
 // Nothing of a driver is touched before the first call on a device.
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/function_ref.h"
+#include "device/direct_file.h"
 #include "headrace/device.h"
 #include "headrace/tensor.h"
 #include "kernels/kernels.h"
@@ -18,19 +24,36 @@
 
 namespace headrace {
 
+// Decoders of others that a backend offers beside its own kernels. They are used only when the
+// configuration asks for them by name.
+struct DecoderLibrary {
+  std::string_view name;                     // "nvcomp"
+  std::span<const std::string_view> codecs;  // whose steps it decodes
+  const Kernels& (*kernels)();               // all null where why_not() says why
+  std::string (*why_not)();  // may look for the library, once; empty when it is there
+};
+
+inline constexpr Device::Type kDeviceTypes[] = {Device::Type::cuda, Device::Type::simt};
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual int device_count() const = 0;  // 0 when there is none that can be used
+  virtual int device_count() const = 0;  // usable or not
   // Why device `index` cannot be used; empty when it can.
   virtual std::string why_not(int index) const = 0;
   virtual std::string device_name(int index) const = 0;    // "NVIDIA H200"
   virtual std::size_t memory_nbytes(int index) const = 0;  // in all
+  // The first device that can be used.
+  std::optional<int> first_usable() const;
+  // Why there is none: that of the first device. Empty when there is one.
+  std::string why_none() const;
+
+  virtual std::string_view own_name() const = 0;  // of its kernels: "headrace-cuda"
   virtual const Kernels& kernels() const = 0;
-  // Decoders of nvCOMP, where the user has installed it; all null where nvcomp_why_not() says why.
-  virtual const Kernels& nvcomp_kernels() const;
-  virtual std::string nvcomp_why_not() const;
+  virtual std::span<const DecoderLibrary> libraries() const { return {}; }
+  // Null where it offers none of that name.
+  const DecoderLibrary* library(std::string_view name) const;
 
   virtual std::unique_ptr<Queue> make_queue(int index) = 0;
   // A queue on the caller's stream; null is the device's default stream.
@@ -48,6 +71,11 @@ class Backend {
   virtual void set_allocator(int index, const Allocator& allocator) = 0;
   // Calls `body` with the device current to this thread, for libraries that ask the driver for it.
   virtual void with_device(int index, FunctionRef<void()> body);
+
+  virtual DirectFiles direct_files() const;
+  // Where direct_files() has them. `fd` was opened with O_DIRECT and stays open as long as the
+  // result lives; `path` is for messages. `unsupported` where its file system cannot.
+  virtual std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const;
 };
 
 // Not for the CPU, which has no backend.

@@ -94,7 +94,7 @@ void judge(const DriverProperties& properties, Cufile& found) {
 }  // namespace
 
 Cufile open_cufile(const std::string& library) {
-  const auto refuse = [&](const std::string& why_not) { return Cufile{library, why_not}; };
+  const auto refuse = [&](const std::string& why_not) { return Cufile{{library, why_not}}; };
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return refuse(dlerror());
   auto calls = std::make_shared<CufileCalls>();
@@ -110,7 +110,7 @@ Cufile open_cufile(const std::string& library) {
   if (const CufileError status = calls->open_driver(); status.error != 0)
     return refuse(failed("cuFileDriverOpen", status.error) +
                   " with the compatibility mode refused");
-  Cufile found{library};
+  Cufile found{{library}};
   DriverProperties properties{};
   if (const CufileError status = calls->get_properties(&properties); status.error != 0) {
     found.why_not = failed("cuFileDriverGetProperties", status.error);
@@ -128,7 +128,7 @@ Cufile open_cufile(const std::string& library) {
 // Never destroyed: threads may outlive statics.
 const Cufile& cufile(Device::Type type) {
   if (type == Device::Type::simt) {
-    static const auto* none = new Cufile{{}, "cuFile is for CUDA devices"};
+    static const auto* none = new Cufile{{"", "cuFile is for CUDA devices"}};
     const char* named = std::getenv("HEADRACE_SIMT_CUFILE");
     if (!named) return *none;
     static const auto* of_tests = new Cufile(open_cufile(named));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "device/direct_file.h"
 #include "headrace/tensor.h"
 
 namespace headrace {
@@ -17,10 +18,7 @@ namespace headrace {
 struct CufileCalls;  // the library's functions
 
 // What there is of cuFile.
-struct Cufile {
-  std::string library;
-  std::string why_not{};                       // empty when it is native
-  std::string driver{};                        // "nvidia-fs 2.26", "PCI P2PDMA"
+struct Cufile : DirectFiles {
   std::shared_ptr<const CufileCalls> calls{};  // null unless it is native
 
   bool native() const { return calls != nullptr; }
@@ -35,19 +33,16 @@ Cufile open_cufile(const std::string& library);
 // HEADRACE_SIMT_CUFILE names.
 const Cufile& cufile(Device::Type type);
 
-// A file that cuFile reads. Any number of threads may.
-class CufileFile {
+class CufileFile final : public DirectFile {
  public:
   // `fd` was opened with O_DIRECT and stays open as long as this lives; `path` is for messages.
   // `unsupported` where its file system is not native.
   CufileFile(const Cufile& cufile, int fd, std::string path);
-  ~CufileFile();
+  ~CufileFile() override;
   CufileFile(const CufileFile&) = delete;
   CufileFile& operator=(const CufileFile&) = delete;
 
-  // Fills device memory that no queue uses meanwhile; its device is current to the calling thread,
-  // which waits. `io` when that fails or the file ends before.
-  void read(std::uint64_t offset, void* target, std::size_t nbytes) const;
+  void read(std::uint64_t offset, void* target, std::size_t nbytes) const override;
 
  private:
   const std::shared_ptr<const CufileCalls> calls_;

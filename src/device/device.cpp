@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <system_error>
@@ -14,16 +15,37 @@ Backend& backend(Device::Type type) {
   return type == Device::Type::simt ? simt_backend() : cuda_backend();
 }
 
-const Kernels& Backend::nvcomp_kernels() const {
-  static constexpr Kernels kNone{};
-  return kNone;
+std::optional<int> Backend::first_usable() const {
+  const int count = device_count();
+  for (int index = 0; index < count; ++index)
+    if (why_not(index).empty()) return index;
+  return std::nullopt;
 }
 
-std::string Backend::nvcomp_why_not() const { return "there is none for this type of device"; }
+std::string Backend::why_none() const { return first_usable() ? std::string() : why_not(0); }
+
+const DecoderLibrary* Backend::library(std::string_view name) const {
+  const auto all = libraries();
+  const auto found = std::ranges::find(all, name, &DecoderLibrary::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+DirectFiles Backend::direct_files() const {
+  return {.why_not = "there is nothing that reads files into the memory of this type of device"};
+}
+
+std::unique_ptr<DirectFile> Backend::open_direct(int, std::string path) const {
+  throw Error(ErrorCode::unsupported, path + ": " + direct_files().why_not);
+}
 
 void Backend::with_device(int, FunctionRef<void()> body) { body(); }
 
-Device best_device() { return cuda_backend().why_not(0).empty() ? Device::cuda(0) : Device::cpu(); }
+Device best_device(const Backend& gpus) {
+  const std::optional<int> usable = gpus.first_usable();
+  return usable ? Device::cuda(*usable) : Device::cpu();
+}
+
+Device best_device() { return best_device(cuda_backend()); }
 
 void check_device(const Device& device) {
   if (device.is_cpu()) return;

@@ -1,5 +1,6 @@
 #include "base/buffer.h"
 #include "device/backend.h"
+#include "device/cufile.h"
 #include "device/user_memory.h"
 #include "simt/host_queue.h"
 
@@ -15,6 +16,7 @@ class SimtBackend final : public Backend {
   }
   std::string device_name(int) const override { return "kernels run on the CPU"; }
   std::size_t memory_nbytes(int) const override { return 0; }
+  std::string_view own_name() const override { return "headrace-simt"; }
   const Kernels& kernels() const override { return host_kernels(); }
 
   std::unique_ptr<Queue> make_queue(int) override { return std::make_unique<HostQueue>(); }
@@ -32,6 +34,11 @@ class SimtBackend final : public Backend {
   }
   std::shared_ptr<void> pin(int, void*, std::size_t) override {
     return std::make_shared<char>();  // its memory is the host's: nothing is copied that could gain
+  }
+
+  DirectFiles direct_files() const override { return cufile(Device::Type::simt); }
+  std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const override {
+    return std::make_unique<CufileFile>(cufile(Device::Type::simt), fd, std::move(path));
   }
 
  private:

@@ -15,7 +15,7 @@
 
 namespace headrace {
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 const Kernels& gpu_kernels() {
 #else
 const Kernels& host_kernels() {

@@ -1,5 +1,6 @@
 #include "device/backend.h"
 
+#include "device/cuda_names.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -11,7 +12,13 @@ class NoCuda final : public Backend {
   std::string why_not(int) const override { return kWhyNot; }
   std::string device_name(int) const override { refuse(); }
   std::size_t memory_nbytes(int) const override { refuse(); }
+  std::string_view own_name() const override { return cuda_names::kOwn; }
   const Kernels& kernels() const override { return gpu_kernels(); }
+  std::span<const DecoderLibrary> libraries() const override {
+    static constexpr DecoderLibrary kLibraries[] = {
+        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, gpu_kernels, why_no_library}};
+    return kLibraries;
+  }
   std::unique_ptr<Queue> make_queue(int) override { refuse(); }
   std::unique_ptr<Queue> wrap_stream(int, void*) override { refuse(); }
   std::shared_ptr<void> allocate(Queue&, std::size_t) override { refuse(); }
@@ -21,6 +28,7 @@ class NoCuda final : public Backend {
 
  private:
   static constexpr const char* kWhyNot = "headrace was built without CUDA";
+  static std::string why_no_library() { return kWhyNot; }
   [[noreturn]] static void refuse() { throw Error(ErrorCode::device, kWhyNot); }
 };
 

@@ -21,6 +21,8 @@
 
 namespace headrace::gpu::simt {
 
+inline constexpr unsigned kWarp = 32;
+
 SIMT_DEVICE unsigned thread_index() { return threadIdx.x; }
 SIMT_DEVICE unsigned block_size() { return blockDim.x; }
 SIMT_DEVICE unsigned block_index() { return blockIdx.x; }

@@ -21,6 +21,8 @@
 
 namespace headrace::host::simt {
 
+inline constexpr unsigned kWarp = 32;
+
 // The fiber that runs on this operating system thread.
 struct Running {
   unsigned thread;

@@ -9,6 +9,9 @@
 
 namespace headrace {
 
+// Of the H200 that kernels/tuning.h was measured on.
+inline constexpr unsigned kMeasuredProcessors = 132;
+
 // A point in the work of a queue.
 class Mark {
  public:
@@ -28,6 +31,8 @@ class Queue {
   virtual void* native() const = 0;
   // How many blocks of one kernel the device runs side by side at least (multiprocessors).
   virtual unsigned processors() const = 0;
+  // For how many of them kernels are chosen (kernels/tuning.h).
+  virtual unsigned tuned_for() const { return processors(); }
   // The most shared memory that a block can have.
   virtual std::size_t shared_nbytes() const = 0;
 

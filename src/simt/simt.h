@@ -2,7 +2,7 @@
 
 // What kernels are written against. One source, two compilers: nvcc makes GPU code of it, the host
 // compiler makes code that runs a block's threads as fibers (simt/host.h), so that every kernel can
-// be tested, sanitised and fuzzed without a GPU.
+// be tested, sanitised and fuzzed without a GPU. A third, hipcc, only checks (simt/hip.h).
 //
 // A kernel is a struct: its members are the arguments, operator() is what each thread does.
 //
@@ -27,7 +27,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 #define SIMT_SPACE gpu
 #else
 #define SIMT_SPACE host
@@ -44,8 +44,6 @@ using i64 = std::int64_t;
 
 namespace headrace::SIMT_SPACE::simt {
 
-inline constexpr unsigned kWarp = 32;
-
 struct NoShared {};
 // Loaded and stored by one instruction.
 struct alignas(8) Pair {
@@ -57,13 +55,17 @@ struct alignas(16) Quad {
 
 }  // namespace headrace::SIMT_SPACE::simt
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__)
 #include "simt/gpu.h"
+#elif defined(__HIP__)
+#include "simt/hip.h"
 #else
 #include "simt/host.h"
 #endif
 
 namespace headrace::SIMT_SPACE::simt {
+
+static_assert(kWarp == 32, "votes are u32, a lane a bit, and kernels fold them as such");
 
 SIMT_DEVICE unsigned lane_index() { return thread_index() % kWarp; }
 SIMT_DEVICE unsigned warp_index() { return thread_index() / kWarp; }

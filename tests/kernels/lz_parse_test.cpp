@@ -114,7 +114,7 @@ struct Parsed : OneStream {
         slab.sums.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0},
                            slab.group_nbytes<Lz4>());
     records = Scratch<LzRecord>(queue, slab.sums.records);
-    parse_lz<Lz4>(queue, batch(), slab);
+    parse_lz<Lz4>(queue, batch(), slab, tuning_of(queue).lz);
   }
   LzBatch batch() { return {&listed, 1, records.data(), &n_records, &fault}; }
 
@@ -164,6 +164,8 @@ struct ShortTokens {
   using Guess = LzCut<256, 16>;
 };
 
+constexpr Tuning::Lz kH200 = tuning_of(kMeasuredProcessors, kMeasuredProcessors).lz;
+
 std::vector<Frame> frames_of(std::size_t n, u64 source_nbytes, u64 target_nbytes) {
   std::vector<Frame> frames(n);
   for (Frame& frame : frames) {
@@ -180,7 +182,8 @@ TEST(LzSlabs, BoundTheScratchMemoryOfRecords) {
     std::vector<FrameFault> refused;
     std::size_t done = 0, slabs = 0;
     for (; done < frames.size(); ++slabs) {
-      const LzPlan plan = plan_slabs<Dialect>(std::span(frames).subspan(done), false, refused);
+      const LzPlan plan =
+          plan_slabs<Dialect>(std::span(frames).subspan(done), false, kH200, refused);
       ASSERT_GT(plan.n, 0u);
       std::size_t streams = 0;
       for (const LzSlab& slab : plan.slabs) {
@@ -204,16 +207,16 @@ TEST(LzSlabs, BoundTheScratchMemoryOfRecords) {
 TEST(LzSlabs, TakeAStreamThatIsTooLargeByItself) {
   std::vector<Frame> frames = frames_of(3, u64{1} << 30, u64{1} << 30);
   std::vector<FrameFault> refused;
-  EXPECT_EQ(plan_slabs<ShortTokens>(frames, false, refused).n, 1u);
+  EXPECT_EQ(plan_slabs<ShortTokens>(frames, false, kH200, refused).n, 1u);
   EXPECT_TRUE(refused.empty());
 }
 
 TEST(LzSlabs, LeadByALaneOnlyShortStreams) {
   const auto led = [](const std::vector<Frame>& frames) {
     std::vector<FrameFault> refused;
-    const LzPlan plan = plan_slabs<Lz4>(frames, false, refused);
+    const LzPlan plan = plan_slabs<Lz4>(frames, false, kH200, refused);
     EXPECT_EQ(plan.n, frames.size());
-    return plan.slabs[0].is_led();
+    return plan.slabs[0].is_led(kH200);
   };
   std::vector<Frame> frames = frames_of(16000, 8 << 10, 8 << 10);
   EXPECT_TRUE(led(frames));

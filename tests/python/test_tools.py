@@ -43,6 +43,7 @@ def write(root, name, text):
         ("src/engine/read/a.cpp", '"cuda/device.h"', "no arrow engine -> cuda"),
         ("src/engine/read/a.cpp", "<cuda_runtime.h>", "only src/cuda includes cuda_runtime.h"),
         ("src/engine/read/a.cpp", "<nvcomp/zstd.h>", "only src/cuda includes nvcomp/zstd.h"),
+        ("src/kernels/lz/a.cpp", "<hip/hip_runtime.h>", "only src/simt includes hip/hip_runtime.h"),
         ("src/no_cuda/a.cpp", '"codec/registry.h"', "no_cuda sees only codec/codec.h"),
         ("src/kernels/common/a.h", '"base/bytes.h"', "no arrow kernels -> base"),
         ("src/loader/a.cpp", '"kernels/zstd/plan.h"', "loader sees only kernels/common/fault.h, "),

@@ -20,7 +20,7 @@ namespace headrace::test {
 // The one that runs kernels on the CPU, and the GPU where there is one.
 inline std::vector<Device> devices() {
   std::vector<Device> found{Device::simt()};
-  if (cuda_backend().device_count() > 0) found.push_back(Device::cuda());
+  if (const auto gpu = cuda_backend().first_usable()) found.push_back(Device::cuda(*gpu));
   return found;
 }
 
@@ -31,6 +31,7 @@ class SimtDevice : public Backend {
   std::string why_not(int index) const override { return simt_.why_not(index); }
   std::string device_name(int index) const override { return simt_.device_name(index); }
   std::size_t memory_nbytes(int index) const override { return simt_.memory_nbytes(index); }
+  std::string_view own_name() const override { return simt_.own_name(); }
   const Kernels& kernels() const override { return simt_.kernels(); }
   std::unique_ptr<Queue> make_queue(int index) override { return simt_.make_queue(index); }
   std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {

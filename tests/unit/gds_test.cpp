@@ -68,7 +68,8 @@ class GdsRead : public test::DeviceTest {
   // A GPU takes part when no test of this process has looked for its cuFile before.
   static std::vector<Device> devices() {
     std::vector<Device> found = test::devices();
-    std::erase_if(found, [](Device d) { return cufile(d.type).library != library(); });
+    std::erase_if(found,
+                  [](Device d) { return backend(d.type).direct_files().library != library(); });
     return found;
   }
   static void set(const char* gds, std::size_t slab_nbytes = std::size_t{1} << 20) {

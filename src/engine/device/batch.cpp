@@ -123,12 +123,12 @@ DeviceBatch::~DeviceBatch() { const Drain drain(*queue_); }
 
 std::string DeviceBatch::why_not_decoded(const Codec& codec,
                                          const Backend& devices,
-                                         bool nvcomp,
+                                         std::string_view library,
                                          Buffers outputs) {
   const auto stage = codec.device_stage();
   if (!stage || stage->kind == Kind::transpose) return "has no decoder for devices";
   if (stage->kind != Kind::none) {
-    const std::string missing = missing_decoder(devices, stage->kind, nvcomp);
+    const std::string missing = missing_decoder(devices, stage->kind, library);
     if (!missing.empty()) return missing;
   }
   for (const BatchBuffer& output : outputs) {
@@ -147,8 +147,11 @@ std::string DeviceBatch::why_not_encoded(const Codec& codec,
   return missing_encoder(codec.device_stage(), most);
 }
 
-void DeviceBatch::decode(const Codec& codec, bool nvcomp, Buffers inputs, Buffers outputs) {
-  const Kernels& kernels = nvcomp ? backend_.nvcomp_kernels() : backend_.kernels();
+void DeviceBatch::decode(const Codec& codec,
+                         std::string_view library,
+                         Buffers inputs,
+                         Buffers outputs) {
+  const Kernels& kernels = kernels_of(backend_, library);
   const auto staged_nbytes = [&](std::size_t i) {
     const std::size_t to_host = outputs[i].on_device ? 0 : aligned_nbytes(outputs[i].nbytes);
     return aligned_nbytes(inputs[i].nbytes) + to_host;

@@ -27,11 +27,11 @@ class DeviceBatch {
   // Why devices of the type cannot decode `codec` to these sizes; empty when they can.
   static std::string why_not_decoded(const Codec& codec,
                                      const Backend& devices,
-                                     bool nvcomp,
+                                     std::string_view library,
                                      Buffers outputs);
-  // Decodes on the device, by headrace's own decoder or nvCOMP's. An error names the index of a bad
-  // input.
-  void decode(const Codec& codec, bool nvcomp, Buffers inputs, Buffers outputs);
+  // Decodes on the device, by headrace's own decoder or a library's. An error names the index of a
+  // bad input.
+  void decode(const Codec& codec, std::string_view library, Buffers inputs, Buffers outputs);
 
   // Why devices of the type cannot encode these buffers; empty when they can.
   static std::string why_not_encoded(const Codec& codec, const Backend& devices, Buffers inputs);

@@ -26,6 +26,11 @@ namespace {
 struct PreparedCodec {
   CodecPtr codec;              // its body on the host
   std::string implementation;  // asked for by the call or the configuration; may be empty
+
+  // When it is one that a backend offers.
+  std::string_view library() const {
+    return only_decodes(implementation) ? std::string_view(implementation) : std::string_view();
+  }
 };
 
 PreparedCodec prepare(std::string_view codec, const BatchOptions& options, const char* where) {
@@ -52,9 +57,9 @@ PreparedCodec prepare_to_encode(std::string_view codec, const BatchOptions& opti
   std::string& wanted = prepared.implementation;
   if (options.device.is_cpu() && options.implementation.empty() && device_of_implementation(wanted))
     wanted.clear();
-  if (wanted == kNvcomp)
+  if (only_decodes(wanted))
     throw Error(ErrorCode::unsupported,
-                "encode_batch: implementation nvcomp only decodes " + std::string(codec));
+                "encode_batch: implementation " + wanted + " only decodes " + std::string(codec));
   return prepared;
 }
 
@@ -182,8 +187,8 @@ bool decodes_on_device(const PreparedCodec& prepared,
   const bool forced = forces_device(wanted, options, "decode_batch");
   if (options.device.is_cpu() || (!forced && !wanted.empty())) return false;
   const Codec& codec = *prepared.codec;
-  const std::string missing =
-      DeviceBatch::why_not_decoded(codec, backend(options.device.type), wanted == kNvcomp, outputs);
+  const std::string missing = DeviceBatch::why_not_decoded(
+      codec, backend(options.device.type), prepared.library(), outputs);
   if (forced && !missing.empty()) refuse(prepared, "decode_batch", missing);
   if (forced) return true;
   return missing.empty() && device_is_faster(codec.device_stage()->kind, inputs, outputs);
@@ -218,7 +223,7 @@ void decode(const PreparedCodec& prepared,
             std::span<const BatchBuffer> outputs) {
   const Codec& codec = *prepared.codec;
   if (decodes_on_device(prepared, options, inputs, outputs))
-    return batch->decode(codec, prepared.implementation == kNvcomp, inputs, outputs);
+    return batch->decode(codec, prepared.library(), inputs, outputs);
   if (!batch) return decode_by_host(codec, 0, bytes_of(inputs), bytes_of(outputs));
   const auto staged_nbytes = [&](std::size_t i) {
     return (inputs[i].on_device ? inputs[i].nbytes : 0) +

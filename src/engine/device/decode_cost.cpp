@@ -2,39 +2,31 @@
 
 #include <algorithm>
 
+#include "kernels/tuning.h"
+
 namespace headrace {
 namespace {
 
 using Kind = DeviceStage::Kind;
 
-struct Rates {
-  Kind kind;
-  double host_gb_s;  // one thread, decoded bytes
-  double device_us;  // what the smallest batch takes: the longest chain of steps within a block
-};
+constexpr DecodeRates kRates;
 
-// Fits of whole reads (bench/results/device-choice.json): one NVIDIA H200 and 16 threads of its
-// host, ERA5-like float32 in zstd 3, lz4, blosc with lz4 and shuffle, gzip 5, delta and shuffle.
-// Large batches are bound by reading and copying on either side, so no rate of the device's
-// decoders is here.
-constexpr Rates kRates[] = {
-    {Kind::zstd, 0.65, 550},
-    {Kind::lz4, 2.2, 200},
-    {Kind::blosc, 2.2, 150},
-    {Kind::gzip, 0.40, 380},
-    {Kind::zlib, 0.40, 380},
-    {Kind::delta, 2.6, 140},
-};
-constexpr Rates kOther{Kind::none, 4, 30};  // shuffles, swaps, casts, checksums
-
-constexpr double kCallUs = 60;     // of a batch, either way
-constexpr double kFetchGbs = 5;    // of encoded bytes to the device, a thread
-constexpr double kCopyGbs = 45;    // between host and device
-constexpr double kMemoryGbs = 36;  // decoded bytes: what all threads or the device share
-
-Rates rates_of(Kind kind) {
-  const auto found = std::ranges::find(kRates, kind, &Rates::kind);
-  return found == std::end(kRates) ? kOther : *found;
+DecodeRates::OfCodec rates_of(Kind kind) {
+  switch (kind) {
+    case Kind::zstd:
+      return kRates.zstd;
+    case Kind::lz4:
+      return kRates.lz4;
+    case Kind::blosc:
+      return kRates.blosc;
+    case Kind::gzip:
+    case Kind::zlib:
+      return kRates.deflate;
+    case Kind::delta:
+      return kRates.delta;
+    default:
+      return kRates.other;
+  }
 }
 
 // 1 GB/s is 1e3 bytes a microsecond.
@@ -45,22 +37,23 @@ double us(std::size_t nbytes, double gb_s) { return static_cast<double>(nbytes) 
 DecodeCost decode_cost(std::span<const Kind> steps, const DecodeWork& work, int threads) {
   const auto busy = static_cast<double>(
       std::clamp<std::size_t>(work.chunks, 1, static_cast<std::size_t>(std::max(threads, 1))));
-  const double shared_us = kCallUs + us(work.decoded_nbytes, kMemoryGbs);
+  const double shared_us = kRates.call_us + us(work.decoded_nbytes, kRates.memory_gb_s);
   DecodeCost cost{shared_us, shared_us};
   for (const Kind kind : steps) {
-    const Rates rates = rates_of(kind);
+    const DecodeRates::OfCodec rates = rates_of(kind);
     cost.host_us += us(work.decoded_nbytes, rates.host_gb_s * busy);
     cost.device_us += rates.device_us;
   }
   if (work.from_device) {
-    cost.host_us += us(work.encoded_nbytes, kCopyGbs);
+    cost.host_us += us(work.encoded_nbytes, kRates.copy_gb_s);
   } else {
-    cost.device_us += us(work.encoded_nbytes, kCopyGbs) + us(work.encoded_nbytes, kFetchGbs * busy);
+    cost.device_us += us(work.encoded_nbytes, kRates.copy_gb_s) +
+                      us(work.encoded_nbytes, kRates.fetch_gb_s * busy);
   }
   if (work.to_device) {
-    cost.host_us += us(work.wanted_nbytes, kCopyGbs);
+    cost.host_us += us(work.wanted_nbytes, kRates.copy_gb_s);
   } else {
-    cost.device_us += us(work.decoded_nbytes, kCopyGbs);
+    cost.device_us += us(work.decoded_nbytes, kRates.copy_gb_s);
   }
   return cost;
 }

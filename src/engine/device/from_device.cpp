@@ -404,12 +404,13 @@ class DeviceWriter {
   std::deque<std::unique_ptr<Slab>> in_flight_;
 };
 
-void refuse_nvcomp(const ArrayState& state, const ArrayLayout& layout) {
+void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {
   for (const auto& [codec, name] : layout.devices.forced) {
-    if (name != kNvcomp) continue;
+    if (!only_decodes(name)) continue;
+    const std::string own(backend(*device_of_implementation(name)).own_name());
     throw Error(ErrorCode::unsupported,
-                "[write] " + state.path() + ": implementation nvcomp only decodes " + codec +
-                    "; headrace-cuda encodes it, and the host's implementations do");
+                "[write] " + state.path() + ": implementation " + name + " only decodes " + codec +
+                    "; " + own + " encodes it, and the host's implementations do");
   }
 }
 
@@ -444,7 +445,7 @@ void write_selection_from_device(const ArrayState& state,
   const StoredArray array(state, std::move(layout));
   if (selection.size() == 0) return;
   const ObjectLocks locks(state);
-  refuse_nvcomp(state, array.layout);
+  refuse_decoders(state, array.layout);
   check_forced(array.layout.devices, data.device.type);
   Backend& devices = backend(data.device.type);
   const Encoder encoder = encoder_of(request, array, devices.kernels(), selection.size());

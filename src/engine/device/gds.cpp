@@ -15,7 +15,7 @@ std::string why_not(const StoredArray& array, Device::Type device, FetchFor purp
       return "codec " + step.codec + ": the host reads its headers";
   }
   if (!array.driver.has_files()) return "the store has no files";
-  return cufile(device).why_not;
+  return backend(device).direct_files().why_not;
 }
 
 }  // namespace
@@ -25,12 +25,12 @@ GdsFile::GdsFile(Backend& backend, Device device, const ObjectReader& object)
       index_(device.index),
       size_(object.size()),
       opened_(object.open_direct()),
-      file_(cufile(device.type), opened_.fd.get(), opened_.path) {}
+      file_(backend.open_direct(opened_.fd.get(), opened_.path)) {}
 
 void GdsFile::read(std::uint64_t offset, std::uint8_t* target, std::size_t nbytes) const {
   const Span span("gds", nbytes);
   check_object_range(opened_.path, size_, offset, nbytes);
-  backend_.with_device(index_, [&] { file_.read(offset, target, nbytes); });
+  backend_.with_device(index_, [&] { file_->read(offset, target, nbytes); });
 }
 
 std::unique_ptr<Gds> Gds::of(const Config& config,

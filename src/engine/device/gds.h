@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "device/backend.h"
-#include "device/cufile.h"
+#include "device/direct_file.h"
 #include "engine/fetch/plan.h"
 #include "engine/request/stored_array.h"
 #include "headrace/config.h"
@@ -29,7 +29,7 @@ class GdsFile {
   const int index_;
   const std::uint64_t size_;
   const ObjectFile opened_;
-  const CufileFile file_;
+  const std::unique_ptr<const DirectFile> file_;
 };
 
 // Of one read.

@@ -169,8 +169,13 @@ void DeviceDecoder::move(const DeviceStep& step, bool last, std::uint32_t* fault
   if (step.stage.kind == Kind::transpose) {
     transpose(step);
   } else {
-    const Kernels& kernels = step.nvcomp ? devices_.nvcomp_kernels() : kernels_;
-    run_stage(queue_, kernels, step.stage, frames_, host_sources_, faults, step.gives_planes);
+    run_stage(queue_,
+              kernels_of(devices_, step.library),
+              step.stage,
+              frames_,
+              host_sources_,
+              faults,
+              step.gives_planes);
   }
   current_ = std::move(next);
   host_sources_.clear();
@@ -254,6 +259,10 @@ std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame
   return blocks;
 }
 
+const Kernels& kernels_of(const Backend& devices, std::string_view library) {
+  return library.empty() ? devices.kernels() : devices.library(library)->kernels();
+}
+
 bool has_kernel(const Kernels& kernels, Kind kind) {
   if (is_checksum(kind)) return kernels.verify != nullptr;
   switch (kind) {
@@ -274,16 +283,20 @@ bool has_kernel(const Kernels& kernels, Kind kind) {
   }
 }
 
-std::string missing_decoder(const Backend& devices, Kind kind, bool nvcomp) {
-  if (!nvcomp) return has_kernel(devices.kernels(), kind) ? "" : "has no kernel yet";
-  const std::string why_not = devices.nvcomp_why_not();
-  return why_not.empty() ? "" : "nvCOMP: " + why_not;
+std::string missing_decoder(const Backend& devices, Kind kind, std::string_view library) {
+  if (library.empty()) return has_kernel(devices.kernels(), kind) ? "" : "has no kernel yet";
+  const DecoderLibrary* offered = devices.library(library);
+  if (!offered) return std::string(library) + " is for other devices";
+  const std::string why_not = offered->why_not();
+  if (!why_not.empty()) return std::string(library) + ": " + why_not;
+  return has_kernel(offered->kernels(), kind) ? ""
+                                              : std::string(library) + " has no decoder for it";
 }
 
 std::string missing_decoder(const Backend& devices, const DevicePlan& plan) {
   if (!plan.why_not.empty()) return plan.why_not;
   for (const DeviceStep& step : plan.steps) {
-    const std::string missing = missing_decoder(devices, step.stage.kind, step.nvcomp);
+    const std::string missing = missing_decoder(devices, step.stage.kind, step.library);
     if (!missing.empty()) return "codec " + step.codec + ": " + missing;
   }
   return {};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -47,8 +48,12 @@ class DeviceDecoder {
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
-// Why devices of the type lack a decoder, headrace's own or nvCOMP's; empty when they have it.
-std::string missing_decoder(const Backend& devices, DeviceStage::Kind kind, bool nvcomp);
+// Those of a library that the backend offers; its own when no library is named.
+const Kernels& kernels_of(const Backend& devices, std::string_view library);
+// Why devices of the type lack a decoder, headrace's own or the library's; empty when they have it.
+std::string missing_decoder(const Backend& devices,
+                            DeviceStage::Kind kind,
+                            std::string_view library);
 // Why devices of the type cannot run the plan; empty when they can.
 std::string missing_decoder(const Backend& devices, const DevicePlan& plan);
 

@@ -1,5 +1,7 @@
 #include "engine/layout/device_codecs.h"
 
+#include "device/backend.h"
+
 namespace headrace {
 namespace {
 
@@ -26,25 +28,21 @@ constexpr DeviceCodec kDeviceCodecs[] = {
     {"packbits", Kind::packbits},
 };
 
-constexpr std::string_view kNvcompCodecs[] = {"zstd", "gzip", "lz4"};
-
-constexpr std::string_view kCuda = "headrace-cuda";
-constexpr std::string_view kSimt = "headrace-simt";
-
 }  // namespace
 
 std::span<const DeviceCodec> device_codecs() { return kDeviceCodecs; }
 
-std::span<const std::string_view> nvcomp_codecs() { return kNvcompCodecs; }
-
-std::string_view device_implementation(Device::Type type) {
-  return type == Device::Type::simt ? kSimt : kCuda;
+std::optional<Device::Type> device_of_implementation(std::string_view name) {
+  for (const Device::Type type : kDeviceTypes) {
+    const Backend& devices = backend(type);
+    if (name == devices.own_name() || devices.library(name)) return type;
+  }
+  return std::nullopt;
 }
 
-std::optional<Device::Type> device_of_implementation(std::string_view name) {
-  if (name == kCuda || name == kNvcomp) return Device::Type::cuda;
-  if (name == kSimt) return Device::Type::simt;
-  return std::nullopt;
+bool only_decodes(std::string_view implementation) {
+  const auto type = device_of_implementation(implementation);
+  return type && implementation != backend(*type).own_name();
 }
 
 }  // namespace headrace

@@ -18,13 +18,10 @@ struct DeviceCodec {
 };
 std::span<const DeviceCodec> device_codecs();
 
-// The name of nvCOMP's decoders, on CUDA devices, and the codecs that it has one for.
-inline constexpr std::string_view kNvcomp = "nvcomp";
-std::span<const std::string_view> nvcomp_codecs();
-
-// "headrace-cuda", "headrace-simt".
-std::string_view device_implementation(Device::Type type);
-// The type of device that such a name means; nothing for implementations on the host.
+// The type of device that an implementation is for, by the name of a backend's own kernels or of a
+// library that it offers; nothing for implementations on the host.
 std::optional<Device::Type> device_of_implementation(std::string_view name);
+// Whether it is a library's, which only decodes.
+bool only_decodes(std::string_view implementation);
 
 }  // namespace headrace

@@ -22,7 +22,8 @@ DeviceCoding make_device_coding(const CodecChain& chain,
   coding.decode = make_device_plan(chain);
   for (DeviceStep& step : coding.decode.steps) {
     const auto choice = chosen.on_device.find(step.codec);
-    step.nvcomp = choice != chosen.on_device.end() && choice->second == kNvcomp;
+    if (choice != chosen.on_device.end() && only_decodes(choice->second))
+      step.library = choice->second;
   }
   coding.forced = chosen.on_device;
   std::erase_if(coding.forced, [&](const auto& choice) {

@@ -14,7 +14,7 @@ struct DeviceStep {
   std::optional<std::size_t> nbytes{};  // after this step; 4 less than before behind a checksum
   std::size_t source_nbytes = 0;        // before it, when that is fixed
   Shape shape{};                        // transpose: of the chunk
-  bool nvcomp = false;                  // nvCOMP is to decode it
+  std::string library{};                // of the backend, when it is to decode it
   bool gives_planes = false;            // of bytes or bits, which the next step makes elements of
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/kernels.h"
+#include "kernels/tuning.h"
 
 namespace headrace {
 namespace {

@@ -15,9 +15,6 @@ namespace headrace {
 
 struct Kernels;  // kernels/kernels.h
 
-// Less is encoded by the host, unless the configuration sets another limit.
-inline constexpr std::size_t kMinEncodeNbytes = std::size_t{1} << 20;
-
 // Whether a device encodes so many bytes that lie there when nobody says who does. `thorough`: see
 // DeviceEncoding.
 bool device_encodes(bool thorough,

@@ -14,6 +14,7 @@
 #include "engine/layout/encode_plan.h"
 #include "engine/request/config.h"
 #include "headrace/codec.h"
+#include "kernels/tuning.h"
 
 namespace headrace {
 namespace {
@@ -70,8 +71,8 @@ class Usage {
     return "for memory of the device from " + nbytes_text(least) + ", at fast levels";
   }
 
-  std::string of_nvcomp(std::string_view codec) const {
-    return asked_for(codec, kNvcomp).value_or(kOnDemand);
+  std::string of_library(std::string_view codec, std::string_view library) const {
+    return asked_for(codec, library).value_or(kOnDemand);
   }
 
  private:
@@ -104,6 +105,8 @@ class Usage {
   const int threads_ = thread_count();
 };
 
+const char* type_name(Device::Type type) { return type == Device::Type::cuda ? "cuda" : "simt"; }
+
 // What headrace has itself, it does not ask the application for.
 bool is_of_the_application(std::string_view codec) {
   const std::string_view name = canonical_codec_name(codec);
@@ -127,16 +130,16 @@ std::vector<CodecInfo> codec_table() {
                      true,
                      usage.of_host_encoder(entry)});
   }
-  for (const Device device : {Device::cuda(), Device::simt()}) {
-    Backend& devices = backend(device.type);
-    const std::string no_device = devices.why_not(0);
-    const std::string_view own = device_implementation(device.type);
+  for (const Device::Type type : kDeviceTypes) {
+    const Backend& devices = backend(type);
+    const std::string no_device = devices.why_none();
+    const std::string_view own = devices.own_name();
     for (const auto& [codec, kind, encodes] : device_codecs()) {
       std::string why_not = no_device;
       if (why_not.empty() && !has_kernel(devices.kernels(), kind)) why_not = "it has no kernel yet";
       table.push_back({std::string(codec),
                        std::string(own),
-                       device.type == Device::Type::cuda ? "cuda" : "simt",
+                       type_name(type),
                        why_not.empty(),
                        why_not,
                        usage.of_device(codec, kind, own),
@@ -144,17 +147,22 @@ std::vector<CodecInfo> codec_table() {
                        encodes ? usage.of_device_encoder(codec, kind, own) : std::string()});
     }
   }
-  const Backend& cuda = backend(Device::Type::cuda);
-  const std::string no_nvcomp = cuda.why_not(0).empty() ? cuda.nvcomp_why_not() : cuda.why_not(0);
-  for (const std::string_view codec : nvcomp_codecs())
-    table.push_back({std::string(codec),
-                     std::string(kNvcomp),
-                     "cuda",
-                     no_nvcomp.empty(),
-                     no_nvcomp,
-                     usage.of_nvcomp(codec),
-                     false,
-                     {}});
+  for (const Device::Type type : kDeviceTypes) {
+    const Backend& devices = backend(type);
+    for (const DecoderLibrary& library : devices.libraries()) {
+      std::string why_not = devices.why_none();
+      if (why_not.empty()) why_not = library.why_not();
+      for (const std::string_view codec : library.codecs)
+        table.push_back({std::string(codec),
+                         std::string(library.name),
+                         type_name(type),
+                         why_not.empty(),
+                         why_not,
+                         usage.of_library(codec, library.name),
+                         false,
+                         {}});
+    }
+  }
   for (auto& [codec, implementation] : custom_codecs()) {
     if (!is_of_the_application(codec)) continue;
     table.push_back({codec, implementation, "cpu", true, {}, "always", true, "always"});

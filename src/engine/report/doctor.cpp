@@ -11,7 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "device/backend.h"
-#include "device/cufile.h"
+#include "engine/report/device_rows.h"
 #include "engine/request/config.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
@@ -107,17 +107,14 @@ Json limit(int resource) {
 
 Json devices() {
   Json result = Json::array({{{"device", "cpu"}, {"available", true}, {"why_not", ""}}});
-  for (const Device::Type type : {Device::Type::cuda, Device::Type::simt}) {
-    Backend& found = backend(type);
-    const int count = found.device_count();
-    for (int i = 0; i < std::max(count, 1); ++i) {
-      const std::string why_not = found.why_not(i);
-      Json row = {{"device", Device{type, i}.to_string()},
-                  {"available", why_not.empty()},
-                  {"why_not", why_not}};
-      if (why_not.empty()) {
-        row["name"] = found.device_name(i);
-        row["nbytes"] = found.memory_nbytes(i);
+  for (const Device::Type type : kDeviceTypes) {
+    for (const DeviceRow& found : device_rows(type, backend(type))) {
+      Json row = {{"device", found.device.to_string()},
+                  {"available", found.why_not.empty()},
+                  {"why_not", found.why_not}};
+      if (found.why_not.empty()) {
+        row["name"] = found.name;
+        row["nbytes"] = found.nbytes;
       }
       result.push_back(std::move(row));
     }
@@ -148,14 +145,15 @@ Json io_uring() {
 
 // cuFile needs a GPU: without one it is not even looked for. The library of tests comes first.
 Json gds() {
-  const bool of_tests = !cufile(Device::Type::simt).library.empty();
-  const std::string no_device = of_tests ? "" : cuda_backend().why_not(0);
-  const Cufile found = no_device.empty()
-                           ? cufile(of_tests ? Device::Type::simt : Device::Type::cuda)
-                           : Cufile{{}, no_device};
+  const bool of_tests = !simt_backend().direct_files().library.empty();
+  const Backend& devices = of_tests ? simt_backend() : cuda_backend();
+  const std::string no_device = devices.why_none();
+  const DirectFiles found =
+      no_device.empty() ? devices.direct_files() : DirectFiles{.why_not = no_device};
+  const bool available = found.why_not.empty();
   const char* used = "no: files are read through pinned memory of the host";
-  if (found.native() && config().gds != "off") used = "for files of chunks without a compressor";
-  return {{"available", found.native()},
+  if (available && config().gds != "off") used = "for files of chunks without a compressor";
+  return {{"available", available},
           {"why_not", found.why_not},
           {"device", of_tests ? "simt" : "cuda"},
           {"library", found.library},

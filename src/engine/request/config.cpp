@@ -11,6 +11,7 @@
 #include "base/fork_mutex.h"
 #include "base/thread_pool.h"
 #include "codec/registry.h"
+#include "device/backend.h"
 #include "engine/layout/device_codecs.h"
 
 namespace headrace {
@@ -149,12 +150,17 @@ void check_implementations(const Implementations& implementations, const char* w
     }
     for (const DeviceCodec& entry : device_codecs()) {
       if (entry.codec != name) continue;
-      found |= implementation != kNvcomp && device_of_implementation(implementation);
-      known += ", headrace-cuda, headrace-simt";
+      for (const Device::Type type : kDeviceTypes) {
+        found |= implementation == backend(type).own_name();
+        known += ", " + std::string(backend(type).own_name());
+      }
     }
-    if (std::ranges::find(nvcomp_codecs(), name) != nvcomp_codecs().end()) {
-      found |= implementation == kNvcomp;
-      known += ", nvcomp";
+    for (const Device::Type type : kDeviceTypes) {
+      for (const DecoderLibrary& library : backend(type).libraries()) {
+        if (std::ranges::find(library.codecs, name) == library.codecs.end()) continue;
+        found |= implementation == library.name;
+        known += ", " + std::string(library.name);
+      }
     }
     if (found) continue;
     if (known.empty()) {

@@ -16,15 +16,13 @@
 #include "kernels/filters/shuffle.h"
 #include "kernels/lz/dialects.h"
 #include "kernels/place/copy.h"
+#include "kernels/tuning.h"
 #include "kernels/zstd/decode.h"
 #include "simt/ranges.h"
 #include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
-
-// Decoded bytes that wait for their shuffle to be undone.
-constexpr u64 kSlab = u64{384} << 20;
 
 struct Block {
   u32 frame;  // index into the batch
@@ -33,9 +31,6 @@ struct Block {
   u64 first_stream;
   u64 waiting;  // bytes of earlier blocks that wait for their shuffle to be undone
 };
-
-// The least that is worth kernels of its own.
-constexpr std::size_t kPartFrames = 512;
 
 struct BlockSource {
   const u8* chunk;
@@ -259,8 +254,9 @@ class BloscDecoder {
   }
 
   std::size_t slab_end(std::size_t begin) const {
+    const u64 most = tuning_of(queue_).blosc.slab_nbytes;
     std::size_t end = begin + 1;
-    while (end < blocks_.size() && waiting_between(blocks_[begin], blocks_[end]) <= kSlab) ++end;
+    while (end < blocks_.size() && waiting_between(blocks_[begin], blocks_[end]) <= most) ++end;
     return end;
   }
 
@@ -395,9 +391,10 @@ class BloscDecoder {
 void blosc_decode(Queue& queue, const DecodeBatch& batch) {
   const auto [frames, host_sources, faults, planes] = batch;
   if (host_sources.empty()) return BloscDecoder(queue, batch).run();
+  const std::size_t least = tuning_of(queue).blosc.part_chunks;
   for (std::size_t begin = 0, n = 0; begin < frames.size(); begin += n) {
     const std::size_t left = frames.size() - begin;
-    n = std::max(kPartFrames, 2 * begin);
+    n = std::max(least, 2 * begin);
     if (left < 2 * n) n = left;
     const DecodeBatch part{
         frames.subspan(begin, n), host_sources.subspan(begin, n), faults, planes};

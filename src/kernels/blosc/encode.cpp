@@ -13,6 +13,7 @@
 #include "kernels/common/fault.h"
 #include "kernels/filters/shuffle.h"
 #include "kernels/lz/lz4_encode.h"
+#include "kernels/tuning.h"
 #include "kernels/zstd/encode/frames.h"
 
 namespace headrace::SIMT_SPACE {
@@ -20,8 +21,6 @@ namespace {
 
 constexpr u64 kMaxInput = 0x7fffffff - kBloscHeader;
 constexpr u32 kMaxTypesize = 255;
-// Scratch is twice as much, and that of the inner codec.
-constexpr u64 kSlab = u64{256} << 20;
 
 // Its items are streams.
 struct ChunkJob : EncodeJob {
@@ -234,7 +233,7 @@ void blosc_encode(Queue& queue, const EncodeBatch& batch, const BloscFormat& for
   check(batch, format);
   each_slab(
       batch.frames,
-      kSlab,
+      tuning_of(queue).blosc.encode_slab_nbytes,
       [](const Frame& frame) { return frame.source_nbytes; },
       [&](std::span<const Frame> slab) { SlabEncoder(queue, batch, format, slab).run(); });
 }

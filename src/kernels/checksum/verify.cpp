@@ -11,6 +11,7 @@
 #include "kernels/common/fault.h"
 #include "kernels/common/work.h"
 #include "kernels/place/copy.h"
+#include "kernels/tuning.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
@@ -240,7 +241,7 @@ struct Finish {
 u64 slice_nbytes(const Queue& queue, const std::vector<Span>& spans) {
   u64 total = 0;
   for (const Span& span : spans) total += span.nbytes;
-  const u64 wanted = total / (queue.processors() * 64);
+  const u64 wanted = total / tuning_of(queue).checksum.slices;
   constexpr u64 kStep = kUnderWay * kStripe;
   return std::clamp(wanted / kStep * kStep, kMinSlice, kMaxSlice);
 }

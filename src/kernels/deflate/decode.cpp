@@ -6,25 +6,14 @@
 
 #include "kernels/common/fault.h"
 #include "kernels/deflate/stream.h"
+#include "kernels/tuning.h"
 
 namespace headrace::SIMT_SPACE {
 namespace deflate {
 namespace {
 
-// Decoded bytes that are worked on together; a larger stream is a slab of its own. In order, they
-// take an eighth of that as scratch.
-constexpr u64 kSlab = u64{2} << 30;
-// Tiles whose entries (2 bytes a byte) are there at once, for each multiprocessor: enough for two
-// rounds of blocks on all of them, 66 MB on an H200.
-constexpr u32 kTilesAProcessor = 16;
-
-// Matches are executed in order from so many streams of equal size on.
-constexpr u64 kInOrder = 60;
-
-// Streams are searched for their blocks when there are fewer than multiprocessors: one after the
-// other, the blocks of a stream keep a single one busy.
-constexpr u64 kMaxCells = u64{1} << 22;  // of 2 GiB of source
-constexpr u64 kMinSearch = 64 * 1024;    // bytes of source: several blocks
+// Of a search: what 2 GiB of source have.
+constexpr u64 kMaxCells = u64{1} << 22;
 
 struct RefuseChunks {
   static constexpr unsigned kThreads = 128;
@@ -84,8 +73,10 @@ Scratch<T> zeros(Queue& queue, std::size_t count) {
 
 class Slab {
  public:
+  explicit Slab(const Tuning::Deflate& tuning) : tuning_(tuning) {}
+
   bool empty() const { return streams_.empty(); }
-  bool has_room(u64 nbytes) const { return empty() || nbytes_ + nbytes <= kSlab; }
+  bool has_room(u64 nbytes) const { return empty() || nbytes_ + nbytes <= tuning_.slab_nbytes; }
 
   void add(const Frame& frame) {
     const u32 tiles = tile_count(frame.target_nbytes);
@@ -105,7 +96,7 @@ class Slab {
   }
 
   void decode(Queue& queue, Container container, u32* faults) {
-    const u32 cells = plan_search(queue.processors());
+    const u32 cells = plan_search();
     const std::size_t tiles = stream_of_tile_.size(), count = streams_.size();
     const auto streams = Scratch<DeflateStream>::of(queue, streams_.data(), count);
     const auto stream_of_tile = Scratch<u32>::of(queue, stream_of_tile_.data(), tiles);
@@ -126,7 +117,7 @@ class Slab {
     if (search) find_blocks(queue, work);
     decode_symbols(queue, work, most_source_nbytes_);
     const u32 end = static_cast<u32>(tiles);
-    if (most_tiles_ * kInOrder <= tiles)
+    if (most_tiles_ * tuning_.order_streams <= tiles)
       execute_in_order(queue, work);
     else
       execute_in_groups(queue, work, end);
@@ -139,28 +130,29 @@ class Slab {
   }
 
  private:
-  static void execute_in_groups(Queue& queue, const DeflateWork& work, u32 tiles) {
-    const u32 group = kTilesAProcessor * queue.processors();
+  void execute_in_groups(Queue& queue, const DeflateWork& work, u32 tiles) const {
+    const u32 group = tuning_.tiles_at_once;
     for (u32 first = 0; first < tiles; first += group)
       execute_tiles(queue, work, first, std::min(tiles, first + group));
   }
 
   // Gives streams their cells; returns how many there are.
-  u32 plan_search(unsigned processors) {
-    if (streams_.size() >= processors) return 0;
+  u32 plan_search() {
+    if (streams_.size() >= tuning_.search_streams) return 0;
     u64 cells = 0;
     for (DeflateStream& stream : streams_) {
       const u64 bits = 8 * (stream.source_nbytes + 15);  // from the 16 bytes that it begins in
       const u64 groups = (bits + kSearchGroupBits - 1) / kSearchGroupBits;
       const u64 count = groups * (kSearchGroupBits / kSearchCellBits);
       stream.first_cell = static_cast<u32>(cells);
-      if (stream.source_nbytes < kMinSearch || cells + count > kMaxCells) continue;
+      if (stream.source_nbytes < tuning_.search_nbytes || cells + count > kMaxCells) continue;
       stream.cell_count = static_cast<u32>(count);
       cells += count;
     }
     return static_cast<u32>(cells);
   }
 
+  Tuning::Deflate tuning_;
   std::vector<DeflateStream> streams_;
   std::vector<u32> stream_of_tile_;
   u64 nbytes_ = 0;
@@ -168,7 +160,8 @@ class Slab {
 };
 
 void decode_batch(Queue& queue, const DecodeBatch& batch, Container container) {
-  Slab slab;
+  const Tuning::Deflate tuning = tuning_of(queue).deflate;
+  Slab slab(tuning);
   std::vector<u32> refused;
   for (const Frame& frame : batch.frames) {
     if (frame.target_nbytes > kMaxDeflateTarget) {
@@ -177,7 +170,7 @@ void decode_batch(Queue& queue, const DecodeBatch& batch, Container container) {
     }
     if (!slab.has_room(frame.target_nbytes)) {
       slab.decode(queue, container, batch.faults);
-      slab = {};
+      slab = Slab(tuning);
     }
     slab.add(frame);
   }

@@ -6,6 +6,7 @@
 #include "kernels/common/fault.h"
 #include "kernels/deflate/container.h"
 #include "kernels/deflate/stream.h"
+#include "kernels/tuning.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 namespace {
@@ -200,11 +201,11 @@ struct WriteFoundBlocks {
 // More threads a stream shorten the way through it, as far as it has bits for them; more streams
 // at once fill the device.
 void decode_streams(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
-  const std::size_t processors = queue.processors();
+  const u64 many = tuning_of(queue).deflate.many_streams;
   const u64 segments = 8 * most_source_nbytes / kSegmentBits;
-  if (work.count > 4 * processors || segments <= 128)
+  if (work.count > many || segments <= 128)
     simt::launch(queue, work.count, DecodeStreams<128, 10>{work});
-  else if (work.count > 2 * processors || segments <= 256)
+  else if (work.count > many / 2 || segments <= 256)
     simt::launch(queue, work.count, DecodeStreams<256, 11>{work});
   else
     simt::launch(queue, work.count, DecodeStreams<512, 11>{work});
@@ -223,12 +224,12 @@ void decode_found(Queue& queue, const DeflateWork& work, u64 most_source_nbytes)
 void decode_symbols(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
   // zlib's blocks take some 27 KB of source.
   const u64 found = u64{work.search.capacity} * (kSearchCellBits / 8) / 27'000;
-  const u64 processors = queue.processors();
+  const u64 many = tuning_of(queue).deflate.many_blocks;
   if (found == 0)
     decode_streams(queue, work, most_source_nbytes);
-  else if (found >= 8 * processors)
+  else if (found >= many)
     decode_found<128, 10>(queue, work, most_source_nbytes);
-  else if (found >= 4 * processors)
+  else if (found >= many / 2)
     decode_found<256, 11>(queue, work, most_source_nbytes);
   else
     decode_found<512, 11>(queue, work, most_source_nbytes);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which kernels decode a batch of LZ streams, measured on one NVIDIA H200.
+// Which kernels decode a batch of LZ streams.
 
 #include <algorithm>
 #include <array>
@@ -11,21 +11,10 @@
 #include "kernels/lz/execute.h"
 #include "kernels/lz/map.h"
 #include "kernels/lz/parse.h"
+#include "kernels/tuning.h"
 #include "simt/ranges.h"
 
 namespace headrace::SIMT_SPACE {
-
-// What is worked on at once, which bounds the scratch memory: there is room for as many records as
-// streams can have before it is known how many they have. Those of lz4 take up to 2 bytes of a
-// decoded byte; with tokens of 2 bytes, of snappy and blosclz, they would take 4, and have a limit
-// of their own. It is no lower because order gives each stream a multiprocessor: with fewer streams
-// at once some would have none. Jump's entries take 256 MiB. A stream on its own may need more.
-inline constexpr u64 kLzSlab = u64{512} << 20, kLzRecords = u64{1536} << 20;
-inline constexpr u32 kLzJumpTiles = 4096;  // 64 MiB decoded
-// From here on a lane a stream is the fastest parse, if none is long: a lane takes 37 ns a byte, 5
-// ms for the longest.
-inline constexpr std::size_t kLzLeadStreams = 16000;
-inline constexpr u32 kLzLeadLongest = 128 << 10;
 
 // Of streams that are decoded together.
 struct LzSums {
@@ -48,10 +37,10 @@ struct LzSums {
 
   // Whether they are to be decoded before `frame` is.
   template <class Dialect>
-  bool full_for(const Frame& frame) const {
+  bool full_for(const Frame& frame, const Tuning::Lz& tuning) const {
     if (streams == 0) return false;
-    return nbytes + nbytes_of(frame) > kLzSlab ||
-           (records + records_of<Dialect>(frame)) * sizeof(LzRecord) > kLzRecords;
+    return nbytes + nbytes_of(frame) > tuning.slab_nbytes ||
+           (records + records_of<Dialect>(frame)) * sizeof(LzRecord) > tuning.slab_records_nbytes;
   }
 
   // The stream that joins them.
@@ -80,7 +69,9 @@ struct LzSlab {
   std::vector<LzSums> before{};  // each range of the frames that it is of
 
   bool is_mapped() const { return parse == LzParse::mapped; }
-  bool is_led() const { return sums.streams >= kLzLeadStreams && sums.longest <= kLzLeadLongest; }
+  bool is_led(const Tuning::Lz& tuning) const {
+    return sums.streams >= tuning.lead_streams && sums.longest <= tuning.lead_longest;
+  }
   template <class Dialect>
   u32 group_nbytes() const {
     return is_mapped() ? LzMapCut::kGroup : Dialect::Guess::kGroup;
@@ -129,8 +120,8 @@ void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
 }
 
 template <class Dialect>
-void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
-  if (slab.is_led()) {
+void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tuning::Lz& tuning) {
+  if (slab.is_led(tuning)) {
     constexpr u32 kLanes = LzLead<Dialect>::kLanes;
     return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
   }
@@ -140,11 +131,9 @@ void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
     parse_guessed<Dialect>(queue, batch, slab.sums.groups);
 }
 
-// order takes the longest stream at some 2.1 GB/s (1.6 of byte planes), jump everything at some 150
-// (60 to 70: they have long chains), and some 20 us more.
-inline bool in_order(const LzSlab& slab) {
-  const u64 streams = slab.is_mapped() ? 42 : 70;
-  return slab.sums.largest * streams <= slab.sums.nbytes + 1'200'000;
+inline bool in_order(const LzSlab& slab, const Tuning::Lz& tuning) {
+  const u64 streams = slab.is_mapped() ? tuning.order_streams_of_planes : tuning.order_streams;
+  return slab.sums.largest * streams <= slab.sums.nbytes + tuning.order_head_start;
 }
 
 template <class Dialect>
@@ -160,12 +149,12 @@ void execute_jumping(Queue& queue, const LzBatch& batch, u32 n_tiles, u32 tiles_
 }
 
 template <class Dialect>
-void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab) {
-  if (!in_order(slab))
-    execute_jumping<Dialect>(queue, batch, slab.sums.tiles, kLzJumpTiles);
-  else if (slab.sums.largest <= 4096)
+void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tuning::Lz& tuning) {
+  if (!in_order(slab, tuning))
+    execute_jumping<Dialect>(queue, batch, slab.sums.tiles, tuning.jump_tiles);
+  else if (slab.sums.largest <= tuning.small_stream)
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
-  else if (batch.n_streams > 200 || slab.sums.largest <= 16384 ||
+  else if (batch.n_streams > tuning.few_streams || slab.sums.largest <= tuning.middle_stream ||
            !fits<LzOrder<Dialect, 32768>>(queue))
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 16384>{batch});
   else
@@ -188,7 +177,8 @@ template <class Dialect>
 void decode_slab(Queue& queue,
                  const LzSlab& slab,
                  std::span<const Frame> frames,
-                 const DecodeBatch& batch) {
+                 const DecodeBatch& batch,
+                 const Tuning::Lz& tuning) {
   const LzSums& sums = slab.sums;
   if (sums.streams == 0) return;
   const Scratch<LzStream> streams(queue, sums.streams);
@@ -207,8 +197,8 @@ void decode_slab(Queue& queue,
   const Scratch<u32> n_records(queue, sums.streams);
   const LzBatch of_slab{
       streams.data(), sums.streams, records.data(), n_records.data(), batch.faults};
-  parse_lz<Dialect>(queue, of_slab, slab);
-  execute_lz<Dialect>(queue, of_slab, slab);
+  parse_lz<Dialect>(queue, of_slab, slab, tuning);
+  execute_lz<Dialect>(queue, of_slab, slab, tuning);
 }
 
 // The first of the frames, as many as fit into a slab of either parse; at least one.
@@ -218,7 +208,10 @@ struct LzPlan {
 };
 
 template <class Dialect>
-LzPlan plan_slabs(std::span<const Frame> frames, bool planes, std::vector<FrameFault>& refused) {
+LzPlan plan_slabs(std::span<const Frame> frames,
+                  bool planes,
+                  const Tuning::Lz& tuning,
+                  std::vector<FrameFault>& refused) {
   LzPlan plan;
   for (std::size_t& n = plan.n; n < frames.size(); ++n) {
     const Frame& frame = frames[n];
@@ -230,7 +223,7 @@ LzPlan plan_slabs(std::span<const Frame> frames, bool planes, std::vector<FrameF
       continue;
     }
     LzSlab& slab = plan.slabs[parse == LzParse::mapped];
-    if (slab.sums.full_for<Dialect>(frame)) break;
+    if (slab.sums.full_for<Dialect>(frame, tuning)) break;
     slab.sums.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
   }
   return plan;
@@ -242,9 +235,10 @@ std::size_t decode_slabs(Queue& queue,
                          std::span<const Frame> frames,
                          const DecodeBatch& batch,
                          std::vector<FrameFault>& refused) {
-  const LzPlan plan = plan_slabs<Dialect>(frames, batch.planes, refused);
+  const Tuning::Lz tuning = tuning_of(queue).lz;
+  const LzPlan plan = plan_slabs<Dialect>(frames, batch.planes, tuning, refused);
   for (const LzSlab& slab : plan.slabs)
-    decode_slab<Dialect>(queue, slab, frames.first(plan.n), batch);
+    decode_slab<Dialect>(queue, slab, frames.first(plan.n), batch, tuning);
   return plan.n;
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/common/encode_jobs.h"
 #include "kernels/common/fault.h"
 #include "kernels/common/match.h"
+#include "kernels/tuning.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
@@ -26,7 +27,6 @@ constexpr u32 kMinMatch = 4;
 constexpr u32 kLastLiterals = 5;     // of a block
 constexpr u32 kLastMatchStart = 12;  // before the end of a block
 constexpr u64 kMaxInput = 0x7e000000;
-constexpr u64 kSlab = u64{512} << 20;
 
 // Its items are segments; behind a chunk's segments comes an empty one for its end.
 struct Chunk : EncodeJob {
@@ -255,7 +255,7 @@ void lz4_encode(Queue& queue, const EncodeBatch& batch) {
                       std::to_string(kMaxInput));
   each_slab(
       batch.frames,
-      kSlab,
+      tuning_of(queue).lz.encode_slab_nbytes,
       [](const Frame& frame) { return frame.source_nbytes; },
       [&](std::span<const Frame> slab) { encode_slab(queue, batch, slab); });
 }

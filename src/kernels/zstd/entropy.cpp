@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/tuning.h"
 #include "kernels/zstd/literals.h"
 #include "kernels/zstd/sequences.h"
 #include "kernels/zstd/stages.h"
@@ -81,12 +82,11 @@ void decode_entropy(Queue& queue, const Plan& plan, const Stages& stages, u32* f
                              plan.total.with_pool_literals,
                              stages.literals.data(),
                              faults};
-  // Bounds between few blocks, whose chains are latency, and many, where leaders and tables
-  // compete; measured on one NVIDIA H200.
   const u32 blocks = std::max(sequences.count, literals.count);
-  if (blocks <= 600)
+  const Tuning::Zstd tuning = tuning_of(queue).zstd;
+  if (blocks <= tuning.few_blocks)
     launch<SequenceDecoder<WideEntries, 1>>(queue, sequences, literals);
-  else if (blocks <= 2500)
+  else if (blocks <= tuning.some_blocks)
     launch<SequenceDecoder<WideEntries, 2>>(queue, sequences, literals);
   else
     launch_apart<SequenceDecoder<NarrowEntries, 4>>(queue, sequences, literals);

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/tuning.h"
 #include "kernels/zstd/stages.h"
 #include "simt/recycling_vector.h"
 
@@ -246,7 +247,7 @@ void execute_in_order(Queue& queue,
   const auto sources = Scratch<u32>::of(queue, list.data(), list.size());
   // Large tiles need few steps, small ones let a multiprocessor work on several sources.
   using OfFew = ExecuteInOrder<32 * 1024, 1024, 1>;
-  if (largest <= 64 * 1024)
+  if (largest <= tuning_of(queue).zstd.small_source)
     simt::launch(queue, list.size(), ExecuteInOrder<4 * 1024, 256, 8>{work, sources.data()});
   else if (list.size() > queue.processors() || !fits<OfFew>(queue))
     simt::launch(queue, list.size(), ExecuteInOrder<8 * 1024, 512, 4>{work, sources.data()});
@@ -265,13 +266,12 @@ void execute(Queue& queue, const Plan& plan, const Stages& stages, const u32* fa
                          faults};
   u64 total = 0;
   for (const Source& source : plan.sources) total += source.target_nbytes;
-  // One thread block decodes 2 GB/s in order, all together 75 GB/s by jumps (one NVIDIA H200): a
-  // source pays for jumps if it is more than about a fortieth of the work.
+  const u64 part = tuning_of(queue).zstd.jump_part;
   RecyclingVector<u32> by_jumps, in_order;
   for (u32 i = 0; i < plan.sources.size(); ++i) {
     const Source& source = plan.sources[i];
     if (source.first_block == source.end_block) continue;
-    (u64{source.target_nbytes} * 40 > total ? by_jumps : in_order).push_back(i);
+    (source.target_nbytes * part > total ? by_jumps : in_order).push_back(i);
   }
   execute_in_order(queue, plan, work, in_order);
   execute_by_jumps(queue, plan, work, by_jumps);

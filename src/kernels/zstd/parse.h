@@ -145,7 +145,7 @@ class Parser {
   ParseOutput output_;
 };
 
-inline Fault Parser::frame() {
+SIMT_HOST_DEVICE Fault Parser::frame() {
   if (left() < 4) return Fault::truncated;
   const u32 magic = static_cast<u32>(little(at_, 4));
   if ((magic & ~15u) == kSkippableMagic) {
@@ -190,7 +190,7 @@ inline Fault Parser::frame() {
   return Fault::none;
 }
 
-inline Fault Parser::frame_header(u64& content_nbytes, bool& has_checksum) {
+SIMT_HOST_DEVICE Fault Parser::frame_header(u64& content_nbytes, bool& has_checksum) {
   if (left() < 1) return Fault::truncated;
   const FrameDescriptor descriptor = read_frame_descriptor(data_[at_]);
   if (descriptor.is_reserved) return Fault::malformed;
@@ -210,7 +210,7 @@ inline Fault Parser::frame_header(u64& content_nbytes, bool& has_checksum) {
   return Fault::none;
 }
 
-inline Fault Parser::block(bool& last) {
+SIMT_HOST_DEVICE Fault Parser::block(bool& last) {
   if (left() < 3) return Fault::truncated;
   const u32 header = static_cast<u32>(little(at_, 3)), type = header >> 1 & 3, nbytes = header >> 3;
   at_ += 3;
@@ -236,7 +236,7 @@ inline Fault Parser::block(bool& last) {
   return nbytes ? add(block) : Fault::none;
 }
 
-inline Fault Parser::compressed_block(Block& block, u32 end) {
+SIMT_HOST_DEVICE Fault Parser::compressed_block(Block& block, u32 end) {
   if (const Fault fault = literals_section(block, end); fault != Fault::none) return fault;
   if (const Fault fault = sequences_section(block, end); fault != Fault::none) return fault;
   block.nbytes = block.literal_count + kMinMatch * block.sequence_count;
@@ -246,7 +246,7 @@ inline Fault Parser::compressed_block(Block& block, u32 end) {
 }
 
 // https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.1
-inline Fault Parser::literals_section(Block& block, u32 end) {
+SIMT_HOST_DEVICE Fault Parser::literals_section(Block& block, u32 end) {
   const u32 at = block.literals_at;
   const LiteralsHeader header = read_literals_header(data_ + at, end - at);
   if (header.header_nbytes == 0 || header.count > kMaxBlock) return Fault::malformed;
@@ -270,7 +270,7 @@ inline Fault Parser::literals_section(Block& block, u32 end) {
 }
 
 // https://www.rfc-editor.org/rfc/rfc8878#section-3.1.1.3.2
-inline Fault Parser::sequences_section(Block& block, u32 end) {
+SIMT_HOST_DEVICE Fault Parser::sequences_section(Block& block, u32 end) {
   u32 at = block.literals_at + block.literals_nbytes;
   if (at == end) return Fault::malformed;
   const u32 first = data_[at++];
@@ -296,7 +296,7 @@ inline Fault Parser::sequences_section(Block& block, u32 end) {
   return Fault::none;
 }
 
-inline Fault Parser::add(const Block& found) {
+SIMT_HOST_DEVICE Fault Parser::add(const Block& found) {
   least_nbytes_ += found.nbytes;
   if (least_nbytes_ > target_nbytes_) return Fault::wrong_size;
   // Those of nothing but a Huffman table count: it must be a good one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "kernels/tuning.h"
 #include "kernels/zstd/look_ahead.h"
 #include "simt/ranges.h"
 
@@ -62,10 +63,6 @@ Source to_source(const headrace::Frame& frame) {
   return source;
 }
 
-// Larger slabs are hardly faster. Scratch memory is bounded to 1.4 bytes a decoded byte of a slab:
-// kSlabScratch, and 64 MiB of entries in the execution. A source on its own may need more.
-constexpr u64 kSlabNbytes = u64{512} << 20, kSlabScratch = u64{640} << 20;
-
 u64 scratch_nbytes(const Tally& tally) {
   return tally.records * sizeof(Record) + tally.literals +
          tally.blocks * (sizeof(Block) + sizeof(BlockResult) + sizeof(PlacedBlock));
@@ -78,6 +75,7 @@ std::size_t blocks_of_threads(std::size_t threads) {
 // Of the first of the frames, as many as fit; at least one. `before`: what there is before each.
 Plan list_sources(std::span<const headrace::Frame> frames,
                   std::span<const Counted> counted,
+                  const Tuning::Zstd& tuning,
                   RecyclingVector<Tally>& before) {
   Plan plan;
   plan.sources.reserve(frames.size());
@@ -87,7 +85,8 @@ Plan list_sources(std::span<const headrace::Frame> frames,
     Source source = to_source(frames[i]);
     const Tally after = plan.total + counted[i].tally;
     nbytes += std::max(source.nbytes, source.target_nbytes);
-    if (i > 0 && (nbytes > kSlabNbytes || scratch_nbytes(after) > kSlabScratch)) break;
+    if (i > 0 && (nbytes > tuning.slab_nbytes || scratch_nbytes(after) > tuning.slab_scratch))
+      break;
     source.fault = counted[i].fault;
     source.first_block = plan.total.blocks;
     source.end_block = after.blocks;
@@ -167,7 +166,7 @@ Plan parse_on_device(Queue& queue,
                      std::span<const headrace::Frame> frames,
                      std::span<const Counted> counted) {
   RecyclingVector<Tally> before;
-  Plan plan = list_sources(frames, counted, before);
+  Plan plan = list_sources(frames, counted, tuning_of(queue).zstd, before);
   Tally* device_before = nullptr;
   PlanMemory memory;
   memory.add(plan.device_sources, plan.sources.size());
@@ -212,7 +211,8 @@ Plan HostParse::upload(Queue& queue,
                        std::span<const headrace::Frame> frames,
                        std::size_t first) const {
   RecyclingVector<Tally> before;
-  Plan plan = list_sources(frames.subspan(first), std::span(counted_).subspan(first), before);
+  Plan plan = list_sources(
+      frames.subspan(first), std::span(counted_).subspan(first), tuning_of(queue).zstd, before);
   PlanMemory memory;
   memory.add(plan.device_sources, plan.sources.size());
   add_parsed(memory, plan);

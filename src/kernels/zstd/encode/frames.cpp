@@ -20,6 +20,7 @@
 #include "kernels/checksum/xxh64.h"
 #include "kernels/common/access.h"
 #include "kernels/common/fault.h"
+#include "kernels/tuning.h"
 #include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE {
@@ -29,8 +30,6 @@ namespace {
 constexpr u32 kMinBlock = 1024, kMaxEncodedBlock = 128 * 1024;
 constexpr u32 kBlockHeader = 3, kChecksum = 4;
 constexpr u32 kMaxFrameHeader = 10;
-// Scratch is about 4 bytes a byte of a slab.
-constexpr u64 kEncodeSlab = u64{128} << 20;
 
 struct FrameHeader {
   u8 bytes[kMaxFrameHeader];
@@ -204,7 +203,7 @@ void zstd_encode(Queue& queue, const EncodeBatch& batch, const ZstdFormat& forma
   used.block_nbytes = static_cast<u32>(std::min<u64>(format.block_nbytes, largest));
   each_slab(
       batch.frames,
-      zstd::kEncodeSlab,
+      tuning_of(queue).zstd.encode_slab_nbytes,
       [&](const Frame& frame) { return std::max<u64>(frame.source_nbytes, used.block_nbytes); },
       [&](std::span<const Frame> slab) { zstd::encode_slab(queue, batch, used, slab); });
 }

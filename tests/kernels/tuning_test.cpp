@@ -1,0 +1,92 @@
+// Figures of kernels/tuning.h: those of the device that they were measured on, how they follow
+// another one, and that the kernels which other figures choose decode the same.
+
+#include "kernels/tuning.h"
+
+#include <lz4.h>
+
+#include "kernels/deflate_kit.h"
+#include "kernels/zstd_frames.h"
+#include "simt/host_queue.h"
+
+namespace headrace::test {
+namespace {
+
+TEST(Tuning, IsThatOfAnH200WhereItWasMeasured) {
+  const Tuning t = tuning_of(132, 132);
+  EXPECT_EQ(t.zstd.few_blocks, 600u);
+  EXPECT_EQ(t.zstd.some_blocks, 2500u);
+  EXPECT_EQ(t.zstd.jump_part, 40u);
+  EXPECT_EQ(t.lz.lead_streams, 16000u);
+  EXPECT_EQ(t.lz.order_streams, 70u);
+  EXPECT_EQ(t.lz.order_streams_of_planes, 42u);
+  EXPECT_EQ(t.lz.few_streams, 200u);
+  EXPECT_EQ(t.deflate.order_streams, 60u);
+  EXPECT_EQ(t.deflate.search_streams, 132u);
+  EXPECT_EQ(t.deflate.many_streams, 4u * 132);
+  EXPECT_EQ(t.deflate.many_blocks, 8u * 132);
+  EXPECT_EQ(t.deflate.tiles_at_once, 16u * 132);
+  EXPECT_EQ(t.checksum.slices, 64u * 132);
+}
+
+TEST(Tuning, FollowsTheNumberOfProcessors) {
+  const Tuning half = tuning_of(66, 66), one = tuning_of(1, 1);
+  EXPECT_EQ(half.zstd.few_blocks, 300u);
+  EXPECT_EQ(half.lz.lead_streams, 8000u);
+  EXPECT_EQ(half.deflate.many_streams, 4u * 66);
+  EXPECT_EQ(half.zstd.slab_nbytes, tuning_of(132, 132).zstd.slab_nbytes) << "memory, not work";
+  EXPECT_EQ(one.zstd.few_blocks, 5u);
+  EXPECT_EQ(one.zstd.jump_part, 1u) << "no count becomes none";
+}
+
+TEST(Tuning, OfTheHostIsWhatAnH200WouldRun) {
+  HostQueue queue;
+  EXPECT_EQ(tuning_of(queue).zstd.few_blocks, 600u);
+  queue.tune_for(66);
+  EXPECT_EQ(tuning_of(queue).zstd.few_blocks, 300u);
+}
+
+Place tuned_for(unsigned processors) {
+  static unsigned wanted;
+  wanted = processors;
+  return {"simt tuned for " + std::to_string(processors),
+          &host_kernels(),
+          [](std::uint64_t seed) -> std::unique_ptr<Queue> {
+            auto queue = std::make_unique<HostQueue>(seed);
+            queue->tune_for(wanted);
+            return queue;
+          }};
+}
+
+Bytes lz4_block(const Bytes& bytes) {
+  Bytes block(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(bytes.size()))));
+  const int size = LZ4_compress_default(reinterpret_cast<const char*>(bytes.data()),
+                                        reinterpret_cast<char*>(block.data()),
+                                        static_cast<int>(bytes.size()),
+                                        static_cast<int>(block.size()));
+  block.resize(static_cast<std::size_t>(size));
+  return block;
+}
+
+// As many chunks as bring a device of one multiprocessor to the kernels that large batches have on
+// an H200, and one chunk that is most of the work.
+TEST(Tuning, OfAnyDeviceDecodesTheSame) {
+  std::vector<Bytes> originals;
+  for (std::uint64_t i = 0; i < 130; ++i) originals.push_back(packed_field(700 + 4 * i, i));
+  originals.push_back(packed_field(70'000, 131));
+  std::vector<Bytes> zstd, lz4, gzip;
+  for (const Bytes& original : originals) {
+    zstd.push_back(compress(original, Compression{}));
+    lz4.push_back(lz4_block(original));
+    gzip.push_back(compress_libdeflate(original, 6));
+  }
+  for (const unsigned processors : {1u, 6u, 2000u}) {
+    const Place place = tuned_for(processors);
+    expect_decodes(place, place.kernels->zstd, zstd, originals);
+    expect_decodes(place, place.kernels->lz4, lz4, originals);
+    expect_decodes(place, place.kernels->gzip, gzip, originals);
+  }
+}
+
+}  // namespace
+}  // namespace headrace::test
