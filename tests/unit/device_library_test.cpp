@@ -60,7 +60,7 @@ TEST(DeviceLibrary, DecodesTheStepsThatAskForIt) {
   step.library = "zstd-in-silicon";
   plan.steps.push_back(step);
   EXPECT_EQ(missing_decoder(devices, plan), "");
-  DeviceRun(*queue, devices, {&chunk, 1}).run(plan, faults.data());
+  DeviceDecoder(*queue, devices, {&chunk, 1}).run(plan, faults.data());
   queue->synchronize();
   EXPECT_EQ(decoded_by_library, 1u);
   EXPECT_THAT(target, testing::ElementsAreArray(bytes));
