@@ -19,6 +19,7 @@ def series(report: dict, codec: str) -> dict[str, list[tuple[int, float]]]:
 
 
 def draw(report: dict, out: Path) -> None:
+    plt.rcParams["svg.hashsalt"] = "headrace"  # the same file from the same results
     codecs = sorted({row["codec"] for row in report["rows"]})
     figure, panels = plt.subplots(
         1, len(codecs), sharey=True, squeeze=False, figsize=(9, 4), layout="constrained"
@@ -34,4 +35,4 @@ def draw(report: dict, out: Path) -> None:
     panels[0][0].set_ylabel("samples/s")
     handles, labels = panels[0][-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", fontsize="small")
-    figure.savefig(out)
+    figure.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)
