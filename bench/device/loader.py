@@ -255,11 +255,7 @@ def write(args, rows: list[dict]) -> None:
     import torch
 
     report = {
-        "schema": 1,
-        "what": "loader-cuda",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(args.data),
+        **machine.head("loader-cuda", args.data),
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
         "settings": {
             "steps": args.steps,

@@ -8,7 +8,6 @@ stay. With O_DIRECT ("direct") the page cache plays no part.
 """
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -19,6 +18,7 @@ import data
 import headrace as hr
 import machine
 import numpy as np
+from turns import in_turn
 
 LAYOUT = "128KiB"
 CODECS = ("none", "zstd", "blosc")
@@ -66,7 +66,7 @@ def measure_row(folder: Path, codec: str, state: str, truth: np.ndarray, runs: i
     os.sync()  # dirty pages cannot be dropped
     rounds = {way: [] for way in ways}
     for r in range(runs + 1):
-        for way in ways[r % len(ways) :] + ways[: r % len(ways)]:
+        for way in in_turn(ways, r):
             if state == "cold":
                 _drop(files)
             cpu, start = _cpu_s(), time.perf_counter()
@@ -95,11 +95,7 @@ def main() -> None:
     folder = data.prepare(args.data, args.steps, [(LAYOUT, codec) for codec in CODECS])
     truth = np.array(np.load(folder / "truth.npy", mmap_mode="r"))
     report = {
-        "schema": 1,
-        "what": "file-io",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(folder),
+        **machine.head("file-io", folder),
         "versions": {"headrace": hr.__version__},
         "settings": {"runs": args.runs, "steps": args.steps},
         "rows": [],
@@ -114,9 +110,7 @@ def main() -> None:
             ]
             print(f"{codec:5} {state}: {' | '.join(cells)}", flush=True)
     report["load_average_end"] = [round(x, 2) for x in os.getloadavg()]
-    if args.out:
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"wrote {args.out}")
+    machine.save(report, args.out)
 
 
 if __name__ == "__main__":

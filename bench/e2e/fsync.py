@@ -7,7 +7,6 @@ what another has left.
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -87,16 +86,11 @@ def main() -> None:
         print(name, {way: figures["median_ms"] for way, figures in ways.items()})
     shutil.rmtree(folder, ignore_errors=True)
     report = {
-        "schema": 1,
-        "what": "fsync",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(options.folder),
+        **machine.head("fsync", options.folder),
         "settings": {"runs": options.runs},
         "rows": rows,
     }
-    if options.out:
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    machine.save(report, options.out)
 
 
 if __name__ == "__main__":

@@ -286,16 +286,11 @@ def main() -> int:
     rows = [measure(store, names, args) for store in stores]
     print(f"{time.perf_counter() - begin:.0f} s in all")
     report = {
-        "schema": 1,
-        "what": "loader-cpu",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(args.data),
+        **machine.head("loader-cpu", args.data),
         "settings": settings,
         "rows": sorted(others + rows, key=story),
     }
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    machine.save(report, args.json)
     return 0
 
 

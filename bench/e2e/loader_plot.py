@@ -1,11 +1,11 @@
-"""Throughput by chunking, of a result of loader.py.
+"""Throughput by chunking, of a result of loader.py."""
 
-python bench/e2e/loader_plot.py bench/results/loader-cpu.json docs/loader-cpu.svg
-"""
-
-import argparse
-import json
 from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 
 
 def series(report: dict, codec: str) -> dict[str, list[tuple[int, float]]]:
@@ -18,17 +18,8 @@ def series(report: dict, codec: str) -> dict[str, list[tuple[int, float]]]:
     return {peer: sorted(points) for peer, points in result.items()}
 
 
-def main() -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot as plt
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("report", type=Path)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    report = json.loads(args.report.read_text())
+def draw(report: dict, out: Path) -> None:
+    plt.rcParams["svg.hashsalt"] = "headrace"  # the same file from the same results
     codecs = sorted({row["codec"] for row in report["rows"]})
     figure, panels = plt.subplots(
         1, len(codecs), sharey=True, squeeze=False, figsize=(9, 4), layout="constrained"
@@ -44,8 +35,4 @@ def main() -> None:
     panels[0][0].set_ylabel("samples/s")
     handles, labels = panels[0][-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", fontsize="small")
-    figure.savefig(args.out)
-
-
-if __name__ == "__main__":
-    main()
+    figure.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)

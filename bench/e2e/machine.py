@@ -1,6 +1,7 @@
 """Facts about the machine and the checkout that go into a result file."""
 
 import datetime
+import json
 import os
 import platform
 import subprocess
@@ -50,3 +51,22 @@ def commit() -> str | None:
 
 def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def head(what: str, folder: Path) -> dict:
+    """How a result begins; `folder` is that of the data."""
+    return {
+        "schema": 1,
+        "what": what,
+        "date": now(),
+        "commit": commit(),
+        "machine": describe(folder),
+    }
+
+
+def save(report: dict, path: Path | None) -> None:
+    """Nowhere without a path."""
+    if path is None:
+        return
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"wrote {path}")

@@ -1,10 +1,5 @@
-"""A picture of a result file of run.py: every library a dot, an access a panel.
+"""A picture of a result file of e2e/run.py: every library a dot, an access a panel."""
 
-python bench/e2e/plot.py bench/results/e2e-cpu.json docs/bench-cpu.svg
-python bench/e2e/plot.py bench/results/e2e-cpu.json docs/speed.svg --access whole step series write
-"""
-
-import argparse
 from pathlib import Path
 
 import matplotlib
@@ -12,8 +7,8 @@ import matplotlib.ticker
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import results
-from table import ACCESS_NAMES, IN_TIME
+from e2e import results
+from e2e.table import ACCESS_NAMES, IN_TIME
 
 COLOURS = {
     "headrace": "#d1495b",
@@ -86,18 +81,3 @@ def draw(report: dict, path: Path, wanted: list[str]) -> None:
 
 def _value(figures: dict, unit: str) -> float:
     return 1e6 / figures["us_per_call"] if unit == "calls_s" else figures["mb_s"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("result", type=Path)
-    parser.add_argument("picture", type=Path, help="a .svg or .png file")
-    parser.add_argument(
-        "--access", nargs="+", choices=ACCESS_NAMES, default=list(ACCESS_NAMES), help="its panels"
-    )
-    args = parser.parse_args()
-    draw(results.load(args.result), args.picture, args.access)
-
-
-if __name__ == "__main__":
-    main()

@@ -27,6 +27,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from turns import in_turn
+
 MAP = (721, 1440)
 MEMORY = 128 << 20
 # The chunks to go to, for a source of so many steps.
@@ -199,7 +201,7 @@ def main() -> None:
         chunks = ROWS[row](arguments.steps)
         runs: dict[str, list[dict]] = {peer: [] for peer in peers}
         for r in range(arguments.rounds):
-            for peer in peers[r % len(peers) :] + peers[: r % len(peers)]:
+            for peer in in_turn(peers, r):
                 runs[peer].append(run(pythons[peer], peer, source, arguments.data, chunks))
                 print(row, peer, runs[peer][-1], flush=True)
         report["rows"][row] = {peer: summary(found) for peer, found in runs.items()}

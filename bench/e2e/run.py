@@ -10,7 +10,6 @@ them see the same machine. bench/README.md says what each row does.
 """
 
 import argparse
-import json
 import math
 import os
 import shutil
@@ -27,6 +26,7 @@ import numpy as np
 import peers
 import rows
 from client import Client, PeerError, Unavailable
+from turns import in_turn
 
 WRITE_PART = 2  # a write row writes the first half of the steps: it needs no more to settle
 SETTLE_S = 0.1  # a timed round repeats the row's calls until it takes at least this long
@@ -63,10 +63,10 @@ def _summary(rounds: list[dict], nbytes: int, calls: int, repeat: int) -> dict:
 BEFORE = "before"  # headrace of another checkout, by the interpreter that has it
 
 
-def _client(name: str, args, log) -> Client:
+def _client(name: str, log, before: str | None) -> Client:
     if name != BEFORE:
         return Client(name, log)
-    client = Client("headrace", log, args.before)
+    client = Client("headrace", log, before)
     client.peer = BEFORE
     return client
 
@@ -74,7 +74,7 @@ def _client(name: str, args, log) -> Client:
 def _turns(clients: list, runs: int):
     """The clients of each round, a different one first each time."""
     for r in range(runs):
-        yield from clients[r % len(clients) :] + clients[: r % len(clients)]
+        yield from in_turn(clients, r)
 
 
 def _fail(results: dict, client: Client, error: PeerError) -> None:
@@ -170,11 +170,11 @@ def _print_row(row: rows.Row, result: dict) -> None:
     print(f"{row.name:22} {' | '.join(cells)}", flush=True)
 
 
-def available(names: list[str], args, log) -> tuple[list[str], dict, dict]:
+def available(names: list[str], log, before: str | None = None) -> tuple[list[str], dict, dict]:
     """The peers that run here, all versions, and why the others do not run."""
     found, versions, missing = [], {}, {}
     for name in names:
-        with _client(name, args, log) as client:
+        with _client(name, log, before) as client:
             try:
                 known = client.ask("hello")["versions"]
                 versions.update({BEFORE: known["headrace"]} if name == BEFORE else known)
@@ -188,15 +188,11 @@ def available(names: list[str], args, log) -> tuple[list[str], dict, dict]:
 def measure(args, log) -> dict:
     chosen = rows.select(args.rows, args.steps)
     groups = list(dict.fromkeys((r.layout, r.codec) for r in chosen))
-    names, versions, missing = available(args.peers, args, log)
+    names, versions, missing = available(args.peers, log, args.before)
     print(f"data in {args.data}", flush=True)
     folder = data.prepare(args.data, args.steps, groups)
     report = {
-        "schema": 1,
-        "what": "e2e-cpu",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(folder),
+        **machine.head("e2e-cpu", folder),
         "write_filesystem": machine.filesystem(args.write_to or folder),
         "versions": versions,
         "unavailable": missing,
@@ -216,7 +212,7 @@ def measure(args, log) -> dict:
         if args.limits:
             report["limits"].append(measure_limits(folder, layout, codec, args.runs, threads))
         # Fresh processes for each array: the memory one array leaves behind is not another's peak.
-        clients, checker = [_client(name, args, log) for name in names], Client("zarr", log)
+        clients, checker = [_client(name, log, args.before) for name in names], Client("zarr", log)
         for client in clients:
             client.ask("open", path=str(folder / data.array_name(layout, codec)))
         for row in [r for r in chosen if (r.layout, r.codec) == (layout, codec)]:
@@ -311,9 +307,7 @@ def main() -> int:
             log.seek(0)
             print(f"{error}\n{log.read()[-4000:]}", file=sys.stderr)
             return 1
-    if args.out:
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"wrote {args.out}")
+    machine.save(report, args.out)
     failed = [r for row in report["rows"] for r in row["peers"].values() if "error" in r]
     return 1 if failed else 0
 

@@ -27,6 +27,7 @@ import torch
 import torch.multiprocessing
 import xarray as xr
 from torch.utils.data import DataLoader, Dataset
+from turns import in_turn
 
 STEPS, SHAPE = 100, (700, 1400)
 NBYTES = STEPS * SHAPE[0] * SHAPE[1] * 4
@@ -268,7 +269,7 @@ def throughput(field, rounds):
         for producer in producers:
             producer.round(payload, check=field)
         for r in range(rounds):
-            for producer in producers[r % len(producers) :] + producers[: r % len(producers)]:
+            for producer in in_turn(producers, r):
                 results[payload][producer.name].append(producer.round(payload))
     for producer in producers:
         producer.stop()
@@ -380,11 +381,7 @@ def main():
     args = parser.parse_args()
     field = np.random.default_rng(0).standard_normal((STEPS, *SHAPE), dtype="float32")
     report = {
-        "schema": 1,
-        "what": "shm",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(Path("/dev/shm")),
+        **machine.head("shm", Path("/dev/shm")),
         "versions": {name: version(name) for name in ("headrace", "numpy", "torch", "xarray")},
         "settings": {
             "rounds": args.rounds,

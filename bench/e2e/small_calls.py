@@ -7,7 +7,6 @@ store in memory. Peers take turns; the median over all calls of all rounds is wh
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
@@ -21,6 +20,7 @@ import numpy as np
 import peers
 from client import Client, PeerError
 from run import available
+from turns import in_turn
 
 # Chunk shape of float32 by its size; the array is one 640 x 1280 field.
 CHUNKS = {"16KiB": (64, 64), "64KiB": (128, 128), "128KiB": (128, 256)}
@@ -89,7 +89,7 @@ def _row(clients: list, folder: Path, store: str, spec: dict, runs: int, checker
         except PeerError as error:
             results[client.peer] = {"error": str(error)}
     for r in range(runs):
-        for client in ready[r % len(ready) :] + ready[: r % len(ready)]:
+        for client in in_turn(ready, r):
             times[client.peer] += client.ask("latency", selections=selections, repeat=1)["ns"]
     for client in ready:
         us = np.array(times[client.peer]) / 1e3
@@ -107,11 +107,7 @@ def measure(args, folder: Path, log) -> dict:
     np.save(folder / "field.npy", next(data.fields(1))[: SHAPE[0], : SHAPE[1]])
     names, versions, missing = available(args.peers, log)
     report = {
-        "schema": 1,
-        "what": "small-calls",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(folder),
+        **machine.head("small-calls", folder),
         "versions": versions,
         "unavailable": missing,
         "cache_state": "warm page cache",
@@ -161,9 +157,7 @@ def main() -> int:
             report = measure(args, folder, log)
     finally:
         shutil.rmtree(folder)
-    if args.out:
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"wrote {args.out}")
+    machine.save(report, args.out)
     return 0
 
 

@@ -1,16 +1,8 @@
-"""Markdown tables from a result file of run.py.
+"""Markdown tables from a result file of e2e/run.py."""
 
-python bench/e2e/table.py bench/results/e2e-cpu.json             # every row, printed
-python bench/e2e/table.py bench/results/e2e-cpu.json --readme bench/README.md  # short, in its place
-"""
+import pages
+from e2e import results
 
-import argparse
-import sys
-from pathlib import Path
-
-import results
-
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 ACCESS_NAMES = {
     "whole": "whole",
     "out": "whole, `out=`",
@@ -33,9 +25,8 @@ def _figure(figures: dict | None, access: str) -> str:
     return _time(figures["us_per_call"]) if access in IN_TIME else f"{figures['mb_s']:.0f}"
 
 
-def _markdown(header: list[str], body: list[list[str]]) -> str:
-    rule = ["---"] * 1 + ["---:"] * (len(header) - 1)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *body])
+def _table(header: list[str], body: list[list[str]]) -> str:
+    return pages.table("", header, body, right=range(1, len(header)))
 
 
 def full(report: dict) -> str:
@@ -61,10 +52,10 @@ def full(report: dict) -> str:
         ]
         body.append(cells)
     header = ["MB/s, or time of a call", *peers, "best peer", "ratio", "limit"]
-    return _markdown([*header, "MiB over result"], body)
+    return _table([*header, "MiB over result"], body)
 
 
-def short(report: dict) -> str:
+def short(report: dict, source: str) -> str:
     """A line an array, a column an access: headrace's figure and its ratio to the best peer."""
     lines = {(x.layout, x.codec, x.access): x for x in results.lines(report)}
     arrays = list(dict.fromkeys(key[:2] for key in lines))
@@ -91,10 +82,10 @@ def short(report: dict) -> str:
         for layout, codec in arrays
     ]
     header = ["chunks, codec", *(ACCESS_NAMES[a] for a in accesses), "whole, of limit"]
-    return _markdown(header, body)
+    return f"{_table(header, body)}\n\n{_conditions(report, source)}"
 
 
-def _conditions(report: dict, source: Path) -> str:
+def _conditions(report: dict, source: str) -> str:
     machine = report["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in report["versions"].items())
     shape = "x".join(str(n) for n in report["arrays"][0]["shape"])
@@ -104,37 +95,5 @@ def _conditions(report: dict, source: Path) -> str:
         f"{machine['cores']} cores ({machine['cpu']}), "
         f"median of {report['settings']['runs']} interleaved rounds, {report['date'][:10]}. "
         f"{versions}. "
-        f"From `{source.as_posix()}`; what each column does: below."
+        f"From `{source}`; what each column does: below."
     )
-
-
-def replace_between_markers(text: str, table: str) -> str:
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"expected one {BEGIN} followed by one {END}")
-    head, rest = text.split(BEGIN)
-    return head + BEGIN + "\n" + table + "\n" + END + rest.split(END)[1]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("result", type=Path)
-    parser.add_argument("--readme", type=Path, help="replace the table between its markers here")
-    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
-    args = parser.parse_args()
-    report = results.load(args.result)
-    if not args.readme:
-        print(full(report))
-        return 0
-    source = Path("bench/results") / args.result.name
-    old = args.readme.read_text()
-    new = replace_between_markers(old, f"{short(report)}\n\n{_conditions(report, source)}")
-    if args.check:
-        if old != new:
-            print(f"{args.readme} is not what {args.result} gives", file=sys.stderr)
-        return int(old != new)
-    args.readme.write_text(new)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,6 @@ turns with headrace writing the same data to a new array.
 """
 
 import argparse
-import json
 import os
 import resource
 import shutil
@@ -135,11 +134,7 @@ def main() -> None:
     args.write_to.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=args.write_to))
     report = {
-        "schema": 1,
-        "what": "write-limits",
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(folder),
+        **machine.head("write-limits", folder),
         "versions": {"headrace": hr.__version__},
         "settings": {"runs": args.runs, "steps": STEPS, "threads": args.threads},
         "rows": [],
@@ -161,9 +156,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     report["load_average_end"] = [round(x, 2) for x in os.getloadavg()]
-    if args.out:
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"wrote {args.out}")
+    machine.save(report, args.out)
 
 
 if __name__ == "__main__":

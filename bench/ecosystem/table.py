@@ -1,20 +1,8 @@
-"""The ecosystem benchmarks' results as Markdown tables.
+"""The ecosystem benchmarks' results as Markdown tables."""
 
-table.py FOLDER [--readme FILE]: of all results in the folder; --readme replaces the tables between
-the file's markers.
-"""
+from pages import table as markdown
 
-import argparse
-import json
-from pathlib import Path
-
-MARKERS = "<!-- ecosystem:begin -->", "<!-- ecosystem:end -->"
 ACCESSES = ("whole", "step", "chunk", "series", "box", "write")
-
-
-def markdown(title: str, columns: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (columns, ["---"] * len(columns), *rows)]
-    return title + "\n\n" + "\n".join(lines)
 
 
 def place(machine: dict) -> str:
@@ -209,39 +197,3 @@ def loader_tables(result: dict) -> str:
             table("Bytes read by those of the samples", "read_amplification", ".1f"),
         ]
     )
-
-
-TABLES = {
-    "zarr-suite-*.json": suite_table,
-    "zarr-pipeline-*.json": pipeline_table,
-    "xarray-open*.json": xarray_table,
-    "state-dict*.json": state_dict_table,
-    "shm.json": shm_tables,
-    "shm-device.json": shm_device_table,
-    "rechunk.json": rechunk_table,
-    "loader-cpu.json": loader_tables,
-    "loader-*cuda.json": loader_device_table,
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--readme", type=Path)
-    arguments = parser.parse_args()
-    tables = [
-        make(json.loads(path.read_text()))
-        for pattern, make in TABLES.items()
-        for path in sorted(arguments.folder.glob(pattern))
-    ]
-    text = "\n\n".join(tables)
-    if arguments.readme is None:
-        print(text)
-        return
-    begin, end = MARKERS
-    before, rest = arguments.readme.read_text().split(begin)
-    arguments.readme.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
-
-
-if __name__ == "__main__":
-    main()

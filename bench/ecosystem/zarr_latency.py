@@ -27,6 +27,7 @@ import headrace.zarr
 import machine
 import numpy as np
 import zarr
+from turns import in_turn
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
@@ -89,7 +90,7 @@ def measure(options: dict[str, Any], selection: Any, rounds: int) -> dict[str, A
     names = list(PIPELINES)
     timed: dict[str, list[tuple[float, int]]] = {name: [] for name in names}
     for i in range(rounds):
-        for name in names[i % len(names) :] + names[: i % len(names)]:
+        for name in in_turn(names, i):
             timed[name].append(run(store, name, selection))
     return {
         name: {

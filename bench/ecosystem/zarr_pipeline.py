@@ -29,6 +29,7 @@ import machine
 import numpy as np
 import rows
 import zarr
+from turns import in_turn
 from zarr.core import codec_pipeline
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -86,7 +87,7 @@ def measure(calls: dict[str, Callable[[], None]], rounds: int) -> dict[str, list
     names = list(calls)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for r in range(rounds):
-        for name in names[r % len(names) :] + names[: r % len(names)]:
+        for name in in_turn(names, r):
             started = time.perf_counter()
             calls[name]()
             seconds[name].append(time.perf_counter() - started)

@@ -1,0 +1,149 @@
+"""Every benchmark by its name: runs it, and writes the tables and plots that come of it.
+
+    python bench/run.py                         # what there is
+    python bench/run.py shm rechunk             # these, into bench/results; then tables and plots
+    python bench/run.py e2e -- --quick          # with these arguments in place of the list's
+    python bench/run.py --tables                # all tables again, of what is in bench/results
+    python bench/run.py --tables --check        # only says which of them that would change
+    python bench/run.py --plots                 # all plots again
+    python bench/run.py --every-row FILE        # all that a result of e2e has, as a table
+
+A word like $DATA in a command is a variable of the environment, for what only the reader knows.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pages
+from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
+from e2e import results
+from e2e import table as e2e
+from ecosystem import table as ecosystem
+
+from device import stages
+from device import table as device
+
+
+def load(name: str) -> dict:
+    return json.loads((RESULTS / name).read_text())
+
+
+def e2e_table() -> str:
+    name = "e2e-cpu.json"
+    return e2e.short(results.load(RESULTS / name), f"bench/results/{name}")
+
+
+def ecosystem_tables() -> str:
+    tables = {
+        "zarr-suite-*.json": ecosystem.suite_table,
+        "zarr-pipeline-*.json": ecosystem.pipeline_table,
+        "xarray-open*.json": ecosystem.xarray_table,
+        "state-dict*.json": ecosystem.state_dict_table,
+        "shm.json": ecosystem.shm_tables,
+        "shm-device.json": ecosystem.shm_device_table,
+        "rechunk.json": ecosystem.rechunk_table,
+        "loader-cpu.json": ecosystem.loader_tables,
+        "loader-*cuda.json": ecosystem.loader_device_table,
+    }
+    return "\n\n".join(
+        make(load(path.name))
+        for pattern, make in tables.items()
+        for path in sorted(RESULTS.glob(pattern))
+    )
+
+
+# By page and marker.
+TABLES = {
+    ("bench/README.md", "benchmarks"): listed,
+    ("bench/README.md", "bench"): e2e_table,
+    ("bench/README.md", "device-read"): lambda: device.read_table(load("device-read.json")),
+    ("bench/README.md", "device"): lambda: device.decode_table(
+        load("device-decode.json"), load("device-nvcomp.json")
+    ),
+    ("bench/README.md", "ecosystem"): ecosystem_tables,
+    ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
+}
+
+
+def write_tables(check: bool) -> int:
+    """How many pages change."""
+    changed = 0
+    for page in dict.fromkeys(page for page, _ in TABLES):
+        old = new = (ROOT / page).read_text()
+        for (where, name), make in TABLES.items():
+            if where != page:
+                continue
+            try:
+                new = pages.put(new, name, make())
+            except FileNotFoundError as error:
+                print(f"{page}: {name} stays as it is, there is no {error.filename}")
+        if old == new:
+            continue
+        changed += 1
+        print(f"{page} {'is not what bench/results gives' if check else 'is written'}")
+        if not check:
+            (ROOT / page).write_text(new)
+    return changed
+
+
+def write_plots() -> None:
+    from e2e import loader_plot, plot
+
+    report = results.load(RESULTS / "e2e-cpu.json")
+    plot.draw(report, ROOT / "docs" / "bench-cpu.svg", list(e2e.ACCESS_NAMES))
+    plot.draw(report, ROOT / "docs" / "speed.svg", ["whole", "step", "series", "write"])
+    loader_plot.draw(load("loader-cpu.json"), ROOT / "docs" / "loader-cpu.svg")
+
+
+def run(benchmark: Benchmark, instead: list[str]) -> None:
+    for command in benchmark.commands:
+        words = [os.path.expandvars(word) for word in shlex.split(command)]
+        if unknown := [word for word in words if "$" in word]:
+            raise SystemExit(f"{benchmark.name}: set {' '.join(unknown)}, for\n  {command}")
+        if instead:
+            words = [*words[:2], *instead]
+        if words[0] == "python":
+            words[0] = sys.executable
+        print(shlex.join(words), flush=True)
+        subprocess.run(words, cwd=ROOT, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="one of the list")
+    parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--plots", action="store_true")
+    parser.add_argument("--every-row", type=Path, metavar="FILE")
+    words, instead = sys.argv[1:], []
+    if "--" in words:
+        at = words.index("--")
+        words, instead = words[:at], words[at + 1 :]
+    arguments = parser.parse_args(words)
+    if unknown := set(arguments.names) - set(BENCHMARKS):
+        parser.error(
+            f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
+        )
+    for name in arguments.names:
+        run(BENCHMARKS[name], instead)
+    if arguments.every_row:
+        print(e2e.full(results.load(arguments.every_row)))
+    elif arguments.tables or (arguments.names and not instead):
+        if write_tables(arguments.check) and arguments.check:
+            return 1
+    elif not arguments.names and not arguments.plots:
+        print(listed())
+    if arguments.plots or (arguments.names and not instead):
+        write_plots()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
