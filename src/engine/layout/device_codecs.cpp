@@ -1,5 +1,7 @@
 #include "engine/layout/device_codecs.h"
 
+#include "headrace/error.h"
+
 namespace headrace {
 namespace {
 
@@ -38,7 +40,15 @@ std::span<const DeviceCodec> device_codecs() { return kDeviceCodecs; }
 std::span<const std::string_view> nvcomp_codecs() { return kNvcompCodecs; }
 
 std::string_view device_implementation(Device::Type type) {
-  return type == Device::Type::simt ? kSimt : kCuda;
+  switch (type) {
+    case Device::Type::cpu:
+      break;
+    case Device::Type::cuda:
+      return kCuda;
+    case Device::Type::simt:
+      return kSimt;
+  }
+  throw Error(ErrorCode::invalid_argument, "[device_implementation] the CPU has several");
 }
 
 std::optional<Device::Type> device_of_implementation(std::string_view name) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "codec/custom.h"
@@ -127,7 +128,8 @@ std::vector<CodecInfo> codec_table() {
                      true,
                      usage.of_host_encoder(entry)});
   }
-  for (const Device device : {Device::cuda(), Device::simt()}) {
+  for (const auto& [type, device] :
+       {std::pair{"cuda", Device::cuda()}, std::pair{"simt", Device::simt()}}) {
     Backend& devices = backend(device.type);
     const std::string no_device = devices.why_not(0);
     const std::string_view own = device_implementation(device.type);
@@ -136,7 +138,7 @@ std::vector<CodecInfo> codec_table() {
       if (why_not.empty() && !has_kernel(devices.kernels(), kind)) why_not = "it has no kernel yet";
       table.push_back({std::string(codec),
                        std::string(own),
-                       device.type == Device::Type::cuda ? "cuda" : "simt",
+                       type,
                        why_not.empty(),
                        why_not,
                        usage.of_device(codec, kind, own),
