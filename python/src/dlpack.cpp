@@ -70,8 +70,16 @@ nb::object dlpack_capsule(DLManagedTensorVersioned* managed, nb::handle max_vers
 }
 
 nb::object dlpack_device_of(const Device& device) {
-  const bool cuda = device.type == Device::Type::cuda;
-  return nb::make_tuple(static_cast<int>(cuda ? kDLCUDA : kDLCPU), device.index);
+  DLDeviceType type = kDLCPU;
+  switch (device.type) {
+    case Device::Type::cuda:
+      type = kDLCUDA;
+      break;
+    case Device::Type::cpu:
+    case Device::Type::simt:  // its memory is the host's
+      break;
+  }
+  return nb::make_tuple(static_cast<int>(type), device.index);
 }
 
 void check_dlpack_type(const DType& dtype) {

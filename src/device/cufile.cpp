@@ -127,18 +127,25 @@ Cufile open_cufile(const std::string& library) {
 
 // Never destroyed: threads may outlive statics.
 const Cufile& cufile(Device::Type type) {
-  if (type == Device::Type::simt) {
-    static const auto* none = new Cufile{{"", "cuFile is for CUDA devices"}};
-    const char* named = std::getenv("HEADRACE_SIMT_CUFILE");
-    if (!named) return *none;
-    static const auto* of_tests = new Cufile(open_cufile(named));
-    return *of_tests;
+  switch (type) {
+    case Device::Type::cuda: {
+      static const auto* of_cuda = [] {
+        const char* named = std::getenv("HEADRACE_CUFILE");
+        return new Cufile(open_cufile(named ? named : kDefaultLibrary));
+      }();
+      return *of_cuda;
+    }
+    case Device::Type::simt: {
+      const char* named = std::getenv("HEADRACE_SIMT_CUFILE");
+      if (!named) break;
+      static const auto* of_tests = new Cufile(open_cufile(named));
+      return *of_tests;
+    }
+    case Device::Type::cpu:
+      break;
   }
-  static const auto* of_cuda = [] {
-    const char* named = std::getenv("HEADRACE_CUFILE");
-    return new Cufile(open_cufile(named ? named : kDefaultLibrary));
-  }();
-  return *of_cuda;
+  static const auto* none = new Cufile{{"", "cuFile is for CUDA devices"}};
+  return *none;
 }
 
 CufileFile::CufileFile(const Cufile& cufile, int fd, std::string path)

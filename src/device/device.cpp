@@ -12,7 +12,16 @@
 namespace headrace {
 
 Backend& backend(Device::Type type) {
-  return type == Device::Type::simt ? simt_backend() : cuda_backend();
+  // Here and wherever a type is asked for there is no default: who adds one is told of the place.
+  switch (type) {
+    case Device::Type::cpu:
+      break;
+    case Device::Type::cuda:
+      return cuda_backend();
+    case Device::Type::simt:
+      return simt_backend();
+  }
+  throw Error(ErrorCode::invalid_argument, "[backend] the CPU has none");
 }
 
 std::optional<int> Backend::first_usable() const {

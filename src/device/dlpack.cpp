@@ -74,7 +74,14 @@ std::optional<DLDataType> dl_dtype(const DType& dtype) {
 }
 
 DLDevice dl_device(const Device& device) {
-  return {device.type == Device::Type::cuda ? kDLCUDA : kDLCPU, device.index};
+  switch (device.type) {
+    case Device::Type::cuda:
+      return {kDLCUDA, device.index};
+    case Device::Type::cpu:
+    case Device::Type::simt:  // its memory is the host's
+      break;
+  }
+  return {kDLCPU, device.index};
 }
 
 DLManagedTensorVersioned* to_dlpack(const TensorView& view, std::shared_ptr<void> owner) {

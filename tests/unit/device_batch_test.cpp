@@ -10,6 +10,7 @@
 
 #include "conformance/codec_kit.h"
 #include "device/backend.h"
+#include "engine/layout/device_codecs.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "unit/device_kit.h"
@@ -288,9 +289,7 @@ const Case kEncoded[] = {
 
 class DeviceBatchEncodes : public DeviceBatch {
  protected:
-  static const char* own(Device device) {
-    return device.type == Device::Type::simt ? "headrace-simt" : "headrace-cuda";
-  }
+  static std::string own(Device device) { return std::string(device_implementation(device.type)); }
   static BatchOptions options(Device device, std::string implementation = "") {
     return {.device = device,
             .implementation = std::move(implementation),
@@ -334,7 +333,7 @@ TEST_P(DeviceBatchEncodes, WhatLiesThereAndWhatItIsToldTo) {
   for (const Device device : devices()) {
     DeviceBuffers memory(device);
     const std::vector<TensorView> inputs = moved(memory, plain);
-    const auto encode = [&](std::span<const TensorView> from, const char* implementation) {
+    const auto encode = [&](std::span<const TensorView> from, const std::string& implementation) {
       return bytes_on(device,
                       encode_batch(GetParam().codec, from, options(device, implementation)));
     };

@@ -17,6 +17,7 @@
 #include "conformance/inject.h"
 #include "conformance/random_selection.h"
 #include "device/backend.h"
+#include "engine/layout/device_codecs.h"
 #include "headrace/array.h"
 #include "headrace/config.h"
 #include "store/store.h"
@@ -30,8 +31,8 @@ using test::devices;
 using test::error_of;
 using test::Layout;
 
-const char* implementation_on(Device device) {
-  return device.type == Device::Type::simt ? "headrace-simt" : "headrace-cuda";
+std::string implementation_on(Device device) {
+  return std::string(device_implementation(device.type));
 }
 
 using DeviceWrite = test::DeviceTest;
@@ -243,7 +244,7 @@ bool device_made(const std::vector<std::byte>& frame) {
 
 TEST_F(DeviceWrite, EncodesWhereTheLevelAndTheCallerSay) {
   for (const Device device : devices()) {
-    const char* own = implementation_on(device);
+    const std::string own = implementation_on(device);
     EXPECT_TRUE(device_made(written(device, codec::zstd(0), "")));
     EXPECT_TRUE(device_made(written(device, codec::zstd(3), "")));
     EXPECT_FALSE(device_made(written(device, codec::zstd(4), "")));
