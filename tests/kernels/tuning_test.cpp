@@ -72,7 +72,7 @@ Bytes lz4_block(const Bytes& bytes) {
 // an H200, and one chunk that is most of the work.
 TEST(Tuning, OfAnyDeviceDecodesTheSame) {
   std::vector<Bytes> originals;
-  for (std::uint64_t i = 0; i < 130; ++i) originals.push_back(packed_field(700 + 4 * i, i));
+  for (std::uint64_t i = 0; i < 130; ++i) originals.push_back(packed_field(400 + 4 * i, i));
   originals.push_back(packed_field(70'000, 131));
   std::vector<Bytes> zstd, lz4, gzip;
   for (const Bytes& original : originals) {
@@ -80,7 +80,7 @@ TEST(Tuning, OfAnyDeviceDecodesTheSame) {
     lz4.push_back(lz4_block(original));
     gzip.push_back(compress_libdeflate(original, 6));
   }
-  for (const unsigned processors : {1u, 6u, 2000u}) {
+  for (const unsigned processors : {1u, 8u}) {
     const Place place = tuned_for(processors);
     expect_decodes(place, place.kernels->zstd, zstd, originals);
     expect_decodes(place, place.kernels->lz4, lz4, originals);

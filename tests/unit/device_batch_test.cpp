@@ -10,7 +10,6 @@
 
 #include "conformance/codec_kit.h"
 #include "device/backend.h"
-#include "engine/layout/device_codecs.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
 #include "unit/device_kit.h"
@@ -289,7 +288,7 @@ const Case kEncoded[] = {
 
 class DeviceBatchEncodes : public DeviceBatch {
  protected:
-  static std::string own(Device device) { return std::string(device_implementation(device.type)); }
+  static std::string own(Device device) { return std::string(backend(device.type).own_name()); }
   static BatchOptions options(Device device, std::string implementation = "") {
     return {.device = device,
             .implementation = std::move(implementation),

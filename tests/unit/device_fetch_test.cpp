@@ -9,8 +9,8 @@
 
 #include "conformance/inject.h"
 #include "conformance/random_selection.h"
+#include "device/backend.h"
 #include "engine/device/to_device.h"
-#include "engine/layout/device_codecs.h"
 #include "unit/device_kit.h"
 
 namespace headrace {
@@ -315,7 +315,7 @@ TEST_F(DeviceFetch, RefusesFramesThatNeedADictionary) {
     const std::string found = error_of([&] { a.to(device).read(); }, ErrorCode::corrupt);
     EXPECT_EQ(found, error_of([&] { a.read(); }, ErrorCode::corrupt));
     ReadOptions forced;
-    forced.implementations = {{"zstd", std::string(device_implementation(device.type))}};
+    forced.implementations = {{"zstd", std::string(backend(device.type).own_name())}};
     error_of([&] { a.to(device).read({}, forced); }, ErrorCode::unsupported);
   }
 }

@@ -17,7 +17,6 @@
 #include "conformance/inject.h"
 #include "conformance/random_selection.h"
 #include "device/backend.h"
-#include "engine/layout/device_codecs.h"
 #include "headrace/array.h"
 #include "headrace/config.h"
 #include "store/store.h"
@@ -32,7 +31,7 @@ using test::error_of;
 using test::Layout;
 
 std::string implementation_on(Device device) {
-  return std::string(device_implementation(device.type));
+  return std::string(backend(device.type).own_name());
 }
 
 using DeviceWrite = test::DeviceTest;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Where a batch is decoded: a model of what it takes by the host's threads and by a GPU. Its rates
-// were measured (kernels/tuning.h, bench/device/choice.py) and hold within a factor of two, which is
-// enough: near the border both sides take about as long.
+// were measured (kernels/tuning.h, bench/device/choice.py) and hold within a factor of two, which
+// is enough: near the border both sides take about as long.
 
 #include <cstddef>
 #include <optional>
