@@ -189,6 +189,15 @@ BENCHMARKS = {
         ),
         "[kernels](../src/kernels/README.md#kernels)",
     ),
+    "before-after": Benchmark(
+        "checkouts of headrace in turns, on the host and a GPU; $BEFORE, $NOW: their PYTHONPATH",
+        ("before-after.json",),
+        (
+            "python bench/device/checkouts.py bench/results/before-after.json"
+            " before=$BEFORE now=$NOW",
+        ),
+        "",
+    ),
     "device-batch": Benchmark(
         "`hr.codecs.decode_batch` and nvCOMP in turns",
         ("device-batch.json",),

@@ -707,3 +707,35 @@ def test_a_removed_array_does_not_come_back(store):
     group.create_array("a", shape=(0, 2), chunks=4, dtype="f8")
     with pytest.raises(hr.ConflictError, match="taken its place"):
         array.append(np.ones(2, "u4"))
+
+
+def test_threads_that_make_the_folder_of_an_array_keep_each_other(tmp_path):
+    """zarr-python hands over metadata that are not stored: the first write makes the folder."""
+    threads, each = 8, 8
+    hr.create_array(tmp_path / "x", shape=(64,), chunks=(64,), dtype="i4")
+    document = (tmp_path / "x" / "zarr.json").read_text()
+    store = hr.open_store(tmp_path, mode="r+")
+    for n in range(30):
+        array = hr._core.open_array(store, f"a{n}/b/c/d/e/f", metadata_json=document)
+        begin = threading.Barrier(threads)
+
+        def write(k, array=array, begin=begin):
+            begin.wait()
+            array[k * each : (k + 1) * each] = np.full(each, k + 1, "i4")
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(write, range(threads)))
+        assert np.asarray(array[:]).tolist() == np.repeat(range(1, threads + 1), each).tolist()
+
+
+@pytest.mark.parametrize("removed", ["g/0", "g/0/1"])
+def test_a_node_below_attributes_alone_is_no_chunk(tmp_path, removed):
+    """A group of Zarr 2 whose .zgroup is missing looks like an array that was removed."""
+    hr.create_group(tmp_path / "g" / "0", zarr_format=2)
+    hr.create_array(tmp_path / "g" / "0" / "1", shape=(4,), dtype="i4", zarr_format=2)
+    (tmp_path / "g" / ".zattrs").write_text("{}")
+    notes = tmp_path.joinpath(removed, "notes.txt")
+    notes.write_text("of the user")
+    hr.open_store(tmp_path, mode="r+")._remove_nodes(removed)
+    assert not any((tmp_path / removed).glob(".z*"))
+    assert notes.read_text() == "of the user"

@@ -265,14 +265,16 @@ void remove_nodes(const Store& store, std::string_view path, const std::function
     throw Error(ErrorCode::permission_denied, store.url() + " is open for reading only");
   if (!clean.empty() && driver.is_link(clean)) return store.erase(clean);
   // Some of the chunks of an array, which have no node of their own.
-  for (std::string_view above = folder_of(clean); !clean.empty(); above = folder_of(above)) {
+  const bool is_node = leads_to_node(store, clean);
+  for (std::string_view above = folder_of(clean); !clean.empty() && !is_node;
+       above = folder_of(above)) {
     const std::string_view rest =
         std::string_view(clean).substr(above.empty() ? 0 : above.size() + 1);
     if (is_chunk_key(rest) && is_array(store, std::string(above))) {
       const NodeLock lock(store, std::string(above), poll);
       return driver.erase_prefix(clean + '/');
     }
-    if (above.empty()) break;
+    if (above.empty() || leads_to_node(store, std::string(above))) break;
   }
   const NodeLock lock(store, clean, poll);
   remove_node("remove", store, clean, poll);

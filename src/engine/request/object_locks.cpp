@@ -5,9 +5,12 @@ namespace {
 
 std::string identity_of(const ArrayState& array) {
   ArrayShared& shared = *array.shared();
-  // The first chunk would make the folder, and with it another identity.
-  if (!shared.has_document && !shared.has_folder.exchange(true))
+  // The first chunk would make the folder, and with it another identity. Who finds the flag set must
+  // find the folder, too.
+  if (!shared.has_document && !shared.has_folder.load()) {
     static_cast<void>(array.driver().try_lock(array.path(), true));
+    shared.has_folder.store(true);
+  }
   return array.driver().identity(array.path());
 }
 
