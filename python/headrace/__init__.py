@@ -76,6 +76,7 @@ _LAZY = {
     "codecs": ("codecs", None),
     "config": ("config", None),
     "lazy": ("lazy", None),
+    "zarr": ("zarr", None),
     "advise": ("_rechunk", "advise"),
     "cache_stats": ("_cached", "cache_stats"),
     "cached": ("_cached", "cached"),

@@ -7,7 +7,7 @@
 
 namespace headrace::cuda_names {
 
-inline constexpr std::string_view kOwn = "headrace-cuda";
+inline constexpr std::string_view kOwnName = "headrace-cuda";
 inline constexpr std::string_view kNvcomp = "nvcomp";
 inline constexpr std::string_view kNvcompCodecs[] = {"zstd", "gzip", "lz4"};
 

@@ -12,7 +12,7 @@ class NoCuda final : public Backend {
   std::string why_not(int) const override { return kWhyNot; }
   std::string device_name(int) const override { refuse(); }
   std::size_t memory_nbytes(int) const override { refuse(); }
-  std::string_view own_name() const override { return cuda_names::kOwn; }
+  std::string_view own_name() const override { return cuda_names::kOwnName; }
   const Kernels& kernels() const override { return gpu_kernels(); }
   std::span<const DecoderLibrary> libraries() const override {
     static constexpr DecoderLibrary kLibraries[] = {

@@ -5,8 +5,8 @@ namespace {
 
 std::string identity_of(const ArrayState& array) {
   ArrayShared& shared = *array.shared();
-  // The first chunk would make the folder, and with it another identity. Who finds the flag set must
-  // find the folder, too.
+  // The first chunk would make the folder, and with it another identity. Who finds the flag set
+  // must find the folder, too.
   if (!shared.has_document && !shared.has_folder.load()) {
     static_cast<void>(array.driver().try_lock(array.path(), true));
     shared.has_folder.store(true);
