@@ -1,8 +1,9 @@
 #pragma once
 
 // simt.h for HIP, the compiler of AMD's GPUs, in the names that it has for what gpu.h says in
-// CUDA's. No backend of headrace runs this: tools/check_hip compiles it, so that kernels stay free
-// of what only one vendor has. Where HIP has no such instruction, what is here is right and slow.
+// CUDA's. No backend of headrace runs this: the target check_hip compiles it, so that kernels stay
+// free of what only one vendor has. Where HIP has no such instruction, what is here is right and
+// slow.
 //
 // Warps are of 32 threads here too. A wavefront of 64 lanes is two of them: lanes that do not take
 // part are out of its mask, and what one half asks of its lanes it gets of its own 32.
