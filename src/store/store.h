@@ -28,6 +28,8 @@
 
 namespace headrace {
 
+class AsyncReads;  // store/async.h
+
 // A local file that holds the bytes of an object and nothing else.
 struct ObjectFile {
   FileDescriptor fd;
@@ -119,6 +121,9 @@ class StoreDriver {
   virtual bool has_files() const { return false; }
   // Of reads through ObjectReader::read_ranges; nothing: as the configuration says.
   virtual std::optional<Coalescing> coalescing() const { return std::nullopt; }
+  // Reads that take no thread each, of a store across a network; null for a store that answers at
+  // once, and is best asked by the methods below.
+  virtual AsyncReads* async_reads() { return nullptr; }
   // How many small objects get_many() had best be asked for at once; 1 where it gains nothing.
   virtual std::size_t batch_size() const { return 1; }
 

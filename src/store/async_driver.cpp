@@ -1,0 +1,165 @@
+#include "store/async_driver.h"
+
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "headrace/error.h"
+
+namespace headrace {
+
+class WaitedRead::Latch {
+ public:
+  explicit Latch(std::size_t reads) : left_(reads) {}
+
+  void count_down() {
+    // Notified under the lock: who waits may destroy this as soon as it has it.
+    const MutexLock lock(mutex_);
+    if (--left_ == 0) done_.notify_all();
+  }
+
+  void wait() {
+    const MutexLock lock(mutex_);
+    while (left_ > 0) done_.wait(mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  ConditionVariable done_;
+  std::size_t left_ GUARDED_BY(mutex_);
+};
+
+void WaitedRead::done() noexcept { latch_->count_down(); }
+
+void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted) {
+  WaitedRead::Latch latch(wanted.size());
+  std::vector<AsyncRead*> reads;
+  reads.reserve(wanted.size());
+  for (WaitedRead& read : wanted) {
+    read.latch_ = &latch;
+    reads.push_back(&read);
+  }
+  store.submit(reads);
+  latch.wait();
+}
+
+void read_and_wait(AsyncReads& store, WaitedRead& wanted) {
+  read_and_wait(store, {&wanted, 1});
+  if (wanted.error) std::rethrow_exception(wanted.error);
+}
+
+namespace {
+
+// Zero says that the store cannot tell versions.
+std::uint64_t number_of(const std::string& version) {
+  if (version.empty()) return 0;
+  const std::uint64_t number = std::hash<std::string>()(version);
+  return number == 0 ? 1 : number;
+}
+
+class AsyncReader : public ObjectReader {
+ public:
+  AsyncReader(std::shared_ptr<AsyncDriver> store,
+              std::string key,
+              std::uint64_t nbytes,
+              std::string version)
+      : store_(std::move(store)),
+        key_(std::move(key)),
+        nbytes_(nbytes),
+        version_(std::move(version)) {}
+
+  std::uint64_t size() const override { return nbytes_; }
+  std::uint64_t version() const override { return number_of(version_); }
+
+  void read(std::uint64_t offset, MutableBytes dst) const override {
+    const RangeRead range{offset, dst};
+    read_ranges({&range, 1});
+  }
+
+  // By one request.
+  void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
+    if (dsts.size() == 1) return read(offset, dsts.front());
+    Buffer bytes(static_cast<std::size_t>(total_size(dsts)));
+    read(offset, bytes.bytes());
+    const std::byte* from = bytes.data();
+    for (const MutableBytes dst : dsts) {
+      if (!dst.empty()) std::memcpy(dst.data(), from, dst.size());
+      from += dst.size();
+    }
+  }
+
+  void read_ranges(std::span<const RangeRead> ranges) const override {
+    std::size_t wanted = 0;
+    for (const auto& [offset, dst] : ranges) {
+      check_object_range(key_, nbytes_, offset, dst.size());
+      wanted += dst.empty() ? 0 : 1;
+    }
+    std::vector<WaitedRead> reads(wanted);
+    std::size_t next = 0;
+    for (const auto& [offset, dst] : ranges) {
+      if (dst.empty()) continue;
+      WaitedRead& read = reads[next++];
+      read.key = key_;
+      read.extent = Extent::range(offset, dst.size());
+      read.if_version = version_;
+      read.into = dst;
+    }
+    read_and_wait(*store_, reads);
+    for (const WaitedRead& read : reads) {
+      if (read.error) std::rethrow_exception(read.error);
+      if (!read.found) {
+        throw Error(ErrorCode::not_found,
+                    store_->url() + ": " + key_ + " was removed while it was read");
+      }
+    }
+  }
+
+ private:
+  const std::shared_ptr<AsyncDriver> store_;
+  const std::string key_;
+  const std::uint64_t nbytes_;
+  const std::string version_;
+};
+
+}  // namespace
+
+bool AsyncDriver::get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
+  GetRequest request{std::string(key), &into, false, nullptr, max_nbytes};
+  get_many({&request, 1});
+  if (request.error) std::rethrow_exception(request.error);
+  return request.found;
+}
+
+void AsyncDriver::get_many(std::span<GetRequest> requests) {
+  for (const GetRequest& request : requests) check_key(request.key);
+  std::vector<WaitedRead> reads(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    reads[i].key = requests[i].key;
+    reads[i].max_nbytes = requests[i].max_nbytes;
+    reads[i].bytes = std::move(*requests[i].into);  // its memory is used again
+    reads[i].bytes.clear();
+  }
+  read_and_wait(*this, reads);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].error = reads[i].error;
+    requests[i].found = reads[i].found && !reads[i].error;
+    *requests[i].into = std::move(reads[i].bytes);
+  }
+}
+
+std::unique_ptr<ObjectReader> AsyncDriver::open(std::string_view key) {
+  check_key(key);
+  std::optional<ObjectState> state = look_up(key);
+  if (!state) return nullptr;
+  return std::make_unique<AsyncReader>(
+      shared_from_this(), std::string(key), state->nbytes, std::move(state->version));
+}
+
+bool AsyncDriver::exists(std::string_view key) {
+  check_key(key);
+  return look_up(key).has_value();
+}
+
+}  // namespace headrace

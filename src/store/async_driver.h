@@ -1,0 +1,58 @@
+#pragma once
+
+// The blocking methods of store.h, of a store whose reads are asynchronous.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "store/async.h"
+#include "store/store.h"
+
+namespace headrace {
+
+// Derived drivers have submit(), cancel() and depth() of AsyncReads, and the rest of store.h.
+class AsyncDriver : public StoreDriver,
+                    public AsyncReads,
+                    public std::enable_shared_from_this<AsyncDriver> {
+ public:
+  bool local() const final { return false; }
+  AsyncReads* async_reads() final { return this; }
+
+  bool get(std::string_view key, Buffer& into) final { return get_within(key, into, UINT64_MAX); }
+  bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) final;
+  void get_many(std::span<GetRequest> requests) final;
+  std::size_t batch_size() const final { return depth(); }
+
+  // By one request for the object's size and version; what is read then is of that version.
+  std::unique_ptr<ObjectReader> open(std::string_view key) final;
+  bool exists(std::string_view key) final;
+
+ protected:
+  struct ObjectState {
+    std::uint64_t nbytes = 0;
+    std::string version{};  // as AsyncRead has it
+  };
+  // Waits for the answer; nothing: there is no such object.
+  virtual std::optional<ObjectState> look_up(std::string_view key) = 0;
+};
+
+// A read whose maker waits for it.
+class WaitedRead final : public AsyncRead {
+ public:
+  void done() noexcept override;
+
+ private:
+  friend void read_and_wait(AsyncReads&, std::span<WaitedRead>);
+  class Latch;
+  Latch* latch_ = nullptr;
+};
+
+// Submits the reads and returns when all are done, their errors in each.
+void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted);
+// The same of one, whose error it throws.
+void read_and_wait(AsyncReads& store, WaitedRead& wanted);
+
+}  // namespace headrace

@@ -1,0 +1,107 @@
+#pragma once
+
+// Requests over HTTP, many at a time, by libcurl's multi interface in a few threads of the process:
+//  1. HttpClient::send(request, done) queues a request. It goes out when fewer than the client's
+//  limit
+//     are on the wire, and is tried again as HttpOptions says until its deadline.
+//  2. done(response) is called once, by a thread of the client's, which it must not hold up.
+//  3. The body of an answer goes to where the request says as it comes, never through a copy.
+// A child of fork makes its own threads and connections and leaves its parent's alone.
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+
+namespace headrace {
+
+struct HttpHeader {
+  std::string name;  // as it is sent; compared without regard to case
+  std::string value;
+};
+
+struct HttpOptions {
+  int max_in_flight = 64;  // requests of this client
+  int max_attempts = 10;   // of a request, the first included
+  std::chrono::milliseconds connect_timeout{10'000};
+  // Of one attempt: nothing came for so long.
+  std::chrono::milliseconds idle_timeout{30'000};
+  // Of a request with all its attempts, unless it has a deadline of its own.
+  std::chrono::milliseconds timeout{300'000};
+  // Between attempts: from `backoff` on twice as long each time up to `max_backoff`, of which a
+  // random part; what the server asks for by Retry-After if that is longer.
+  std::chrono::milliseconds backoff{100};
+  std::chrono::milliseconds max_backoff{10'000};
+  // A second try of a small GET beside the first that takes longer than most did; the first answer
+  // counts.
+  bool hedge = false;
+  std::string ca_bundle{};  // file; empty: SSL_CERT_FILE, CURL_CA_BUNDLE, or where systems have it
+  std::string proxy{};      // empty: as the environment says (http_proxy, https_proxy, no_proxy)
+  bool verify_tls = true;
+  std::string user_agent{};  // empty: headrace/VERSION
+};
+
+struct HttpRequest {
+  std::string method = "GET";
+  std::string url;  // encoded
+  std::vector<HttpHeader> headers{};
+
+  // Sent; the parts live until done().
+  std::vector<ConstBytes> body{};
+
+  // Where the body of an answer of success goes; empty: HttpResponse::body. One that is longer or
+  // shorter is `corrupt` or, cut short, tried again from where it ended (by Range, If-Match).
+  MutableBytes into{};
+  std::uint64_t max_nbytes = UINT64_MAX;  // a longer body is `corrupt`
+  // Whether a second try can do no harm although the first may have been carried out.
+  bool repeatable = true;
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
+
+  // Called before each attempt, by a thread of the client's, with the request as it will go out:
+  // dates and signatures. Must not wait.
+  std::function<void(HttpRequest&)> sign{};
+};
+
+struct HttpResponse {
+  // Why there is no answer: a connection that fails, a deadline (`io`, ETIMEDOUT), `cancelled`. An
+  // answer of whatever status is no error; those worth it were tried again before.
+  std::exception_ptr error{};
+  int status = 0;
+  std::vector<HttpHeader> headers{};
+  Buffer body{};             // unless the request had a place for it
+  std::uint64_t nbytes = 0;  // of the body
+  int attempts = 1;
+
+  const std::string* header(std::string_view name) const;  // null: none
+  bool ok() const { return !error && status >= 200 && status < 300; }
+};
+
+class HttpClient {
+ public:
+  virtual ~HttpClient() = default;
+
+  // A number for cancel(). Never throws: what is wrong is in the response.
+  virtual std::uint64_t send(HttpRequest request,
+                             std::function<void(HttpResponse)> done) noexcept = 0;
+  // Waits for the answer. Not for done()'s threads.
+  HttpResponse ask(HttpRequest request);
+  // done() is called soon, with `cancelled` unless it was called before.
+  virtual void cancel(std::uint64_t number) noexcept = 0;
+  virtual const HttpOptions& options() const = 0;
+};
+
+// Clients of equal options share connections and threads; max_in_flight bounds each by itself.
+std::shared_ptr<HttpClient> make_http_client(const HttpOptions& options);
+
+// Never shown: query, user and password of a URL, for messages.
+std::string without_secrets(std::string_view url);
+
+}  // namespace headrace

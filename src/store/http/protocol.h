@@ -1,0 +1,101 @@
+#pragma once
+
+// What objects of one place are to a server: how reads, writes and lists are said, and what its
+// answers mean. store/http/driver.h makes a store of a protocol and a client; the protocols are
+// plain HTTP, S3, GCS and Azure.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/error.h"
+#include "store/async.h"
+#include "store/http/client.h"
+
+namespace headrace {
+
+// When a write may replace what is there.
+struct WriteCondition {
+  enum class Kind : std::uint8_t { none, missing, version };
+  Kind kind = Kind::none;
+  std::string version{};
+};
+
+struct ListedObject {
+  std::string key;  // below the root of the store
+  std::uint64_t nbytes = 0;
+  std::string version{};
+};
+
+struct ListPage {
+  std::vector<ListedObject> objects;
+  std::vector<std::string> prefixes;  // "a/b/", where a delimiter was asked for
+  std::string next{};                 // for the next page; empty: this is the last
+};
+
+// What a protocol is able to do.
+struct ProtocolAbilities {
+  bool suffix_ranges = true;
+  bool lists = true;
+  bool writes = true;
+  bool conditional_writes = true;
+  std::uint64_t max_put_nbytes = std::uint64_t{64} << 20;  // larger objects are written in parts
+  std::uint64_t part_nbytes = std::uint64_t{16} << 20;     // at least; more for huge objects
+  std::size_t max_erased_at_once = 1;
+};
+
+// Immutable but for credentials, which it renews. Any thread calls any method.
+class ObjectProtocol {
+ public:
+  virtual ~ObjectProtocol() = default;
+
+  virtual std::string url() const = 0;  // "s3://bucket/prefix", without secrets
+  virtual std::string identity()
+      const = 0;  // equal for places that are one: endpoint, bucket, prefix
+  virtual ProtocolAbilities abilities() const = 0;
+
+  // Called where a request is made, never by a client's thread: may wait, to renew credentials.
+  virtual void prepare() {}
+
+  // Requests are complete but for what `sign` adds.
+  virtual HttpRequest read(std::string_view key,
+                           const Extent& extent,
+                           const std::string& if_version) = 0;
+  virtual HttpRequest look_up(std::string_view key) = 0;  // HEAD
+  virtual HttpRequest put(std::string_view key,
+                          std::span<const ConstBytes> parts,
+                          const WriteCondition& condition) = 0;
+  // The requests that erase these, max_erased_at_once a request.
+  virtual HttpRequest erase(std::span<const std::string> keys) = 0;
+  virtual HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) = 0;
+
+  // An object in parts. `upload` is what the server called it.
+  virtual HttpRequest begin_upload(std::string_view key) = 0;
+  virtual std::string upload_of(const HttpResponse& response) = 0;
+  virtual HttpRequest put_part(std::string_view key,
+                               const std::string& upload,
+                               int number,
+                               ConstBytes part) = 0;
+  virtual std::string part_of(const HttpResponse& response) = 0;  // what finish_upload() calls it
+  virtual HttpRequest finish_upload(std::string_view key,
+                                    const std::string& upload,
+                                    std::span<const std::string> parts,
+                                    const WriteCondition& condition) = 0;
+  virtual HttpRequest abort_upload(std::string_view key, const std::string& upload) = 0;
+
+  // What answers mean.
+  virtual std::string version_of(const HttpResponse& response) const = 0;  // empty: it cannot tell
+  virtual ListPage page_of(const HttpResponse& response) const = 0;
+  // Throws unless all was erased; servers answer 200 for a part.
+  virtual void check_erased(const HttpResponse& response) const = 0;
+  // Of one that is neither a success nor a missing object: permission_denied with what to do about
+  // it, conflict for a write whose condition does not hold, io. Without secrets.
+  virtual Error error_of(const HttpRequest& request, const HttpResponse& response) const = 0;
+  // An answer of success may be an error in words (S3's CompleteMultipartUpload).
+  virtual void check_answer(const HttpResponse&) const {}
+};
+
+}  // namespace headrace
