@@ -87,6 +87,10 @@ def seconds(work: Callable[[], object]) -> float:
     return took(work).seconds
 
 
+def median_seconds(work: Callable[[], object], runs: int) -> float:
+    return statistics.median(in_turns({"": lambda: seconds(work)}, runs)[""])
+
+
 def figures(values: Sequence[float], unit: str, digits: int) -> dict:
     """Median, least and most of seconds, in the unit."""
     scale = {"s": 1, "ms": 1e3, "us": 1e6}[unit]

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import shutil
-import statistics
 from functools import partial
 from pathlib import Path
 
@@ -32,12 +31,6 @@ MOST_NBYTES = 256 << 20
 MOST_NBYTES_FEW_THREADS = 32 << 20
 RUNS = 5
 SIDES = {"host": 1 << 62, "device": 0, "choice": None}
-
-
-def measure(array, selection, out) -> float:
-    read = partial(array.read, selection, out=out)
-    seconds = [harness.seconds(read) for _ in range(RUNS + 1)]
-    return round(statistics.median(seconds[1:]) * 1e6, 1)
 
 
 def rows_of(codec: str, chunk_kib: int, data, folder: Path):
@@ -67,7 +60,8 @@ def rows_of(codec: str, chunk_kib: int, data, folder: Path):
         row["ratio"] = round(count * elements * 4 / stored, 2)
         for side, limit in SIDES.items():
             with hr.config.set({"threads": threads, "device_min_decode_nbytes": limit}):
-                row[f"{side}_us"] = measure(array, slice(0, chunks * elements), out)
+                read = partial(array.read, slice(0, chunks * elements), out=out)
+                row[f"{side}_us"] = round(harness.median_seconds(read, RUNS) * 1e6, 1)
         yield row
 
 

@@ -221,20 +221,12 @@ def main() -> None:
     from device.loader_peers import PEERS  # which brings torch, that workers have no use for
 
     args.data.mkdir(parents=True, exist_ok=True)
+    named = ("steps", "variables", "batch", "block_chunks", "memory_budget", "seconds", "gpus")
+    settings = {name: getattr(args, name) for name in named}
     report = {
         **harness.head("loader-cuda", args.data),
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
-        "settings": {
-            "steps": args.steps,
-            "variables": args.variables,
-            "batch": args.batch,
-            "block_chunks": args.block_chunks,
-            "memory_budget": args.memory_budget,
-            "seconds": args.seconds,
-            "cores_per_gpu": args.cores,
-            "gpus": args.gpus,
-            "step_s": STEP_S,
-        },
+        "settings": {**settings, "cores_per_gpu": args.cores, "step_s": STEP_S},
         "rows": [],
     }
     peers = list(PEERS) if args.peers == ("",) else args.peers

@@ -98,10 +98,6 @@ PEERS = {
 }
 
 
-def median_seconds(run) -> float:
-    return statistics.median([harness.seconds(run) for _ in range(RUNS + 1)][1:])
-
-
 def limit(path: Path, out, pinned) -> dict:
     """GB/s of encoded bytes: reading the files on all cores, and copying as many to the device."""
     piece = 4 << 20
@@ -128,12 +124,12 @@ def limit(path: Path, out, pinned) -> dict:
         torch.cuda.synchronize()
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reading = median_seconds(lambda: list(pool.map(read_one, jobs)))
+        reading = harness.median_seconds(lambda: list(pool.map(read_one, jobs)), RUNS)
     for fd in open_files.values():
         os.close(fd)
     return {
         "read_gb_s": round(at / reading / 1e9, 2),
-        "copy_gb_s": round(min(at, device.numel()) / median_seconds(copy) / 1e9, 2),
+        "copy_gb_s": round(min(at, device.numel()) / harness.median_seconds(copy, RUNS) / 1e9, 2),
     }
 
 

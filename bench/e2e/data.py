@@ -145,10 +145,7 @@ def describe(folder: Path, layout: str, codec: str) -> dict:
     stored = stored_bytes(path)
     return {
         "layout": layout,
-        "codec": codec,
-        "shape": meta["shape"],
-        "chunks": list(LAYOUTS[layout][0]),
-        "inner_chunks": list(LAYOUTS[layout][1]) if LAYOUTS[layout][1] else None,
+        **spec(layout, codec, meta["shape"][0]),
         "codecs": meta["codecs"],
         "nbytes": nbytes,
         "stored_nbytes": stored,

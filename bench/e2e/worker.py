@@ -34,7 +34,7 @@ def _reset_peak_rss() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _selection(items: list) -> tuple:
+def selection_of(items: list) -> tuple:
     return tuple(slice(*i) if isinstance(i, list) else i for i in items)
 
 
@@ -63,16 +63,16 @@ class Worker:
         """The source of a write, in memory; kept while requests name the same part of it."""
         key = (request["source"], json.dumps(request["part"]))
         if self._source is None or self._source[0] != key:
-            part = _selection(request["part"])
+            part = selection_of(request["part"])
             self._source = (key, np.array(np.load(request["source"], mmap_mode="r")[part]))
         return self._source[1]
 
     def verify(self, request) -> dict:
         truth = np.load(request["truth"], mmap_mode="r")
         if "part" in request:
-            truth = truth[_selection(request["part"])]
+            truth = truth[selection_of(request["part"])]
         for items in request["selections"]:
-            selection = _selection(items)
+            selection = selection_of(items)
             wanted = truth[selection]
             got = np.asarray(self._read(selection, request.get("out", False), wanted))
             if got.shape != wanted.shape or got.dtype != wanted.dtype:
@@ -91,7 +91,7 @@ class Worker:
         return self._out
 
     def read(self, request) -> dict:
-        selections = [_selection(s) for s in request["selections"]]
+        selections = [selection_of(s) for s in request["selections"]]
         into_out = request.get("out", False)
         if into_out and self._out is None:
             self._out = np.zeros(request["out_shape"], np.float32)
@@ -108,7 +108,7 @@ class Worker:
         return {}
 
     def latency(self, request) -> dict:
-        selections = [_selection(s) for s in request["selections"]]
+        selections = [selection_of(s) for s in request["selections"]]
         array, read, clock = self._array, self._peer.read, time.perf_counter_ns
         times = []
         for _ in range(request["repeat"]):

@@ -37,8 +37,11 @@ def run(
     return {name_of(case): _outcome(case) for case in ElementTree.parse(report).iter("testcase")}
 
 
-def differences(own: Outcomes, headrace: Outcomes, reasons: Mapping[str, str]) -> dict:
-    """Which tests fail with headrace only; `reasons` are by a part of their names or messages."""
+def compared(own: str, outcomes: dict[str, Outcomes], reasons: Mapping[str, str]) -> dict:
+    """Counts of `own` and of "headrace", and which tests fail with headrace only.
+
+    `reasons` are by a part of their names or messages.
+    """
 
     def reason_for(*texts: str) -> str:
         found = (reason for part, reason in reasons.items() if any(part in t for t in texts))
@@ -46,16 +49,12 @@ def differences(own: Outcomes, headrace: Outcomes, reasons: Mapping[str, str]) -
 
     failed = {
         test: {"message": message, "reason": reason_for(test, message)}
-        for test, (found, message) in sorted(headrace.items())
-        if found == "failed" and own.get(test, ("absent",))[0] != "failed"
+        for test, (found, message) in sorted(outcomes["headrace"].items())
+        if found == "failed" and outcomes[own].get(test, ("absent",))[0] != "failed"
     }
     return {
-        "headrace": count(headrace),
-        "not_run_by_both": sorted(own.keys() ^ headrace.keys()),
+        **{name: Counter(found for found, _ in of.values()) for name, of in outcomes.items()},
+        "not_run_by_both": sorted(outcomes[own].keys() ^ outcomes["headrace"].keys()),
         "failed_with_headrace_only": failed,
         "reasons": Counter(row["reason"] for row in failed.values()),
     }
-
-
-def count(outcomes: Outcomes) -> Counter:
-    return Counter(found for found, _ in outcomes.values())

@@ -99,12 +99,11 @@ def run(swapped):
 
 def main() -> bool:
     args = harness.parser(__doc__).parse_args()
-    zarr_engine, headrace = run(swapped=False), run(swapped=True)
+    outcomes = {"zarr": run(swapped=False), "headrace": run(swapped=True)}
     report = {
         "versions": harness.versions("xarray", "zarr", "dask", "numpy"),
         "classes": CLASSES,
-        "zarr": suites.count(zarr_engine),
-        **suites.differences(zarr_engine, headrace, REASONS),
+        **suites.compared("zarr", outcomes, REASONS),
     }
     harness.save(report, args.out)
     return "unexplained" in report["reasons"]

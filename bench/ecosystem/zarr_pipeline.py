@@ -21,6 +21,7 @@ import headrace.zarr  # noqa: F401
 import numpy as np
 import zarr
 from e2e import data, rows
+from e2e.worker import selection_of
 from zarr.core import codec_pipeline
 
 PIPELINES = {
@@ -38,13 +39,9 @@ def available() -> dict[str, str]:
     return found
 
 
-def key_of(selection: list) -> tuple:
-    return tuple(slice(*item) if isinstance(item, list) else item for item in selection)
-
-
 def reader(path: Path, row: rows.Row) -> Callable[[], None]:
     array = zarr.open_array(path, mode="r")
-    keys = [key_of(selection) for selection in row.selections]
+    keys = [selection_of(selection) for selection in row.selections]
 
     def read() -> None:
         for key in keys:

@@ -52,8 +52,8 @@ def main() -> bool:
     versions = harness.versions("headrace", "zarr", "numcodecs", "numpy")
     with tempfile.TemporaryDirectory() as temporary:
         reports = (args.reports or Path(temporary)).resolve()
-        default, headrace = (
-            suites.run(
+        outcomes = {
+            name: suites.run(
                 reports / f"{name}-{versions['zarr']}.xml",
                 options,
                 args.source,
@@ -61,12 +61,11 @@ def main() -> bool:
                 name_of,
             )
             for name, path in PIPELINES.items()
-        )
+        }
     report = {
         "versions": versions,
         "left_out": LEFT_OUT,
-        "default": suites.count(default),
-        **suites.differences(default, headrace, REASONS),
+        **suites.compared("default", outcomes, REASONS),
     }
     harness.save(report, args.out)
     return "unexplained" in report["reasons"]
