@@ -208,11 +208,9 @@ def test_loader_with_a_device(measured, folder, table):
 
 def test_zarr_latency(measured):
     result = measured("zarr-latency", "--rows", "64 chunks", "--latency-ms", 0, "--rounds", 1)
-    assert {p: row["requests"] for p, row in result["rows"]["64 chunks"].items()} == {
-        "default": 64,
-        "headrace": 64,
-        "headrace, 32 threads": 64,
-    }
+    (row,) = result["rows"].values()
+    assert row["headrace"]["requests"] == row["headrace, 32 threads"]["requests"] == 64
+    assert row["default"]["requests"] >= 64
 
 
 def test_zarr_pipeline(measured, folder, table):
