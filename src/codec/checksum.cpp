@@ -20,17 +20,17 @@ namespace {
 
 constexpr std::size_t kSumNbytes = 4;
 
-class Checksum : public Codec {
+class Checksum : public Codec, public ViewDecoder {
  public:
   explicit Checksum(bool at_start, std::optional<DeviceStage::Kind> on_device = {})
       : at_start_(at_start), on_device_(on_device) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n + kSumNbytes; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + kSumNbytes; }
-  bool has_view() const override { return true; }
-  bool has_pieces() const override { return false; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::exactly(n + kSumNbytes);
+  }
+  PartialDecoder partial_decoder() const override { return this; }
   std::optional<DeviceStage> device_stage() const override {
     if (!on_device_) return std::nullopt;
     DeviceStage stage{*on_device_};

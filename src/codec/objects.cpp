@@ -219,10 +219,9 @@ class Objects : public Codec {
  public:
   CodecKind kind() const override { return CodecKind::array_to_bytes; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override { return kAnyNbytes; }
-  // What is decoded has elements, so its size is known.
-  void decode_unknown(ConstBytes, std::size_t, Buffer&) const override { vlen_arena({}); }
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
+    return EncodedNbytes::at_most(kAnyNbytes);
+  }
 
  protected:
   // `text` is kept as long as the elements.
@@ -294,8 +293,9 @@ class Values : public Codec {
   CodecKind kind() const override { return kind_; }
   std::string_view name() const override { return name_; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override { return kAnyNbytes; }
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
+    return EncodedNbytes::at_most(kAnyNbytes);
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     const std::string text = json_text(src);
@@ -310,8 +310,7 @@ class Values : public Codec {
     const List list(Json::parse(text, "elements"));
     const NumpyType type = type_of(list);
     const std::size_t nbytes = nbytes_of(list, type);
-    if (nbytes > max_nbytes) check_decoded_size(max_nbytes, nbytes);
-    dst.resize(nbytes);
+    resize_decoded(dst, nbytes, max_nbytes);
     put_elements(list, type, dst.bytes());
   }
 

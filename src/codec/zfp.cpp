@@ -106,18 +106,16 @@ class Zfp final : public Codec {
   }
   std::string_view name() const override { return header_ ? "zfpy" : "zfp"; }
   std::string_view implementation() const override { return "libzfp"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override {
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
     const zfp_field f = field(nullptr);
     const Stream stream({});
     set_mode(stream, mode_, f);
-    return whole_words(zfp_stream_maximum_size(stream, &f));
+    return EncodedNbytes::at_most(whole_words(zfp_stream_maximum_size(stream, &f)));
   }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override;
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (nbytes_ > max_nbytes) check_decoded_size(max_nbytes, nbytes_);
-    dst.resize(nbytes_);
+    resize_decoded(dst, nbytes_, max_nbytes);
     decode(src, dst.bytes(), {});
   }
   void encode(ConstBytes src, Buffer& dst) const override;
@@ -198,7 +196,7 @@ void Zfp::encode(ConstBytes src, Buffer& dst) const {
   dst.resize(0);
   if (nbytes_ == 0) return;
   zfp_field f = field(const_cast<std::byte*>(src.data()));  // it only reads it
-  dst.resize(max_encoded_nbytes(src.size()));
+  dst.resize(encoded_nbytes(src.size()).most);
   const Stream stream(dst.bytes());
   set_mode(stream, mode_, f);
   const bool ready = !header_ || zfp_write_header(stream, &f, ZFP_HEADER_FULL) > 0;
