@@ -124,7 +124,7 @@ CodecPtr make_lz4(const CodecSpec& spec, const CodecSite&) {
                                                  std::numeric_limits<int>::min(),
                                                  std::numeric_limits<int>::max(),
                                                  1,
-                                                 /*clamped=*/true);
+                                                 BeyondRange::clamped);
   config.finish();
   return std::make_shared<Lz4>(acceleration);
 }

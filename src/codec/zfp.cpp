@@ -84,14 +84,16 @@ std::size_t count_blocks(const zfp_field& field) {
   return n;
 }
 
+enum class Header : std::uint8_t { none, full };  // before the stream
+
 class Zfp final : public Codec {
  public:
-  Zfp(const ChunkSpec& in, zfp_type type, const Mode& mode, bool header, CodecPosition position)
+  Zfp(const ChunkSpec& in, zfp_type type, const Mode& mode, Header header, CodecPosition position)
       : type_(type),
         nbytes_(in.nbytes()),
         shape_(in.shape),
         mode_(mode),
-        header_(header),
+        header_(header == Header::full),
         position_(position) {
     if (shape_.empty()) shape_ = {1};
     const Stream stream({});
@@ -251,7 +253,7 @@ CodecPtr make_zfp(const CodecSpec& spec, const CodecSite& site) {
     config.fail("mode", "is unknown: \"" + name + '"');
   }
   config.finish();
-  return std::make_shared<Zfp>(site.in, type, mode, false, site.position);
+  return std::make_shared<Zfp>(site.in, type, mode, Header::none, site.position);
 }
 
 CodecPtr make_zfpy(const CodecSpec& spec, const CodecSite& site) {
@@ -270,7 +272,7 @@ CodecPtr make_zfpy(const CodecSpec& spec, const CodecSite& site) {
     mode = {Mode::Kind::precision, precision};
   }
   if (number == zfp_mode_fixed_accuracy && tolerance >= 0) mode = {Mode::Kind::accuracy, tolerance};
-  return std::make_shared<Zfp>(site.in, type, mode, true, site.position);
+  return std::make_shared<Zfp>(site.in, type, mode, Header::full, site.position);
 }
 
 }  // namespace headrace

@@ -152,7 +152,7 @@ CodecPtr make_zstd(const CodecSpec& spec, const CodecSite&) {
   CodecConfig config(spec);
   // As numcodecs and libzstd do: the strongest there is, or the fastest.
   const EncoderLevel level =
-      config.level("level", ZSTD_minCLevel(), ZSTD_maxCLevel(), 0, /*clamped=*/true);
+      config.level("level", ZSTD_minCLevel(), ZSTD_maxCLevel(), 0, BeyondRange::clamped);
   const bool checksum = config.boolean("checksum", false);
   config.finish();
   return std::make_shared<Zstd>(level, checksum);
