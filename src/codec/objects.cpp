@@ -312,7 +312,7 @@ class Values : public Codec {
     const List list(Json::parse(text, "elements"));
     const NumpyType type = type_of(list);
     const std::size_t nbytes = nbytes_of(list, type);
-    resize_decoded(dst, nbytes, max_nbytes);
+    resize_said(dst, nbytes, src, max_nbytes);
     put_elements(list, type, dst.bytes());
   }
 
