@@ -88,7 +88,7 @@ class CustomDriver : public StoreDriver {
     return store_->identity(std::string(prefix));
   }
   // Never made: where an application's prefixes lie is the application's to decide.
-  LockAttempt try_lock(std::string_view prefix, bool) override {
+  LockAttempt try_lock(std::string_view prefix, MissingFolder) override {
     const std::string folder = store_->folder(std::string(prefix));
     return folder.empty() ? LockAttempt() : try_lock_folder(folder);
   }

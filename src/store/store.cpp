@@ -94,7 +94,7 @@ std::string StoreDriver::identity(std::string_view prefix) {
          std::string(prefix);
 }
 
-LockAttempt StoreDriver::try_lock(std::string_view, bool) { return {}; }
+LockAttempt StoreDriver::try_lock(std::string_view, MissingFolder) { return {}; }
 
 std::vector<StoredName> StoreDriver::list_names(std::string_view prefix) {
   std::vector<StoredName> names;

@@ -81,6 +81,9 @@ class PrefixLock {
   virtual ~PrefixLock() = default;
 };
 
+// Of the prefix to be locked, in a store that has folders.
+enum class MissingFolder : std::uint8_t { leave, make };
+
 // What became of an attempt to take one.
 struct LockAttempt {
   enum class State {
@@ -162,8 +165,8 @@ class StoreDriver {
   virtual bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
     return get_within(key, into, max_nbytes);
   }
-  // Never waits. `make`: the folder of the prefix is made when it is missing.
-  virtual LockAttempt try_lock(std::string_view prefix, bool make);
+  // Never waits.
+  virtual LockAttempt try_lock(std::string_view prefix, MissingFolder missing);
   // Whether nothing lies there but what was set through such a driver: memory, an archive.
   virtual bool holds_only_keys() const { return false; }
   // Whether the last name of the prefix is a link that leads elsewhere.
