@@ -95,7 +95,7 @@ bench: build $(STAMPS)/extra-bench
 	@cmake --preset bench --log-level=WARNING
 	@cmake --build build/bench $(NINJA_FLAGS)
 	@build/bench/bench/micro/headrace_bench $(MICRO_ARGS)
-	@$(PY) bench/e2e/run.py $(BENCH_ARGS)
+	@$(PY) bench/run.py e2e -- $(BENCH_ARGS)
 
 docs: $(STAMPS)/extra-docs
 	@# Not --quiet: --strict counts warnings only where they are shown.

@@ -1,6 +1,6 @@
 """Reads over HTTP from a server that waits before each answer, as stores far away do.
 
-    python bench/e2e/network.py --out bench/results/network.json
+    python bench/run.py network -- --peers headrace,tensorstore --delays 100
 
 The server (slow_server.py) is on the loopback device and counts what it is asked. The floor of a
 row is the time that no reader can do without: the round trips that must follow each other (one for
@@ -9,28 +9,27 @@ them from this server without a delay. Decoding comes on top of it. Peers take t
 reads anew.
 """
 
-import argparse
+import contextlib
 import json
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
-import data
-import machine
+import harness
 import numpy as np
-from client import Client, PeerError, Unavailable
-from turns import in_turn
+from e2e import data
+from e2e.client import Client
+from e2e.run import available, checked
 
 PEERS = ("headrace", "headrace_obstore", "zarr_obstore", "zarr_fsspec", "zarrs", "tensorstore")
 SHAPE = (64, data.NLAT, data.NLON)
 CHUNK = (1, 361, 720)  # 1 MiB of float32, four a step
 LAYOUTS = {"chunks": (CHUNK, None), "shards": ((16, 722, 1440), CHUNK)}
-DELAYS_MS = (0, 20, 100)
+DELAYS_MS = (0.0, 20.0, 100.0)
 READS = {
     "one step": [17],
     "point series": [[0, 64], 300, 700],
@@ -42,8 +41,10 @@ class Server:
     """slow_server.py in a process of its own."""
 
     def __init__(self, folder: Path):
-        command = [sys.executable, str(Path(__file__).parent / "slow_server.py"), str(folder)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "e2e.slow_server", str(folder)]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=harness.ENVIRONMENT
+        )
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
 
     def counts(self) -> dict:
@@ -84,13 +85,12 @@ def make_arrays(folder: Path) -> None:
 def bandwidth(server: Server, folder: Path) -> float:
     """Bytes a second of one large file, by curl: the best of five."""
     largest = max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
-    seconds = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        url = f"{server.url}/{largest.relative_to(folder)}"
+    url = f"{server.url}/{largest.relative_to(folder)}"
+
+    def fetch() -> None:
         subprocess.run(["curl", "-s", "-o", "/dev/null", url], check=True)
-        seconds.append(time.perf_counter() - begin)
-    return largest.stat().st_size / min(seconds)
+
+    return largest.stat().st_size / min(harness.seconds(fetch) for _ in range(5))
 
 
 def _summary(rounds: list[dict]) -> dict:
@@ -109,93 +109,76 @@ def _summary(rounds: list[dict]) -> dict:
     }
 
 
-def _row(clients: list[Client], server: Server, read: str, url: str, folder: Path, runs: int):
+def _read(client: Client, server: Server, selections: list) -> dict:
+    server.counts()
+    return client.ask("read", selections=selections, repeat=1) | server.counts()
+
+
+def _rows(clients: list[Client], server: Server, layout: str, read: str, args, folder: Path, rate):
+    """One for each delay."""
     selections = [READS[read]]
-    peers, ready = {}, []
+
+    def check(client: Client) -> dict:
+        client.ask("open", path=f"{server.url}/{layout}")
+        return client.ask("verify", truth=str(folder / "truth.npy"), selections=selections)
+
     server.delay(0)
-    for client in clients:
-        try:
-            client.ask("open", path=url)
-            check = client.ask("verify", truth=str(folder / "truth.npy"), selections=selections)
-            if not check["ok"]:
-                raise PeerError(f"[{client.peer}] wrong result: {check['why']}")
-            ready.append(client)
-        except PeerError as error:
-            peers[client.peer] = {"error": str(error)}
-    return peers, ready, selections
-
-
-def measure(args: argparse.Namespace, folder: Path, log) -> dict:
-    make_arrays(folder)
-    clients, versions, missing = [], {}, {}
-    for name in args.peers:
-        client = Client(name, log)
-        try:
-            versions |= client.ask("hello")["versions"]
-            clients.append(client)
-        except Unavailable as error:
-            missing[name] = str(error)
-            client.close()
-    with Server(folder) as server:
-        rate = bandwidth(server, folder)
-        report = {
-            **machine.head("network", folder),
-            "versions": versions,
-            "unavailable": missing,
-            "settings": {"runs": args.runs, "server_mb_s": round(rate / 1e6)},
-            "rows": [],
+    ready, failed = checked(clients, check)
+    for delay in args.delays:
+        server.delay(delay)
+        ways = {c.peer: partial(_read, c, server, selections) for c in ready}
+        figures = {n: _summary(r) for n, r in harness.in_turns(ways, args.runs).items()}
+        trips = 1 if layout == "chunks" else 2
+        nbytes = min((f["sent_nbytes"] for f in figures.values()), default=0)
+        yield {
+            "layout": layout,
+            "read": read,
+            "delay_ms": delay,
+            "floor_s": round(trips * delay / 1000 + nbytes / rate, 5),
+            "peers": figures | failed,
         }
+
+
+def measure(args, folder: Path, log) -> dict:
+    make_arrays(folder)
+    names, versions, missing = available(args.peers, log)
+    report = {
+        **harness.head("network", folder),
+        "versions": versions,
+        "unavailable": missing,
+        "settings": {"runs": args.runs},
+        "rows": [],
+    }
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(name, log)) for name in names]
+        server = stack.enter_context(Server(folder))
+        rate = bandwidth(server, folder)
+        report["settings"]["server_mb_s"] = round(rate / 1e6)
         for layout in LAYOUTS:
             for read in READS:
-                url = f"{server.url}/{layout}"
-                failed, ready, selections = _row(clients, server, read, url, folder, args.runs)
-                for delay in args.delays:
-                    server.delay(delay)
-                    rounds = {client.peer: [] for client in ready}
-                    for number in range(args.runs):
-                        for client in in_turn(ready, number):
-                            server.counts()
-                            got = client.ask("read", selections=selections, repeat=1)
-                            rounds[client.peer].append(got | server.counts())
-                    figures = {name: _summary(r) for name, r in rounds.items()}
-                    trips = 1 if layout == "chunks" else 2
-                    nbytes = min(f["sent_nbytes"] for f in figures.values())
-                    row = {
-                        "layout": layout,
-                        "read": read,
-                        "delay_ms": delay,
-                        "floor_s": round(trips * delay / 1000 + nbytes / rate, 5),
-                        "peers": figures | failed,
-                    }
+                for row in _rows(clients, server, layout, read, args, folder, rate):
                     report["rows"].append(row)
                     show(row)
-        for client in clients:
-            client.close()
     return report
 
 
 def show(row: dict) -> None:
     def figure(peer: dict) -> str:
+        if "error" in peer:
+            return peer["error"]
         return f"{peer['median_s']:.3f} ({peer['requests']:.0f}, {peer['most_at_once']})"
 
-    cells = [f"{n} {figure(p) if 'error' not in p else '-'}" for n, p in row["peers"].items()]
-    print(f"{row['layout']} {row['read']} {row['delay_ms']} ms, floor {row['floor_s']:.3f}:", *cells)
+    cells = [f"{name} {figure(peer)}" for name, peer in row["peers"].items()]
+    where = f"{row['layout']}, {row['read']}, {row['delay_ms']:g} ms"
+    print(f"{where}: floor {row['floor_s']:.3f}", *cells, sep=", ", file=sys.stderr)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--peers", type=lambda s: s.split(","), default=list(PEERS))
-    parser.add_argument("--delays", type=lambda s: [float(x) for x in s.split(",")], default=DELAYS_MS)
-    parser.add_argument("--runs", type=int, default=5)
-    args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="headrace-network-"))
-    try:
-        with (folder / "workers.log").open("w") as log:
-            report = measure(args, folder, log)
-        machine.save(report, args.out)
-    finally:
-        shutil.rmtree(folder)
+    args = harness.parser(__doc__, peers=PEERS, delays=DELAYS_MS, runs=5).parse_args()
+    with tempfile.TemporaryDirectory(prefix="headrace-network-") as folder:
+        with (Path(folder) / "workers.log").open("w") as log:
+            report = measure(args, Path(folder), log)
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 import headrace as hr
 
-from peers.headrace_peer import read  # noqa: F401
-from peers.zarr_obstore_peer import store_at, versions  # noqa: F401
+from e2e.peers.headrace_peer import read  # noqa: F401
+from e2e.peers.zarr_obstore_peer import store_at, versions  # noqa: F401
 
 MEMORY = False
 

@@ -4,8 +4,8 @@ import importlib.metadata
 
 import zarr
 
-from peers.zarr_peer import read  # noqa: F401
-from peers.zarr_peer import versions as zarr_versions
+from e2e.peers.zarr_peer import read  # noqa: F401
+from e2e.peers.zarr_peer import versions as zarr_versions
 
 MEMORY = False
 

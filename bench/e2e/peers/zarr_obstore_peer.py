@@ -6,8 +6,8 @@ import zarr
 from obstore.store import from_url
 from zarr.storage import ObjectStore
 
-from peers.zarr_peer import read  # noqa: F401
-from peers.zarr_peer import versions as zarr_versions
+from e2e.peers.zarr_peer import read  # noqa: F401
+from e2e.peers.zarr_peer import versions as zarr_versions
 
 MEMORY = False
 
