@@ -83,7 +83,9 @@ class Connection(asyncio.Protocol):
     def _request(self, head: str) -> None:
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ")
-        headers = {name.lower(): value.strip() for name, _, value in (s.partition(":") for s in lines)}
+        headers = {
+            name.lower(): value.strip() for name, _, value in (s.partition(":") for s in lines)
+        }
         parts = urlsplit(target)
         if parts.path.startswith("/_"):
             return self._send("GET", 200, {}, self._server.control(parts.path, parts.query))

@@ -57,9 +57,7 @@ def _reopen_mode(store: _core.Store) -> str:
     return "r" if store._opened_read_only else "r+"
 
 
-def _open_store(
-    url: str, mode: str, options: dict[str, str], secrets: str = ""
-) -> _core.Store:
+def _open_store(url: str, mode: str, options: dict[str, str], secrets: str = "") -> _core.Store:
     return _core.open_store(url, mode, _secrets.restored(options, secrets))
 
 

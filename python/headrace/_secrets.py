@@ -26,7 +26,9 @@ _kept: dict[str, dict[str, Any]] = {}
 
 def _is_secret(name: str, value: Any) -> bool:
     if isinstance(value, dict):
-        return bool(_SECRET.search(name.lower())) or any(_is_secret(str(n), v) for n, v in value.items())
+        return bool(_SECRET.search(name.lower())) or any(
+            _is_secret(str(n), v) for n, v in value.items()
+        )
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             return _is_secret(name, json.loads(value))

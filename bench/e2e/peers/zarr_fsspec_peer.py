@@ -3,7 +3,6 @@
 import importlib.metadata
 
 import zarr
-
 from e2e.peers.zarr_peer import read  # noqa: F401
 from e2e.peers.zarr_peer import versions as zarr_versions
 

@@ -3,11 +3,10 @@
 import importlib.metadata
 
 import zarr
-from obstore.store import from_url
-from zarr.storage import ObjectStore
-
 from e2e.peers.zarr_peer import read  # noqa: F401
 from e2e.peers.zarr_peer import versions as zarr_versions
+from obstore.store import from_url
+from zarr.storage import ObjectStore
 
 MEMORY = False
 
