@@ -175,9 +175,11 @@ def show(row: dict) -> None:
 
 def main() -> None:
     args = harness.parser(__doc__, peers=PEERS, delays=DELAYS_MS, runs=5).parse_args()
-    with tempfile.TemporaryDirectory(prefix="headrace-network-") as folder:
-        with (Path(folder) / "workers.log").open("w") as log:
-            report = measure(args, Path(folder), log)
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-network-") as folder,
+        (Path(folder) / "workers.log").open("w") as log,
+    ):
+        report = measure(args, Path(folder), log)
     harness.save(report, args.out)
 
 
