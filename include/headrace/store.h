@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +40,11 @@ class StoredObject {
   std::shared_ptr<const ObjectReader> reader_;
 };
 
+struct ObjectSize {
+  std::string key;
+  std::uint64_t nbytes = 0;
+};
+
 // A place that keeps bytes by key. Cheap to copy: copies share one driver. Thread-safe.
 class Store {
  public:
@@ -70,6 +76,7 @@ class Store {
   // All keys under "" or "a/b/", sorted; the names of objects and prefixes directly under it.
   std::vector<std::string> list(std::string_view prefix) const;
   std::vector<std::string> list_dir(std::string_view prefix) const;
+  std::vector<ObjectSize> list_sizes(std::string_view prefix) const;  // as list()
   // Equal for two stores and prefixes ("a/b", "" for the root) exactly when they are one place,
   // whichever way leads there: links, "..", mounts, a cache in front.
   std::string identity(std::string_view prefix = "") const;
@@ -105,6 +112,41 @@ Store open_store(std::string_view path_or_url,
 
 // A new, empty store in memory that nobody else sees.
 Store memory_store();
+
+// Which objects copy_objects() leaves as they are in the other store.
+enum class CopyOver {
+  everything,   // none
+  other_size,   // those of equal size: what an interrupted copy has done
+  other_bytes,  // those of equal bytes, which are read for it
+};
+
+struct CopyProgress {
+  std::uint64_t objects = 0, nbytes = 0;    // of the source
+  std::uint64_t done = 0, done_nbytes = 0;  // with those that were the same
+  std::uint64_t copied = 0, copied_nbytes = 0;
+  std::uint64_t removed = 0;
+};
+
+struct CopyOptions {
+  CopyOver over = CopyOver::everything;
+  bool verify = false;         // each object is read back and compared; `corrupt` when it differs
+  bool remove_others = false;  // what is below the target's prefix only, once all is copied
+  int at_once = 16;            // objects on their way at a time
+  // Of those; one object lies in memory whole, however large.
+  std::uint64_t memory_nbytes = std::uint64_t{256} << 20;
+  // Called by the calling thread now and then, and at the end. What it throws ends the copy.
+  std::function<void(const CopyProgress&)> progress{};
+};
+
+// Copies all objects below a prefix ("" or "a/b") to below one of another store, as they are.
+// Documents that describe nodes go last, so that no array is seen before its chunks. An object that
+// is removed meanwhile is left out. The first failure ends the copy; to call it again with another
+// CopyOver goes on where it ended. `invalid_argument` where one place lies within the other.
+CopyProgress copy_objects(const Store& from,
+                          std::string_view from_prefix,
+                          const Store& to,
+                          std::string_view to_prefix,
+                          const CopyOptions& options = {});
 
 // Who is told, by its URL, of an archive that is dropped without close() or discard(); nobody at
 // first. Called by whichever thread drops it; it must not throw.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,10 @@ from . import _check, _core
 from ._paths import SCHEME, ZIP_AND_PATH
 
 _MODES = ("r", "r+", "a", "w", "w-")
-_OWN_SCHEMES = ("file", "memory", "zip")
+_OWN_SCHEMES = re.compile(
+    r"file|memory|zip|https?|s3|gs|gcs|azure|az|abfss?|reference|icechunk(\+.+)?"
+)
+_BY_FSSPEC = "fsspec+"
 
 # Those that are still open then will never appear, and say so in time.
 atexit.register(_core._warn_of_open_archives)
@@ -53,8 +57,8 @@ def resolve_store(
             url = os.fsdecode(url)
         _check.text("store", url)
         scheme = SCHEME.match(url)
-        if scheme and scheme[1].lower() not in _OWN_SCHEMES:
-            return _open_remote(url, mode, storage_options), ""
+        if scheme and not _OWN_SCHEMES.fullmatch(scheme[1].lower()):
+            return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
         archive = ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(archive[1]):
             url, base = archive[1], archive[2]

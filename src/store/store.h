@@ -148,6 +148,8 @@ class StoreDriver {
   virtual std::vector<std::string> list(std::string_view prefix) = 0;
   // The names directly under a prefix, sorted, objects and prefixes told apart.
   virtual std::vector<DirEntry> list_dir(std::string_view prefix) = 0;
+  // As list(), with the objects' sizes; what is removed meanwhile may be left out.
+  virtual std::vector<ObjectSize> list_sizes(std::string_view prefix);
   // All that was set and erased before is on the disk, as far as the store has one.
   virtual void sync() {}
   // Publishes, or drops, what appears only in the end (a zip archive). A driver that is destroyed

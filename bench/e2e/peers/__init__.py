@@ -3,6 +3,8 @@
 import importlib
 
 PEERS = ("headrace", "zarr", "zarrs", "tensorstore")
+# Of arrays at a URL, besides headrace, zarrs and tensorstore.
+NETWORK_PEERS = ("headrace_obstore", "zarr_obstore", "zarr_fsspec")
 
 
 def load(name: str):

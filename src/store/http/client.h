@@ -44,7 +44,8 @@ struct HttpOptions {
   // counts.
   bool hedge = false;
   std::string ca_bundle{};  // file; empty: SSL_CERT_FILE, CURL_CA_BUNDLE, or where systems have it
-  std::string proxy{};      // empty: as the environment says (http_proxy, https_proxy, no_proxy)
+  std::string proxy{};      // empty: as the environment says (http_proxy, https_proxy)
+  std::string no_proxy{};   // hosts that are asked directly; empty: as no_proxy says
   bool verify_tls = true;
   std::string user_agent{};  // empty: headrace/VERSION
 };
@@ -60,13 +61,19 @@ struct HttpRequest {
   // Where the body of an answer of success goes; empty: HttpResponse::body. One that is longer or
   // shorter is `corrupt` or, cut short, tried again from where it ended (by Range, If-Match).
   MutableBytes into{};
+  // Where the bytes of `into` begin in the whole object, for servers that know no ranges: of a body
+  // that is all of it (status 200) they are cut out as it passes. `unsupported` where much would
+  // pass for nothing.
+  std::optional<std::uint64_t> whole_offset{};
   std::uint64_t max_nbytes = UINT64_MAX;  // a longer body is `corrupt`
   // Whether a second try can do no harm although the first may have been carried out.
   bool repeatable = true;
   std::optional<std::chrono::steady_clock::time_point> deadline{};
 
   // Called before each attempt, by a thread of the client's, with the request as it will go out:
-  // dates and signatures. Must not wait.
+  // dates and signatures. Must not wait, nor take a lock under which others wait: no fork begins
+  // before it returns. Not called where a redirect leads to another host, which gets no header but
+  // those that say which bytes are wanted.
   std::function<void(HttpRequest&)> sign{};
 };
 
@@ -78,6 +85,8 @@ struct HttpResponse {
   std::vector<HttpHeader> headers{};
   Buffer body{};             // unless the request had a place for it
   std::uint64_t nbytes = 0;  // of the body
+  // Whether the server said where the body ends, so that a cut one was noticed.
+  bool sized = false;
   int attempts = 1;
 
   const std::string* header(std::string_view name) const;  // null: none
@@ -88,12 +97,14 @@ class HttpClient {
  public:
   virtual ~HttpClient() = default;
 
-  // A number for cancel(). Never throws: what is wrong is in the response.
+  // A number for cancel(). Never throws: what is wrong is in the response. done() must not throw.
+  // Who destroys the client waits for nothing: what is under way goes on to its end.
   virtual std::uint64_t send(HttpRequest request,
                              std::function<void(HttpResponse)> done) noexcept = 0;
   // Waits for the answer. Not for done()'s threads.
   HttpResponse ask(HttpRequest request);
-  // done() is called soon, with `cancelled` unless it was called before.
+  // done() is called soon, with `cancelled` unless it was called before. It may be called, by
+  // another thread, before this returns; of a request of the parent's a child of fork never hears.
   virtual void cancel(std::uint64_t number) noexcept = 0;
   virtual const HttpOptions& options() const = 0;
 };

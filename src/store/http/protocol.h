@@ -53,8 +53,8 @@ class ObjectProtocol {
   virtual ~ObjectProtocol() = default;
 
   virtual std::string url() const = 0;  // "s3://bucket/prefix", without secrets
-  virtual std::string identity()
-      const = 0;  // equal for places that are one: endpoint, bucket, prefix
+  // Equal for places that are one: endpoint, bucket, prefix, without a slash at the end.
+  virtual std::string identity() const = 0;
   virtual ProtocolAbilities abilities() const = 0;
 
   // Called where a request is made, never by a client's thread: may wait, to renew credentials.
@@ -68,17 +68,18 @@ class ObjectProtocol {
   virtual HttpRequest put(std::string_view key,
                           std::span<const ConstBytes> parts,
                           const WriteCondition& condition) = 0;
-  // The requests that erase these, max_erased_at_once a request.
+  // Of max_erased_at_once keys at most. A missing one is no error.
   virtual HttpRequest erase(std::span<const std::string> keys) = 0;
+  // `prefix` is "" or ends with a slash; `from` is what the page before called `next`, "" at first.
   virtual HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) = 0;
 
-  // An object in parts. `upload` is what the server called it.
+  // An object in parts, numbered from 1 on. `upload` is what the server called it.
   virtual HttpRequest begin_upload(std::string_view key) = 0;
   virtual std::string upload_of(const HttpResponse& response) = 0;
   virtual HttpRequest put_part(std::string_view key,
                                const std::string& upload,
                                int number,
-                               ConstBytes part) = 0;
+                               std::span<const ConstBytes> part) = 0;
   virtual std::string part_of(const HttpResponse& response) = 0;  // what finish_upload() calls it
   virtual HttpRequest finish_upload(std::string_view key,
                                     const std::string& upload,
