@@ -279,7 +279,7 @@ void Reactor::drop(std::unique_ptr<Attempt>& attempt) {
   CURL* const easy = attempt->easy();
   curl_multi_remove_handle(multi_, easy);
   attempt.reset();
-  if (idle_handles_.size() < kMaxIdleHandles) {
+  if (idle_handles_.size() < kMaxIdleHandles && Attempt::is_clean(easy)) {
     idle_handles_.push_back(easy);
   } else {
     curl_easy_cleanup(easy);
