@@ -12,7 +12,7 @@ from . import _check, _core
 from ._paths import SCHEME, ZIP_AND_PATH
 
 _MODES = ("r", "r+", "a", "w", "w-")
-_OWN_SCHEMES = ("file", "memory", "zip")
+_OWN_SCHEMES = ("file", "memory", "zip", "reference", "icechunk")
 
 # Those that are still open then will never appear, and say so in time.
 atexit.register(_core._warn_of_open_archives)
