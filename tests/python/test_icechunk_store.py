@@ -1,6 +1,6 @@
 """Icechunk repositories, read natively: all that zarr finds through icechunk's own store."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import headrace as hr
 import numpy as np
@@ -147,7 +147,7 @@ def test_virtual_chunks(tmp_path):
         "x",
         [
             icechunk.VirtualChunkSpec(
-                [i, 0, 0], f"file://{blob}", 4 + i * step, step, None, datetime.now(timezone.utc)
+                [i, 0, 0], f"file://{blob}", 4 + i * step, step, None, datetime.now(UTC)
             )
             for i in range(20)
         ],
