@@ -1,5 +1,6 @@
 """Icechunk repositories, read natively: all that zarr finds through icechunk's own store."""
 
+import os
 from datetime import UTC, datetime
 
 import headrace as hr
@@ -158,15 +159,12 @@ def test_virtual_chunks(tmp_path):
         hr.open(tmp_path / "repo")["x"][...]
     allowed = {"allow": [f"file://{tmp_path}/data"]}
     assert_all_same(tmp_path / "repo", repository.readonly_session("main"), **allowed)
-    import os
-
     os.utime(blob, (4e9, 4e9))
     with pytest.raises(OSError, match="changed since"):
         hr.open(tmp_path / "repo", storage_options=allowed)["x"][...]
 
 
 def test_broken_files_are_corrupt(repository, tmp_path):
-    path = next((tmp_path / "repo/snapshots").iterdir())
     snapshot = repository.lookup_branch("main")
     path = tmp_path / "repo/snapshots" / snapshot
     whole = path.read_bytes()
