@@ -8,8 +8,9 @@ import base64
 import json
 import pickle
 import subprocess
-import sys
+import sysconfig
 import warnings
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
@@ -200,11 +201,9 @@ def test_processes_open_it_by_its_name(netcdf, tmp_path):
 def test_the_command_line(netcdf, tmp_path):
     _, refs = netcdf
     (tmp_path / "refs.json").write_text(json.dumps(refs))
+    command = Path(sysconfig.get_path("scripts")) / "headrace"
     run = subprocess.run(
-        [sys.executable, "-m", "headrace", "info", f"reference://{tmp_path / 'refs.json'}"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [command, "info", f"reference://{tmp_path / 'refs.json'}"], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
     assert "shuffled" in run.stdout

@@ -162,7 +162,7 @@ TEST_F(CatalogueStore, NeighboursAreOneRequest) {
   store_->get_many(requests);
   auto asked = far_->asked();
   std::sort(asked.begin(), asked.end());
-  // The two at the end of "f" as well, though the second leads beyond it.
+  // The two at the end of "f" as well: the second leads beyond it, and both fail.
   EXPECT_EQ(asked,
             (std::vector<std::string>{"f range 0 8",
                                       "f range 20 13",

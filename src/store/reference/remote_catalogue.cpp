@@ -187,6 +187,12 @@ bool RemoteCatalogueStore::prepare(Wanted& wanted) {
       read.object_nbytes = nbytes;
       wanted.range.offset = checked_add(wanted.range.offset, wanted.where.offset, "reference");
       if (asynchronous && wanted.range.nbytes > 0) return true;
+      if (wanted.range.nbytes == 0) {
+        read.bytes.clear();
+        read.found = true;
+        read.done();
+        return false;
+      }
     } else if (asynchronous) {
       return true;
     }
