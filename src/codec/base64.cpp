@@ -4,7 +4,7 @@
 // Spec: https://numcodecs.readthedocs.io/en/stable/other/base64.html
 // {"name": "numcodecs.base64"}
 
-#include "format/base64.h"
+#include "base/base64.h"
 
 #include <array>
 
