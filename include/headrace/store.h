@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -179,6 +180,31 @@ struct Coalescing {
   std::uint64_t run = 0;
 };
 
+// What CustomStore::submit() is asked for.
+struct StoreRead {
+  enum class Kind { whole, range, suffix };
+  std::uint64_t id = 0;  // for the answer
+  std::string key{};
+  Kind kind = Kind::whole;
+  ByteRange range{};  // of a suffix its most bytes, at offset 0: the object may have fewer
+  // Not empty: of this version, as an answer told it; Error `io` with ESTALE when it is another.
+  std::string if_version{};
+};
+
+// Takes the answers to CustomStore::submit(), each once, from any thread; others are ignored.
+class StoreAnswers {
+ public:
+  virtual ~StoreAnswers() = default;
+  // `version` differs whenever the object was replaced, and is empty where nobody can tell. Shard
+  // indices are kept by it. `object_nbytes`: of the whole object; 0: not known.
+  virtual void found(std::uint64_t id,
+                     StoredBytes bytes,
+                     std::string version = {},
+                     std::uint64_t object_nbytes = 0) noexcept = 0;
+  virtual void missing(std::uint64_t id) noexcept = 0;
+  virtual void failed(std::uint64_t id, std::exception_ptr error) noexcept = 0;
+};
+
 // A store that the application keeps itself: derive from this, and hand it to make_store().
 // Every method may be called from any thread, by several at once. Keys were checked: "a/b/c",
 // nothing that leaves the store. Whatever they throw reaches the caller of the read or write.
@@ -206,6 +232,14 @@ class CustomStore {
                                                              std::span<const ByteRange> ranges);
   // Of inner chunks, which get_ranges() is asked for; nothing: as the configuration says.
   virtual std::optional<Coalescing> coalescing() const { return std::nullopt; }
+
+  // Reads of arrays that take no thread each: of a store whose depth() is not 0, the default. That
+  // is how many reads it works at at a time. submit() begins them and returns; what it throws is
+  // the answer to all of them that have none. Who is told by cancel() that nobody waits for an
+  // answer any more may go on with it or not.
+  virtual std::size_t depth() const { return 0; }
+  virtual void submit(std::vector<StoreRead> reads, std::shared_ptr<StoreAnswers> answers);
+  virtual void cancel(std::uint64_t id);
 
   // Replaces the object whole.
   virtual void set(const std::string& key, std::span<const std::byte> bytes) = 0;

@@ -166,8 +166,9 @@ class SlowStore::State {
         }
         continue;
       }
-      const std::size_t which =
-          manners_.seed == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, due.size() - 1)(random_);
+      const std::size_t which = manners_.seed == 0 ? 0
+                                                   : std::uniform_int_distribution<std::size_t>(
+                                                         0, due.size() - 1)(random_);
       const Asked asked = asked_[due[which]];
       asked_.erase(asked_.begin() + static_cast<std::ptrdiff_t>(due[which]));
       counts_.cancelled += asked.cancelled;
@@ -321,9 +322,8 @@ std::optional<AsyncDriver::ObjectState> SlowStore::look_up(std::string_view key)
   const auto found = state_->objects_.find(key);
   if (found == state_->objects_.end()) return std::nullopt;
   return ObjectState{found->second.bytes->size(),
-                     state_->manners_.tells_versions
-                         ? "v" + std::to_string(found->second.version)
-                         : std::string()};
+                     state_->manners_.tells_versions ? "v" + std::to_string(found->second.version)
+                                                     : std::string()};
 }
 
 }  // namespace headrace::test

@@ -34,8 +34,8 @@ struct SlowCounts {
   std::size_t requests = 0;  // reads that were submitted, and look-ups
   std::size_t submits = 0;
   std::size_t most_on_wire = 0;
-  std::size_t most_given = 0;  // submitted and not answered
-  std::uint64_t nbytes = 0;    // answered
+  std::size_t most_given = 0;     // submitted and not answered
+  std::uint64_t nbytes = 0;       // answered
   std::uint64_t most_nbytes = 0;  // asked for by range at one time, or the sizes of objects
   std::size_t cancelled = 0;
   // Round trips one after another: a read that was submitted after answers is in the round behind

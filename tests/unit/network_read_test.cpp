@@ -104,7 +104,8 @@ class NetworkRead : public testing::Test {
     return open_slow(store);
   }
 
-  Array many_chunks(const Shape& shards = {}, const std::vector<CodecSpec>& codecs = {little, zstd}) {
+  Array many_chunks(const Shape& shards = {},
+                    const std::vector<CodecSpec>& codecs = {little, zstd}) {
     return open_slow(rows(256, shards, codecs, 0));
   }
 
@@ -199,7 +200,8 @@ TEST_F(NetworkRead, IsWhatAStoreInMemoryGives) {
       copy_objects(memory, *slow);
       SlowManners manners{.latency = 50us, .seed = 3};
       if (odd) {
-        manners = {.answers_in_submit = true, .tells_versions = false, .tells_object_nbytes = false};
+        manners = {
+            .answers_in_submit = true, .tells_versions = false, .tells_object_nbytes = false};
       }
       slow->set_manners(manners);
       for (int i = 0; i < 40; ++i) {
@@ -211,15 +213,16 @@ TEST_F(NetworkRead, IsWhatAStoreInMemoryGives) {
         changed.io_nbytes = std::size_t{1} << (7 + random() % 8);
         changed.io_depth = 1 + random() % 9;
         set_config(changed);
-        const Selection selection = i == 0 ? Selection() : test::random_selection(layout.shape, random);
+        const Selection selection =
+            i == 0 ? Selection() : test::random_selection(layout.shape, random);
         const Array there = open_array(Store(slow), "a");
         const auto wanted = bytes_of(truth.read(selection));
         EXPECT_EQ(bytes_of(there.read(selection)), wanted) << layout.name << ' ' << i;
         EXPECT_EQ(bytes_of(there.to(Device::simt()).read(selection)), wanted)
             << layout.name << ' ' << i << " to a device";
       }
-      const Selection points = Selection::coordinate(
-          {IndexArray{{1, 1, 50, 9}, {4}}, IndexArray{{2, 40, 3, 9}, {4}}});
+      const Selection points =
+          Selection::coordinate({IndexArray{{1, 1, 50, 9}, {4}}, IndexArray{{2, 40, 3, 9}, {4}}});
       const Array there = open_array(Store(slow), "a");
       EXPECT_EQ(bytes_of(there.read(points)), bytes_of(truth.read(points))) << layout.name;
       EXPECT_EQ(bytes_of(there.to(Device::simt()).read(points)), bytes_of(truth.read(points)));
@@ -286,8 +289,7 @@ TEST_F(NetworkRead, NamesTheChunkOfAnErrorAndCancelsTheOthers) {
                     std::make_exception_ptr(Error(ErrorCode::io, "no such luck", EIO)));
     for (const Device device : {Device::cpu(), Device::simt()}) {
       configure_device(1 << 20);
-      const std::string text =
-          test::error_of([&] { array.to(device).read(); }, ErrorCode::io);
+      const std::string text = test::error_of([&] { array.to(device).read(); }, ErrorCode::io);
       EXPECT_NE(text.find(shards.empty() ? "a chunk c/9/0" : "a chunk c/2/0"), std::string::npos)
           << text;
       EXPECT_NE(text.find("no such luck"), std::string::npos) << text;
@@ -322,8 +324,7 @@ TEST_F(NetworkRead, SeesShardsThatWereReplaced) {
     copy_objects(after, *slow_);
     EXPECT_EQ(bytes_of(array.to(device).read()), bytes_of(open_array(after, "a").read()));
     slow_->erase("a/c/2/0");
-    EXPECT_EQ(bytes_of(array.to(device).read({slice(128, 192)})),
-              std::vector<std::byte>(64 * 256));
+    EXPECT_EQ(bytes_of(array.to(device).read({slice(128, 192)})), std::vector<std::byte>(64 * 256));
     copy_objects(before, *slow_);
   }
 }
@@ -350,14 +351,13 @@ TEST_F(NetworkRead, IsRightOrRaisesWhateverHappensMeanwhile) {
     Shape shards;
     std::vector<CodecSpec> codecs;
   };
-  const std::vector<Case> cases = {{{}, {little, zstd}},
-                                   {{}, {little}},
-                                   {{8, 64}, {little, zstd}},
-                                   {{8, 64}, {little}}};
+  const std::vector<Case> cases = {
+      {{}, {little, zstd}}, {{}, {little}}, {{8, 64}, {little, zstd}}, {{8, 64}, {little}}};
   int raised = 0, right = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     const Case& one = cases[seed % cases.size()];
-    const Store versions[] = {rows(32, one.shards, one.codecs, 1), rows(32, one.shards, one.codecs, 2)};
+    const Store versions[] = {rows(32, one.shards, one.codecs, 1),
+                              rows(32, one.shards, one.codecs, 2)};
     const auto slow = std::make_shared<SlowStore>();
     copy_objects(versions[0], *slow);
     const Array array = open_array(Store(slow), "a");

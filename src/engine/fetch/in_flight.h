@@ -100,8 +100,8 @@ class ReadsInFlight {
   Reads next_ GUARDED_BY(mutex_);        // given by a source; there was no room for it
   Reads submitting_ GUARDED_BY(mutex_);  // the store's as soon as submit() has it
   Reads in_flight_ GUARDED_BY(mutex_);
-  Reads answers_ GUARDED_BY(mutex_);  // parts of the first one may be in use
-  Reads in_use_ GUARDED_BY(mutex_);   // all their parts are
+  Reads answers_ GUARDED_BY(mutex_);         // parts of the first one may be in use
+  Reads in_use_ GUARDED_BY(mutex_);          // all their parts are
   bool submits_ GUARDED_BY(mutex_) = false;  // one thread at a time
   std::size_t users_ GUARDED_BY(mutex_) = 0;
   std::uint64_t held_nbytes_ GUARDED_BY(mutex_) = 0;

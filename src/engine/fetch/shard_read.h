@@ -170,7 +170,7 @@ class ShardRead : public ReadsInFlight::Read {
   const StoredArray& array_;
   const std::shared_ptr<const Level> parent_;
   const std::size_t position_;
-  std::shared_ptr<Level> level_;     // null: nothing is stored there
+  std::shared_ptr<Level> level_;  // null: nothing is stored there
   std::uint64_t shard_nbytes_ = 0;
   std::string place_;
 };

@@ -139,11 +139,11 @@ class NetworkReader {
         return;
       }
       if (!into.empty()) return;
-      reader_.take(*pieces_->grid,
-                   level,
-                   piece,
-                   bytes.bytes().subspan(piece.range.offset - run_.range.offset,
-                                         piece.range.nbytes));
+      reader_.take(
+          *pieces_->grid,
+          level,
+          piece,
+          bytes.bytes().subspan(piece.range.offset - run_.range.offset, piece.range.nbytes));
     }
 
    private:
@@ -388,7 +388,8 @@ class NetworkReader {
         continue;
       }
       request_.count_encoded(range->nbytes);
-      if (!add_plain_pieces(*pieces, i, *range, query)) pieces->pieces.push_back({i, Piece::kWhole, *range});
+      if (!add_plain_pieces(*pieces, i, *range, query))
+        pieces->pieces.push_back({i, Piece::kWhole, *range});
     }
     make_runs(*pieces);
     return pieces;
@@ -406,8 +407,8 @@ class NetworkReader {
     Coordinates coordinates;
     Query query;
     level.cut.child(position, coordinates.at, query);
-    const Shape& shape = is_innermost(layout, level) ? layout.chunk_shape
-                                                     : layout.shards[level.depth].shard_shape;
+    const Shape& shape =
+        is_innermost(layout, level) ? layout.chunk_shape : layout.shards[level.depth].shard_shape;
     make_sink(query, shape, layout.itemsize()).fill(layout.fill);
   }
 
