@@ -48,6 +48,12 @@ BENCHMARKS = {
         ("python bench/e2e/file_io.py --out bench/results/file-io.json",),
         "",
     ),
+    "references": Benchmark(
+        "10^6 and 10^7 references: to open them, one chunk, memory",
+        ("references.json",),
+        ("python bench/e2e/references.py --out bench/results/references.json",),
+        "[references](../docs/stores.md)",
+    ),
     "fsync": Benchmark(
         "what `fsync=` costs in $FOLDER",
         ("fsync.json",),
