@@ -44,6 +44,16 @@ BENCHMARKS = {
         "one small chunk a call, and `import`", "", {"small-calls.json": "e2e.small_calls"}
     ),
     "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
+    "network": Benchmark(
+        "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",
+        HERE,
+        {"network.json": "e2e.network"},
+    ),
+    "references": Benchmark(
+        "10^6 and 10^7 references: to open them, one chunk, memory",
+        "[references](../docs/stores.md)",
+        {"references.json": "e2e.references"},
+    ),
     "fsync": Benchmark(
         "what `fsync=` costs in $FOLDER", STRESS, {"fsync.json": "e2e.fsync --folder $FOLDER"}
     ),

@@ -93,10 +93,6 @@ class Store {
 // store within the process). `not_found` when mode wants it to exist and it does not;
 // `unsupported` for a scheme this build lacks.
 //
-// To read: reference:///data/refs.json, what references of kerchunk lead to, and Icechunk
-// repositories, icechunk:///data/repo or the path of a folder. Their options, among which "allow"
-// says how far references may lead, are in docs/stores.md.
-//
 // Options: "io" = "pread" | "uring" (file), "direct" = "true" (O_DIRECT, file), and "fsync": what a
 // power cut can take away no more when a write has returned (file), or close() (zip).
 //

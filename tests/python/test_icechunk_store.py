@@ -1,7 +1,7 @@
 """Icechunk repositories, read natively: all that zarr finds through icechunk's own store."""
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import headrace as hr
 import numpy as np
@@ -148,7 +148,12 @@ def test_virtual_chunks(tmp_path):
         "x",
         [
             icechunk.VirtualChunkSpec(
-                [i, 0, 0], f"file://{blob}", 4 + i * step, step, None, datetime.now(UTC)
+                [i, 0, 0],
+                f"file://{blob}",
+                4 + i * step,
+                step,
+                None,
+                datetime.now(UTC) + timedelta(seconds=9),
             )
             for i in range(20)
         ],

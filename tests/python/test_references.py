@@ -48,7 +48,9 @@ def netcdf(tmp_path):
             )
             variable[:] = FIELD
         file.createVariable("count", "i8", ("time",), zlib=True)[:] = np.arange(30)
-        file.createVariable("contiguous", ">i2", ("y", "x"))[:] = np.arange(17 * 23).reshape(17, 23)
+        file.createVariable("contiguous", ">i2", ("y", "x"), endian="big")[:] = np.arange(
+            17 * 23
+        ).reshape(17, 23)
     # It leaves out what has checksums of HDF5, and says so.
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -180,7 +182,7 @@ def test_what_lies_elsewhere_needs_leave(tmp_path):
     folder.mkdir()
     zarray = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|u1", "order": "C"}
     unset = {"compressor": None, "filters": None, "fill_value": 0}
-    refs = {"x/.zarray": zarray | unset, "x/0": [str(secret), 0, 2]}
+    refs = {".zgroup": {"zarr_format": 2}, "x/.zarray": zarray | unset, "x/0": [str(secret), 0, 2]}
     (folder / "refs.json").write_text(json.dumps(refs))
     with pytest.raises(PermissionError, match="allow"):
         opened(folder / "refs.json")["x"][...]

@@ -80,8 +80,10 @@ void Joined::done() noexcept {
       member.read->error = std::current_exception();
       member.read->found = false;
     }
-    member.read->done();
   }
+  // Who waits keeps the store until then; its own thread must not be the last to let go of it.
+  store.reset();
+  for (const Member& member : members) member.read->done();
 }
 
 // The reads that are under way, by ticket.
@@ -264,7 +266,9 @@ void RemoteCatalogueStore::send(std::span<Wanted* const> members, const Extent& 
   }
   for (Wanted* member : members) member->read = nullptr;
   AsyncRead* const read = joined.get();
-  joined->store->async_reads()->submit({&read, 1});
+  // done() may be called before this returns, and lets go of the store.
+  const std::shared_ptr<StoreDriver> store = first.where.store;
+  store->async_reads()->submit({&read, 1});
 }
 
 // Ranges of one object, of one version, a request for those that are near each other.
@@ -314,6 +318,7 @@ void RemoteCatalogueStore::submit(std::span<AsyncRead* const> reads) noexcept {
 
 void RemoteCatalogueStore::cancel(AsyncRead& read) noexcept {
   std::shared_ptr<Joined> joined;
+  std::shared_ptr<StoreDriver> store;
   {
     const ForkLock lock(under_way_->mutex);
     const auto at = under_way_->reads.find(read.ticket);
@@ -321,8 +326,9 @@ void RemoteCatalogueStore::cancel(AsyncRead& read) noexcept {
     // With others it ends when they do.
     if (at->second->members.size() > 1) return;
     joined = at->second;
+    store = joined->store;  // done() lets go of it
   }
-  joined->store->async_reads()->cancel(*joined);
+  store->async_reads()->cancel(*joined);
 }
 
 std::optional<AsyncDriver::ObjectState> RemoteCatalogueStore::look_up(std::string_view key) {

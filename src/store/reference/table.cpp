@@ -180,10 +180,8 @@ void ReferenceTable::Builder::add_range(std::string_view key,
 }
 
 void ReferenceTable::Builder::add(std::string_view key, Entry entry) {
-  if (const char* fault = key_fault(key)) {
-    throw Error(ErrorCode::corrupt,
-                "key \"" + std::string(key.substr(0, 200)) + "\" of a reference " + fault);
-  }
+  // Nobody can ask for it: VirtualiZarr 2.5 calls the chunk of a scalar "x/".
+  if (key_fault(key) != nullptr) return;
   ++size_;
   NumberedKey numbered;
   if (!split_numbered_key(key, numbered)) return add_named(key, entry);

@@ -103,7 +103,7 @@ class ReferenceTable::Builder {
  public:
   Builder();
 
-  // `corrupt` for a key that is none.
+  // What is no key (check_key) is left out.
   void add_bytes(std::string_view key, ConstBytes bytes);
   void add_range(std::string_view key,
                  std::string_view url,
