@@ -27,9 +27,6 @@ TEST(CloudDigest, AreThoseOfTheStandards) {
     EXPECT_EQ(from_base64(code), text);
   }
   EXPECT_EQ(base64url("\xfb\xff\xfe\x01"), "-__-AQ");
-  for (const char* bad : {"Zg=", "Z", "!!!!"}) {
-    EXPECT_THROW(from_base64(bad), Error) << bad;
-  }
 }
 
 TEST(CloudDigest, EncodesAllButUnreservedCharacters) {

@@ -71,7 +71,7 @@ TEST(SigV4Golden, IsThatOfTheTestSuite) {
             {kAwsSigning, given["region"], given["service"]},
             at(given["timestamp"].get<std::string>().c_str()),
             hash,
-            ContentHeader::left_out);
+            given["sign_body"] ? ContentHeader::sent : ContentHeader::left_out);
     EXPECT_EQ(canonical_request(request, hash), given["canonical_request"]);
     const std::string authorization = header_of(request, "authorization");
     EXPECT_TRUE(authorization.ends_with("Signature=" + given["signature"].get<std::string>()))

@@ -111,6 +111,7 @@ AzureCredentials credentials_of(const Given& given,
   AzureCredentials credentials;
   if (given.key) {
     credentials.account_key = from_base64(*given.key);
+    if (credentials.account_key.empty()) options.refuse("the account's key is no base64");
   } else if (given.sas) {
     std::string sas = *given.sas;
     while (sas.starts_with('?') || sas.starts_with('&')) sas.erase(0, 1);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstddef>
 #include <memory>
 
@@ -82,36 +81,11 @@ std::string hex(std::string_view bytes) {
   return out;
 }
 
-std::string base64(std::string_view bytes) {
-  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
-  const int nbytes = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                     reinterpret_cast<const unsigned char*>(bytes.data()),
-                                     static_cast<int>(bytes.size()));
-  out.resize(static_cast<std::size_t>(nbytes));
-  return out;
-}
-
 std::string base64url(std::string_view bytes) {
   std::string out = base64(bytes);
   while (out.ends_with('=')) out.pop_back();
   std::replace(out.begin(), out.end(), '+', '-');
   std::replace(out.begin(), out.end(), '/', '_');
-  return out;
-}
-
-std::string from_base64(std::string_view text) {
-  std::string out(text.size() / 4 * 3, '\0');
-  const int nbytes = text.size() % 4 != 0 || text.size() > INT_MAX
-                         ? -1
-                         : EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                           reinterpret_cast<const unsigned char*>(text.data()),
-                                           static_cast<int>(text.size()));
-  // Not the text: it is a secret where this is asked.
-  if (nbytes < 0) throw Error(ErrorCode::invalid_argument, "a key is not valid base64");
-  std::size_t size = static_cast<std::size_t>(nbytes);
-  // Padding counts as zeros there.
-  for (std::size_t i = text.size(); i > 0 && text[i - 1] == '=' && size > 0; --i) --size;
-  out.resize(size);
   return out;
 }
 

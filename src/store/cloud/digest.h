@@ -8,14 +8,14 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "store/http/checksums.h"
 
 namespace headrace {
 
 // Bytes as text: digests are text of 32 or 16 bytes that may hold any byte.
 std::string hex(std::string_view bytes);
-std::string base64(std::string_view bytes);
+inline std::string base64(std::string_view bytes) { return base64(bytes_of(bytes)); }
 std::string base64url(std::string_view bytes);   // of RFC 4648 section 5, without padding
-std::string from_base64(std::string_view text);  // invalid_argument where it is none
 
 std::string sha256(std::span<const ConstBytes> parts);
 std::string sha256(std::string_view text);
