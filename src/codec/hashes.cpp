@@ -1,24 +1,11 @@
 #include "codec/hashes.h"
 
-#include <isa-l/crc.h>
 #include <libdeflate.h>
 
 #include <algorithm>
 #include <bit>
 
 namespace headrace {
-
-std::uint32_t crc32c(ConstBytes bytes) {
-  constexpr std::size_t kMaxStep = std::size_t{1} << 30;  // ISA-L counts with an int
-  std::uint32_t crc = ~0u;
-  while (!bytes.empty()) {
-    const ConstBytes step = bytes.first(std::min(bytes.size(), kMaxStep));
-    auto* data = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(step.data()));
-    crc = crc32_iscsi(data, static_cast<int>(step.size()), crc);
-    bytes = bytes.subspan(step.size());
-  }
-  return ~crc;
-}
 
 std::uint32_t crc32(ConstBytes bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "base/crc32c.h"  // the one that stores need as well
 
 namespace headrace {
 
-std::uint32_t crc32c(ConstBytes bytes);  // Castagnoli, RFC 3720
-std::uint32_t crc32(ConstBytes bytes);   // of gzip
+std::uint32_t crc32(ConstBytes bytes);  // of gzip
 std::uint32_t adler32(ConstBytes bytes);
 // As HDF5 computes it: sums of big-endian 16-bit words.
 std::uint32_t fletcher32(ConstBytes bytes);

@@ -133,19 +133,29 @@ bool AsyncDriver::get_within(std::string_view key, Buffer& into, std::uint64_t m
 }
 
 void AsyncDriver::get_many(std::span<GetRequest> requests) {
-  for (const GetRequest& request : requests) check_key(request.key);
-  std::vector<WaitedRead> reads(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    reads[i].key = requests[i].key;
-    reads[i].max_nbytes = requests[i].max_nbytes;
-    reads[i].bytes = std::move(*requests[i].into);  // its memory is used again
+  std::vector<GetRequest*> asked;
+  for (GetRequest& request : requests) {
+    request.found = false;
+    request.error = nullptr;
+    try {
+      check_key(request.key);
+      asked.push_back(&request);
+    } catch (const Error&) {
+      request.error = std::current_exception();
+    }
+  }
+  std::vector<WaitedRead> reads(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    reads[i].key = asked[i]->key;
+    reads[i].max_nbytes = asked[i]->max_nbytes;
+    reads[i].bytes = std::move(*asked[i]->into);  // its memory is used again
     reads[i].bytes.clear();
   }
   read_and_wait(*this, reads);
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    requests[i].error = reads[i].error;
-    requests[i].found = reads[i].found && !reads[i].error;
-    *requests[i].into = std::move(reads[i].bytes);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    asked[i]->error = reads[i].error;
+    asked[i]->found = reads[i].found && !reads[i].error;
+    *asked[i]->into = std::move(reads[i].bytes);
   }
 }
 

@@ -16,7 +16,9 @@
 #include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/file.h"
+#include "store/http/open.h"
 #include "store/memory.h"
+#include "store/option_reader.h"
 #include "store/store.h"
 #include "store/uring.h"
 #include "store/zip.h"
@@ -32,60 +34,18 @@ int hex_value(char c) {
   return -1;
 }
 
-[[noreturn]] void refuse(ErrorCode code, std::string_view place, const std::string& why) {
-  throw Error(code, "store " + std::string(place) + ": " + why);
+Durability take_durability(OptionReader& options) {
+  const std::string value = options.take("fsync").value_or("metadata");
+  if (value == "metadata") return Durability::metadata;
+  if (value == "all" || value == "true" || value == "1") return Durability::everything;
+  if (value == "none" || value == "false" || value == "0") return Durability::nothing;
+  options.refuse("option fsync: wanted \"none\", \"metadata\" or \"all\", got \"" + value + "\"");
 }
 
-// Options by name; what nobody has asked for when a store is made is unknown to that store.
-class OptionReader {
- public:
-  OptionReader(const StorageOptions& options, std::string_view place)
-      : left_(options), place_(place) {}
-
-  std::optional<std::string> take(std::string_view name) {
-    auto it = left_.find(name);
-    if (it == left_.end()) return std::nullopt;
-    std::string value = std::move(it->second);
-    left_.erase(it);
-    return value;
-  }
-
-  bool take_bool(std::string_view name) {
-    std::optional<std::string> value = take(name);
-    if (!value || *value == "false" || *value == "0") return false;
-    if (*value == "true" || *value == "1") return true;
-    refuse(
-        ErrorCode::invalid_argument,
-        place_,
-        "option " + std::string(name) + ": wanted \"true\" or \"false\", got \"" + *value + "\"");
-  }
-
-  Durability take_durability() {
-    const std::string value = take("fsync").value_or("metadata");
-    if (value == "metadata") return Durability::metadata;
-    if (value == "all" || value == "true" || value == "1") return Durability::everything;
-    if (value == "none" || value == "false" || value == "0") return Durability::nothing;
-    refuse(ErrorCode::invalid_argument,
-           place_,
-           "option fsync: wanted \"none\", \"metadata\" or \"all\", got \"" + value + "\"");
-  }
-
-  void finish(const char* kind) const {
-    if (left_.empty()) return;
-    refuse(ErrorCode::invalid_argument,
-           place_,
-           "option \"" + left_.begin()->first + "\" means nothing to " + kind + " store");
-  }
-
- private:
-  StorageOptions left_;
-  std::string_view place_;
-};
-
 std::string absolute_path(std::string_view path, std::string_view place) {
-  if (path.empty()) refuse(ErrorCode::invalid_argument, place, "the path is empty");
+  if (path.empty()) refuse_place(ErrorCode::invalid_argument, place, "the path is empty");
   if (path.find('\0') != std::string_view::npos) {
-    refuse(ErrorCode::invalid_argument, "", "the path holds a NUL");
+    refuse_place(ErrorCode::invalid_argument, "", "the path holds a NUL");
   }
   std::string out;
   if (path.front() != '/') {
@@ -146,20 +106,20 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
   FileOptions file;
   file.read_only = mode == StoreMode::read;
   file.direct = options.take_bool("direct");
-  file.durability = options.take_durability();
+  file.durability = take_durability(options);
   const std::string io = options.take("io").value_or("pread");
   options.finish("a file");
   if (io != "pread" && io != "uring") {
-    refuse(ErrorCode::invalid_argument,
-           place,
-           "option io: wanted \"pread\" or \"uring\", got \"" + io + "\"");
+    refuse_place(ErrorCode::invalid_argument,
+                 place,
+                 "option io: wanted \"pread\" or \"uring\", got \"" + io + "\"");
   }
 
   const PathKind kind = kind_of(path);
   if (kind == PathKind::file) {
-    refuse(ErrorCode::invalid_argument,
-           place,
-           path + " is a file, neither a folder nor a .zip" + advice_on(path));
+    refuse_place(ErrorCode::invalid_argument,
+                 place,
+                 path + " is a file, neither a folder nor a .zip" + advice_on(path));
   }
   // Before the folder is made or emptied: a call that fails must change nothing.
   std::shared_ptr<StoreDriver> driver =
@@ -172,7 +132,8 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
     case StoreMode::create:
       // An empty folder has nothing to lose, and is what mkdtemp gives.
       if (kind == PathKind::folder && has_entries(path)) {
-        refuse(ErrorCode::invalid_argument, place, path + " exists and is not empty (mode w-)");
+        refuse_place(
+            ErrorCode::invalid_argument, place, path + " exists and is not empty (mode w-)");
       }
       break;
     case StoreMode::append:
@@ -189,11 +150,11 @@ std::shared_ptr<StoreDriver> open_zip(const std::string& path,
                                       std::string_view place,
                                       StoreMode mode,
                                       OptionReader options) {
-  const bool durable = options.take_durability() != Durability::nothing;
+  const bool durable = take_durability(options) != Durability::nothing;
   options.finish("a zip");
   const PathKind kind = kind_of(path);
   if (kind == PathKind::folder) {
-    refuse(ErrorCode::invalid_argument, place, path + " is a folder, not a zip archive");
+    refuse_place(ErrorCode::invalid_argument, place, path + " is a folder, not a zip archive");
   }
   switch (mode) {
     case StoreMode::read:
@@ -204,14 +165,15 @@ std::shared_ptr<StoreDriver> open_zip(const std::string& path,
       [[fallthrough]];
     case StoreMode::append:
       if (kind != PathKind::missing) {
-        refuse(ErrorCode::unsupported,
-               place,
-               "an existing zip archive cannot be changed; read it, or write a new one (mode w)");
+        refuse_place(
+            ErrorCode::unsupported,
+            place,
+            "an existing zip archive cannot be changed; read it, or write a new one (mode w)");
       }
       break;
     case StoreMode::create:
       if (kind != PathKind::missing) {
-        refuse(ErrorCode::invalid_argument, place, path + " exists (mode w-)");
+        refuse_place(ErrorCode::invalid_argument, place, path + " exists (mode w-)");
       }
       break;
     case StoreMode::overwrite:
@@ -226,9 +188,9 @@ std::shared_ptr<StoreDriver> open_memory(const std::string& name,
                                          OptionReader options) {
   options.finish("a memory");
   if (name.empty()) {
-    refuse(ErrorCode::invalid_argument,
-           place,
-           "wants a name, as in memory://scratch; memory_store() makes one without");
+    refuse_place(ErrorCode::invalid_argument,
+                 place,
+                 "wants a name, as in memory://scratch; memory_store() makes one without");
   }
   const bool must_exist = mode == StoreMode::read || mode == StoreMode::read_write;
   bool created = false;
@@ -237,7 +199,7 @@ std::shared_ptr<StoreDriver> open_memory(const std::string& name,
   std::shared_ptr<StoreDriver> driver =
       make_memory_store(std::move(contents), name, mode == StoreMode::read);
   if (!created && mode == StoreMode::create && !driver->list("").empty()) {
-    refuse(ErrorCode::invalid_argument, place, "exists and is not empty (mode w-)");
+    refuse_place(ErrorCode::invalid_argument, place, "exists and is not empty (mode w-)");
   }
   if (!created && mode == StoreMode::overwrite) driver->erase_prefix("");
   return driver;
@@ -299,16 +261,19 @@ std::string percent_decode(std::string_view text) {
 
 Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
   const std::string_view place = path_or_url;
-  OptionReader reader(options, place);
   const std::string scheme = scheme_of(path_or_url);
+  const bool local = scheme.empty() || scheme == "file" || scheme == "zip" || scheme == "memory";
+  OptionReader reader(options, local ? std::string(place) : without_secrets(place));
   std::string path(path_or_url);
   if (!scheme.empty()) {
     std::string_view rest = path_or_url.substr(scheme.size() + 3);
     if (scheme == "memory") {
       return Store(open_memory(percent_decode(rest), place, mode, std::move(reader)));
     }
+    if (auto store = open_http(scheme, place, mode, reader)) return Store(std::move(store));
     if (scheme != "file" && scheme != "zip") {
-      refuse(ErrorCode::unsupported, place, "this build has no store for " + scheme + "://");
+      refuse_place(
+          ErrorCode::unsupported, reader.place(), "this build has no store for " + scheme + "://");
     }
     path = percent_decode(rest);
     if (scheme == "zip") {
@@ -316,7 +281,7 @@ Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOpti
     }
     if (path.starts_with("localhost/")) path.erase(0, std::string_view("localhost").size());
     if (!path.starts_with('/')) {
-      refuse(
+      refuse_place(
           ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
     }
   }

@@ -44,8 +44,8 @@ struct HttpOptions {
   // counts.
   bool hedge = false;
   std::string ca_bundle{};  // file; empty: SSL_CERT_FILE, CURL_CA_BUNDLE, or where systems have it
-  std::string proxy{};       // empty: as the environment says (http_proxy, https_proxy)
-  std::string no_proxy{};    // hosts that are asked directly; empty: as no_proxy says
+  std::string proxy{};      // empty: as the environment says (http_proxy, https_proxy)
+  std::string no_proxy{};   // hosts that are asked directly; empty: as no_proxy says
   bool verify_tls = true;
   std::string user_agent{};  // empty: headrace/VERSION
 };

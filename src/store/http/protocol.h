@@ -55,8 +55,8 @@ class ObjectProtocol {
   virtual ~ObjectProtocol() = default;
 
   virtual std::string url() const = 0;  // "s3://bucket/prefix", without secrets
-  virtual std::string identity()
-      const = 0;  // equal for places that are one: endpoint, bucket, prefix
+  // Equal for places that are one: endpoint, bucket, prefix, without a slash at the end.
+  virtual std::string identity() const = 0;
   virtual ProtocolAbilities abilities() const = 0;
 
   // Called where a request is made, never by a client's thread: may wait, to renew credentials.

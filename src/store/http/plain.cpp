@@ -1,0 +1,170 @@
+#include "store/http/plain.h"
+
+#include <functional>
+#include <utility>
+
+#include "base/checked.h"
+#include "headrace/error.h"
+#include "store/http/content_range.h"
+#include "store/store.h"
+
+namespace headrace {
+
+namespace {
+
+// A version is an ETag, or where there is none, or a weak one that says nothing about bytes, what
+// else may differ: "time <Last-Modified> size <bytes>".
+constexpr std::string_view kTime = "time ";
+constexpr std::string_view kSize = " size ";
+
+class PlainProtocol final : public ObjectProtocol {
+ public:
+  PlainProtocol(std::string_view url, std::vector<HttpHeader> headers)
+      : headers_(std::move(headers)) {
+    url = url.substr(0, url.find('#'));
+    const std::size_t query = url.find('?');
+    if (query != url.npos) query_ = url.substr(query);
+    url_ = url.substr(0, query);
+    while (url_.ends_with('/')) url_.pop_back();
+  }
+
+  std::string url() const override { return without_secrets(url_); }
+  std::string identity() const override {
+    // Two signatures may be of two users; as they are secrets, they are not kept in names.
+    return query_.empty() ? url_ : url_ + "?" + std::to_string(std::hash<std::string>()(query_));
+  }
+
+  ProtocolAbilities abilities() const override {
+    return {.lists = false, .writes = false, .conditional_writes = false};
+  }
+
+  HttpRequest read(std::string_view key,
+                   const Extent& extent,
+                   const std::string& if_version) override {
+    HttpRequest request = request_of("GET", key);
+    if (extent.kind == Extent::Kind::range) {
+      const std::uint64_t end = checked_add(extent.offset, extent.nbytes, "range of an object");
+      request.headers.push_back(
+          {"Range", "bytes=" + std::to_string(extent.offset) + "-" + std::to_string(end - 1)});
+    } else if (extent.kind == Extent::Kind::suffix) {
+      request.headers.push_back({"Range", "bytes=-" + std::to_string(extent.nbytes)});
+    }
+    if (if_version.starts_with('"')) {
+      request.headers.push_back({"If-Match", if_version});
+    } else if (if_version.starts_with(kTime)) {
+      const std::string_view time = std::string_view(if_version).substr(kTime.size());
+      request.headers.push_back(
+          {"If-Unmodified-Since", std::string(time.substr(0, time.find(kSize)))});
+    }
+    return request;
+  }
+
+  HttpRequest look_up(std::string_view key) override { return request_of("HEAD", key); }
+
+  HttpRequest put(std::string_view, std::span<const ConstBytes>, const WriteCondition&) override {
+    throw_read_only(url());
+  }
+  HttpRequest erase(std::span<const std::string>) override { throw_read_only(url()); }
+  HttpRequest list(std::string_view, bool, const std::string&) override {
+    throw Error(ErrorCode::unsupported,
+                url() +
+                    ": a web server does not say which objects it has. Of a group its consolidated "
+                    "metadata do (zarr.consolidate_metadata); an array is opened by its own URL");
+  }
+  HttpRequest begin_upload(std::string_view) override { throw_read_only(url()); }
+  std::string upload_of(const HttpResponse&) override { throw_read_only(url()); }
+  HttpRequest put_part(std::string_view,
+                       const std::string&,
+                       int,
+                       std::span<const ConstBytes>) override {
+    throw_read_only(url());
+  }
+  std::string part_of(const HttpResponse&) override { throw_read_only(url()); }
+  HttpRequest finish_upload(std::string_view,
+                            const std::string&,
+                            std::span<const std::string>,
+                            const WriteCondition&) override {
+    throw_read_only(url());
+  }
+  HttpRequest abort_upload(std::string_view, const std::string&) override {
+    throw_read_only(url());
+  }
+
+  std::string version_of(const HttpResponse& response) const override {
+    const std::string* etag = response.header("ETag");
+    if (etag != nullptr && etag->starts_with('"')) return *etag;
+    const std::string* time = response.header("Last-Modified");
+    if (time == nullptr) return "";
+    std::string size;
+    if (const std::string* range = response.header("Content-Range")) {
+      const auto parsed = parse_content_range(*range);
+      if (parsed && parsed->object_nbytes) size = std::to_string(*parsed->object_nbytes);
+    } else if (const std::string* length = response.header("Content-Length")) {
+      size = *length;
+    }
+    if (size.empty()) return "";
+    return std::string(kTime) + *time + std::string(kSize) + size;
+  }
+
+  ListPage page_of(const HttpResponse&) const override { return {}; }
+  void check_erased(const HttpResponse&) const override {}
+
+  Error error_of(const HttpRequest& request, const HttpResponse& response) const override {
+    const std::string what = request.method + " " + without_secrets(request.url) + ": status " +
+                             std::to_string(response.status);
+    switch (response.status) {
+      case 401:
+        return {ErrorCode::permission_denied,
+                what +
+                    ", the server wants to know who asks: by user and password in the URL or the "
+                    "options, or by the options bearer_token or headers"};
+      case 403:
+        return {ErrorCode::permission_denied, what + ", the server does not allow it"};
+      case 407:
+        return {ErrorCode::permission_denied, what + ", the proxy wants to know who asks"};
+      default:
+        return {ErrorCode::io, what};
+    }
+  }
+
+ private:
+  HttpRequest request_of(const char* method, std::string_view key) const {
+    HttpRequest request;
+    request.method = method;
+    request.url = url_ + "/" + percent_encode_key(key) + query_;
+    request.headers = headers_;
+    return request;
+  }
+
+  std::string url_;
+  std::string query_;  // with its '?'
+  const std::vector<HttpHeader> headers_;
+};
+
+}  // namespace
+
+std::shared_ptr<ObjectProtocol> make_plain_protocol(std::string_view url,
+                                                    std::vector<HttpHeader> headers) {
+  return std::make_shared<PlainProtocol>(url, std::move(headers));
+}
+
+std::string percent_encode_key(std::string_view key) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  out.reserve(key.size());
+  for (const char c : key) {
+    const bool stays = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_' || c == '~' || c == '/';
+    if (stays) {
+      out += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += '%';
+    out += kHex[byte >> 4];
+    out += kHex[byte & 15];
+  }
+  return out;
+}
+
+}  // namespace headrace
