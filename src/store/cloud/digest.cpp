@@ -1,6 +1,5 @@
 #include "store/cloud/digest.h"
 
-#include <isa-l/crc.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/pem.h>
@@ -10,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/crc32c.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -115,18 +115,8 @@ std::string hmac_sha256(std::string_view key, std::string_view text) {
 }
 
 std::string crc32c_bytes(std::span<const ConstBytes> parts) {
-  constexpr std::size_t kStep = std::size_t{1} << 30;  // ISA-L counts in int
-  std::uint32_t crc = 0xffffffff;
-  for (ConstBytes part : parts) {
-    while (!part.empty()) {
-      const ConstBytes step = part.first(std::min(part.size(), kStep));
-      // Its signature lacks a const.
-      auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(step.data()));
-      crc = crc32_iscsi(data, static_cast<int>(step.size()), crc);
-      part = part.subspan(step.size());
-    }
-  }
-  crc = ~crc;
+  std::uint32_t crc = 0;
+  for (const ConstBytes part : parts) crc = crc32c_after(crc, part);
   std::string out;
   for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(crc >> shift & 0xff);
   return out;

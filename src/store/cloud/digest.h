@@ -15,7 +15,7 @@ namespace headrace {
 // Bytes as text: digests are text of 32 or 16 bytes that may hold any byte.
 std::string hex(std::string_view bytes);
 inline std::string base64(std::string_view bytes) { return base64(bytes_of(bytes)); }
-std::string base64url(std::string_view bytes);   // of RFC 4648 section 5, without padding
+std::string base64url(std::string_view bytes);  // of RFC 4648 section 5, without padding
 
 std::string sha256(std::span<const ConstBytes> parts);
 std::string sha256(std::string_view text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "headrace/error.h"
@@ -23,6 +24,16 @@ Cloud cloud_of(std::string_view scheme) {
     return Cloud::azure;
   }
   return Cloud::none;
+}
+
+// As obstore has them, in a dict of their own, or beside the others.
+HttpOptions take_client_options(OptionReader& options) {
+  std::optional<OptionReader> client = take_nested(options, "client_options");
+  if (!client) return take_http_options(options);
+  take_flag(*client, {"allow_http"});  // an endpoint says so itself
+  const HttpOptions http = take_http_options(*client);
+  client->finish("an HTTP");
+  return http;
 }
 
 // Whether there is nothing below the root: mode w- promises not to meet anything.
@@ -95,7 +106,7 @@ std::shared_ptr<StoreDriver> open_cloud(std::string_view scheme,
   const Cloud cloud = cloud_of(scheme);
   if (cloud == Cloud::none) return nullptr;
   const CloudPlace parsed = parse_cloud_place(scheme, place);
-  const HttpOptions http = take_http_options(options);
+  const HttpOptions http = take_client_options(options);
   const Surroundings around = real_surroundings(http);
   std::shared_ptr<ObjectProtocol> protocol;
   switch (cloud) {

@@ -24,16 +24,16 @@ std::optional<bool> take_flag(OptionReader& options,
                  ": wanted \"true\" or \"false\", got something else");
 }
 
-OptionReader take_nested(OptionReader& options, std::string_view name) {
+std::optional<OptionReader> take_nested(OptionReader& options, std::string_view name) {
+  const std::optional<std::string> text = take_text(options, {name});
+  if (!text) return std::nullopt;
+  const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
+  if (!document.is_object()) {
+    options.refuse("option " + std::string(name) + ": wanted a dict, or its JSON");
+  }
   StorageOptions nested;
-  if (const std::optional<std::string> text = take_text(options, {name})) {
-    const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
-    if (!document.is_object()) {
-      options.refuse("option " + std::string(name) + ": wanted a dict, or its JSON");
-    }
-    for (const auto& [key, value] : document.items()) {
-      nested[key] = value.is_string() ? value.get<std::string>() : value.dump();
-    }
+  for (const auto& [key, value] : document.items()) {
+    nested[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   return OptionReader(nested, options.place() + ", " + std::string(name));
 }

@@ -17,8 +17,8 @@ std::optional<std::string> take_text(OptionReader& options,
 // Nothing: none of them is given.
 std::optional<bool> take_flag(OptionReader& options, std::initializer_list<std::string_view> names);
 // The option, in JSON: {"endpoint_url": "...", "region_name": "..."}. What nobody took of it is an
-// error as it is of the options themselves.
-OptionReader take_nested(OptionReader& options, std::string_view name);
+// error as it is of the options themselves. Nothing: it is not given.
+std::optional<OptionReader> take_nested(OptionReader& options, std::string_view name);
 
 // "http://host:port/path/" without the slash at its end; `invalid_argument` for what is no URL of
 // HTTP, or has a password or query in it.

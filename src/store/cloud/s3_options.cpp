@@ -39,18 +39,20 @@ struct Found {
 
 // What fsspec hands to botocore as it is.
 void take_client_kwargs(OptionReader& options, Found& found) {
-  OptionReader client = take_nested(options, "client_kwargs");
-  if (auto endpoint = take_text(client, {"endpoint_url"})) found.endpoint = std::move(endpoint);
-  if (auto region = take_text(client, {"region_name"})) found.region = std::move(region);
-  client.finish("an S3");
-  OptionReader config = take_nested(options, "config_kwargs");
-  take_text(config, {"signature_version"});  // there is one only
-  OptionReader s3 = take_nested(config, "s3");
-  if (const auto style = take_text(s3, {"addressing_style"})) {
-    if (*style != "auto") found.virtual_host = *style == "virtual";
+  if (auto client = take_nested(options, "client_kwargs")) {
+    if (auto endpoint = take_text(*client, {"endpoint_url"})) found.endpoint = std::move(endpoint);
+    if (auto region = take_text(*client, {"region_name"})) found.region = std::move(region);
+    client->finish("an S3");
   }
-  s3.finish("an S3");
-  config.finish("an S3");
+  auto config = take_nested(options, "config_kwargs");
+  if (!config) return;
+  take_text(*config, {"signature_version"});  // there is one only
+  if (auto s3 = take_nested(*config, "s3")) {
+    const std::string style = take_text(*s3, {"addressing_style"}).value_or("auto");
+    if (style != "auto") found.virtual_host = style == "virtual";
+    s3->finish("an S3");
+  }
+  config->finish("an S3");
 }
 
 std::optional<AwsKeys> take_keys(OptionReader& options) {
