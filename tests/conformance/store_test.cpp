@@ -6,7 +6,10 @@
 #include "conformance/store_kit.h"
 #include "conformance/temp_folder.h"
 #include "headrace/cached_store.h"
+#include "store/http/driver.h"
 #include "store/uring.h"
+#include "support/http_server.h"
+#include "support/toy_protocol.h"
 
 namespace headrace::test {
 
@@ -84,6 +87,32 @@ class CachedFixture : public WrapperFixture {
   TempFolder folder_;
 };
 
+// Over HTTP, lists in pages and large objects in parts.
+class HttpFixture : public StoreFixture {
+ public:
+  explicit HttpFixture(bool suffix_ranges) : suffix_ranges_(suffix_ranges) {
+    objects_.set_page(60);
+  }
+
+  std::shared_ptr<StoreDriver> writable() override {
+    if (!store_) store_ = make(HttpAccess::read_write);
+    return store_;
+  }
+  std::shared_ptr<StoreDriver> reopened() override { return make(HttpAccess::read_only); }
+
+ private:
+  std::shared_ptr<StoreDriver> make(HttpAccess access) const {
+    const ProtocolAbilities abilities{
+        .suffix_ranges = suffix_ranges_, .max_put_nbytes = 100'000, .part_nbytes = 60'000};
+    return make_http_driver(
+        make_toy_protocol(objects_.url(), abilities), make_http_client({}), access);
+  }
+
+  const bool suffix_ranges_;
+  ObjectServer objects_;
+  std::shared_ptr<StoreDriver> store_;
+};
+
 StoreCase at_path(std::string name, std::string file, StorageOptions options) {
   return {std::move(name), [=] { return std::make_unique<PathFixture>(file, options); }};
 }
@@ -96,6 +125,8 @@ std::vector<StoreCase> cases() {
       at_path("zip", "a.zip", {}),
       {"memory", [] { return std::make_unique<MemoryFixture>(); }},
       {"cached", [] { return std::make_unique<CachedFixture>(); }},
+      {"http", [] { return std::make_unique<HttpFixture>(true); }},
+      {"http_without_suffixes", [] { return std::make_unique<HttpFixture>(false); }},
       {"inject", [] { return std::make_unique<InjectFixture>(); }},
   };
   std::string why_not;

@@ -30,7 +30,8 @@ void set(CURL* easy, CURLoption option, Value value) {
   if (code != CURLE_OK) {
     throw Error(ErrorCode::unsupported,
                 "libcurl " + std::string(curl_version_info(CURLVERSION_NOW)->version) +
-                    " refuses an option: " + curl_easy_strerror(code));
+                    " refuses option " + std::to_string(static_cast<int>(option)) + ": " +
+                    curl_easy_strerror(code));
   }
 }
 
@@ -60,7 +61,6 @@ bool never_reached(CURLcode code) {
 bool is_wrong(CURLcode code) {
   switch (code) {
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
@@ -124,6 +124,11 @@ Attempt& Attempt::of(CURL* easy) {
   void* self = nullptr;
   curl_easy_getinfo(easy, CURLINFO_PRIVATE, &self);
   return *static_cast<Attempt*>(self);
+}
+
+bool Attempt::is_clean(CURL* easy) {
+  // Refused for as long as it has a buffer.
+  return curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveNbytes) == CURLE_OK;
 }
 
 void Attempt::prepare(const std::string& url) {
@@ -271,6 +276,8 @@ void Attempt::answer_begins() {
     rival_ = nullptr;
   }
   if (!is_success() || wire_.method == "HEAD") return;
+  // rclone says 200 of a part, too; a whole object has no such header.
+  if (status_ == 200 && find_header(headers_, "Content-Range") != nullptr) status_ = 206;
   std::optional<std::uint64_t> length;
   if (const std::string* encoding = find_header(headers_, "Transfer-Encoding");
       encoding == nullptr || same_name(*encoding, "identity")) {

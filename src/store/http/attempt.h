@@ -53,6 +53,9 @@ class Attempt {
 
   CURL* easy() const { return easy_; }
   static Attempt& of(CURL* easy);
+  // Whether another attempt may use a handle that no attempt uses any more: one that was ended
+  // early may hold on to what it had.
+  static bool is_clean(CURL* easy);
   std::uint64_t number() const { return number_; }
 
   // As libcurl ended it.

@@ -57,7 +57,7 @@ struct HttpRequest {
 
   // Sent; the parts live until done(), or as long as `body_owner`.
   std::vector<ConstBytes> body{};
-  std::shared_ptr<const void> body_owner{};
+  std::shared_ptr<const void> body_owner{};  // of parts that nobody else keeps
 
   // Where the body of an answer of success goes; empty: HttpResponse::body. One that is longer or
   // shorter is `corrupt` or, cut short, tried again from where it ended (by Range, If-Match).

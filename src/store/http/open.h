@@ -20,7 +20,7 @@ std::shared_ptr<StoreDriver> open_http(std::string_view scheme,
                                        StoreMode mode,
                                        OptionReader& options);
 
-// The options that all of these stores know: docs/stores.md.
+// The options that all of these stores know: README.md here.
 HttpOptions take_http_options(OptionReader& options);
 
 }  // namespace headrace

@@ -122,10 +122,14 @@ void Reactor::stop(milliseconds patience) {
 }
 
 void Reactor::run() {
-  // Signals are for other threads: a SIGPIPE of a closed connection for none.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  // Signals are for other threads, a SIGPIPE of a closed connection for none; but what this thread
+  // does wrong itself.
+  sigset_t others;
+  sigfillset(&others);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF}) {
+    sigdelset(&others, own);
+  }
+  pthread_sigmask(SIG_SETMASK, &others, nullptr);
   for (bool going_on = true; going_on;) {
     int wait = 0;
     {
@@ -279,7 +283,7 @@ void Reactor::drop(std::unique_ptr<Attempt>& attempt) {
   CURL* const easy = attempt->easy();
   curl_multi_remove_handle(multi_, easy);
   attempt.reset();
-  if (idle_handles_.size() < kMaxIdleHandles) {
+  if (idle_handles_.size() < kMaxIdleHandles && Attempt::is_clean(easy)) {
     idle_handles_.push_back(easy);
   } else {
     curl_easy_cleanup(easy);

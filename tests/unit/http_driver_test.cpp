@@ -1,0 +1,624 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "base/crc32c.h"
+#include "conformance/error_code.h"
+#include "headrace/error.h"
+#include "store/http/checksums.h"
+#include "store/http/driver.h"
+#include "store/http/open.h"
+#include "store/http/plain.h"
+#include "support/http_server.h"
+#include "support/toy_protocol.h"
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+using test::ObjectServer;
+using test::ServerAnswer;
+using test::ServerRequest;
+using Clock = std::chrono::steady_clock;
+
+std::string pattern(std::size_t nbytes, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string text(nbytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+// The object as text, "(none)" when there is none.
+std::string get_text(StoreDriver& store, std::string_view key) {
+  Buffer buffer;
+  return store.get(key, buffer) ? std::string(text_of(buffer)) : "(none)";
+}
+
+HttpOptions quick() {
+  HttpOptions options;
+  options.backoff = 1ms;
+  options.max_backoff = 5ms;
+  options.idle_timeout = 150ms;
+  options.timeout = 5s;
+  options.max_attempts = 6;
+  return options;
+}
+
+std::shared_ptr<HttpDriver> toy(ObjectServer& objects, ProtocolAbilities abilities = {}) {
+  return make_http_driver(test::make_toy_protocol(objects.url(), abilities),
+                          make_http_client(quick()),
+                          HttpAccess::read_write);
+}
+
+WaitedRead& wanted(WaitedRead& read, std::string key, Extent extent) {
+  read.key = std::move(key);
+  read.extent = extent;
+  return read;
+}
+
+ErrorCode fault_of(const WaitedRead& read, std::string* message = nullptr) {
+  return code_of(
+      [&] {
+        if (read.error) std::rethrow_exception(read.error);
+      },
+      message);
+}
+
+TEST(HttpDriver, ReadsWhatIsWanted) {
+  ObjectServer objects;
+  const std::string bytes = pattern(100'000, 1);
+  objects.put("d/k", bytes);
+  objects.put("empty", "");
+  for (const bool suffix_ranges : {true, false}) {
+    const auto store = toy(objects, {.suffix_ranges = suffix_ranges});
+    std::string place(5000, '\0');
+    std::vector<WaitedRead> reads(8);
+    wanted(reads[0], "d/k", Extent::whole());
+    wanted(reads[1], "d/k", Extent::range(70'000, 5000)).into =
+        std::as_writable_bytes(std::span(place));
+    wanted(reads[2], "d/k", Extent::range(99'999, 1));
+    wanted(reads[3], "d/k", Extent::suffix(1000));
+    wanted(reads[4], "d/k", Extent::suffix(1'000'000));
+    wanted(reads[5], "nothing", Extent::suffix(10));
+    wanted(reads[6], "empty", Extent::suffix(10));
+    wanted(reads[7], "d/k", Extent::range(100'000, 0));
+    read_and_wait(*store, reads);
+    for (const WaitedRead& read : reads) {
+      EXPECT_FALSE(read.error);
+      EXPECT_EQ(read.found, read.key != "nothing");
+      if (read.key == "d/k") {
+        EXPECT_EQ(read.version, ObjectServer::etag(bytes));
+        EXPECT_EQ(read.object_nbytes, bytes.size());
+      }
+    }
+    EXPECT_TRUE(text_of(reads[0].bytes) == bytes);
+    EXPECT_TRUE(place == bytes.substr(70'000, 5000));
+    EXPECT_TRUE(text_of(reads[2].bytes) == bytes.substr(99'999));
+    EXPECT_TRUE(text_of(reads[3].bytes) == bytes.substr(99'000));
+    EXPECT_TRUE(text_of(reads[4].bytes) == bytes);
+    EXPECT_TRUE(reads[6].bytes.empty());
+  }
+}
+
+TEST(HttpDriver, WhatEndsAfterTheObjectIsCorrupt) {
+  ObjectServer objects;
+  objects.put("k", "0123456789");
+  const auto store = toy(objects);
+  for (const auto& [offset, nbytes] : {std::pair{5, 6}, {10, 1}, {11, 5}, {0, 11}}) {
+    WaitedRead read;
+    wanted(read,
+           "k",
+           Extent::range(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(nbytes)));
+    read_and_wait(*store, {&read, 1});
+    EXPECT_EQ(fault_of(read), ErrorCode::corrupt) << offset;
+  }
+  WaitedRead read;
+  wanted(read, "k", Extent::whole()).max_nbytes = 9;
+  read_and_wait(*store, {&read, 1});
+  EXPECT_EQ(fault_of(read), ErrorCode::corrupt);
+}
+
+TEST(HttpDriver, AnotherVersionIsSaidToBeOne) {
+  ObjectServer objects;
+  objects.put("k", "before");
+  const auto store = toy(objects);
+  const auto reader = store->open("k");
+  objects.put("k", "after!");
+  std::string place(6, '\0');
+  try {
+    reader->read(0, std::as_writable_bytes(std::span(place)));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_TRUE(is_changed(error)) << error.what();
+  }
+  // Of a server that knows no conditions, too.
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    if (answer.status != 412) return;
+    answer = {.headers = {{"ETag", ObjectServer::etag("after!")}}, .body = "after!"};
+    if (!request.header("Range").empty()) {
+      answer.status = 206;
+      answer.headers.emplace_back("Content-Range", "bytes 0-5/6");
+    }
+  });
+  EXPECT_EQ(code_of([&] { reader->read(0, std::as_writable_bytes(std::span(place))); }),
+            ErrorCode::io);
+  objects.erase("k");
+  objects.set_fault(nullptr);
+  EXPECT_EQ(code_of([&] { reader->read(0, std::as_writable_bytes(std::span(place))); }),
+            ErrorCode::not_found);
+}
+
+TEST(HttpDriver, RangesOfAServerThatHasNone) {
+  ObjectServer objects;
+  const std::string bytes = pattern(3'000'000, 1);
+  objects.put("k", bytes);
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    if (answer.status != 206 && answer.status != 416) return;
+    answer = {.headers = {{"ETag", ObjectServer::etag(bytes)}}, .body = bytes};
+    answer.chunked = request.header("Range") == "bytes=-7";
+  });
+  const auto store = toy(objects);
+  std::vector<WaitedRead> reads(4);
+  wanted(reads[0], "k", Extent::range(2'000'000, 1000));
+  wanted(reads[1], "k", Extent::suffix(1000));
+  wanted(reads[2], "k", Extent::suffix(7));
+  wanted(reads[3], "k", Extent::range(2'999'999, 2));
+  read_and_wait(*store, reads);
+  EXPECT_TRUE(text_of(reads[0].bytes) == bytes.substr(2'000'000, 1000));
+  EXPECT_TRUE(text_of(reads[1].bytes) == bytes.substr(2'999'000));
+  EXPECT_TRUE(text_of(reads[2].bytes) == bytes.substr(2'999'993));
+  EXPECT_EQ(fault_of(reads[3]), ErrorCode::corrupt);
+}
+
+TEST(HttpDriver, OtherBytesThanAskedForAreCorrupt) {
+  ObjectServer objects;
+  const std::string bytes = pattern(1000, 1);
+  objects.put("k", bytes);
+  std::string range;
+  objects.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    for (auto& [name, value] : answer.headers) {
+      if (name == "Content-Range") value = range;
+    }
+  });
+  const auto store = toy(objects);
+  for (const char* wrong : {"bytes 0-99/1000",
+                            "bytes 101-200/1000",
+                            "bytes 100-198/1000",
+                            "bytes",
+                            "bytes */1000",
+                            "",
+                            "bytes 100-199/150"}) {
+    range = wrong;
+    WaitedRead read;
+    wanted(read, "k", Extent::range(100, 100));
+    read_and_wait(*store, {&read, 1});
+    EXPECT_EQ(fault_of(read), ErrorCode::corrupt) << wrong;
+    WaitedRead suffix;
+    wanted(suffix, "k", Extent::suffix(100));
+    read_and_wait(*store, {&suffix, 1});
+    EXPECT_EQ(fault_of(suffix), ErrorCode::corrupt) << wrong;
+  }
+}
+
+TEST(HttpDriver, ABodyWithoutAnEndIsNotTrusted) {
+  ObjectServer objects;
+  objects.put("k", "bytes");
+  objects.set_fault(
+      [](const ServerRequest&, ServerAnswer& answer) { answer.says_no_length = true; });
+  EXPECT_EQ(code_of([&] { get_text(*toy(objects), "k"); }), ErrorCode::unsupported);
+}
+
+TEST(HttpDriver, ChecksumsAreCompared) {
+  ObjectServer objects;
+  const std::string bytes = pattern(1000, 1);
+  objects.put("k", bytes);
+  std::uint32_t crc = crc32c(bytes_of(bytes));
+  std::string stored;
+  for (int shift = 24; shift >= 0; shift -= 8) stored += static_cast<char>(crc >> shift);
+  const std::string good = base64(bytes_of(stored));
+  const std::string md5_of_nothing = "1B2M2Y8AsgTpgAmY7PhCfg==";
+  EXPECT_EQ(from_base64(good), stored);
+  EXPECT_EQ(from_base64("not base64"), "");
+
+  std::string name;
+  std::string value;
+  std::atomic<int> wrong{0};
+  objects.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    answer.headers.emplace_back(name, value);
+    if (wrong > 0) {
+      --wrong;
+      answer.body[500] ^= 1;
+    }
+  });
+  const auto store = toy(objects);
+  const auto read = [&](std::string header, std::string text) {
+    name = std::move(header);
+    value = std::move(text);
+    return get_text(*store, "k");
+  };
+  EXPECT_TRUE(read("x-amz-checksum-crc32c", good) == bytes);
+  EXPECT_TRUE(read("x-goog-hash", "crc32c=" + good + ",md5=" + md5_of_nothing) == bytes);
+  EXPECT_TRUE(read("x-amz-checksum-crc32c", "AAAAAA==-3") == bytes);  // of an object in parts
+  for (const auto& [header, text] :
+       {std::pair<std::string, std::string>{"x-amz-checksum-crc32c", "AAAAAA=="},
+        {"x-goog-hash", "md5=x,crc32c=AAAAAA=="},
+        {"Content-MD5", md5_of_nothing}}) {
+    std::string message;
+    EXPECT_EQ(code_of([&] { read(header, text); }, &message), ErrorCode::corrupt);
+    EXPECT_NE(message.find(header), std::string::npos) << message;
+  }
+  wrong = 1;  // on its way: once more helps
+  EXPECT_TRUE(read("x-amz-checksum-crc32c", good) == bytes);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(HttpDriver, LargeObjectsAreWrittenInParts) {
+  ObjectServer objects;
+  const ProtocolAbilities abilities{.max_put_nbytes = 10'000, .part_nbytes = 4000};
+  const auto store = toy(objects, abilities);
+  const std::string bytes = pattern(50'001, 3);
+  const auto view = std::as_bytes(std::span(bytes));
+  const ConstBytes parts[] = {view.first(1), {}, view.subspan(1, 30'000), view.subspan(30'001)};
+  const int before = objects.server().requests();
+  store->set_parts("k", parts);
+  EXPECT_EQ(objects.server().requests() - before, 1 + 13 + 1);
+  EXPECT_TRUE(objects.get("k") == bytes);
+  EXPECT_EQ(objects.uploads(), 0u);
+  EXPECT_TRUE(get_text(*store, "k") == bytes);
+
+  // A part that cannot be written, the end that cannot: nothing is left, what was there stays.
+  for (const std::string method : {"PUT", "POST"}) {
+    objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+      const bool is_last_part = request.parameter("part") == "7";
+      if (request.method != method || (method == "PUT" && !is_last_part)) return;
+      if (method == "POST" && request.parameter("upload").empty()) return;
+      answer = {.status = 403};
+    });
+    objects.put("k", "what was there");
+    if (method == "PUT") {
+      EXPECT_EQ(code_of([&] { store->set_parts("k", parts); }), ErrorCode::permission_denied);
+      EXPECT_EQ(objects.get("k"), "what was there");
+    } else {
+      EXPECT_EQ(code_of([&] { store->set_parts("k", parts); }), ErrorCode::permission_denied);
+    }
+    EXPECT_EQ(objects.uploads(), 0u);
+  }
+  // What cannot be aborted is said.
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    if (request.method == "DELETE" || request.parameter("part") == "7") answer = {.status = 403};
+  });
+  std::string message;
+  EXPECT_EQ(code_of([&] { store->set_parts("k", parts); }, &message), ErrorCode::permission_denied);
+  EXPECT_NE(message.find("left in the store"), std::string::npos) << message;
+}
+
+TEST(HttpDriver, WritesOnConditionMayConflict) {
+  ObjectServer objects;
+  for (const std::uint64_t max_put : {std::uint64_t{1} << 20, std::uint64_t{2}}) {
+    const auto store = toy(objects, {.max_put_nbytes = max_put, .part_nbytes = 2});
+    const ConstBytes one = bytes_of("one");
+    const ConstBytes two = bytes_of("two");
+    const WriteCondition missing{.kind = WriteCondition::Kind::missing};
+    objects.erase("k");
+    store->set_parts_if("k", {&one, 1}, missing);
+    EXPECT_EQ(code_of([&] { store->set_parts_if("k", {&two, 1}, missing); }), ErrorCode::conflict);
+    EXPECT_EQ(objects.get("k"), "one");
+    WriteCondition same{.kind = WriteCondition::Kind::version,
+                        .version = ObjectServer::etag("one")};
+    store->set_parts_if("k", {&two, 1}, same);
+    EXPECT_EQ(code_of([&] { store->set_parts_if("k", {&one, 1}, same); }), ErrorCode::conflict);
+    EXPECT_EQ(objects.get("k"), "two");
+    EXPECT_EQ(objects.uploads(), 0u);
+  }
+  const ConstBytes one = bytes_of("one");
+  const auto store = toy(objects, {.conditional_writes = false});
+  EXPECT_EQ(code_of([&] {
+              store->set_parts_if("k", {&one, 1}, {.kind = WriteCondition::Kind::missing});
+            }),
+            ErrorCode::unsupported);
+}
+
+TEST(HttpDriver, ListsComeInPages) {
+  ObjectServer objects;
+  objects.set_page(7);
+  std::vector<std::string> keys;
+  for (int i = 0; i < 100; ++i) {
+    keys.push_back("d/" + std::to_string(i % 10) + "/" + std::to_string(i));
+    objects.put(keys.back(), "x");
+  }
+  objects.put("d/", "");  // a folder as consoles make it
+  objects.put("d/3/", "");
+  std::sort(keys.begin(), keys.end());
+  const auto store = toy(objects);
+  EXPECT_EQ(store->list(""), keys);
+  EXPECT_EQ(store->list_dir("d/").size(), 10u);
+  EXPECT_EQ(store->list_dir("d/3/").size(), 10u);
+  store->erase_prefix("d/3/");
+  EXPECT_EQ(store->list("").size(), 90u);
+  objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+    if (request.path.empty()) answer.body = "object a 1\nnext a\n";
+  });
+  EXPECT_EQ(code_of([&] { store->list(""); }), ErrorCode::corrupt);  // and not for ever
+}
+
+TEST(HttpDriver, ManySmallObjects) {
+  ObjectServer objects;
+  constexpr std::size_t kCount = 1000;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (i % 10 != 0) objects.put("c/" + std::to_string(i), pattern(i, static_cast<unsigned>(i)));
+  }
+  const auto store = toy(objects);
+  std::vector<Buffer> buffers(kCount);
+  std::vector<GetRequest> requests;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    requests.push_back({"c/" + std::to_string(i), &buffers[i]});
+  }
+  store->get_many(requests);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(requests[i].found, i % 10 != 0);
+    ASSERT_FALSE(requests[i].error);
+    ASSERT_TRUE(!requests[i].found || text_of(buffers[i]) == pattern(i, static_cast<unsigned>(i)));
+  }
+  EXPECT_EQ(objects.server().requests(), static_cast<int>(kCount));
+  EXPECT_LE(objects.server().connections(), 2 * 64);  // kept, by each of the threads
+}
+
+TEST(HttpDriver, CancelledReadsEndSoon) {
+  ObjectServer objects;
+  objects.put("k", "x");
+  objects.set_fault([](const ServerRequest&, ServerAnswer& answer) { answer.delay = 20s; });
+  HttpOptions options = quick();
+  options.idle_timeout = 60s;
+  options.max_in_flight = 8;
+  const auto store =
+      make_http_driver(test::make_toy_protocol(objects.url(), {.suffix_ranges = false}),
+                       make_http_client(options),
+                       HttpAccess::read_write);
+  std::vector<WaitedRead> reads(50);
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    wanted(reads[i], "k", i % 2 == 0 ? Extent::whole() : Extent::suffix(1));
+  }
+  const auto begin = Clock::now();
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(50ms);
+    for (WaitedRead& read : reads) store->cancel(read);
+  });
+  read_and_wait(*store, reads);
+  canceller.join();
+  EXPECT_LT(Clock::now() - begin, 5s);
+  for (const WaitedRead& read : reads) EXPECT_EQ(fault_of(read), ErrorCode::cancelled);
+}
+
+// What a server may do to one request, by chance.
+void spoil(std::mt19937& random, ServerAnswer& answer, bool may_lie) {
+  switch (random() % (may_lie ? 10 : 8)) {
+    case 0:
+      answer.delay = std::chrono::milliseconds(random() % 10);
+      break;
+    case 1:
+      answer.cut_at = random() % (answer.body.size() + 1);
+      break;
+    case 2:
+      answer.cut_at = random() % (answer.body.size() + 1);
+      answer.reset = true;
+      break;
+    case 3:
+      answer.reset = true;
+      break;
+    case 4:
+      answer = {.status = random() % 2 == 0 ? 503 : 429};
+      if (random() % 3 == 0) answer.headers.emplace_back("Retry-After", "0");
+      break;
+    case 5:
+      answer = {.status = 500, .body = "<Error/>"};
+      break;
+    case 6:
+      answer.delay = 400ms;  // longer than anybody waits
+      break;
+    case 7:
+      answer.chunked = true;
+      answer.cut_at = random() % (answer.body.size() + 1);
+      break;
+    case 8:
+      answer.says_length = answer.body.size() + 1 + random() % 100;
+      break;
+    default:
+      answer.raw = std::string(random() % 100 + 1, static_cast<char>(random()));
+  }
+}
+
+// Each schedule: a server that spoils a third of its answers, and reads of all kinds at once. Every
+// read is right or raises, and within its deadline.
+TEST(HttpDriver, RandomFaults) {
+  const char* const asked = std::getenv("HEADRACE_FAULT_SCHEDULES");
+  const unsigned schedules = asked == nullptr ? 30 : static_cast<unsigned>(std::atoi(asked));
+  constexpr auto kDeadline = 3s;
+  std::size_t right = 0;
+  std::size_t raised = 0;
+  for (unsigned seed = 1; seed <= schedules; ++seed) {
+    ObjectServer objects;
+    std::mt19937 random(seed);
+    std::vector<std::string> contents;
+    for (unsigned i = 0; i < 8; ++i) {
+      contents.push_back(pattern(1 + random() % 200'000, seed * 10 + i));
+      objects.put("o/" + std::to_string(i), contents.back());
+    }
+    std::mutex mutex;
+    std::mt19937 faults(seed + 1);
+    const unsigned badness = random() % 3 + 2;
+    objects.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+      const std::lock_guard lock(mutex);
+      if (faults() % badness == 0) spoil(faults, answer, true);
+    });
+    HttpOptions options = quick();
+    options.max_in_flight = 16;
+    options.hedge = seed % 2 == 0;
+    const auto store =
+        make_http_driver(test::make_toy_protocol(objects.url(), {.suffix_ranges = seed % 3 != 0}),
+                         make_http_client(options),
+                         HttpAccess::read_write);
+    constexpr std::size_t kReads = 40;
+    std::vector<WaitedRead> reads(kReads);
+    std::vector<std::string> places(kReads);
+    const auto begin = Clock::now();
+    for (std::size_t i = 0; i < kReads; ++i) {
+      const std::string& content = contents[i % contents.size()];
+      WaitedRead& read = reads[i];
+      const std::uint64_t offset = random() % content.size();
+      const std::uint64_t nbytes = 1 + random() % (content.size() - offset);
+      switch (i % 4) {
+        case 0:
+          wanted(read, "", Extent::whole());
+          break;
+        case 1:
+          wanted(read, "", Extent::suffix(nbytes));
+          break;
+        default:
+          wanted(read, "", Extent::range(offset, nbytes));
+          places[i].assign(nbytes, '\0');
+          if (i % 4 == 2) read.into = std::as_writable_bytes(std::span(places[i]));
+      }
+      read.key = "o/" + std::to_string(i % contents.size());
+      read.deadline = begin + kDeadline;
+    }
+    read_and_wait(*store, reads);
+    EXPECT_LT(Clock::now() - begin, kDeadline + 1s) << "schedule " << seed;
+    for (std::size_t i = 0; i < kReads; ++i) {
+      const WaitedRead& read = reads[i];
+      if (read.error) {
+        ++raised;
+        continue;
+      }
+      ++right;
+      ASSERT_TRUE(read.found) << seed;
+      const std::string& content = contents[i % contents.size()];
+      std::string expected = content;
+      if (read.extent.kind == Extent::Kind::suffix) {
+        expected = content.substr(content.size() - read.extent.nbytes);
+      } else if (read.extent.kind == Extent::Kind::range) {
+        expected = content.substr(read.extent.offset, read.extent.nbytes);
+      }
+      const std::string_view came =
+          read.into.empty() ? text_of(read.bytes) : std::string_view(places[i]);
+      ASSERT_TRUE(came == expected) << "schedule " << seed << ", read " << i;
+    }
+  }
+  EXPECT_GT(right, 5 * raised) << right << " right, " << raised << " raised";
+}
+
+// Writes under the same: whole or absent, and nothing is left of those that failed.
+TEST(HttpDriver, RandomFaultsOfWrites) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    ObjectServer objects;
+    std::mutex mutex;
+    std::mt19937 faults(seed);
+    objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+      const std::lock_guard lock(mutex);
+      if (request.method != "DELETE" && faults() % 4 == 0) spoil(faults, answer, false);
+    });
+    const auto store = toy(objects, {.max_put_nbytes = 30'000, .part_nbytes = 10'000});
+    for (unsigned i = 0; i < 10; ++i) {
+      const std::string key = "k" + std::to_string(i);
+      const std::string bytes = pattern(i * 9000, seed);
+      bool failed = false;
+      try {
+        store->set(key, bytes_of(bytes));
+      } catch (const Error&) {
+        failed = true;
+      }
+      const auto found = objects.get(key);
+      EXPECT_TRUE(found ? *found == bytes : failed) << seed << " " << i;
+    }
+  }
+}
+
+TEST(PlainHttp, OpensByItsUrl) {
+  ObjectServer objects;
+  objects.put("data/a b.zarr/zarr.json", "{}");
+  objects.put("data/a b.zarr/odd %/\xc3\xa9?#", "odd");
+  std::string said;
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer&) {
+    said = request.header("Authorization") + "|" + request.header("X-Key") + "|" + request.query;
+  });
+  std::string url = objects.url() + "/data/a%20b.zarr/?sig=SECRET";
+  url.insert(7, "user:SEC%52ET@");
+  const Store store = open_store(url, StoreMode::read, {{"headers", "X-Key: 1\nX-Other: 2"}});
+  EXPECT_EQ(store.url(), objects.url() + "/data/a%20b.zarr");
+  EXPECT_TRUE(store.read_only());
+  EXPECT_EQ(get_text(store.driver(), "zarr.json"), "{}");
+  EXPECT_EQ(said, "Basic dXNlcjpTRUNSRVQ=|1|sig=SECRET");
+  EXPECT_EQ(get_text(store.driver(), "odd %/\xc3\xa9?#"), "odd");
+  EXPECT_TRUE(store.exists("zarr.json"));
+  EXPECT_FALSE(store.exists("zarr"));
+  EXPECT_EQ(store.open("zarr.json")->size(), 2u);
+  EXPECT_EQ(store.identity("a").find("SECRET"), std::string::npos);
+
+  std::string message;
+  EXPECT_EQ(code_of([&] { store.list(""); }, &message), ErrorCode::unsupported);
+  EXPECT_NE(message.find("consolidated"), std::string::npos);
+  EXPECT_EQ(code_of([&] { store.set("k", {}); }), ErrorCode::permission_denied);
+  EXPECT_EQ(code_of([&] { store.erase("k"); }), ErrorCode::permission_denied);
+  const Store token = open_store(objects.url(), StoreMode::read, {{"bearer_token", "t"}});
+  EXPECT_FALSE(token.exists("x"));
+  EXPECT_EQ(said, "Bearer t||");
+
+  objects.set_fault([](const ServerRequest&, ServerAnswer& answer) { answer = {.status = 401}; });
+  for (const int status : {401, 403}) {
+    objects.set_fault(
+        [status](const ServerRequest&, ServerAnswer& answer) { answer = {.status = status}; });
+    EXPECT_EQ(code_of([&] { get_text(store.driver(), "zarr.json"); }, &message),
+              ErrorCode::permission_denied);
+    EXPECT_EQ(message.find("SEC"), std::string::npos) << message;
+  }
+}
+
+TEST(PlainHttp, RefusesWhatItDoesNotKnow) {
+  const auto refused =
+      [](const std::string& url, StorageOptions options, StoreMode mode = StoreMode::read) {
+        std::string message;
+        const ErrorCode found = code_of([&] { open_store(url, mode, options); }, &message);
+        EXPECT_EQ(message.find("SECRET"), std::string::npos) << message;
+        return found;
+      };
+  const std::string url = "https://u:SECRET@host/a?SECRET";
+  EXPECT_EQ(refused(url, {{"anon", "true"}}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused(url, {{"timeout", "soon"}}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused(url, {{"headers", "SECRET"}}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused(url, {{"token", "SECRET"}, {"bearer_token", "SECRET"}}),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(refused(url, {{"max_concurrency", "0"}}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused("https:///a", {}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused(url, {}, StoreMode::append), ErrorCode::unsupported);
+  EXPECT_NO_THROW(open_store("https://host/a",
+                             StoreMode::read,
+                             {{"timeout", "30s"},
+                              {"connect_timeout", "250ms"},
+                              {"max_retries", "3"},
+                              {"max_concurrency", "128"},
+                              {"verify", "false"}}));
+}
+
+TEST(PlainHttp, TellsVersionsByTheTime) {
+  const auto protocol = make_plain_protocol("http://host", {});
+  const auto version = [&](std::vector<HttpHeader> headers) {
+    HttpResponse response;
+    response.headers = std::move(headers);
+    return protocol->version_of(response);
+  };
+  const HttpHeader time{"Last-Modified", "Mon, 23 Nov 2026 07:00:00 GMT"};
+  EXPECT_EQ(version({{"ETag", "\"a\""}, time}), "\"a\"");
+  const std::string weak = version({{"ETag", "W/\"a\""}, time, {"Content-Length", "10"}});
+  EXPECT_EQ(weak, version({time, {"Content-Range", "bytes 0-3/10"}, {"Content-Length", "4"}}));
+  EXPECT_NE(weak, version({time, {"Content-Length", "11"}}));
+  EXPECT_EQ(version({{"Content-Length", "11"}}), "");
+  const HttpRequest request = protocol->read("k", Extent::whole(), weak);
+  ASSERT_EQ(request.headers.size(), 1u);
+  EXPECT_EQ(request.headers[0].name, "If-Unmodified-Since");
+  EXPECT_EQ(request.headers[0].value, time.value);
+}
+
+}  // namespace
+}  // namespace headrace
