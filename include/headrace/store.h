@@ -72,6 +72,9 @@ class Store {
   std::optional<StoredObject> open(std::string_view key) const;  // nothing: no such object
   bool exists(std::string_view key) const;
   void set(std::string_view key, std::span<const std::byte> bytes) const;
+  // The same where there is no such object yet, else `conflict`: of several writers one succeeds.
+  // `unsupported` by a store that can not tell.
+  void set_new(std::string_view key, std::span<const std::byte> bytes) const;
   void erase(std::string_view key) const;            // of a missing key: nothing happens
   void erase_prefix(std::string_view prefix) const;  // "" empties the store
   // All keys under "" or "a/b/", sorted; the names of objects and prefixes directly under it.

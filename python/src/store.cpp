@@ -72,14 +72,18 @@ nb::object get_bytes(PyStore& self,
                      const std::string& key,
                      std::int64_t offset,
                      std::optional<std::int64_t> nbytes) {
+  nb::object bytes;  // outlives the release: a read that throws finds the GIL held where it is freed
   std::optional<nb::gil_scoped_release> release(std::in_place);
   const std::optional<StoredObject> object = self.store.open(key);
-  if (!object) return nb::none();
+  if (!object) {
+    release.reset();
+    return nb::none();
+  }
   const auto size = static_cast<std::int64_t>(object->size());
   const std::int64_t first = std::clamp<std::int64_t>(offset < 0 ? size + offset : offset, 0, size);
   const std::int64_t count = std::clamp<std::int64_t>(nbytes.value_or(size), 0, size - first);
   release.reset();
-  nb::object bytes = steal_or_throw(PyBytes_FromStringAndSize(nullptr, count));
+  bytes = steal_or_throw(PyBytes_FromStringAndSize(nullptr, count));
   auto* data = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
   release.emplace();
   object->read(static_cast<std::uint64_t>(first), {data, static_cast<std::size_t>(count)});
@@ -101,6 +105,12 @@ void set_bytes(PyStore& self, const std::string& key, nb::handle value) {
   const BufferBytes buffer(value);
   nb::gil_scoped_release release;
   self.store.set(key, buffer.bytes());
+}
+
+void set_new_bytes(PyStore& self, const std::string& key, nb::handle value) {
+  const BufferBytes buffer(value);
+  nb::gil_scoped_release release;
+  self.store.set_new(key, buffer.bytes());
 }
 
 nb::list text_list(const std::vector<std::string>& texts) {
@@ -143,6 +153,11 @@ void bind_keys(nb::class_<PyStore>& cls) {
            nb::arg("key"),
            nb::arg("value"),
            nb::sig("def _set(self, key: str, value: typing_extensions.Buffer) -> None"))
+      .def("_set_new",
+           set_new_bytes,
+           nb::arg("key"),
+           nb::arg("value"),
+           nb::sig("def _set_new(self, key: str, value: typing_extensions.Buffer) -> None"))
       .def(
           "_erase",
           [](PyStore& self, const std::string& key) { self.store.erase(key); },

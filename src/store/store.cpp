@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
+#include "store/http/driver.h"
 
 namespace headrace {
 
@@ -187,6 +188,14 @@ std::optional<StoredObject> Store::open(std::string_view key) const {
 
 bool Store::exists(std::string_view key) const { return driver_->exists(key); }
 void Store::set(std::string_view key, ConstBytes bytes) const { driver_->set(key, bytes); }
+void Store::set_new(std::string_view key, ConstBytes bytes) const {
+  auto* writes = dynamic_cast<ConditionalWrites*>(driver_.get());
+  if (writes == nullptr) {
+    throw Error(ErrorCode::unsupported,
+                url() + ": does not tell whether an object is new when it is written");
+  }
+  writes->set_parts_if(key, {&bytes, 1}, {WriteCondition::Kind::missing, ""});
+}
 void Store::erase(std::string_view key) const { driver_->erase(key); }
 void Store::erase_prefix(std::string_view prefix) const { driver_->erase_prefix(prefix); }
 

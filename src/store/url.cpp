@@ -15,6 +15,7 @@
 #include "base/system.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/cloud/open.h"
 #include "store/file.h"
 #include "store/http/open.h"
 #include "store/icechunk/repository.h"
@@ -292,6 +293,7 @@ Store open_plain_place(std::string_view path_or_url,
       return Store(open_memory(percent_decode(rest), place, mode, std::move(reader)));
     }
     if (auto store = open_http(scheme, place, mode, reader)) return Store(std::move(store));
+    if (auto store = open_cloud(scheme, place, mode, reader)) return Store(std::move(store));
     if (scheme != "file" && scheme != "zip") {
       refuse_place(
           ErrorCode::unsupported, reader.place(), "this build has no store for " + scheme + "://");

@@ -276,6 +276,8 @@ void Attempt::answer_begins() {
     rival_ = nullptr;
   }
   if (!is_success() || wire_.method == "HEAD") return;
+  // rclone says 200 of a part, too; a whole object has no such header.
+  if (status_ == 200 && find_header(headers_, "Content-Range") != nullptr) status_ = 206;
   std::optional<std::uint64_t> length;
   if (const std::string* encoding = find_header(headers_, "Transfer-Encoding");
       encoding == nullptr || same_name(*encoding, "identity")) {

@@ -55,7 +55,7 @@ struct HttpRequest {
   std::string url;  // encoded
   std::vector<HttpHeader> headers{};
 
-  // Sent; the parts live until done().
+  // Sent; the parts live until done(), or as long as `body_owner`.
   std::vector<ConstBytes> body{};
   std::shared_ptr<const void> body_owner{};  // of parts that nobody else keeps
 

@@ -42,6 +42,8 @@ struct ProtocolAbilities {
   bool lists = true;
   bool writes = true;
   bool conditional_writes = true;
+  // Whether an upload in parts may have a condition; else an object with one goes whole.
+  bool conditional_uploads = true;
   std::uint64_t max_put_nbytes = std::uint64_t{64} << 20;  // larger objects are written in parts
   std::uint64_t part_nbytes = std::uint64_t{16} << 20;     // at least; more for huge objects
   std::size_t max_erased_at_once = 1;
@@ -73,7 +75,9 @@ class ObjectProtocol {
   // `prefix` is "" or ends with a slash; `from` is what the page before called `next`, "" at first.
   virtual HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) = 0;
 
-  // An object in parts, numbered from 1 on. `upload` is what the server called it.
+  // An object in parts, numbered from 1 on. `upload` is what the server called it. A request whose
+  // method is empty is none: uploads of this server begin, or end, by themselves, and upload_of() is
+  // asked with an empty answer.
   virtual HttpRequest begin_upload(std::string_view key) = 0;
   virtual std::string upload_of(const HttpResponse& response) = 0;
   virtual HttpRequest put_part(std::string_view key,

@@ -44,6 +44,13 @@ HttpResponse checked(ObjectProtocol& protocol,
   return response;
 }
 
+// In place of the answer to a request that a protocol does without.
+HttpResponse no_request() {
+  HttpResponse response;
+  response.status = 204;
+  return response;
+}
+
 HttpResponse ask(ObjectProtocol& protocol,
                  HttpClient& client,
                  HttpRequest request,
@@ -168,7 +175,7 @@ class PartCutter {
     protocol.prepare();
     const HttpRequest request = protocol.abort_upload(key, upload);
     const HttpRequest asked = outline(request);
-    HttpResponse response = client.ask(request);
+    HttpResponse response = request.method.empty() ? no_request() : client.ask(request);
     // 404: it was finished, or aborted, after all.
     if (response.error || response.status != 404) {
       checked(protocol, asked, std::move(response), {});
@@ -196,7 +203,9 @@ void write_in_parts(ObjectProtocol& protocol,
                     const WriteCondition& condition) {
   const std::uint64_t part_nbytes =
       std::max(protocol.abilities().part_nbytes, (total + kMaxParts - 1) / kMaxParts);
-  const std::string upload = protocol.upload_of(ask(protocol, client, protocol.begin_upload(key)));
+  HttpRequest begin = protocol.begin_upload(key);
+  const std::string upload = protocol.upload_of(
+      begin.method.empty() ? no_request() : ask(protocol, client, std::move(begin)));
   try {
     const std::uint64_t count = (total + part_nbytes - 1) / part_nbytes;
     std::vector<std::string> names(static_cast<std::size_t>(count));
@@ -228,7 +237,9 @@ void write_object(ObjectProtocol& protocol,
                   const WriteCondition& condition) {
   const std::uint64_t total = total_size(parts);
   protocol.prepare();
-  if (total > protocol.abilities().max_put_nbytes) {
+  const ProtocolAbilities abilities = protocol.abilities();
+  if (total > abilities.max_put_nbytes &&
+      (condition.kind == WriteCondition::Kind::none || abilities.conditional_uploads)) {
     return write_in_parts(protocol, client, key, parts, total, condition);
   }
   ask(protocol, client, protocol.put(key, parts, condition), condition);

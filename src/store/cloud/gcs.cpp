@@ -1,0 +1,257 @@
+#include "store/cloud/gcs.h"
+
+#include <array>
+#include <utility>
+
+#include "headrace/error.h"
+#include "store/cloud/digest.h"
+#include "store/cloud/s3_xml.h"
+
+namespace headrace {
+
+namespace {
+
+class GcsProtocol final : public ObjectProtocol {
+ public:
+  explicit GcsProtocol(GcsOptions options) : options_(std::move(options)), root_(options_.prefix) {}
+
+  std::string url() const override {
+    return "gs://" + options_.bucket + (root_.path().empty() ? "" : "/" + root_.path());
+  }
+
+  std::string identity() const override {
+    return "gs|" + options_.endpoint + "|" + options_.bucket + "|" + root_.path();
+  }
+
+  ProtocolAbilities abilities() const override {
+    ProtocolAbilities abilities;
+    // One request takes an object of any size, and uploads in parts know no conditions.
+    abilities.conditional_uploads = false;
+    return abilities;
+  }
+
+  void prepare() override {
+    if (options_.tokens) options_.tokens->get();
+  }
+
+  HttpRequest read(std::string_view key,
+                   const Extent& extent,
+                   const std::string& if_version) override {
+    HttpRequest request = about(key);
+    if (std::string range = range_header(extent); !range.empty()) {
+      request.headers.push_back({"Range", std::move(range)});
+    }
+    // As it is stored: what has Content-Encoding: gzip would be unpacked on its way.
+    request.headers.push_back({"Accept-Encoding", "gzip"});
+    if (!if_version.empty()) {
+      request.headers.push_back({"x-goog-if-generation-match", if_version});
+    }
+    return finished(std::move(request));
+  }
+
+  HttpRequest look_up(std::string_view key) override {
+    HttpRequest request = about(key);
+    request.method = "HEAD";
+    request.headers.push_back({"Accept-Encoding", "gzip"});
+    return finished(std::move(request));
+  }
+
+  HttpRequest put(std::string_view key,
+                  std::span<const ConstBytes> parts,
+                  const WriteCondition& condition) override {
+    HttpRequest request = about(key);
+    request.method = "PUT";
+    request.body.assign(parts.begin(), parts.end());
+    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    request.headers.push_back({"x-goog-hash", "crc32c=" + base64(crc32c_bytes(request.body))});
+    if (condition.kind != WriteCondition::Kind::none) {
+      const bool missing = condition.kind == WriteCondition::Kind::missing;
+      request.headers.push_back({"x-goog-if-generation-match", missing ? "0" : condition.version});
+      request.repeatable = false;
+    }
+    return finished(std::move(request));
+  }
+
+  HttpRequest erase(std::span<const std::string> keys) override {
+    HttpRequest request = about(keys.front());
+    request.method = "DELETE";
+    return finished(std::move(request));
+  }
+
+  HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) override {
+    HttpRequest request;
+    request.url = base() + "?list-type=2&encoding-type=url&max-keys=1000&prefix=" +
+                  uri_encode(root_.prefix(prefix), Slash::encoded);
+    if (delimiter) request.url += "&delimiter=%2F";
+    if (!from.empty()) request.url += "&continuation-token=" + uri_encode(from, Slash::encoded);
+    return finished(std::move(request));
+  }
+
+  HttpRequest begin_upload(std::string_view key) override {
+    HttpRequest request = about(key);
+    request.method = "POST";
+    request.url += "?uploads=";
+    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    return finished(std::move(request));
+  }
+
+  std::string upload_of(const HttpResponse& response) override {
+    return parse_upload_id(response.body);
+  }
+
+  HttpRequest put_part(std::string_view key,
+                       const std::string& upload,
+                       int number,
+                       std::span<const ConstBytes> part) override {
+    HttpRequest request = about(key);
+    request.method = "PUT";
+    request.url +=
+        "?partNumber=" + std::to_string(number) + "&uploadId=" + uri_encode(upload, Slash::encoded);
+    request.body.assign(part.begin(), part.end());
+    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    request.headers.push_back({"x-goog-hash", "crc32c=" + base64(crc32c_bytes(request.body))});
+    return finished(std::move(request));
+  }
+
+  std::string part_of(const HttpResponse& response) override {
+    const std::string& etag = header_or_empty(response, "etag");
+    if (etag.empty()) {
+      throw Error(ErrorCode::corrupt, url() + ": a part was stored, an answer without ETag came");
+    }
+    return etag;
+  }
+
+  HttpRequest finish_upload(std::string_view key,
+                            const std::string& upload,
+                            std::span<const std::string> parts,
+                            const WriteCondition& condition) override {
+    if (condition.kind != WriteCondition::Kind::none) {
+      throw Error(ErrorCode::unsupported,
+                  url() + ": an upload in parts can not depend on what is there");
+    }
+    HttpRequest request = about(key);
+    request.method = "POST";
+    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
+    set_body(request, upload_parts_xml(parts));
+    request.headers.push_back({"Content-Type", "application/xml"});
+    request.repeatable = false;
+    return finished(std::move(request));
+  }
+
+  HttpRequest abort_upload(std::string_view key, const std::string& upload) override {
+    HttpRequest request = about(key);
+    request.method = "DELETE";
+    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
+    return finished(std::move(request));
+  }
+
+  std::string version_of(const HttpResponse& response) const override {
+    return header_or_empty(response, "x-goog-generation");
+  }
+
+  ListPage page_of(const HttpResponse& response) const override {
+    return parse_object_list(response.body, root_, "Generation");
+  }
+
+  void check_erased(const HttpResponse&) const override {}  // one at a time: the status says it
+
+  void check_answer(const HttpResponse& response) const override {
+    const ConstBytes bytes = response.body.bytes();
+    const std::string& hashes = header_or_empty(response, "x-goog-hash");
+    const std::size_t at = hashes.find("crc32c=");
+    // Of the object as it is stored, whatever part of it came.
+    if (response.status != 200 || bytes.empty() || at == std::string::npos) return;
+    const std::size_t first = at + std::string_view("crc32c=").size();
+    const std::string sum = hashes.substr(first, hashes.find(',', first) - first);
+    if (base64(crc32c_bytes({&bytes, 1})) != sum) {
+      throw Error(ErrorCode::corrupt, url() + ": an object is not what its checksum says");
+    }
+  }
+
+  Error error_of(const HttpRequest& request, const HttpResponse& response) const override {
+    const ServerError error = parse_server_error(response.body);
+    ErrorCode code = ErrorCode::io;
+    std::string advice;
+    if (response.status == 412 || response.status == 409) {
+      code = ErrorCode::conflict;
+      advice = "another writer was there before";
+    } else if (response.status == 401 || response.status == 403) {
+      code = ErrorCode::permission_denied;
+      advice = refusal_advice(error);
+    } else if (response.status == 404) {
+      code = ErrorCode::not_found;
+      if (error.code == "NoSuchBucket") advice = "there is no such bucket";
+    } else if (response.status == 501) {
+      code = ErrorCode::unsupported;
+    } else if (error.code == "UserProjectMissing") {
+      code = ErrorCode::permission_denied;
+      advice = "who asks pays for this bucket: set requester_pays to a project that is billed";
+    }
+    return Error(
+        code,
+        scrubbed(url() + ": " + request_line(request) + " answered " +
+                 described(error, response.status) + (advice.empty() ? "" : ": " + advice)));
+  }
+
+ private:
+  std::string base() const {
+    return options_.endpoint + "/" + uri_encode(options_.bucket, Slash::encoded);
+  }
+
+  HttpRequest about(std::string_view key) const {
+    HttpRequest request;
+    request.url = base() + "/" + uri_encode(root_.object(key), Slash::kept);
+    return request;
+  }
+
+  HttpRequest finished(HttpRequest request) const {
+    if (!options_.billed_project.empty()) {
+      request.headers.push_back({"x-goog-user-project", options_.billed_project});
+    }
+    if (options_.tokens) {
+      request.sign = bearer_signing(options_.tokens);
+    } else if (options_.hmac) {
+      request.sign = [keys = *options_.hmac](HttpRequest& attempt) {
+        sign_v4(attempt,
+                keys,
+                {kGoogleSigning, "auto", "storage"},
+                std::chrono::system_clock::now(),
+                kUnsignedPayload);
+      };
+    }
+    return request;
+  }
+
+  std::string refusal_advice(const ServerError& error) const {
+    if (error.code == "RequestTimeTooSkewed") return "this machine's clock is wrong";
+    if (error.code == "SignatureDoesNotMatch") {
+      return "the secret is not that of the HMAC key, or somebody on the way changes requests";
+    }
+    if (!options_.tokens && !options_.hmac) {
+      return "it is not public: give credentials (token, or GOOGLE_APPLICATION_CREDENTIALS)";
+    }
+    return "these credentials do not allow it, or the token has expired; of a missing object "
+           "Google says the same unless storage.objects.list is allowed";
+  }
+
+  std::string scrubbed(std::string text) const {
+    const std::shared_ptr<const std::string> token =
+        options_.tokens ? options_.tokens->latest() : nullptr;
+    const std::array<std::string_view, 3> secrets{
+        token ? std::string_view(*token) : "",
+        options_.hmac ? std::string_view(options_.hmac->secret_access_key) : "",
+        options_.hmac ? std::string_view(options_.hmac->access_key_id) : ""};
+    return scrub(std::move(text), secrets);
+  }
+
+  const GcsOptions options_;
+  const KeyRoot root_;
+};
+
+}  // namespace
+
+std::shared_ptr<ObjectProtocol> make_gcs_protocol(GcsOptions options) {
+  return std::make_shared<GcsProtocol>(std::move(options));
+}
+
+}  // namespace headrace

