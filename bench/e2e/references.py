@@ -1,13 +1,12 @@
 """Millions of references: to open them, and to read one chunk.
 
-    python bench/e2e/references.py --out bench/results/references.json
+    python bench/run.py references -- --counts 1000000
 
 Each row is a process of its own, whose peak of memory counts: the file of references (kerchunk's
 JSON, one array of 3 dimensions in 1,000 files) is opened as a store, then one chunk is read. The
 file is in the page cache. fsspec is the peer, up to as many references as --fsspec says.
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -16,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import machine
+import harness
 
 CHUNK = 400  # bytes
 FILES = 1000
@@ -73,11 +72,7 @@ def measure(library: str, path: str) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--counts", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--fsspec", type=int, default=1_000_000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--out", type=Path)
+    parser = harness.parser(__doc__, counts=(1_000_000, 10_000_000), fsspec=1_000_000, runs=3)
     parser.add_argument("--measure", nargs=2, metavar=("LIBRARY", "PATH"))
     args = parser.parse_args()
     if args.measure:
@@ -85,24 +80,23 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        report = machine.head("references", folder)
+        report = harness.head("references", folder)
         report["rows"] = []
         for count in args.counts:
             path = write(folder, count)
             for library in ("headrace", "fsspec"):
                 if library == "fsspec" and count > args.fsspec:
                     continue
-                command = [sys.executable, __file__, "--measure", library, str(path)]
+                command = [sys.executable, "-m", "e2e.references", "--measure", library, str(path)]
                 runs = [
-                    json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+                    json.loads(subprocess.check_output(command, env=harness.ENVIRONMENT))
                     for _ in range(args.runs)
                 ]
                 best = min(runs, key=lambda run: run["open_s"])
                 row = {"references": count, "json_mib": round(path.stat().st_size / 2**20, 1)}
                 report["rows"].append(row | {"library": library, "runs": args.runs} | best)
-                print(report["rows"][-1], flush=True)
             path.unlink()
-    machine.save(report, args.out)
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":
