@@ -82,7 +82,7 @@ build-races: $(STAMPS)/extra-build
 test-races: build-races
 	@$(NO_ASLR) tests/run_races build/tsan/tests
 
-# Races between the blocks of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
+# Races between the CTAs of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
 test-shadow: prepare
 	@cmake --build build/dev --target kernel_shadow_tests $(NINJA_FLAGS)
 	@HEADRACE_TEST_PLACE=simt build/dev/tests/kernel_shadow_tests --gtest_brief=1 \
@@ -95,7 +95,7 @@ bench: build $(STAMPS)/extra-bench
 	@cmake --preset bench --log-level=WARNING
 	@cmake --build build/bench $(NINJA_FLAGS)
 	@build/bench/bench/micro/headrace_bench $(MICRO_ARGS)
-	@$(PY) bench/e2e/run.py $(BENCH_ARGS)
+	@$(PY) bench/run.py e2e -- $(BENCH_ARGS)
 
 docs: $(STAMPS)/extra-docs
 	@# Not --quiet: --strict counts warnings only where they are shown.

@@ -1,4 +1,4 @@
-"""The list of benchmarks: what each tells, where its result lies, and how it was made."""
+"""The list of benchmarks: what each tells, where it is shown, and what makes each result."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,249 +12,174 @@ RESULTS = ROOT / "bench" / "results"
 @dataclass(frozen=True)
 class Benchmark:
     tells: str
-    results: tuple[str, ...]  # in bench/results; * is a version
-    commands: tuple[str, ...]
     shown: str  # where, as Markdown
+    # The command of each result in bench/results, by its name, in which * is the version of zarr;
+    # "" stands for what has none. A module of bench/ is told --out, others have {out} in the text.
+    commands: dict[str, str]
+
+    @property
+    def results(self) -> list[str]:
+        return [name for name in self.commands if name]
 
 
 HERE = "[below](#results)"
 OTHERS = "[below](#in-other-libraries)"
 DEVICE = "[below](#on-the-device)"
 STRESS = "[survives](../docs/survives.md)"
-DEVICE_BENCH = "build/bench/bench/device/headrace_device_bench"
+FIELD = "device.field --out $DUMP/field.f32"
+DEVICE_BENCH = "build/bench/bench/device/headrace_device_bench $DUMP/field.f32 --json {out}"
 
 BENCHMARKS = {
     "micro": Benchmark(
         "single parts of headrace, in C++ (google-benchmark)",
-        (),
-        ("build/bench/bench/micro/headrace_bench",),
         "printed",
+        {"": "build/bench/bench/micro/headrace_bench"},
     ),
     "e2e": Benchmark(
         "Zarr arrays read and written on the CPU, beside peers; every row, half an hour",
-        ("e2e-cpu.json",),
-        ("python bench/e2e/run.py --out bench/results/e2e-cpu.json",),
         HERE,
+        {"e2e-cpu.json": "e2e.run"},
     ),
     "small-calls": Benchmark(
-        "one small chunk a call, and `import`",
-        ("small-calls.json",),
-        ("python bench/e2e/small_calls.py --out bench/results/small-calls.json",),
-        "",
+        "one small chunk a call, and `import`", "", {"small-calls.json": "e2e.small_calls"}
     ),
-    "file-io": Benchmark(
-        "pread and io_uring, warm and cold",
-        ("file-io.json",),
-        ("python bench/e2e/file_io.py --out bench/results/file-io.json",),
-        "",
+    "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
+    "network": Benchmark(
+        "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",
+        HERE,
+        {"network.json": "e2e.network"},
+    ),
+    "references": Benchmark(
+        "10^6 and 10^7 references: to open them, one chunk, memory",
+        "[references](../docs/stores.md)",
+        {"references.json": "e2e.references"},
     ),
     "fsync": Benchmark(
-        "what `fsync=` costs in $FOLDER",
-        ("fsync.json",),
-        ("python bench/e2e/fsync.py --folder $FOLDER --out bench/results/fsync.json",),
-        STRESS,
+        "what `fsync=` costs in $FOLDER", STRESS, {"fsync.json": "e2e.fsync --folder $FOLDER"}
     ),
     "write-limits": Benchmark(
         "writes beside the codec's own library",
-        ("write-limits.json",),
-        (
-            "python bench/e2e/write_limits.py --write-to /dev/shm/bench"
-            " --out bench/results/write-limits.json",
-        ),
         "[below](#limits)",
+        {"write-limits.json": "e2e.write_limits --write-to /dev/shm/bench"},
     ),
-    "shm": Benchmark(
-        "arrays between processes",
-        ("shm.json",),
-        ("python bench/e2e/shm.py --out bench/results/shm.json",),
-        OTHERS,
-    ),
-    "shm-device": Benchmark(
-        "and from there to a GPU",
-        ("shm-device.json",),
-        ("python bench/device/shm.py bench/results/shm-device.json",),
-        OTHERS,
-    ),
+    "shm": Benchmark("arrays between processes", OTHERS, {"shm.json": "e2e.shm"}),
+    "shm-device": Benchmark("and from there to a GPU", OTHERS, {"shm-device.json": "device.shm"}),
     "rechunk": Benchmark(
         "into other chunks; $DATA: a folder, $ZARR2: an interpreter with zarr 2 and rechunker",
-        ("rechunk.json",),
-        (
-            "python bench/e2e/rechunk.py --data $DATA --zarr2 $ZARR2"
-            " --out bench/results/rechunk.json",
-        ),
         OTHERS,
+        {"rechunk.json": "e2e.rechunk --data $DATA --zarr2 $ZARR2"},
     ),
     "loader": Benchmark(
         "batches for training, on the CPU; see the script",
-        ("loader-cpu.json",),
-        ("python bench/e2e/loader.py --rounds 3 --json bench/results/loader-cpu.json",),
         OTHERS,
+        {"loader-cpu.json": "e2e.loader --rounds 3"},
     ),
     "loader-device": Benchmark(
         "and on GPUs, one and two, and beside DALI",
-        ("loader-cuda.json", "loader-2-cuda.json", "loader-dali-cuda.json"),
-        (
-            "python bench/device/loader.py bench/results/loader-cuda.json --codecs blosc"
-            " --seconds 4",
-            "python bench/device/loader.py bench/results/loader-2-cuda.json --gpus 2"
-            " --peers headrace",
-            "python bench/device/loader.py bench/results/loader-dali-cuda.json"
-            " --peers dali-zarr headrace --codecs blosc --chunk-steps 8 --seconds 4",
-        ),
         OTHERS,
+        {
+            "loader-cuda.json": "device.loader --codecs blosc --seconds 4",
+            "loader-2-cuda.json": "device.loader --gpus 2 --peers headrace",
+            "loader-dali-cuda.json": "device.loader --peers dali-zarr,headrace --codecs blosc"
+            " --chunk-steps 8 --seconds 4",
+        },
     ),
     "unet": Benchmark(
         "a U-Net trained on ERA5, `examples/era5_unet.py`",
-        ("era5-unet-cuda.json",),
-        (),
         "[loader](../docs/loader.md)",
+        {"era5-unet-cuda.json": ""},
     ),
     "zarr-pipeline": Benchmark(
         "inside zarr-python, pipelines in turns",
-        ("zarr-pipeline-*.json",),
-        ("python bench/ecosystem/zarr_pipeline.py --steps 64",),
         OTHERS,
+        {"zarr-pipeline-*.json": "ecosystem.zarr_pipeline"},
     ),
     "zarr-latency": Benchmark(
-        "zarr-python's pipelines on a slow store",
-        (),
-        ("python bench/ecosystem/zarr_latency.py",),
-        "printed",
+        "zarr-python's pipelines on a slow store", "printed", {"": "ecosystem.zarr_latency"}
     ),
     "zarr-suite": Benchmark(
         "zarr-python's own tests; $ZARR: its unpacked source, see the script",
-        ("zarr-suite-*.json",),
-        ("python bench/ecosystem/zarr_suite.py $ZARR",),
         OTHERS,
+        {"zarr-suite-*.json": "ecosystem.zarr_suite --source $ZARR"},
     ),
     "xarray-open": Benchmark(
         "xarray's engines, on the CPU",
-        ("xarray-open-cpu.json",),
-        (
-            "python bench/ecosystem/xarray_open.py --real auto"
-            " --json bench/results/xarray-open-cpu.json",
-        ),
         OTHERS,
+        {"xarray-open-cpu.json": "ecosystem.xarray_open --real auto"},
     ),
     "xarray-open-device": Benchmark(
-        "and to a GPU",
-        ("xarray-open-cuda.json",),
-        (
-            "python bench/ecosystem/xarray_open.py --device cuda:0"
-            " --json bench/results/xarray-open-cuda.json",
-        ),
-        OTHERS,
+        "and to a GPU", OTHERS, {"xarray-open-cuda.json": "ecosystem.xarray_open --device cuda:0"}
     ),
     "xarray-suite": Benchmark(
-        "xarray's own tests of its engine",
-        ("xarray-suite.json",),
-        ("python bench/ecosystem/xarray_suite.py --json bench/results/xarray-suite.json",),
-        "",
+        "xarray's own tests of its engine", "", {"xarray-suite.json": "ecosystem.xarray_suite"}
     ),
     "state-dict": Benchmark(
         "weights of a network, on the CPU",
-        ("state-dict-cpu.json",),
-        (
-            "python bench/ecosystem/state_dict.py bench/results/state-dict-cpu.json"
-            " --gib 1 --runs 3",
-        ),
         OTHERS,
+        {"state-dict-cpu.json": "ecosystem.state_dict --gib 1 --runs 3"},
     ),
     "state-dict-device": Benchmark(
-        "and on a GPU",
-        ("state-dict-cuda.json",),
-        (
-            "python bench/ecosystem/state_dict.py bench/results/state-dict-cuda.json"
-            " --device cuda:0 --gib 2",
-        ),
-        OTHERS,
+        "and on a GPU", OTHERS, {"state-dict-cuda.json": "ecosystem.state_dict --device cuda:0"}
     ),
     "device-decode": Benchmark(
         "the decoders and encoders of `src/kernels`, nvCOMP on the same frames; $DUMP: a folder",
-        ("device-decode.json", "device-encode.json", "device-nvcomp.json"),
-        (
-            "python bench/device/field.py $DUMP/field.f32",
-            f"{DEVICE_BENCH} $DUMP/field.f32 --json bench/results/device-decode.json --dump $DUMP",
-            f"{DEVICE_BENCH} $DUMP/field.f32 --json bench/results/device-encode.json encode-",
-            "python bench/device/nvcomp_peer.py $DUMP bench/results/device-nvcomp.json",
-        ),
         DEVICE,
+        {
+            "": FIELD,
+            "device-decode.json": f"{DEVICE_BENCH} --dump $DUMP",
+            "device-encode.json": f"{DEVICE_BENCH} encode-",
+            "device-nvcomp.json": "device.nvcomp_peer --dump $DUMP",
+        },
     ),
     "device-stages": Benchmark(
         "each kernel of a decode; $DUMP as above",
-        ("device-stages.json",),
-        (
-            "python bench/device/field.py $DUMP/field.f32",
-            f"{DEVICE_BENCH} $DUMP/field.f32 --stages --json bench/results/device-stages.json",
-        ),
         "[kernels](../src/kernels/README.md#kernels)",
+        {"": FIELD, "device-stages.json": f"{DEVICE_BENCH} --stages"},
     ),
     "before-after": Benchmark(
         "checkouts of headrace in turns, on the host and a GPU; $BEFORE, $NOW: their PYTHONPATH",
-        ("before-after.json",),
-        (
-            "python bench/device/checkouts.py bench/results/before-after.json"
-            " before=$BEFORE now=$NOW",
-        ),
         "",
-    ),
-    "device-batch": Benchmark(
-        "`hr.codecs.decode_batch` and nvCOMP in turns",
-        ("device-batch.json",),
-        ("python bench/device/batch.py bench/results/device-batch.json",),
-        "",
+        {"before-after.json": "e2e.checkouts before=$BEFORE now=$NOW"},
     ),
     "device-read": Benchmark(
-        "whole arrays into GPU memory, beside peers",
-        ("device-read.json",),
-        ("python bench/device/read.py bench/results/device-read.json",),
-        HERE,
+        "whole arrays into GPU memory, beside peers", HERE, {"device-read.json": "device.read"}
     ),
     "device-choice": Benchmark(
         "decoding by the host's threads or by the GPU: the rates of"
         " `src/engine/device/decode_cost.cpp`",
-        ("device-choice.json",),
-        ("python bench/device/choice.py bench/results/device-choice.json",),
         "[devices](../docs/devices.md)",
+        {"device-choice.json": "device.choice"},
     ),
     "kernel-trials": Benchmark(
         "what was tried before the kernels were written",
-        ("kernel-trials.json",),
-        (),
         "[kernels](../src/kernels/README.md#tried-and-lost)",
+        {"kernel-trials.json": ""},
     ),
     "interop": Benchmark(
         "arrays between libraries and versions",
-        ("interop.json",),
-        ("python tests/interop --json bench/results/interop.json",),
         "[interop](../docs/interop.md)",
+        {"interop.json": "tests/interop --json {out}"},
     ),
     "loader-processes": Benchmark(
         "loaders that are forked and killed",
-        ("loader-processes.json",),
-        (
-            "python tests/python/loader_stress.py --forks 1000 --worker-forks 1000 --starts 50"
-            " --json bench/results/loader-processes.json",
-        ),
         STRESS,
+        {
+            "loader-processes.json": "tests/python/loader_stress.py --forks 1000"
+            " --worker-forks 1000 --starts 50 --json {out}"
+        },
     ),
     "faults": Benchmark(
         "failing system calls and allocations, at full length",
-        ("faults.json",),
-        (
-            "python tests/python/long_runs.py --json bench/results/faults.json faults"
-            " build/dev/tests/headrace_tests",
-        ),
         STRESS,
+        {
+            "faults.json": "tests/python/long_runs.py --json {out} faults"
+            " build/dev/tests/headrace_tests"
+        },
     ),
     "linearizability": Benchmark(
         "histories of readers and writers, at full length",
-        ("linearizability.json",),
-        (
-            "python tests/python/long_runs.py --json bench/results/linearizability.json"
-            " linearizable",
-        ),
         STRESS,
+        {"linearizability.json": "tests/python/long_runs.py --json {out} linearizable"},
     ),
 }
 

@@ -2,7 +2,8 @@
 
     python bench/run.py                         # what there is
     python bench/run.py shm rechunk             # these, into bench/results; then tables and plots
-    python bench/run.py e2e -- --quick          # with these arguments in place of the list's
+    python bench/run.py e2e -- --quick          # with these arguments in place of the list's; the
+                                                # result is printed where no --out is among them
     python bench/run.py --tables                # all tables again, of what is in bench/results
     python bench/run.py --tables --check        # only says which of them that would change
     python bench/run.py --plots                 # all plots again
@@ -19,6 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import harness
 import pages
 from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
 from e2e import results
@@ -100,17 +102,26 @@ def write_plots() -> None:
     loader_plot.draw(load("loader-cpu.json"), ROOT / "docs" / "loader-cpu.svg")
 
 
-def run(benchmark: Benchmark, instead: list[str]) -> None:
-    for command in benchmark.commands:
-        words = [os.path.expandvars(word) for word in shlex.split(command)]
-        if unknown := [word for word in words if "$" in word]:
-            raise SystemExit(f"{benchmark.name}: set {' '.join(unknown)}, for\n  {command}")
-        if instead:
-            words = [*words[:2], *instead]
-        if words[0] == "python":
-            words[0] = sys.executable
+def words_of(command: str, result: str, instead: list[str] | None) -> list[str]:
+    """A command of the list as a process; `instead` takes the place of its arguments."""
+    first, *rest = shlex.split(command)
+    if "." in first and "/" not in first:
+        words = [sys.executable, "-m", first]
+        rest += ["--out", "{out}"] if result else []
+    else:
+        words = [first] if first.startswith("build/") else [sys.executable, first]
+    out = RESULTS / result.replace("*", harness.versions("zarr").get("zarr", "*"))
+    expanded = (os.path.expandvars(word.replace("{out}", str(out))) for word in rest)
+    return [*words, *(expanded if instead is None else instead)]
+
+
+def run(benchmark: Benchmark, instead: list[str] | None) -> None:
+    commands = [words_of(c, result, instead) for result, c in benchmark.commands.items() if c]
+    if unset := [word for words in commands for word in words if "$" in word]:
+        raise SystemExit(f"set what is called for in {' '.join(unset)}")
+    for words in commands if instead is None else commands[-1:]:
         print(shlex.join(words), flush=True)
-        subprocess.run(words, cwd=ROOT, check=True)
+        subprocess.run(words, cwd=ROOT, check=True, env=harness.ENVIRONMENT)
 
 
 def main() -> int:
@@ -122,7 +133,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--plots", action="store_true")
     parser.add_argument("--every-row", type=Path, metavar="FILE")
-    words, instead = sys.argv[1:], []
+    words, instead = sys.argv[1:], None
     if "--" in words:
         at = words.index("--")
         words, instead = words[:at], words[at + 1 :]
@@ -135,12 +146,12 @@ def main() -> int:
         run(BENCHMARKS[name], instead)
     if arguments.every_row:
         print(e2e.full(results.load(arguments.every_row)))
-    elif arguments.tables or (arguments.names and not instead):
+    elif arguments.tables or (arguments.names and instead is None):
         if write_tables(arguments.check) and arguments.check:
             return 1
     elif not arguments.names and not arguments.plots:
         print(listed())
-    if arguments.plots or (arguments.names and not instead):
+    if arguments.plots or (arguments.names and instead is None):
         write_plots()
     return 0
 

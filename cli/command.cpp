@@ -12,18 +12,6 @@
 namespace headrace::cli {
 namespace {
 
-StorageOptions parse_storage_options(const std::vector<std::string>& pairs) {
-  StorageOptions result;
-  for (const std::string& pair : pairs) {
-    const std::size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw_usage("--storage-option: expected NAME=VALUE, got \"" + pair + '"');
-    }
-    result[pair.substr(0, equals)] = pair.substr(equals + 1);
-  }
-  return result;
-}
-
 // A store at `location`; nothing when the place is no store, as a path into an archive is not.
 std::optional<Store> try_store(const std::string& location, const StorageOptions& options) {
   try {
@@ -43,6 +31,19 @@ std::size_t root_of(const std::string& text) {
 }
 
 }  // namespace
+
+StorageOptions parse_storage_options(std::string_view option,
+                                     const std::vector<std::string>& pairs) {
+  StorageOptions result;
+  for (const std::string& pair : pairs) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw_usage(fmt::format("{}: expected NAME=VALUE, got \"{}\"", option, pair));
+    }
+    result[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  return result;
+}
 
 void add_json_option(CLI::App& command, CommonOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON document");
@@ -87,7 +88,7 @@ Target open_target(const CommonOptions& options) {
   }
   open.read_only = true;
 
-  const StorageOptions storage = parse_storage_options(options.storage_options);
+  const StorageOptions storage = parse_storage_options("--storage-option", options.storage_options);
   std::string location = options.target;
   while (location.size() > root_of(location) + 1 && location.back() == '/') location.pop_back();
   std::string path;

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,14 @@ namespace headrace::cli {
 void add_advise(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_convert(CLI::App& app);
+void add_cp(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_du(CLI::App& app);
 void add_info(CLI::App& app);
+void add_ls(CLI::App& app);
 void add_read(CLI::App& app);
 void add_rechunk(CLI::App& app);
+void add_sync(CLI::App& app);
 void add_tree(CLI::App& app);
 void add_verify(CLI::App& app, int& status);
 void add_version(CLI::App& app);
@@ -35,6 +40,9 @@ struct CommonOptions {
 };
 void add_json_option(CLI::App& command, CommonOptions& options);
 void add_common_options(CLI::App& command, CommonOptions& options);
+// Of the values of `option`, NAME=VALUE.
+StorageOptions parse_storage_options(std::string_view option,
+                                     const std::vector<std::string>& pairs);
 
 // A check of options for a number that is `least` or more.
 CLI::Validator at_least(std::int64_t least);

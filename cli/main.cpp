@@ -70,6 +70,10 @@ int run(int argc, char** argv) {
   add_advise(app);
   add_rechunk(app);
   add_convert(app);
+  add_ls(app);
+  add_du(app);
+  add_cp(app);
+  add_sync(app);
   add_bench(app);
   add_doctor(app);
   add_version(app);

@@ -17,7 +17,7 @@ set(assembly "")
 foreach(source IN LISTS kernel_sources)
   string(MAKE_C_IDENTIFIER ${source} stem)
   set(output ${CMAKE_CURRENT_BINARY_DIR}/check_hip/${stem}.s)
-  # kMinBlocks bounds registers by CUDA's rule; HIP counts otherwise and does not look at it. A loop
+  # kMinCtas bounds registers by CUDA's rule; HIP counts otherwise and does not look at it. A loop
   # that is not unrolled is slower, not wrong. hipcc says by itself what to link with.
   add_custom_command(OUTPUT ${output}
     COMMAND ${HEADRACE_HIPCC} -x hip --cuda-device-only --offload-arch=${HEADRACE_HIP_ARCHITECTURE}

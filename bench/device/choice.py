@@ -1,20 +1,20 @@
 """Reads to the GPU decoded by the host's threads and by the GPU, for the rates of
 src/engine/device/decode_cost.cpp.
 
-choice.py OUT.json. Needs PyTorch with CUDA. Each codec, size and number of chunks, with 1, 4 and
+Needs PyTorch with CUDA. Each codec, size and number of chunks, with 1, 4 and
 all threads: the median of five reads into memory of the GPU, files in memory, decoded by either
 side and by the one that headrace chooses. At the end, or alone with --fit, the rates that fit the
 rows best are printed, and what each side and the choice lose against the faster side.
 """
 
-import argparse
 import itertools
 import json
 import os
 import shutil
-import statistics
-import time
+from functools import partial
 from pathlib import Path
+
+import harness
 
 CODECS = {
     "zstd": {"id": "zstd", "level": 3},
@@ -33,15 +33,6 @@ RUNS = 5
 SIDES = {"host": 1 << 62, "device": 0, "choice": None}
 
 
-def measure(array, selection, out) -> float:
-    seconds = []
-    for _ in range(RUNS + 1):
-        begin = time.perf_counter()
-        array.read(selection, out=out)
-        seconds.append(time.perf_counter() - begin)
-    return round(statistics.median(seconds[1:]) * 1e6, 1)
-
-
 def rows_of(codec: str, chunk_kib: int, data, folder: Path):
     import headrace as hr
     import torch
@@ -57,7 +48,7 @@ def rows_of(codec: str, chunk_kib: int, data, folder: Path):
         overwrite=True,
     )
     array[:] = data[: count * elements]
-    stored = sum(f.stat().st_size for f in (folder / "array").rglob("*") if f.is_file())
+    stored = harness.nbytes_of(folder / "array")
     array = hr.open_array(folder / "array", device="cuda:0")
     every = os.cpu_count()
     for chunks, threads in itertools.product(COUNTS, (1, 4, every)):
@@ -69,14 +60,16 @@ def rows_of(codec: str, chunk_kib: int, data, folder: Path):
         row["ratio"] = round(count * elements * 4 / stored, 2)
         for side, limit in SIDES.items():
             with hr.config.set({"threads": threads, "device_min_decode_nbytes": limit}):
-                row[f"{side}_us"] = measure(array, slice(0, chunks * elements), out)
+                read = partial(array.read, slice(0, chunks * elements), out=out)
+                row[f"{side}_us"] = round(harness.median_seconds(read, RUNS) * 1e6, 1)
         yield row
 
 
 def run(path: Path, folder: Path) -> None:
-    import field
     import numpy as np
     import torch
+
+    from device import field
 
     fields = np.concatenate([x.ravel() for x in field.fields(16)])
     data = np.tile(fields, -(-MOST_NBYTES // fields.nbytes))
@@ -89,7 +82,7 @@ def run(path: Path, folder: Path) -> None:
             "threads": os.cpu_count(),
             "rows": rows,
         }
-        path.write_text(json.dumps(result, indent=1) + "\n")
+        harness.save(result, path)
     shutil.rmtree(folder)
 
 
@@ -118,11 +111,8 @@ def fit(rows: list[dict]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm/headrace-choice"))
-    parser.add_argument("--fit", action="store_true")
-    args = parser.parse_args()
+    folder = Path("/dev/shm/headrace-choice")
+    args = harness.parser(__doc__, folder=folder, fit=False).parse_args()
     if not args.fit:
         run(args.out, args.folder)
     fit(json.loads(args.out.read_text())["rows"])

@@ -1,24 +1,16 @@
-"""The data that headrace_device_bench decodes: field.py OUT.f32 [MIB].
+"""The data that headrace_device_bench decodes: device.field --out FIELD.f32 --mib 128.
 
 Two-metre temperature as GRIB packing leaves it: a smooth random field (power spectrum k^-4 at large
 scales, k^-8/3 at small ones, damped near the grid scale), rounded to 16 bits with a step of 2^-9 K
 and decoded to float32. zstd level 3 makes it about 1.9 times smaller, LZ4 1.15 times.
 """
 
-import sys
-
+import harness
 import numpy as np
+from e2e.data import NLAT, NLON, amplitude
 
-NLAT, NLON = 721, 1440
 STEP_KELVIN = 2.0**-9
 REFERENCE_KELVIN = 200.0
-
-
-def amplitude(ny: int, nx: int) -> np.ndarray:
-    k = np.hypot(np.fft.fftfreq(ny)[:, None] * ny, np.fft.rfftfreq(nx)[None] * nx)
-    k[0, 0] = 1e9
-    power = np.where(k < 80, k**-4.0, 80**-4.0 * (k / 80) ** (-8 / 3))
-    return np.sqrt(power) * np.exp(-((k / 450) ** 4))
 
 
 def fields(count: int, seed: int = 0):
@@ -34,12 +26,13 @@ def fields(count: int, seed: int = 0):
         yield (REFERENCE_KELVIN + packed * STEP_KELVIN).astype(np.float32)
 
 
-def main(out: str, mib: str = "128") -> None:
-    nbytes = int(mib) << 20
-    with open(out, "wb") as file:
+def main() -> None:
+    args = harness.parser(__doc__, mib=128).parse_args()
+    nbytes = args.mib << 20
+    with args.out.open("wb") as file:
         for field in fields(-(-nbytes // (NLAT * NLON * 4))):
             file.write(field.tobytes()[: nbytes - file.tell()])
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -135,18 +135,18 @@ void wrapped_run(Queue&, const char*, std::size_t, unsigned, std::size_t, Body, 
     WRAPPED(RUN);
 void wrapped_run(Queue& queue,
                  const char* name,
-                 std::size_t blocks,
+                 std::size_t ctas,
                  unsigned threads,
                  std::size_t shared_nbytes,
                  Body body,
                  const void* kernel) {
   const auto begin = std::chrono::steady_clock::now();
-  real_run(queue, name, blocks, threads, shared_nbytes, body, kernel);
+  real_run(queue, name, ctas, threads, shared_nbytes, body, kernel);
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
-  if (!recording || blocks == 0) return;
+  if (!recording || ctas == 0) return;
   if (shared_nbytes == 1) shared_nbytes = 0;  // an empty struct has that size
   recording->launches.push_back(
-      {name_of(name), grid_blocks(blocks), threads, shared_nbytes, time.count()});
+      {name_of(name), grid_ctas(ctas), threads, shared_nbytes, time.count()});
 }
 
 }  // namespace host::simt

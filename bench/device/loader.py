@@ -1,8 +1,7 @@
 """Training on GPUs: shuffled, normalised bfloat16 batches of ERA5-like fields, beside its peers.
 
-    python bench/device/loader.py bench/results/loader-cuda.json
-    python bench/device/loader.py bench/results/loader-2-cuda.json --gpus 2 --peers headrace
-    python bench/device/loader.py try.json --device cpu --cores 2 --variables 1 --steps 32
+    python bench/run.py loader-device
+    python bench/run.py loader-device -- --device cpu --cores 2 --variables 1 --steps 32
 
 A sample is one step of all variables, (x - mean) / std in bfloat16 in the GPU's memory. headrace
 decodes and converts there; the peers (loader_peers.py) read and decode on the host: zarr-python in
@@ -16,8 +15,8 @@ matrices ("train"). The stall is the share of the time in which the loop waited 
 Every step has to come once an epoch, over all ranks. The files are in the page cache.
 """
 
-import argparse
 import gc
+import itertools
 import json
 import os
 import statistics
@@ -27,13 +26,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import harness
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
-
-import loader_data
-import machine
-from loader_worker import cpu_seconds, versions
+from e2e import data, loader_data
+from e2e.loader_worker import cpu_seconds
 
 STEP_S = 0.1
 
@@ -124,7 +120,7 @@ def rank_main(job: dict, out: Path) -> None:
     own = sorted(os.sched_getaffinity(0))[job["rank"] * cores : (job["rank"] + 1) * cores]
     os.sched_setaffinity(0, own)
     import torch
-    from loader_peers import PEERS
+    from device.loader_peers import PEERS
 
     on_gpu = job["device"] == "cuda"
     if on_gpu:
@@ -133,13 +129,15 @@ def rank_main(job: dict, out: Path) -> None:
         torch.zeros(1, device=job["device"])
     file = out / f"{job['rank']}.json"
     try:
-        peer = PEERS[job["peer"]](job)
+        peer = PEERS[job["peer"]]()
+        if job["gpus"] > 1 and not peer.ranks:
+            raise ImportError(f"{job['peer']} has no ranks")
     except ImportError as error:
         file.write_text(json.dumps({"unavailable": str(error)}))
         return
     work = Work(job["device"]) if job["way"] == "train" else None
     found = consume(peer, job, work)
-    found["versions"] = versions(peer.packages)
+    found["versions"] = harness.versions("numpy", *peer.packages)
     if on_gpu:
         free, total = torch.cuda.mem_get_info()
         found["device_used_mib"] = (total - free) >> 20
@@ -149,8 +147,9 @@ def rank_main(job: dict, out: Path) -> None:
 def run(job: dict) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += [f"--nproc-per-node={job['gpus']}", __file__, folder, "--job", json.dumps(job)]
-        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        command += [f"--nproc-per-node={job['gpus']}", __file__, "--out", folder]
+        command += ["--job", json.dumps(job)]
+        subprocess.run(command, check=True, env={**harness.ENVIRONMENT, "OMP_NUM_THREADS": "1"})
         ranks = [json.loads(p.read_text()) for p in sorted(Path(folder).glob("*.json"))]
     if "unavailable" in ranks[0]:
         return ranks[0]
@@ -178,99 +177,78 @@ def job_of(path: Path, store: loader_data.Store, args) -> dict:
     for name in store.names:
         sample = group[name][:8]
         statistics_of[name] = (float(sample.mean()), float(sample.std()))
-    return {
-        "path": str(path),
-        "variables": list(store.names),
-        "statistics": statistics_of,
-        "steps": store.steps,
-        "times": group["time"][:].tolist(),
-        "sample_nbytes": store.sample_nbytes,
-        "batch": args.batch,
-        "block_chunks": args.block_chunks,
-        "memory_budget": args.memory_budget,
-        "seconds": args.seconds,
-        "cores": args.cores,
-        "gpus": args.gpus,
-        "device": args.device,
-    }
+    return loader_data.job(
+        path,
+        store,
+        args,
+        statistics=statistics_of,
+        times=group["time"][:].tolist(),
+        block_chunks=args.block_chunks,
+        memory_budget=args.memory_budget,
+        cores=args.cores,
+        workers=args.cores,
+        gpus=args.gpus,
+        device=args.device,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-loader"))
-    parser.add_argument("--steps", type=int, default=256)
-    parser.add_argument("--variables", type=int, default=6)
-    parser.add_argument("--chunk-steps", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--codecs", nargs="+", default=list(loader_data.CODECS))
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--block-chunks", type=int, default=8)
-    parser.add_argument("--memory-budget", default="4GiB", help="less than the data have")
-    parser.add_argument("--peers", nargs="+", help="of loader_peers.py; all unless given")
-    parser.add_argument("--ways", nargs="+", default=["fast", "train"])
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--cores", type=int, default=4, help="a GPU")
-    parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
+    parser = harness.parser(
+        __doc__,
+        data=Path("/dev/shm/headrace-loader"),
+        steps=256,
+        lat=data.NLAT,
+        lon=data.NLON,
+        variables=6,
+        chunk_steps=(1, 8),
+        codecs=loader_data.CODECS,
+        batch=8,
+        block_chunks=8,
+        memory_budget="4GiB",  # less than the data have
+        peers=("",),  # all of loader_peers.py
+        ways=("fast", "train"),
+        seconds=5.0,
+        cores=4,
+        gpus=1,
+        device="cuda",
+        job="",  # of a process that torchrun starts
+    )
     args = parser.parse_args()
     if args.job:
-        rank_main(args.job, args.out)
+        rank_main(json.loads(args.job), args.out)
         return
-    from loader_peers import PEERS  # which brings torch, that workers have no use for
+    import torch
+    from device.loader_peers import PEERS  # which brings torch, that workers have no use for
 
     args.data.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for codec in args.codecs:
-        for chunk_steps in args.chunk_steps:
-            shape = (args.steps, loader_data.data.NLAT, loader_data.data.NLON, args.variables)
-            store = loader_data.Store(*shape, chunk_steps, codec)
-            path = loader_data.prepare(args.data, store)
-            job = job_of(path, store, args)
-            for way in args.ways:
-                for peer in args.peers or PEERS:
-                    row = run({**job, "peer": peer, "way": way})
-                    if "unavailable" in row:
-                        print(f"{peer}: {row['unavailable']}", flush=True)
-                        continue
-                    rows.append(
-                        {
-                            "codec": codec,
-                            "chunk_steps": chunk_steps,
-                            "way": way,
-                            "peer": peer,
-                            **row,
-                        }
-                    )
-                    print(
-                        f"{codec:6} {chunk_steps:3} {way:6} {peer:18}"
-                        f" {row['gb_per_s_per_gpu']:7.2f} GB/s a GPU"
-                        f" {row['cores_per_gpu']:5.2f} cores stall {100 * row['stall']:5.1f} %",
-                        flush=True,
-                    )
-                    write(args, rows)
-
-
-def write(args, rows: list[dict]) -> None:
-    import torch
-
+    named = ("steps", "variables", "batch", "block_chunks", "memory_budget", "seconds", "gpus")
+    settings = {name: getattr(args, name) for name in named}
     report = {
-        **machine.head("loader-cuda", args.data),
+        **harness.head("loader-cuda", args.data),
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
-        "settings": {
-            "steps": args.steps,
-            "variables": args.variables,
-            "batch": args.batch,
-            "block_chunks": args.block_chunks,
-            "memory_budget": args.memory_budget,
-            "seconds": args.seconds,
-            "cores_per_gpu": args.cores,
-            "gpus": args.gpus,
-            "step_s": STEP_S,
-        },
-        "rows": rows,
+        "settings": {**settings, "cores_per_gpu": args.cores, "step_s": STEP_S},
+        "rows": [],
     }
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    peers = list(PEERS) if args.peers == ("",) else args.peers
+    for codec, chunk_steps in itertools.product(args.codecs, args.chunk_steps):
+        shape = (args.steps, args.lat, args.lon, args.variables)
+        store = loader_data.Store(*shape, chunk_steps, codec)
+        job = job_of(loader_data.prepare(args.data, store), store, args)
+        for way, peer in itertools.product(args.ways, peers):
+            row = run({**job, "peer": peer, "way": way})
+            if "unavailable" in row:
+                print(f"{peer}: {row['unavailable']}", flush=True)
+                continue
+            about = {"codec": codec, "chunk_steps": chunk_steps, "way": way, "peer": peer}
+            report["rows"].append({**about, **row})
+            print(
+                f"{codec:6} {chunk_steps:3} {way:6} {peer:18}"
+                f" {row['gb_per_s_per_gpu']:7.2f} GB/s a GPU"
+                f" {row['cores_per_gpu']:5.2f} cores stall {100 * row['stall']:5.1f} %",
+                flush=True,
+            )
+            if args.out:
+                harness.save(report, args.out)
 
 
 if __name__ == "__main__":

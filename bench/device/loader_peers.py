@@ -7,13 +7,9 @@ and None after each epoch. What a library has for pinned memory and copies ahead
 import contextlib
 import sys
 from itertools import islice
-from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
-
-import loader_worker
+from e2e import loader_worker
 
 
 def ready(job, name, values):
@@ -22,20 +18,15 @@ def ready(job, name, values):
     return ((values.to(job["device"], non_blocking=True) - mean) / std).to(torch.bfloat16)
 
 
-class Headrace:
+class Headrace(loader_worker.Headrace):
     packages = ("headrace", "torch")
 
-    def __init__(self, job):
+    def batches(self, job):
         import headrace
 
         headrace.config.set(threads=job["cores"])
-        self._open_group = headrace.open_group
-
-    def batches(self, job):
-        from headrace.loader import Loader
-
         group = self._open_group(job["path"])
-        self.loader = Loader(
+        self.loader = self._loader(
             {"time": group["time"], **{name: group[name] for name in job["variables"]}},
             batch_size=job["batch"],
             sample_dim="time",
@@ -57,31 +48,15 @@ class Headrace:
         return {name: value for name, value in numbers if isinstance(value, (int, float))}
 
 
-class DataLoaderOfZarr:
-    packages = ("torch", "zarr")
-    pipeline = "zarr.core.codec_pipeline.BatchedCodecPipeline"
-
-    def __init__(self, job):
-        import zarr
-
-        zarr.config.set({"codec_pipeline.path": self.pipeline})  # of the workers too
-
-    def dataset(self, job):
-        return loader_worker.Steps(job["path"], ["time", *job["variables"]], job["steps"])
+class FromDataLoader:
+    """What is asked of a DataLoader here, before the peer whose it is."""
 
     def batches(self, job):
-        from torch.utils.data import DataLoader, DistributedSampler
-
         dataset = self.dataset(job)
-        sampler = DistributedSampler(dataset, job["gpus"], job["rank"], seed=loader_worker.SEED)
-        loader = DataLoader(
-            dataset,
-            batch_size=job["batch"],
-            sampler=sampler,
-            num_workers=job["cores"],
-            pin_memory=job["device"] != "cpu",
-            persistent_workers=True,
+        sampler = torch.utils.data.DistributedSampler(
+            dataset, job["gpus"], job["rank"], seed=loader_worker.SEED
         )
+        loader = self.loader(job, dataset, sampler=sampler, pin_memory=job["device"] != "cpu")
         for epoch in range(sys.maxsize):
             sampler.set_epoch(epoch)
             for batch in loader:
@@ -89,59 +64,28 @@ class DataLoaderOfZarr:
                 yield times, {name: ready(job, name, values) for name, values in batch.items()}
             yield None
 
-    def facts(self):
-        return {}
 
-
-class DataLoaderOfZarrs(DataLoaderOfZarr):
-    packages = ("torch", "zarr", "zarrs")
-    pipeline = "zarrs.ZarrsCodecPipeline"
-
-    def __init__(self, job):
-        import zarrs  # noqa: F401
-
-        super().__init__(job)
-
-
-class FieldsWithTime(loader_worker.Fields):
-    def __init__(self, batches, times):
-        super().__init__(batches)
-        self._times = times
-
-    def __getitem__(self, i):
-        return {"time": self._times[i], **super().__getitem__(i)}
-
-
-class Xbatcher(DataLoaderOfZarr):
-    packages = ("torch", "xbatcher", "xarray", "zarr")
-
-    def __init__(self, job):
-        import xarray
-        import xbatcher
-
-        super().__init__(job)
-        self._xarray, self._xbatcher = xarray, xbatcher
-
+class DataLoaderOfZarr(FromDataLoader, loader_worker.DataLoaderOfZarr):
     def dataset(self, job):
-        ds = self._xarray.open_zarr(job["path"], chunks=None)[job["variables"]]
-        batches = self._xbatcher.BatchGenerator(ds, {**ds.sizes, "time": 1})
-        return FieldsWithTime(batches, job["times"])
+        return loader_worker.Steps(job["path"], ["time", *job["variables"]], job["steps"])
 
 
-class Insitubatch:
+class DataLoaderOfZarrs(DataLoaderOfZarr, loader_worker.DataLoaderOfZarrs):
+    pass
+
+
+class Xbatcher(FromDataLoader, loader_worker.Xbatcher):
+    pass
+
+
+class Insitubatch(loader_worker.Insitubatch):
     packages = ("insitubatch", "torch", "zarr", "obstore")
-
-    def __init__(self, job):
-        import insitubatch
-        import insitubatch.frameworks
-
-        if job["gpus"] > 1:
-            raise ImportError("insitubatch 0.2.0 has no ranks")
-        self._library = insitubatch
+    ranks = False  # 0.2.0 has none
 
     def batches(self, job):
-        frameworks = self._library.frameworks
-        dataset = loader_worker.Insitubatch.dataset(self._library, job)
+        from insitubatch import frameworks
+
+        dataset = self.dataset(job)
         if job["device"] != "cpu":
             frameworks.pin_host_buffers(dataset.train)
         with contextlib.closing(dataset):
@@ -153,26 +97,15 @@ class Insitubatch:
                     yield times, {name: ready(job, name, x) for name, x in fields.items()}
                 yield None
 
-    def facts(self):
-        return {}
 
-
-class Beluga:
+class Beluga(loader_worker.Beluga):
     packages = ("zarr-beluga", "torch")
 
-    def __init__(self, job):
-        import beluga
+    def batches(self, job):
         import beluga.torch
 
-        self._library = beluga
-
-    def batches(self, job):
-        path = Path(job["path"])
-        reader = self._library.open_zarr_group(
-            str(path.parent), path.name, variables=job["variables"]
-        )
-        dataset = self._library.torch.BelugaDataset(
-            reader,
+        dataset = beluga.torch.BelugaDataset(
+            self.reader(job),
             frames=1,
             seed=loader_worker.SEED,
             rank=job["rank"],
@@ -182,7 +115,7 @@ class Beluga:
         for epoch in range(sys.maxsize):
             dataset.set_epoch(epoch)
             steps = iter(dataset.order(epoch).tolist())
-            samples = iter(self._library.torch.DeviceLoader(dataset, job["device"]))
+            samples = iter(beluga.torch.DeviceLoader(dataset, job["device"]))
             while taken := [sample[0] for sample in islice(samples, job["batch"])]:
                 fields = torch.stack(taken).unbind(1)
                 times = [job["times"][next(steps)] for _ in taken]
@@ -190,16 +123,13 @@ class Beluga:
                 yield times, {name: ready(job, name, values) for name, values in named}
             yield None
 
-    def facts(self):
-        return {}
 
-
-class DaliOfZarr:
+class DaliOfZarr(loader_worker.Peer):
     """DALI's external source, fed by zarr-python in worker processes."""
 
     packages = ("nvidia-dali-cuda130", "torch", "zarr")
 
-    def __init__(self, job):
+    def __init__(self):
         from nvidia.dali import fn, pipeline_def
         from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
@@ -234,9 +164,6 @@ class DaliOfZarr:
                 times = batch.pop("time").flatten().tolist()
                 yield times, {name: ready(job, name, values) for name, values in batch.items()}
             yield None
-
-    def facts(self):
-        return {}
 
 
 PEERS = {

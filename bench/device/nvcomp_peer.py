@@ -1,15 +1,14 @@
 """nvCOMP's decoders on the batches that headrace_device_bench --dump wrote.
 
-nvcomp_peer.py DUMP_FOLDER OUT.json [SECONDS]. Needs CuPy and nvidia-nvcomp.
+Needs CuPy and nvidia-nvcomp. No row begins after --seconds.
 """
 
-import json
 import struct
-import sys
 import time
 from pathlib import Path
 
 import cupy as cp
+import harness
 import numpy as np
 from nvidia import nvcomp
 
@@ -56,10 +55,11 @@ def measure(codec_name: str, chunks: list[np.ndarray], count: int, nbytes: int) 
     return {"microseconds": seconds * 1e6, "gigabytes_per_second": count * nbytes / seconds / 1e9}
 
 
-def main(folder: str, out: str, budget: str = "120") -> None:
-    deadline = time.monotonic() + float(budget)
+def main() -> None:
+    args = harness.parser(__doc__, dump=Path("/dev/shm/headrace-dump"), seconds=120.0).parse_args()
+    deadline = time.monotonic() + args.seconds
     rows = []
-    for path in sorted(Path(folder).glob("*.bin")):
+    for path in sorted(args.dump.glob("*.bin")):
         codec, data, kib = path.stem.rsplit("-", 2)
         family = codec.split("-")[0]
         if family not in ALGORITHMS:
@@ -77,8 +77,8 @@ def main(folder: str, out: str, budget: str = "120") -> None:
                 row["error"] = f"{type(error).__name__}: {error}"
             rows.append(row)
             print(row, flush=True)
-            Path(out).write_text(json.dumps({"nvcomp": nvcomp.__version__, "rows": rows}, indent=1))
+            harness.save({"nvcomp": nvcomp.__version__, "rows": rows}, args.out)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

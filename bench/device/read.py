@@ -1,29 +1,29 @@
 """Whole reads of Zarr arrays into GPU memory: headrace beside tensorstore, zarr-python and zarrs.
 
-read.py OUT.json [--gib 4] [--folder /dev/shm/headrace-read] [--enough 5] [PATTERN...]. Needs torch
-with CUDA; peers that do not import are left out. Files are in memory or in the page cache; one
-warm-up, then the median of three. Every result is compared with the data on the GPU.
+Needs torch with CUDA; peers that do not import are left out. Files are in memory or in the page
+cache; one warm-up, then the median of three. Every result is compared with the data on the GPU.
 
-A slow peer is timed less often: no run starts once `enough` seconds are timed.
+A slow peer is timed less often: no run starts once --enough seconds are timed. --names are shell
+patterns of rows.
 
 Beside them the limit: encoded bytes can come no faster than pinned memory is copied to the device;
 decoded bytes, `ratio` times that. `read_gb_s` is what Python's threads, one a core, read of the
 files into pinned memory: no limit, where the files are many.
 """
 
-import argparse
-import json
 import os
 import shutil
 import statistics
-import time
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-import field
+import harness
 import headrace as hr
 import numpy as np
 import torch
+
+from device import field
 
 NLAT, NLON = field.NLAT, field.NLON
 LAYOUTS = {
@@ -46,19 +46,24 @@ def read_headrace(path: Path):
     return lambda out: array.read(out=out)
 
 
+def by_host(shape, read_host):
+    """A read to the host, then a copy from pinned memory."""
+    host = torch.empty(tuple(shape), dtype=torch.float32, pin_memory=True)
+
+    def read(out):
+        host.numpy()[...] = read_host()
+        out.copy_(host, non_blocking=True)
+
+    return read
+
+
 def read_tensorstore(path: Path):
     import tensorstore as ts
 
     array = ts.open(
         {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}, open=True
     ).result()
-    host = torch.empty(tuple(array.shape), dtype=torch.float32, pin_memory=True)
-
-    def read(out):
-        host.numpy()[...] = array.read().result()
-        out.copy_(host, non_blocking=True)
-
-    return read
+    return by_host(array.shape, lambda: array.read().result())
 
 
 def read_zarr(path: Path):
@@ -82,13 +87,7 @@ def read_zarrs(path: Path):
     zarr.config.reset()
     zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
     array = zarr.open_array(path, mode="r")
-    host = torch.empty(tuple(array.shape), dtype=torch.float32, pin_memory=True)
-
-    def read(out):
-        host.numpy()[...] = array[...]
-        out.copy_(host, non_blocking=True)
-
-    return read
+    return by_host(array.shape, lambda: array[...])
 
 
 PEERS = {
@@ -97,15 +96,6 @@ PEERS = {
     "zarrs": read_zarrs,
     "zarr-python-gpu": read_zarr,
 }
-
-
-def median_seconds(run) -> float:
-    seconds = []
-    for _ in range(RUNS + 1):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[1:])
 
 
 def limit(path: Path, out, pinned) -> dict:
@@ -134,28 +124,30 @@ def limit(path: Path, out, pinned) -> dict:
         torch.cuda.synchronize()
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reading = median_seconds(lambda: list(pool.map(read_one, jobs)))
+        reading = harness.median_seconds(lambda: list(pool.map(read_one, jobs)), RUNS)
     for fd in open_files.values():
         os.close(fd)
     return {
         "read_gb_s": round(at / reading / 1e9, 2),
-        "copy_gb_s": round(min(at, device.numel()) / median_seconds(copy) / 1e9, 2),
+        "copy_gb_s": round(min(at, device.numel()) / harness.median_seconds(copy, RUNS) / 1e9, 2),
     }
 
 
 def measure(read, out, truth, enough: float) -> dict:
-    seconds, cpu = [], []
+    def timed():
+        read(out)
+        torch.cuda.synchronize()
+
+    rounds = []
     for run in range(RUNS + 1):
-        if sum(seconds) > enough:
+        if sum(took.seconds for took in rounds) > enough:
             break
         out.zero_()
         torch.cuda.synchronize()
-        wall, used = time.perf_counter(), time.process_time()
-        read(out)
-        torch.cuda.synchronize()
+        took = harness.took(timed)
         if run:
-            seconds.append(time.perf_counter() - wall)
-            cpu.append(time.process_time() - used)
+            rounds.append(took)
+    seconds, cpu = zip(*rounds, strict=True)
     n = len(truth)
     same = all(torch.equal(out[i : i + n], truth[: len(out) - i]) for i in range(0, len(out), n))
     median = statistics.median(seconds)
@@ -169,13 +161,9 @@ def measure(read, out, truth, enough: float) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--gib", type=float, default=4)
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm/headrace-read"))
-    parser.add_argument("--enough", type=float, default=5.0)
-    parser.add_argument("pattern", nargs="*")
-    args = parser.parse_args()
+    args = harness.parser(
+        __doc__, names=("*",), gib=4.0, folder=Path("/dev/shm/headrace-read"), enough=5.0
+    ).parse_args()
     steps = int(args.gib * 2**30) // (NLAT * NLON * 4) // 16 * 16
     fields = np.stack(list(field.fields(16)))
     truth = torch.from_numpy(fields).cuda()
@@ -185,7 +173,7 @@ def main() -> None:
     for layout, (chunks, shards) in LAYOUTS.items():
         for codec, compressor in CODECS.items():
             name = f"{layout}-{codec}"
-            if args.pattern and not any(p in name for p in args.pattern):
+            if not any(fnmatchcase(name, pattern) for pattern in args.names):
                 continue
             path = args.folder / name
             array = hr.create_array(
@@ -199,8 +187,7 @@ def main() -> None:
             )
             for i in range(0, steps, 16):
                 array[i : i + 16] = fields
-            stored = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-            row = {"name": name, "ratio": round(out.nbytes / stored, 2)}
+            row = {"name": name, "ratio": round(out.nbytes / harness.nbytes_of(path), 2)}
             row["limit"] = limit(path, out, pinned)
             for peer, make in PEERS.items():
                 try:
@@ -210,7 +197,7 @@ def main() -> None:
             rows.append(row)
             print(row, flush=True)
             result = {"device": torch.cuda.get_device_name(), "nbytes": out.nbytes, "rows": rows}
-            args.out.write_text(json.dumps(result, indent=1) + "\n")
+            harness.save(result, args.out)
             shutil.rmtree(path)
 
 

@@ -1,25 +1,20 @@
 """From shared memory to a GPU: a received array of an arena that is pinned, of one that is not,
 and what the bus takes.
 
-shm.py OUT.json [--mib 392] [--runs 20]. Needs torch with CUDA. Another process fills the array and
+Needs torch with CUDA. Another process fills the array and
 sends it by a channel; this one copies what it received to the device, by torch. The limit is the
 same copy from torch's own pinned memory. All take turns; times are the device's, of one copy.
 """
 
-import argparse
-import json
 import multiprocessing
 import statistics
-import sys
+from functools import partial
 from pathlib import Path
 
-import headrace as hr
+import harness
 import numpy as np
 import torch
 from headrace import shm
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
-import machine
 
 
 def produce(arena: shm.Arena, channel: shm.Channel, nbytes: int) -> None:
@@ -58,12 +53,8 @@ def seconds(source: torch.Tensor, there: torch.Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--mib", type=int, default=392)
-    parser.add_argument("--runs", type=int, default=20)
-    options = parser.parse_args()
-    nbytes = options.mib * 2**20
+    args = harness.parser(__doc__, mib=392, runs=20).parse_args()
+    nbytes = args.mib * 2**20
 
     # The processes that produce are forked before this one has a context.
     unpinned_arena, unpinned = received(nbytes, pin=False)
@@ -76,14 +67,15 @@ def main() -> None:
         "torch's pageable memory": torch.ones(nbytes // 4),
     }
     there = torch.empty(nbytes // 4, device="cuda")
-    times = {name: [] for name in sources}
-    for run in range(options.runs + 2):
-        for name, source in sources.items():
-            taken = seconds(source, there)
-            if run >= 2:
-                times[name].append(taken)
-            if "arena" in name:
-                assert float(there[-1]) == float(np.float32(nbytes // 4 - 1))
+
+    def copied(name: str, source: torch.Tensor) -> float:
+        taken = seconds(source, there)
+        if "arena" in name:
+            assert float(there[-1]) == float(np.float32(nbytes // 4 - 1))
+        return taken
+
+    ways = {name: partial(copied, name, source) for name, source in sources.items()}
+    times = harness.in_turns(ways, args.runs, warm_ups=2)
     rows = [
         {
             "source": name,
@@ -94,17 +86,10 @@ def main() -> None:
     ]
     for row in rows:
         print(f"{row['source']:26} {row['gb_per_s']:6.1f} GB/s")
-    result = {
-        "made": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(Path.cwd()),
-        "device": torch.cuda.get_device_name(),
-        "versions": {"headrace": hr.__version__, "torch": torch.__version__},
-        "nbytes": nbytes,
-        "runs": options.runs,
-        "rows": rows,
-    }
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    head = harness.head("shm-device", Path("/dev/shm"), "headrace", "torch")
+    device = torch.cuda.get_device_name()
+    report = {**head, "device": device, "nbytes": nbytes, "runs": args.runs, "rows": rows}
+    harness.save(report, args.out)
     del unpinned_arena
 
 

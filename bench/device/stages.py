@@ -70,7 +70,7 @@ def described(codec: str, kernel: str) -> tuple[str, str]:
 
 
 def cell(launches: list[dict]) -> str:
-    """Microseconds, and how many blocks of threads; over all launches, where a batch has parts."""
+    """Microseconds, and how many CTAs; over all launches, where a batch has parts."""
     if not launches:
         return "-"
     microseconds = sum(launch["microseconds"] for launch in launches)
@@ -109,7 +109,7 @@ def table(result: dict) -> str:
         if not any(kernel.startswith(name) for kernel in seen)
     ]
     text = pages.table(
-        f"Microseconds on one {result['device']}, in brackets blocks of threads: the median of "
+        f"Microseconds on one {result['device']}, in brackets CTAs: the median of "
         "seven runs, by an event before each kernel and one behind it. Where a batch is decoded "
         "in parts they are added up. The whole call is timed by itself, from planning to the end.",
         [

@@ -1,9 +1,11 @@
 """The driver's end of a worker (worker.py): one process a peer, one request at a time."""
 
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
+
+from harness import ENVIRONMENT
 
 
 class PeerError(RuntimeError):
@@ -15,14 +17,32 @@ class Unavailable(PeerError):
 
 
 class Client:
-    def __init__(self, peer: str, log, python: str = sys.executable):
-        self.peer = peer
+    def __init__(
+        self,
+        peer: str,
+        log,
+        name: str = "",
+        folder: str = "",
+        module: str = "e2e.worker",
+        python: str = sys.executable,
+    ):
+        """`name` is what it goes by in results, `folder` the first one with modules."""
+        self.peer = name or peer
         self.repeat = 1  # how often a round repeats a row's calls; the driver settles it
         self.memory = False  # whether the peer serves a store in memory
-        command = [python, str(Path(__file__).parent / "worker.py"), peer]
+        path = os.pathsep.join(filter(None, [folder, ENVIRONMENT["PYTHONPATH"]]))
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            [python, "-m", module, peer],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**ENVIRONMENT, "PYTHONPATH": path},
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, cmd: str, **request) -> dict:
         try:

@@ -34,7 +34,7 @@ def default_folder() -> Path:
     return Path(base) / "headrace-bench"
 
 
-def _amplitude(ny: int, nx: int) -> np.ndarray:
+def amplitude(ny: int, nx: int) -> np.ndarray:
     ky = np.fft.fftfreq(ny)[:, None] * ny
     kx = np.fft.rfftfreq(nx)[None, :] * nx
     k = np.hypot(ky, kx)
@@ -47,11 +47,11 @@ def fields(steps: int, nlat: int = NLAT, nlon: int = NLON, seed: int = SEED):
     """Yield `steps` float32 fields (nlat, nlon), each correlated with the one before."""
     rng = np.random.default_rng(seed)
     ny = nlat + nlat % 2 + 46
-    amplitude = _amplitude(ny, nlon)
+    amplitudes = amplitude(ny, nlon)
 
     def noise():
-        shape = amplitude.shape
-        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) * amplitude
+        shape = amplitudes.shape
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) * amplitudes
 
     base = 284.0 - 36.0 * np.sin(np.deg2rad(np.linspace(90, -90, nlat)))[:, None] ** 2
     state = noise()
@@ -80,22 +80,37 @@ def array_name(layout: str, codec: str) -> str:
     return f"{layout}-{codec}.zarr"
 
 
-def _write(folder: Path, layout: str, codec: str, truth: np.ndarray) -> None:
+def spec(layout: str, codec: str, steps: int) -> dict:
+    """What a peer is told of an array to create."""
+    outer, inner = LAYOUTS[layout]
+    return {
+        "shape": [steps, NLAT, NLON],
+        "chunks": [min(outer[0], steps), *outer[1:]],
+        "inner_chunks": list(inner) if inner else None,
+        "codec": codec,
+    }
+
+
+def create(path, spec: dict):
+    """The array of a spec, by zarr-python."""
     import zarr
 
-    outer, inner = LAYOUTS[layout]
-    outer = (min(outer[0], truth.shape[0]), *outer[1:])
-    partial = folder / (array_name(layout, codec) + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    array = zarr.create_array(
-        store=str(partial),
-        shape=truth.shape,
+    inner = spec["inner_chunks"]
+    return zarr.create_array(
+        store=path,
+        shape=tuple(spec["shape"]),
         dtype="float32",
-        chunks=inner or outer,
-        shards=outer if inner else None,
-        compressors=codecs_of(codec),
+        chunks=tuple(inner or spec["chunks"]),
+        shards=tuple(spec["chunks"]) if inner else None,
+        compressors=codecs_of(spec["codec"]),
         fill_value=0.0,
     )
+
+
+def _write(folder: Path, layout: str, codec: str, truth: np.ndarray) -> None:
+    partial = folder / (array_name(layout, codec) + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    array = create(str(partial), spec(layout, codec, len(truth)))
     for t in range(0, truth.shape[0], 8):
         array[t : t + 8] = truth[t : t + 8]
     partial.rename(folder / array_name(layout, codec))
@@ -130,10 +145,7 @@ def describe(folder: Path, layout: str, codec: str) -> dict:
     stored = stored_bytes(path)
     return {
         "layout": layout,
-        "codec": codec,
-        "shape": meta["shape"],
-        "chunks": list(LAYOUTS[layout][0]),
-        "inner_chunks": list(LAYOUTS[layout][1]) if LAYOUTS[layout][1] else None,
+        **spec(layout, codec, meta["shape"][0]),
         "codecs": meta["codecs"],
         "nbytes": nbytes,
         "stored_nbytes": stored,

@@ -1,27 +1,23 @@
 """The file store's ways of reading many small chunks: pread and io_uring, warm and cold.
 
-    python bench/e2e/file_io.py --out bench/results/file-io.json
+    python bench/run.py file-io -- --runs 9 --out bench/results/file-io.json
 
 The whole array of 128 KiB chunks into existing memory, by headrace alone in this process, the ways
 in turn. Cold: the files' pages are dropped from the page cache before each read, folders and inodes
 stay. With O_DIRECT ("direct") the page cache plays no part.
 """
 
-import argparse
 import os
-import resource
 import statistics
-import time
+from functools import partial
 from pathlib import Path
 
-import data
+import harness
 import headrace as hr
-import machine
 import numpy as np
-from turns import in_turn
+from e2e import data
 
 LAYOUT = "128KiB"
-CODECS = ("none", "zstd", "blosc")
 WAYS = {
     "pread": {},
     "uring": {"io": "uring"},
@@ -31,76 +27,54 @@ WAYS = {
 STATES = {"warm": ("pread", "uring"), "cold": tuple(WAYS)}
 
 
-def _drop(files: list[Path]) -> None:
-    for file in files:
-        fd = os.open(file, os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-
-
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _figures(rounds: list[tuple[float, float]], nbytes: int) -> dict:
-    seconds = [s for s, _ in rounds]
-    median = statistics.median(seconds)
+def _figures(rounds: list[harness.Took], base: list[harness.Took], nbytes: int) -> dict:
+    seconds = [took.seconds for took in rounds]
+    ratios = [b.seconds / own for b, own in zip(base, seconds, strict=True)]
     return {
-        "median_s": round(median, 5),
-        "min_s": round(min(seconds), 5),
-        "max_s": round(max(seconds), 5),
-        "mb_s": round(nbytes / median / 1e6, 1),
-        "cpu_s": round(statistics.median(c for _, c in rounds), 5),
+        **harness.figures(seconds, "s", 5),
+        "mb_s": round(nbytes / statistics.median(seconds) / 1e6, 1),
+        "cpu_s": round(statistics.median(took.cpu_s for took in rounds), 5),
+        "speed_up_over_pread": round(statistics.median(ratios), 2),
     }
 
 
 def measure_row(folder: Path, codec: str, state: str, truth: np.ndarray, runs: int) -> dict:
     path = folder / data.array_name(LAYOUT, codec)
     files = [p for p in path.rglob("*") if p.is_file()]
-    ways = STATES[state]
-    arrays = {w: hr.open_array(str(path), mode="r", storage_options=WAYS[w]) for w in ways}
+    arrays = {
+        way: hr.open_array(str(path), mode="r", storage_options=WAYS[way]) for way in STATES[state]
+    }
     out = np.zeros_like(truth)
     for file in files:
         file.read_bytes()
     os.sync()  # dirty pages cannot be dropped
-    rounds = {way: [] for way in ways}
-    for r in range(runs + 1):
-        for way in in_turn(ways, r):
-            if state == "cold":
-                _drop(files)
-            cpu, start = _cpu_s(), time.perf_counter()
-            arrays[way].read(..., out=out)
-            seconds = time.perf_counter() - start
-            if r > 0:
-                rounds[way].append((seconds, _cpu_s() - cpu))
-            elif not np.array_equal(out.view(np.uint32), truth.view(np.uint32)):
-                raise RuntimeError(f"{codec} by {way}: wrong result")
-    figures = {way: _figures(rounds[way], truth.nbytes) for way in ways}
-    base = "pread"
-    for way in ways:
-        pairs = zip(rounds[base], rounds[way], strict=True)
-        ratio = statistics.median(b[0] / w[0] for b, w in pairs)
-        figures[way]["speed_up_over_pread"] = round(ratio, 2)
-    return {"layout": LAYOUT, "codec": codec, "cache": state, "ways": figures}
+
+    def read(array) -> harness.Took:
+        if state == "cold":
+            harness.drop_pages(files)
+        return harness.took(partial(array.read, ..., out=out))
+
+    for way, array in arrays.items():
+        read(array)
+        if not np.array_equal(out.view(np.uint32), truth.view(np.uint32)):
+            raise RuntimeError(f"{codec} by {way}: wrong result")
+    rounds = harness.in_turns({way: partial(read, arrays[way]) for way in arrays}, runs, 0)
+    ways = {way: _figures(rounds[way], rounds["pread"], truth.nbytes) for way in rounds}
+    return {"layout": LAYOUT, "codec": codec, "cache": state, "ways": ways}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=64)
-    parser.add_argument("--data", type=Path, default=data.default_folder())
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    folder = data.prepare(args.data, args.steps, [(LAYOUT, codec) for codec in CODECS])
+    args = harness.parser(
+        __doc__, codecs=("none", "zstd", "blosc"), runs=9, steps=64, data=data.default_folder()
+    ).parse_args()
+    folder = data.prepare(args.data, args.steps, [(LAYOUT, codec) for codec in args.codecs])
     truth = np.array(np.load(folder / "truth.npy", mmap_mode="r"))
     report = {
-        **machine.head("file-io", folder),
-        "versions": {"headrace": hr.__version__},
+        **harness.head("file-io", folder, "headrace"),
         "settings": {"runs": args.runs, "steps": args.steps},
         "rows": [],
     }
-    for codec in CODECS:
+    for codec in args.codecs:
         for state in STATES:
             row = measure_row(folder, codec, state, truth, args.runs)
             report["rows"].append(row)
@@ -109,8 +83,8 @@ def main() -> None:
                 for way, f in row["ways"].items()
             ]
             print(f"{codec:5} {state}: {' | '.join(cells)}", flush=True)
-    report["load_average_end"] = [round(x, 2) for x in os.getloadavg()]
-    machine.save(report, args.out)
+    report["load_average_end"] = harness.load_average()
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
 """What `fsync=` costs a store in a folder: "none", "metadata" (the default) and "all", in turns.
 
-    python bench/e2e/fsync.py --folder /disk/to/measure --out bench/results/fsync.json
+    python bench/run.py fsync -- --folder /disk/to/measure --out bench/results/fsync.json
 
 Each round is in a new folder. What it left is written back before the next, so that nobody pays for
 what another has left.
 """
 
-import argparse
 import os
 import shutil
-import statistics
-import time
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import harness
 import headrace as hr
-import machine
 import numpy as np
 
 WAYS = ("none", "metadata", "all")
@@ -48,49 +47,29 @@ ROWS: dict[str, tuple[Callable[[hr.Store], None], int]] = {
 }
 
 
-def _round(folder: Path, way: str, act: Callable[[hr.Store], None]) -> float:
+def _round(folder: Path, way: str, act: Callable[[hr.Store], None], count: int) -> float:
     shutil.rmtree(folder, ignore_errors=True)
     store = hr.open_store(folder, mode="w", storage_options={"fsync": way})
     hr.create_group(store)
     hr.create_array(store, "x", shape=DATA.size, dtype="f4", chunks=CHUNK, compressors=None)
     os.sync()
-    start = time.perf_counter()
-    act(store)
-    return time.perf_counter() - start
+    return harness.seconds(lambda: act(store)) / count
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--runs", type=int, default=5)
-    options = parser.parse_args()
-    folder = options.folder / "headrace-fsync"
+    args = harness.parser(__doc__, folder=Path(tempfile.gettempdir()), runs=5).parse_args()
+    folder = args.folder / "headrace-fsync"
     rows = []
-    for name, (act, count) in ROWS.items():
-        rounds: dict[str, list[float]] = {way: [] for way in WAYS}
-        for run in range(options.runs + 1):
-            for way in WAYS:
-                seconds = _round(folder, way, act)
-                if run > 0:  # the first warms up
-                    rounds[way].append(1e3 * seconds / count)
-        ways = {
-            way: {
-                "median_ms": round(statistics.median(each), 3),
-                "min_ms": round(min(each), 3),
-                "max_ms": round(max(each), 3),
-            }
-            for way, each in rounds.items()
-        }
+    for name, row in ROWS.items():
+        rounds = harness.in_turns(
+            {way: partial(_round, folder, way, *row) for way in WAYS}, args.runs
+        )
+        ways = {way: harness.figures(each, "ms", 3) for way, each in rounds.items()}
         rows.append({"what": name, "ways": ways})
-        print(name, {way: figures["median_ms"] for way, figures in ways.items()})
+        print(name, {way: found["median_ms"] for way, found in ways.items()})
     shutil.rmtree(folder, ignore_errors=True)
-    report = {
-        **machine.head("fsync", options.folder),
-        "settings": {"runs": options.runs},
-        "rows": rows,
-    }
-    machine.save(report, options.out)
+    head = harness.head("fsync", args.folder)
+    harness.save({**head, "settings": {"runs": args.runs}, "rows": rows}, args.out)
 
 
 if __name__ == "__main__":

@@ -1,80 +1,43 @@
-"""What the machine allows: memory copy, page cache, each codec's own library; 1 and all threads."""
+"""What the machine allows: page cache, each codec's own library; 1 and all threads."""
 
 import mmap
 import os
 import statistics
-import threading
-import time
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-import native
 import numpy as np
+from e2e import native
+from harness import in_turns, seconds
 
 MIB = 1 << 20
 
 
-def _rate(nbytes: int, seconds: list[float]) -> dict:
-    return {
-        "mb_s": round(nbytes / statistics.median(seconds) / 1e6, 1),
-        "min_mb_s": round(nbytes / max(seconds) / 1e6, 1),
-        "max_mb_s": round(nbytes / min(seconds) / 1e6, 1),
-    }
+def _rate(nbytes: int, runs: int, work: Callable[[], object]) -> dict:
+    taken = in_turns({"": lambda: seconds(work)}, runs)[""]
+    of = {"mb_s": statistics.median, "min_mb_s": max, "max_mb_s": min}
+    return {name: round(nbytes / of[name](taken) / 1e6, 1) for name in of}
 
 
-def _timed(runs: int, work) -> list[float]:
-    work()
-    seconds = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
-def _on_threads(threads: int, items: list, work) -> None:
+def on_threads(threads: int, items: list, work) -> None:
     """work(items of this thread, thread number), the items dealt out as the threads take them."""
     if threads == 1:
         work(iter(items), 0)
         return
-    iterator, lock = iter(items), threading.Lock()
+    waiting = deque(items)
 
     def take():
-        while True:
-            with lock:
-                item = next(iterator, None)
-            if item is None:
-                return
-            yield item
+        with suppress(IndexError):
+            while True:
+                yield waiting.popleft()
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work, take(), i) for i in range(threads)]:
             done.result()
-
-
-def memory(runs: int, threads: int) -> dict:
-    """memcpy of 256 MiB in pieces of 4 MiB, into pages in use and into fresh ones."""
-    pieces = [(i * 4 * MIB, (i + 1) * 4 * MIB) for i in range(64)]
-    source = np.ones(256 * MIB, np.uint8)
-    used = np.ones(256 * MIB, np.uint8)
-
-    def copy_into(target):
-        def work(items, _):
-            for begin, end in items:
-                target[begin:end] = source[begin:end]
-
-        return work
-
-    def fresh(n):
-        _on_threads(n, pieces, copy_into(np.empty(256 * MIB, np.uint8)))
-
-    result = {}
-    for n in sorted({1, threads}):
-        result[f"memcpy_used_{n}"] = _rate(
-            source.nbytes, _timed(runs, lambda n=n: _on_threads(n, pieces, copy_into(used)))
-        )
-        result[f"memcpy_fresh_{n}"] = _rate(source.nbytes, _timed(runs, lambda n=n: fresh(n)))
-    return result
 
 
 def page_cache(path: Path, runs: int, threads: int) -> dict:
@@ -105,17 +68,17 @@ def page_cache(path: Path, runs: int, threads: int) -> dict:
                 os.preadv(fd, [target[at : at + size]], offset)
                 os.close(fd)
 
-        _on_threads(n, pieces, work)
+        on_threads(n, pieces, work)
 
     result = {}
     for n in sorted({1, threads}):
-        reuse = _timed(runs, lambda n=n: _on_threads(n, pieces, into_reused))
-        result[f"pread_used_{n}"] = _rate(total, reuse)
-        result[f"pread_fresh_{n}"] = _rate(total, _timed(runs, lambda n=n: into_fresh(n)))
+        used = partial(on_threads, n, pieces, into_reused)
+        result[f"pread_used_{n}"] = _rate(total, runs, used)
+        result[f"pread_fresh_{n}"] = _rate(total, runs, partial(into_fresh, n))
     return result
 
 
-def _split(field: np.ndarray, chunk: tuple[int, ...]) -> list[np.ndarray]:
+def split(field: np.ndarray, chunk: tuple[int, ...]) -> list[np.ndarray]:
     chunks = []
     for t in range(field.shape[0]):
         for y in range(0, field.shape[1], chunk[1]):
@@ -129,7 +92,7 @@ def _split(field: np.ndarray, chunk: tuple[int, ...]) -> list[np.ndarray]:
 
 def codec(name: str, field: np.ndarray, chunk: tuple[int, ...], runs: int, threads: int) -> list:
     """Decode and encode rates of each library of a codec on the chunks of (t, y, x) `field`."""
-    chunks = _split(field, chunk)
+    chunks = split(field, chunk)
     size = chunks[0].nbytes
     total = size * len(chunks)
     room = size + size // 8 + 4096
@@ -166,9 +129,7 @@ def codec(name: str, field: np.ndarray, chunk: tuple[int, ...], runs: int, threa
             "ratio": round(total / sum(e.nbytes for e in encoded), 3),
         }
         for n in sorted({1, threads}):
-            decoding = _timed(runs, lambda n=n, p=packed: _on_threads(n, p, decode))
-            entry[f"decode_{n}"] = _rate(total, decoding)
-            encoding = _timed(runs, lambda n=n, r=raw: _on_threads(n, r, encode))
-            entry[f"encode_{n}"] = _rate(total, encoding)
+            entry[f"decode_{n}"] = _rate(total, runs, partial(on_threads, n, packed, decode))
+            entry[f"encode_{n}"] = _rate(total, runs, partial(on_threads, n, raw, encode))
         results.append(entry)
     return results

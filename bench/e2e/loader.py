@@ -1,7 +1,6 @@
 """Loaders on the CPU: shuffled batches of an ERA5-like store, beside the loaders people use today.
 
-    python bench/e2e/loader.py --json bench/results/loader-cpu.json
-    python bench/e2e/loader.py --peers headrace,dataloader-zarr-2 --chunk-steps 8
+    python bench/run.py loader -- --peers headrace,dataloader-zarr-2 --chunk-steps 8
 
 A sample is one step of all variables; batches are shuffled, float32, in host memory, and nothing
 else is done with them. Stories: chunks of 1, 8 and 32 samples, blosc-lz4 with shuffle and zstd.
@@ -22,22 +21,19 @@ once into memory in use, by a thread a core.
 Rows of other stories stay in the JSON file, so that long runs can be made in parts.
 """
 
-import argparse
 import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import data
-import loader_data
-import machine
+import harness
+from e2e import data, loader_data
+from e2e.client import Client, Unavailable
 
 PEERS = {  # the peer of the worker, and processes that read beside the one that trains
     "headrace": ("headrace", 0),
@@ -104,27 +100,14 @@ class Watch(threading.Thread):
 
 def run_peer(name: str, job: dict, python: str, stored_nbytes: int) -> dict:
     peer, workers = PEERS[name]
-    command = [python, str(Path(__file__).parent / "loader_worker.py")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-
-        def answer() -> dict:
-            line = process.stdout.readline()
-            if not line:
-                raise RuntimeError(f"{name}: the worker ended with status {process.wait()}")
-            return json.loads(line)
-
-        process.stdin.write(json.dumps({**job, "peer": peer, "workers": workers}) + "\n")
-        process.stdin.flush()
-        hello = answer()
-        if "unavailable" in hello:
-            return hello
-        watch = Watch(process.pid)
+    with Client(peer, None, name, module="e2e.loader_worker", python=python) as client:
         try:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            figures = answer()
+            hello = client.ask("hello")
+        except Unavailable as error:
+            return {"unavailable": str(error)}
+        watch = Watch(client.pid)
+        try:
+            figures = client.ask("go", **job, workers=workers)
         finally:
             watch.stop()
     delivered = stored_nbytes * figures["samples"] / job["steps"]
@@ -147,18 +130,8 @@ def job_of(path: Path, store: loader_data.Store, args) -> dict:
     for name, of_steps in marks.items():
         if len(set(of_steps)) != store.steps:
             raise ValueError(f"{path}: first rows of {name} do not tell its steps")
-    return {
-        "path": str(path),
-        "variables": list(store.names),
-        "steps": store.steps,
-        "sample_nbytes": store.sample_nbytes,
-        "batch": args.batch,
-        "block_chunks": BLOCK_CHUNKS,
-        "chunk_steps": store.chunk_steps,
-        "seconds": args.seconds,
-        "epochs": args.epochs,
-        "marks": marks,
-    }
+    about = {"block_chunks": BLOCK_CHUNKS, "epochs": args.epochs, "marks": marks}
+    return loader_data.job(path, store, args, **about)
 
 
 def numcodecs_samples_s(path: Path, store: loader_data.Store) -> float:
@@ -176,13 +149,9 @@ def numcodecs_samples_s(path: Path, store: loader_data.Store) -> float:
         codec.decode(file.read_bytes(), out=of_thread.out)
 
     files = loader_data.chunk_files(path, store)
-    seconds = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in range(4):
-            begin = time.perf_counter()
-            list(pool.map(decode, files))
-            seconds.append(time.perf_counter() - begin)
-    return round(store.steps / min(seconds), 1)
+        fastest = min(harness.seconds(lambda: list(pool.map(decode, files))) for _ in range(4))
+    return round(store.steps / fastest, 1)
 
 
 def summary(runs: list[dict]) -> dict:
@@ -194,13 +163,13 @@ def summary(runs: list[dict]) -> dict:
     return {**found, "all_samples_s": [run["samples_s"] for run in runs]}
 
 
-def measure(store: loader_data.Store, names: list[str], args) -> dict:
+def measure(store: loader_data.Store, args) -> dict:
     path = loader_data.prepare(args.data, store)
     job = job_of(path, store, args)
     stored = loader_data.stored_nbytes(path, store)
-    runs: dict[str, list[dict]] = {name: [] for name in names}
+    runs: dict[str, list[dict]] = {name: [] for name in args.peers}
     for turn in range(args.rounds):
-        for name in random.Random(turn).sample(names, len(names)):
+        for name in random.Random(turn).sample(args.peers, len(args.peers)):
             python = args.python.get(PEERS[name][0], sys.executable)
             runs[name].append(run_peer(name, job, python, stored))
     peers = {name: summary(of_peer) for name, of_peer in runs.items()}
@@ -216,14 +185,8 @@ def measure(store: loader_data.Store, names: list[str], args) -> dict:
 
 
 def line_of(row: dict) -> str:
-    if "unavailable" in row:
-        return row["unavailable"]
-    return (
-        f"{row['samples_s']:8.1f} samples/s {row['decoded_gb_s']:6.3f} GB/s "
-        f"{row['cpu_s_per_gb']:7.2f} CPU s/GB {row['peak_over_imports_mib']:6.0f} MiB "
-        f"first {row['first_batch_s']:6.3f} s, wait {row['wait_p50_ms']:.2f} "
-        f"p99 {row['wait_p99_ms']:.2f} ms, read x{row['read_amplification']:.2f}"
-    )
+    shown = ("samples_s", "cpu_s_per_gb", "peak_over_imports_mib", "first_batch_s", "wait_p99_ms")
+    return row.get("unavailable") or "  ".join(f"{name} {row[name]}" for name in shown)
 
 
 def story(row: dict) -> tuple[int, str]:
@@ -242,57 +205,42 @@ def rows_of_others(path: Path, settings: dict, stores: list[loader_data.Store]) 
     return rows
 
 
-def interpreter(text: str) -> tuple[str, str]:
-    peer, _, path = text.partition("=")
-    return peer, path
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=data.default_folder())
-    parser.add_argument("--steps", type=int, default=512)
-    parser.add_argument("--lat", type=int, default=181)
-    parser.add_argument("--lon", type=int, default=360)
-    parser.add_argument("--variables", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--chunk-steps", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--codecs", nargs="+", default=list(loader_data.CODECS))
-    parser.add_argument("--peers", default=",".join(PEERS), help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--epochs", type=int, default=1, help="of a row")
-    parser.add_argument("--seconds", type=float, default=4, help="of a row, at most")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--python", type=interpreter, action="append", default=[])
-    parser.add_argument("--json", type=Path)
+def main() -> None:
+    parser = harness.parser(
+        __doc__,
+        data=data.default_folder(),
+        steps=512,
+        lat=181,
+        lon=360,
+        variables=2,
+        batch=8,
+        chunk_steps=(1, 8, 32),
+        codecs=loader_data.CODECS,
+        peers=tuple(PEERS),
+        epochs=1,
+        seconds=4.0,
+        rounds=1,
+    )
+    parser.add_argument("--python", metavar="PEER=PATH", action="append", default=[])
     args = parser.parse_args()
-    args.python = dict(args.python)
+    args.python = dict(text.split("=", 1) for text in args.python)
     args.data.mkdir(parents=True, exist_ok=True)
-    names = args.peers.split(",")
-    if unknown := set(names) - set(PEERS):
+    if unknown := set(args.peers) - set(PEERS):
         parser.error(f"no peer {', '.join(sorted(unknown))}")
     shape = (args.steps, args.lat, args.lon, args.variables)
     stores = [loader_data.Store(*shape, k, c) for k in args.chunk_steps for c in args.codecs]
-    settings = {
-        "steps": args.steps,
-        "field": [args.lat, args.lon],
-        "variables": args.variables,
-        "batch": args.batch,
-        "block_chunks": BLOCK_CHUNKS,
-        "epochs": args.epochs,
-        "seconds": args.seconds,
-        "rounds": args.rounds,
-    }
-    others = rows_of_others(args.json, settings, stores) if args.json else []
-    begin = time.perf_counter()
-    rows = [measure(store, names, args) for store in stores]
-    print(f"{time.perf_counter() - begin:.0f} s in all")
+    named = ("steps", "variables", "batch", "epochs", "seconds", "rounds")
+    settings = {name: getattr(args, name) for name in named}
+    settings |= {"field": [args.lat, args.lon], "block_chunks": BLOCK_CHUNKS}
+    others = rows_of_others(args.out, settings, stores) if args.out else []
+    rows = [measure(store, args) for store in stores]
     report = {
-        **machine.head("loader-cpu", args.data),
+        **harness.head("loader-cpu", args.data),
         "settings": settings,
         "rows": sorted(others + rows, key=story),
     }
-    machine.save(report, args.json)
-    return 0
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,11 +1,8 @@
 """ERA5-like stores for loaders, of any size: float32 fields over time, Zarr 2 as xarray has it.
 
-    python bench/e2e/loader_data.py FOLDER --steps 1024 --chunk-steps 8 --codec zstd
-
 The fields are those of data.py, of another seed for each variable. A chunk holds whole fields.
 """
 
-import argparse
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -13,8 +10,8 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-import data
 import numpy as np
+from e2e import data
 
 CODECS = ("blosc", "zstd")
 VARIABLES = ("t2m", "z500", "u10", "v10", "msl", "q700")
@@ -117,20 +114,15 @@ def stored_nbytes(path: Path, store: Store) -> int:
     return sum(f.stat().st_size for f in chunk_files(path, store))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=256)
-    parser.add_argument("--lat", type=int, default=data.NLAT)
-    parser.add_argument("--lon", type=int, default=data.NLON)
-    parser.add_argument("--variables", type=int, default=2)
-    parser.add_argument("--chunk-steps", type=int, default=1)
-    parser.add_argument("--codec", choices=CODECS, default="blosc")
-    args = parser.parse_args()
-    args.folder.mkdir(parents=True, exist_ok=True)
-    store = Store(args.steps, args.lat, args.lon, args.variables, args.chunk_steps, args.codec)
-    print(prepare(args.folder, store))
-
-
-if __name__ == "__main__":
-    main()
+def job(path: Path, store: Store, args, **more) -> dict:
+    """What a process that runs a loader is told of the store and of the run."""
+    return {
+        "path": str(path),
+        "variables": list(store.names),
+        "steps": store.steps,
+        "sample_nbytes": store.sample_nbytes,
+        "chunk_steps": store.chunk_steps,
+        "batch": args.batch,
+        "seconds": args.seconds,
+        **more,
+    }

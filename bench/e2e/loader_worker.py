@@ -1,25 +1,34 @@
 """One loader in a process of its own, for loader.py.
 
-It reads a job as JSON from standard input, imports the peer and says so, waits for a line, then
-goes through epochs and prints its figures. Each peer generates batches, dicts of arrays with a
-sample a row, and None after each epoch.
+It imports the peer and says hello; asked to go, with a job, it goes through epochs. Each peer
+generates batches, dicts of arrays with a sample a row, and None after each epoch.
 """
 
 import contextlib
 import gc
-import json
+import platform
 import resource
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
+from e2e.worker import serve
+from harness import versions
 
 SEED = 7
 
 
-class Headrace:
+class Peer:
+    packages: tuple[str, ...] = ()
+    ranks = True  # whether it shares an epoch between processes
+
+    def facts(self):
+        """What the library itself says of an epoch."""
+        return {}
+
+
+class Headrace(Peer):
     packages = ("headrace",)
 
     def __init__(self):
@@ -98,9 +107,9 @@ class ShuffledSteps:
         return tuple(np.asarray(step[name]) for name in self._names)
 
 
-class DataLoaderOfZarr:
+class DataLoaderOfZarr(Peer):
     packages = ("torch", "zarr")
-    pipeline = None
+    pipeline = None  # zarr-python's default
 
     def __init__(self):
         import torch
@@ -108,45 +117,51 @@ class DataLoaderOfZarr:
 
         self._torch = torch
         if self.pipeline:
-            zarr.config.set({"codec_pipeline.path": self.pipeline})
+            zarr.config.set({"codec_pipeline.path": self.pipeline})  # of the workers too
 
     def dataset(self, job):
         return Steps(job["path"], job["variables"], job["steps"])
 
-    def batches(self, job):
-        loader = self._torch.utils.data.DataLoader(
-            self.dataset(job),
+    def loader(self, job, dataset, **options):
+        return self._torch.utils.data.DataLoader(
+            dataset,
             batch_size=job["batch"],
-            shuffle=True,
             num_workers=job["workers"],
             persistent_workers=job["workers"] > 0,
-            generator=self._torch.Generator().manual_seed(SEED),
+            **options,
         )
+
+    def batches(self, job):
+        order = self._torch.Generator().manual_seed(SEED)
+        loader = self.loader(job, self.dataset(job), shuffle=True, generator=order)
         while True:
             for batch in loader:
                 yield {name: np.asarray(values) for name, values in batch.items()}
             yield None
-
-    def facts(self):
-        return {}
 
 
 class DataLoaderOfZarrs(DataLoaderOfZarr):
     packages = ("torch", "zarr", "zarrs")
     pipeline = "zarrs.ZarrsCodecPipeline"
 
+    def __init__(self):
+        import zarrs  # noqa: F401
+
+        super().__init__()
+
 
 class Fields:
-    """Data sets of one step as dicts of arrays."""
+    """Data sets of one step as dicts of arrays, with their times where those are given."""
 
-    def __init__(self, batches):
-        self._batches = batches
+    def __init__(self, batches, times):
+        self._batches, self._times = batches, times
 
     def __len__(self):
         return len(self._batches)
 
     def __getitem__(self, i):
-        return {name: field.values[0] for name, field in self._batches[i].items()}
+        step = {name: field.values[0] for name, field in self._batches[i].items()}
+        return step if self._times is None else {"time": self._times[i], **step}
 
 
 class Xbatcher(DataLoaderOfZarr):
@@ -161,10 +176,10 @@ class Xbatcher(DataLoaderOfZarr):
 
     def dataset(self, job):
         ds = self._xarray.open_zarr(job["path"], chunks=None)[job["variables"]]
-        return Fields(self._xbatcher.BatchGenerator(ds, {**ds.sizes, "time": 1}))
+        return Fields(self._xbatcher.BatchGenerator(ds, {**ds.sizes, "time": 1}), job.get("times"))
 
 
-class Insitubatch:
+class Insitubatch(Peer):
     packages = ("insitubatch", "zarr", "obstore")
 
     def __init__(self):
@@ -172,8 +187,8 @@ class Insitubatch:
 
         self._library = insitubatch
 
-    @staticmethod
-    def dataset(library, job):
+    def dataset(self, job):
+        library = self._library
         store = library.obstore_store(f"file://{job['path']}")
         geometries = library.open_geometries(store, variables=job["variables"])
         manifest = library.split_by_chunk(
@@ -189,7 +204,7 @@ class Insitubatch:
         )
 
     def batches(self, job):
-        dataset = self.dataset(self._library, job)
+        dataset = self.dataset(job)
         with contextlib.closing(dataset):
             for epoch in range(sys.maxsize):
                 dataset.set_epoch(epoch)
@@ -197,11 +212,8 @@ class Insitubatch:
                     yield batch.arrays
                 yield None
 
-    def facts(self):
-        return {}
 
-
-class Beluga:
+class Beluga(Peer):
     packages = ("zarr-beluga",)
 
     def __init__(self):
@@ -209,11 +221,14 @@ class Beluga:
 
         self._library = beluga
 
-    def batches(self, job):
+    def reader(self, job):
         path = Path(job["path"])
-        reader = self._library.open_zarr_group(
+        return self._library.open_zarr_group(
             str(path.parent), path.name, variables=job["variables"]
         )
+
+    def batches(self, job):
+        reader = self.reader(job)
         random = np.random.default_rng(SEED)
         while True:
             order = random.permutation(job["steps"]).tolist()
@@ -223,9 +238,6 @@ class Beluga:
                 batch = np.stack([next(samples) for _ in range(count)])
                 yield dict(zip(job["variables"], np.moveaxis(batch, 1, 0), strict=True))
             yield None
-
-    def facts(self):
-        return {}
 
 
 PEERS = {
@@ -320,26 +332,17 @@ def measure(peer, job) -> dict:
     }
 
 
-def versions(packages) -> dict:
-    found = {"python": sys.version.split()[0], "numpy": np.__version__}
-    for package in packages:
-        with contextlib.suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+class Worker:
+    def __init__(self, name):
+        self._peer = PEERS[name]()
 
+    def hello(self, _) -> dict:
+        found = {"python": platform.python_version(), **versions("numpy", *self._peer.packages)}
+        return {"versions": found}
 
-def main() -> int:
-    job = json.loads(sys.stdin.readline())
-    try:
-        peer = PEERS[job["peer"]]()
-    except ImportError as error:
-        print(json.dumps({"unavailable": f"{type(error).__name__}: {error}"}), flush=True)
-        return 0
-    print(json.dumps({"versions": versions(peer.packages)}), flush=True)
-    sys.stdin.readline()
-    print(json.dumps(measure(peer, job)), flush=True)
-    return 0
+    def go(self, job) -> dict:
+        return measure(self._peer, job)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(Worker))

@@ -1,12 +1,12 @@
 """Arrays into other chunks within a bound on memory: headrace, rechunker, Dask and zarr-python.
 
-    python bench/e2e/rechunk.py --data FOLDER [--steps 256] [--rounds 3] [--zarr2 PYTHON]
-                                [--out bench/results/rechunk.json] [ROW ...]
+    python bench/run.py rechunk -- --data FOLDER --zarr2 PYTHON --rows recompress --out FILE
 
 The source is a time series of maps, 4.2 MB a chunk, Zarr 2, zstd 3; every peer writes zstd 3 in the
-format it writes by default. rechunker runs with zarr 2 only: --zarr2 is an interpreter that
-has both. A run is a process of its own; peers take turns. Seconds are those of the copy without
+format it writes by default. rechunker runs with zarr 2 only: --zarr2 is an interpreter that has
+both. A run is a process of its own; peers take turns. Seconds are those of the copy without
 imports, from a warm page cache and not synced; the peak is the process's above what it had before.
+Rows of earlier runs stay in the result.
 
 "one pass" is headrace with memory for the whole array, so that nothing is decoded or written twice:
 what a bound on memory can reach at best.
@@ -14,7 +14,6 @@ what a bound on memory can reach at best.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -22,12 +21,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 
-from turns import in_turn
+import harness
 
 MAP = (721, 1440)
 MEMORY = 128 << 20
@@ -120,13 +119,12 @@ def work(peer: str, source: str, target: str, chunks: tuple) -> None:
     """The process of one run: prints its facts."""
     __import__({"one pass": "headrace"}.get(peer, peer))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started, cpu = time.perf_counter(), time.process_time()
-    PEERS[peer](source, target, chunks)
+    took = harness.took(lambda: PEERS[peer](source, target, chunks))
     facts = {
-        "seconds": time.perf_counter() - started,
-        "cpu_seconds": time.process_time() - cpu,
+        "seconds": took.seconds,
+        "cpu_seconds": took.cpu_s,
         "peak_mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
-        "versions": {name: version(name) for name in PACKAGES.get(peer, [])},
+        "versions": harness.versions(*PACKAGES.get(peer, ())),
     }
     print(json.dumps(facts))
 
@@ -154,7 +152,9 @@ def make_source(path: Path, steps: int) -> None:
 def run(python: str, peer: str, source: Path, folder: Path, chunks: tuple) -> dict:
     target = folder / "target.zarr"
     command = [python, __file__, "--work", peer, str(source), str(target), json.dumps(chunks)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=harness.ENVIRONMENT
+    )
     for path in (target, Path(f"{target}.temp")):
         shutil.rmtree(path, ignore_errors=True)
     return json.loads(done.stdout)
@@ -172,41 +172,40 @@ def summary(runs: list[dict]) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="*", default=list(ROWS))
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--zarr2", default="")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    import machine
-
-    arguments.data.mkdir(parents=True, exist_ok=True)
-    source = arguments.data / f"maps-{arguments.steps}.zarr"
-    make_source(source, arguments.steps)
-    pythons = {peer: sys.executable for peer in PEERS} | {"rechunker": arguments.zarr2}
-    peers = [peer for peer in PEERS if pythons[peer]]
+    args = harness.parser(
+        __doc__,
+        rows=tuple(ROWS),
+        peers=tuple(PEERS),
+        data=Path(tempfile.gettempdir()) / "headrace-rechunk",
+        steps=256,
+        rounds=3,
+        zarr2="",
+    ).parse_args()
+    args.data.mkdir(parents=True, exist_ok=True)
+    source = args.data / f"maps-{args.steps}.zarr"
+    make_source(source, args.steps)
+    pythons = {peer: sys.executable for peer in args.peers} | {"rechunker": args.zarr2}
     report = {
-        "machine": machine.describe(arguments.data),
-        "commit": machine.commit(),
-        "nbytes": arguments.steps * MAP[0] * MAP[1] * 4,
+        **harness.head("rechunk", args.data),
+        "nbytes": args.steps * MAP[0] * MAP[1] * 4,
         "max_memory": MEMORY,
-        "rounds": arguments.rounds,
+        "rounds": args.rounds,
         "rows": {},
     }
-    if arguments.out and arguments.out.exists():
-        report["rows"] = json.loads(arguments.out.read_text())["rows"]
-    for row in arguments.rows:
-        chunks = ROWS[row](arguments.steps)
-        runs: dict[str, list[dict]] = {peer: [] for peer in peers}
-        for r in range(arguments.rounds):
-            for peer in in_turn(peers, r):
-                runs[peer].append(run(pythons[peer], peer, source, arguments.data, chunks))
-                print(row, peer, runs[peer][-1], flush=True)
+    if args.out and args.out.exists():
+        report["rows"] = json.loads(args.out.read_text())["rows"]
+    for row in args.rows:
+        chunks = ROWS[row](args.steps)
+        ways = {
+            peer: partial(run, pythons[peer], peer, source, args.data, chunks)
+            for peer in args.peers
+            if pythons[peer]
+        }
+        runs = harness.in_turns(ways, args.rounds, warm_ups=0)
         report["rows"][row] = {peer: summary(found) for peer, found in runs.items()}
-        if arguments.out:
-            arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+        print(row, report["rows"][row], flush=True)
+        if args.out:
+            harness.save(report, args.out)
 
 
 if __name__ == "__main__":

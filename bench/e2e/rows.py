@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
-from data import CODECS, LAYOUTS, NLAT, NLON
+from e2e.data import CODECS, LAYOUTS, NLAT, NLON
 
 ACCESSES = ("whole", "out", "step", "chunk", "series", "box", "write")
 # Rows of many small calls: the time of one call says more than MB/s.

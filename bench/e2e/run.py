@@ -1,55 +1,42 @@
 """End-to-end benchmark: headrace beside zarr-python, zarrs and tensorstore on the same arrays.
 
-    python bench/e2e/run.py --out bench/results/e2e-cpu.json
-    python bench/e2e/run.py --rows '128KiB-zstd-*,shard-*-chunk' --peers headrace,tensorstore
-    python bench/e2e/run.py --peers headrace --before OTHER/.venv/bin/python --out FILE
-    python bench/e2e/run.py --profile 128KiB-zstd-whole    # headrace alone, in this process
+    python bench/run.py e2e -- --rows '128KiB-zstd-*,shard-*-chunk' --peers headrace,tensorstore
+    python bench/run.py e2e -- --quick                        # 16 steps and 2 rounds: does it work?
+    python bench/run.py e2e -- --profile 128KiB-zstd-whole    # headrace alone, in this process
 
 Each peer lives in its own process and is asked in turn (A B C, then B C A, ...), so that all of
-them see the same machine. bench/README.md says what each row does.
+them see the same machine. bench/README.md says what each row does. --rows are shell patterns of
+their names, --steps fields of 4.2 MB in the time series. What --data has is kept between runs,
+--write-to is the folder of the arrays that write rows make.
 """
 
-import argparse
+import contextlib
 import math
-import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import data
-import limits
-import machine
+import harness
 import numpy as np
-import peers
-import rows
-from client import Client, PeerError, Unavailable
-from turns import in_turn
+from e2e import data, limits, peers, rows
+from e2e.client import Client, PeerError, Unavailable
+from e2e.worker import Worker
 
 WRITE_PART = 2  # a write row writes the first half of the steps: it needs no more to settle
 SETTLE_S = 0.1  # a timed round repeats the row's calls until it takes at least this long
 TRUTH = "truth.npy"
 
 
-def _spec(layout: str, codec: str, steps: int) -> dict:
-    outer, inner = data.LAYOUTS[layout]
-    return {
-        "shape": [steps, data.NLAT, data.NLON],
-        "chunks": [min(outer[0], steps), *outer[1:]],
-        "inner_chunks": list(inner) if inner else None,
-        "codec": codec,
-    }
-
-
 def _summary(rounds: list[dict], nbytes: int, calls: int, repeat: int) -> dict:
     seconds = [r["seconds"] / repeat for r in rounds]
     median = statistics.median(seconds)
     return {
-        "median_s": round(median, 7),
-        "min_s": round(min(seconds), 7),
-        "max_s": round(max(seconds), 7),
+        **harness.figures(seconds, "s", 7),
         "mb_s": round(nbytes / median / 1e6, 1),
         "us_per_call": round(median / calls * 1e6, 1),
         "cpu_s": round(statistics.median(r["cpu_s"] for r in rounds) / repeat, 7),
@@ -57,88 +44,83 @@ def _summary(rounds: list[dict], nbytes: int, calls: int, repeat: int) -> dict:
         "peak_over_base_mib": round(max(r["peak_over_base_mib"] for r in rounds), 1),
         "runs": len(seconds),
         "repeat": repeat,
+        "verified": True,
     }
 
 
-BEFORE = "before"  # headrace of another checkout, by the interpreter that has it
+def checked(clients: list, check: Callable[[Client], dict]) -> tuple[list, dict]:
+    """The clients whose results are right, and what the others answered."""
+    ready, failed = [], {}
+    for client in clients:
+        try:
+            found = check(client)
+            if not found["ok"]:
+                raise PeerError(f"[{client.peer}] wrong result: {found['why']}")
+            ready.append(client)
+        except PeerError as error:
+            print(f"  {error}", file=sys.stderr)
+            failed[client.peer] = {"error": str(error)}
+    return ready, failed
 
 
-def _client(name: str, log, before: str | None) -> Client:
-    if name != BEFORE:
-        return Client(name, log)
-    client = Client("headrace", log, before)
-    client.peer = BEFORE
-    return client
-
-
-def _turns(clients: list, runs: int):
-    """The clients of each round, a different one first each time."""
-    for r in range(runs):
-        yield from in_turn(clients, r)
-
-
-def _fail(results: dict, client: Client, error: PeerError) -> None:
-    print(f"  {error}", file=sys.stderr)
-    results[client.peer] = {"error": str(error)}
-
-
-def run_read(row: rows.Row, clients: list, folder: Path, runs: int) -> dict:
+def read_request(row: rows.Row) -> dict:
     request = {"selections": row.selections, "out": row.access == "out"}
     if row.access == "out":
         request["out_shape"] = [i[1] - i[0] for i in row.selections[0]]
-    nbytes, results, ready, rounds = rows.nbytes(row.selections), {}, [], {}
-    for client in clients:
-        try:
-            check = client.ask("verify", truth=str(folder / TRUTH), **request)
-            if not check["ok"]:
-                raise PeerError(f"[{client.peer}] {row.name}: wrong result: {check['why']}")
-            once = client.ask("read", repeat=1, **request)["seconds"]
-            client.repeat = max(1, min(200, math.ceil(SETTLE_S / once)))
-            rounds[client.peer] = []
-            ready.append(client)
-        except PeerError as error:
-            _fail(results, client, error)
-    for client in _turns(ready, runs):
-        rounds[client.peer].append(client.ask("read", repeat=client.repeat, **request))
+    return request
+
+
+def run_read(row: rows.Row, clients: list, folder: Path, runs: int) -> dict:
+    calls, nbytes = len(row.selections), rows.nbytes(row.selections)
+    request = read_request(row)
+
+    def check(client: Client) -> dict:
+        found = client.ask("verify", truth=str(folder / TRUTH), **request)
+        once = client.ask("read", repeat=1, **request)["seconds"]
+        client.repeat = max(1, min(200, math.ceil(SETTLE_S / once)))
+        return found
+
+    def read(client: Client) -> dict:
+        return client.ask("read", repeat=client.repeat, **request)
+
+    ready, results = checked(clients, check)
+    rounds = harness.in_turns({c.peer: partial(read, c) for c in ready}, runs, warm_ups=0)
     for client in ready:
         client.ask("release")
-        repeat, calls = client.repeat, len(row.selections)
-        results[client.peer] = _summary(rounds[client.peer], nbytes, calls, repeat)
-        results[client.peer]["verified"] = True
-    return {"nbytes": nbytes, "calls": len(row.selections), "peers": results}
+        results[client.peer] = _summary(rounds[client.peer], nbytes, calls, client.repeat)
+    return {"nbytes": nbytes, "calls": calls, "peers": results}
 
 
-def run_write(row: rows.Row, clients: list, folder: Path, args, checker) -> dict:
+def write_request(row: rows.Row, folder: Path, args) -> dict:
     steps = max(1, args.steps // WRITE_PART)
-    spec = _spec(row.layout, row.codec, steps)
-    part = [[0, steps], [0, data.NLAT], [0, data.NLON]]
-    nbytes, results, ready, rounds, stored = rows.nbytes([part]), {}, [], {}, {}
-    target = (args.write_to or folder) / "written.zarr"
-    request = {"spec": spec, "source": str(folder / TRUTH), "part": part, "path": str(target)}
+    return {
+        "spec": data.spec(row.layout, row.codec, steps),
+        "source": str(folder / TRUTH),
+        "part": [[0, steps], [0, data.NLAT], [0, data.NLON]],
+        "path": str((args.write_to or folder) / "written.zarr"),
+    }
+
+
+def run_write(row: rows.Row, clients: list, folder: Path, args, checker: Client) -> dict:
+    request = write_request(row, folder, args)
+    part, target = request["part"], request["path"]
+    nbytes, stored = rows.nbytes([part]), {}
 
     def write(client: Client) -> dict:
         shutil.rmtree(target, ignore_errors=True)
         return client.ask("write", **request)
 
-    for client in clients:
-        try:
-            write(client)  # the warm-up, and what is verified
-            checker.ask("open", path=str(target))
-            truth = str(folder / TRUTH)
-            check = checker.ask("verify", truth=truth, part=part, selections=[part])
-            if not check["ok"]:
-                raise PeerError(f"[{client.peer}] {row.name}: wrong bytes: {check['why']}")
-            stored[client.peer] = data.stored_bytes(target)
-            rounds[client.peer] = []
-            ready.append(client)
-        except PeerError as error:
-            _fail(results, client, error)
-    for client in _turns(ready, args.runs):
-        rounds[client.peer].append(write(client))
+    def check(client: Client) -> dict:
+        write(client)  # the warm-up, and what is verified
+        checker.ask("open", path=target)
+        stored[client.peer] = data.stored_bytes(Path(target))
+        return checker.ask("verify", truth=request["source"], part=part, selections=[part])
+
+    ready, results = checked(clients, check)
+    rounds = harness.in_turns({c.peer: partial(write, c) for c in ready}, args.runs, warm_ups=0)
     shutil.rmtree(target, ignore_errors=True)
-    for client in ready:
-        results[client.peer] = _summary(rounds[client.peer], nbytes, 1, 1)
-        results[client.peer].update(verified=True, stored_nbytes=stored[client.peer])
+    for peer, of_peer in rounds.items():
+        results[peer] = _summary(of_peer, nbytes, 1, 1) | {"stored_nbytes": stored[peer]}
     return {"nbytes": nbytes, "calls": 1, "peers": results}
 
 
@@ -170,14 +152,13 @@ def _print_row(row: rows.Row, result: dict) -> None:
     print(f"{row.name:22} {' | '.join(cells)}", flush=True)
 
 
-def available(names: list[str], log, before: str | None = None) -> tuple[list[str], dict, dict]:
+def available(names: list[str], log) -> tuple[list[str], dict, dict]:
     """The peers that run here, all versions, and why the others do not run."""
     found, versions, missing = [], {}, {}
     for name in names:
-        with _client(name, log, before) as client:
+        with Client(name, log) as client:
             try:
-                known = client.ask("hello")["versions"]
-                versions.update({BEFORE: known["headrace"]} if name == BEFORE else known)
+                versions.update(client.ask("hello")["versions"])
                 found.append(name)
             except Unavailable as error:
                 missing[name] = str(error)
@@ -188,73 +169,59 @@ def available(names: list[str], log, before: str | None = None) -> tuple[list[st
 def measure(args, log) -> dict:
     chosen = rows.select(args.rows, args.steps)
     groups = list(dict.fromkeys((r.layout, r.codec) for r in chosen))
-    names, versions, missing = available(args.peers, log, args.before)
+    names, versions, missing = available(args.peers, log)
     print(f"data in {args.data}", flush=True)
     folder = data.prepare(args.data, args.steps, groups)
     report = {
-        **machine.head("e2e-cpu", folder),
-        "write_filesystem": machine.filesystem(args.write_to or folder),
+        **harness.head("e2e-cpu", folder),
+        "write_filesystem": harness.filesystem(args.write_to or folder),
         "versions": versions,
         "unavailable": missing,
         "cache_state": "warm page cache; writes are not synced",
         "settings": {"runs": args.runs, "steps": args.steps, "quick": args.quick},
-        "memory_limits": {},
         "arrays": [],
         "limits": [],
         "rows": [],
     }
     threads = report["machine"]["cores"]
-    if args.limits:
-        report["memory_limits"] = limits.memory(args.runs, threads)
     for layout, codec in groups:
         warm(folder, layout, codec)
         report["arrays"].append(data.describe(folder, layout, codec))
-        if args.limits:
+        if not args.no_limits:
             report["limits"].append(measure_limits(folder, layout, codec, args.runs, threads))
-        # Fresh processes for each array: the memory one array leaves behind is not another's peak.
-        clients, checker = [_client(name, log, args.before) for name in names], Client("zarr", log)
-        for client in clients:
-            client.ask("open", path=str(folder / data.array_name(layout, codec)))
-        for row in [r for r in chosen if (r.layout, r.codec) == (layout, codec)]:
-            if row.access == "write":
-                result = run_write(row, clients, folder, args, checker)
-            else:
-                result = run_read(row, clients, folder, args.runs)
-            entry = {"layout": layout, "codec": codec, "access": row.access, **result}
-            report["rows"].append(entry)
-            _print_row(row, result)
-        for client in [*clients, checker]:
-            client.close()
-    report["load_average_end"] = [round(x, 2) for x in os.getloadavg()]
+        with contextlib.ExitStack() as stack:
+            # Fresh processes for each array: what one leaves behind in memory is not another's.
+            clients = [stack.enter_context(Client(name, log)) for name in names]
+            checker = stack.enter_context(Client("zarr", log))
+            for client in clients:
+                client.ask("open", path=str(folder / data.array_name(layout, codec)))
+            for row in [r for r in chosen if (r.layout, r.codec) == (layout, codec)]:
+                if row.access == "write":
+                    result = run_write(row, clients, folder, args, checker)
+                else:
+                    result = run_read(row, clients, folder, args.runs)
+                entry = {"layout": layout, "codec": codec, "access": row.access, **result}
+                report["rows"].append(entry)
+                _print_row(row, result)
+    report["load_average_end"] = harness.load_average()
     return report
 
 
 def profile(args) -> None:
-    """headrace alone on one row, in this process: perf record -g python run.py --profile ROW"""
+    """headrace alone on one row, in this process: for perf record -g."""
     row = rows.select([args.profile], args.steps)[0]
     folder = data.prepare(args.data, args.steps, [(row.layout, row.codec)])
     warm(folder, row.layout, row.codec)
-    peer = peers.load("headrace")
-    steps = args.steps // WRITE_PART if row.access == "write" else args.steps
-    truth = np.array(np.load(folder / TRUTH, mmap_mode="r")[:steps])
-    array = peer.open_array(str(folder / data.array_name(row.layout, row.codec)))
-    selections = [tuple(slice(*i) if isinstance(i, list) else i for i in s) for s in row.selections]
-    target = (args.write_to or folder) / "written.zarr"
-    out = np.zeros_like(truth) if row.access == "out" else None
-    nbytes = truth.nbytes if row.access == "write" else rows.nbytes(row.selections)
+    worker = Worker(peers.load("headrace"))
+    worker.open({"path": str(folder / data.array_name(row.layout, row.codec))})
+    read, write = {**read_request(row), "repeat": 1}, write_request(row, folder, args)
+    nbytes = rows.nbytes([write["part"]] if row.access == "write" else row.selections)
     seconds, end = [], time.perf_counter() + args.seconds
     while time.perf_counter() < end:
-        if row.access == "write":
-            shutil.rmtree(target, ignore_errors=True)
-            new = peer.create(str(target), _spec(row.layout, row.codec, steps))
-        start = time.perf_counter()
-        if row.access == "write":
-            peer.write(new, (Ellipsis,), truth)
-        else:
-            for selection in selections:
-                peer.read(array, selection) if out is None else peer.read_out(array, selection, out)
-        seconds.append(time.perf_counter() - start)
-    shutil.rmtree(target, ignore_errors=True)
+        shutil.rmtree(write["path"], ignore_errors=True)
+        took = worker.write(write) if row.access == "write" else worker.read(read)
+        seconds.append(took["seconds"])
+    shutil.rmtree(write["path"], ignore_errors=True)
     median = statistics.median(seconds)
     print(
         f"{row.name}: {len(seconds)} rounds, median {nbytes / median / 1e6:.0f} MB/s, "
@@ -262,41 +229,27 @@ def profile(args) -> None:
     )
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    listed = lambda text: text.split(",")  # noqa: E731
-    parser.add_argument("--rows", type=listed, default=["*"], help="shell patterns of row names")
-    parser.add_argument("--peers", type=listed, default=list(peers.PEERS))
-    parser.add_argument("--before", metavar="PYTHON", help="beside headrace of another checkout")
-    parser.add_argument("--runs", type=int, default=7, help="timed rounds of each row, at least 5")
-    parser.add_argument(
-        "--steps", type=int, default=64, help="fields in the time series (4.2 MB each)"
+def main() -> int:
+    parser = harness.parser(
+        __doc__,
+        rows=("*",),
+        peers=peers.PEERS,
+        runs=7,
+        steps=64,
+        data=data.default_folder(),
+        write_to=None,
+        quick=False,
+        no_limits=False,
+        profile="",
+        seconds=10.0,
     )
-    parser.add_argument(
-        "--data", type=Path, default=data.default_folder(), help="kept between runs"
-    )
-    parser.add_argument("--write-to", type=Path, help="folder of the arrays that write rows make")
-    parser.add_argument("--out", type=Path, help="the JSON result file")
-    parser.add_argument("--quick", action="store_true", help="16 steps and 2 rounds: does it work?")
-    parser.add_argument("--no-limits", dest="limits", action="store_false")
-    parser.add_argument("--profile", metavar="ROW", help="run headrace alone on one row")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long --profile runs")
     args = parser.parse_args()
     if args.quick:
         args.steps, args.runs = 16, 2
     elif args.runs < 5:
         parser.error("--runs must be at least 5 (or use --quick)")
-    if args.before:
-        args.before = str(Path(args.before).absolute())
-    for name in args.peers:
-        if name not in peers.PEERS:
-            parser.error(f"unknown peer {name!r}, expected {', '.join(peers.PEERS)}")
-    args.peers += [BEFORE] if args.before else []
-    return args
-
-
-def main() -> int:
-    args = arguments()
+    if unknown := set(args.peers) - set(peers.PEERS):
+        parser.error(f"no peer {', '.join(unknown)}, there are {', '.join(peers.PEERS)}")
     if args.profile:
         profile(args)
         return 0
@@ -307,7 +260,8 @@ def main() -> int:
             log.seek(0)
             print(f"{error}\n{log.read()[-4000:]}", file=sys.stderr)
             return 1
-    machine.save(report, args.out)
+    if args.out:
+        harness.save(report, args.out)
     failed = [r for row in report["rows"] for r in row["peers"].values() if "error" in r]
     return 1 if failed else 0
 

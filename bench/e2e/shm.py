@@ -1,36 +1,32 @@
 """Arrays from one process to another, and from the workers of a DataLoader.
 
-    python bench/e2e/shm.py --out bench/results/shm.json
+    python bench/run.py shm -- --rounds 5 --out bench/results/shm.json
 
-100 steps of 700 x 1400 float32 (392 MB), as 100 arrays and as one xarray Dataset. Each way has a
+100 steps of 700 x 1400 float32 (392 MB), as arrays and as one xarray Dataset. Each way has a
 producer of its own, forked at the start; the ways take turns. The time is that from the word to the
 producer, whose objects are ready, until the consumer holds all of them. Neither side looks at the
 data meanwhile; the first round is not counted, and what it brings is compared with what was sent.
 """
 
-import argparse
-import json
 import mmap
 import multiprocessing
 import os
 import statistics
-import sys
 import time
-from importlib.metadata import version
+from functools import partial
+from itertools import chain
 from multiprocessing import shared_memory
 from pathlib import Path
 
+import harness
 import headrace.shm as shm
-import machine
 import numpy as np
 import torch
 import torch.multiprocessing
 import xarray as xr
 from torch.utils.data import DataLoader, Dataset
-from turns import in_turn
 
-STEPS, SHAPE = 100, (700, 1400)
-NBYTES = STEPS * SHAPE[0] * SHAPE[1] * 4
+SHAPE = (700, 1400)
 PAYLOADS = ("arrays", "dataset")
 MESSAGE = b"x" * 64
 PINGS = 2000
@@ -144,7 +140,7 @@ class Ring(Queue):
     def __init__(self, field):
         super().__init__(field)
         self.reader, self.writer = fork.Pipe(duplex=False)
-        self.memory = mmap.mmap(-1, NBYTES)
+        self.memory = mmap.mmap(-1, field.nbytes)
 
     prepare = Segments.prepare
 
@@ -167,7 +163,7 @@ class Channel(Queue):
 
     def __init__(self, field):
         super().__init__(field)
-        self.queue = ARENA.channel(STEPS)
+        self.queue = ARENA.channel(len(field))
 
 
 class ChannelInPlace(Channel):
@@ -264,29 +260,21 @@ class Producer:
 
 def throughput(field, rounds):
     producers = [Producer(name, field) for name in WAYS]
-    results = {payload: {name: [] for name in WAYS} for payload in PAYLOADS}
+    results = {}
     for payload in PAYLOADS:
         for producer in producers:
             producer.round(payload, check=field)
-        for r in range(rounds):
-            for producer in in_turn(producers, r):
-                results[payload][producer.name].append(producer.round(payload))
+        ways = {producer.name: partial(producer.round, payload) for producer in producers}
+        results[payload] = {
+            name: {
+                **harness.figures(seconds, "ms", 3),
+                "gb_s": round(field.nbytes / statistics.median(seconds) / 1e9, 2),
+            }
+            for name, seconds in harness.in_turns(ways, rounds, warm_ups=0).items()
+        }
     for producer in producers:
         producer.stop()
-    return {
-        payload: {name: summary(seconds) for name, seconds in by_name.items()}
-        for payload, by_name in results.items()
-    }
-
-
-def summary(seconds):
-    median = statistics.median(seconds)
-    return {
-        "median_ms": round(median * 1e3, 3),
-        "min_ms": round(min(seconds) * 1e3, 3),
-        "max_ms": round(max(seconds) * 1e3, 3),
-        "gb_s": round(NBYTES / median / 1e9, 2),
-    }
+    return results
 
 
 def echo(inbox, outbox):
@@ -301,19 +289,20 @@ def latency():
         "multiprocessing.SimpleQueue": (fork.SimpleQueue(), fork.SimpleQueue()),
         "headrace, channel": (ARENA.channel(8), ARENA.channel(8)),
     }
-    times = {name: [] for name in pairs}
     children = [fork.Process(target=echo, args=pair, daemon=True) for pair in pairs.values()]
     for child in children:
         child.start()
-    for r in range(5):
-        for name, (there, back) in pairs.items():
-            for _ in range(PINGS // 5):
-                begin = time.perf_counter()
-                there.put(MESSAGE)
-                assert back.get() == MESSAGE
-                times[name].append((time.perf_counter() - begin) * 1e6)
-            if r == 0:
-                times[name].clear()
+
+    def pings(there, back):
+        us = []
+        for _ in range(PINGS // 5):
+            begin = time.perf_counter()
+            there.put(MESSAGE)
+            assert back.get() == MESSAGE
+            us.append((time.perf_counter() - begin) * 1e6)
+        return us
+
+    rounds = harness.in_turns({name: partial(pings, *pair) for name, pair in pairs.items()}, 4)
     for (there, _), child in zip(pairs.values(), children, strict=True):
         there.put(None)
         child.join(30)
@@ -322,7 +311,7 @@ def latency():
             "median_us": round(statistics.median(us), 1),
             "p90_us": round(statistics.quantiles(us, n=10)[-1], 1),
         }
-        for name, us in times.items()
+        for name, us in ((name, list(chain(*of_name))) for name, of_name in rounds.items())
     }
 
 
@@ -331,7 +320,7 @@ class Steps(Dataset):
         self.field = field
 
     def __len__(self):
-        return STEPS
+        return len(self.field)
 
     def __getitem__(self, i):
         return self.field[i]
@@ -342,7 +331,7 @@ def epoch(loader):
     begin = time.perf_counter()
     total = sum(float(batch.sum()) for batch in loader)
     assert np.isfinite(total)
-    return STEPS / (time.perf_counter() - begin)
+    return len(loader.dataset) / (time.perf_counter() - begin)
 
 
 def loaders(field, rounds):
@@ -357,10 +346,8 @@ def loaders(field, rounds):
             )
             epoch(pair[installed])
         shm.uninstall()
-        rates = {installed: [] for installed in pair}
-        for _ in range(rounds):
-            for installed, loader in pair.items():
-                rates[installed].append(epoch(loader))
+        ways = {installed: partial(epoch, loader) for installed, loader in pair.items()}
+        rates = harness.in_turns(ways, rounds, warm_ups=0)
         plain, own = (statistics.median(rates[installed]) for installed in (False, True))
         results.append(
             {
@@ -370,23 +357,18 @@ def loaders(field, rounds):
                 "ratio": round(own / plain, 2),
             }
         )
-        del pair
+        del pair, ways
     return results
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    field = np.random.default_rng(0).standard_normal((STEPS, *SHAPE), dtype="float32")
+def main(args):
+    field = np.random.default_rng(0).standard_normal((args.steps, *SHAPE), dtype="float32")
     report = {
-        **machine.head("shm", Path("/dev/shm")),
-        "versions": {name: version(name) for name in ("headrace", "numpy", "torch", "xarray")},
+        **harness.head("shm", Path("/dev/shm"), "headrace", "numpy", "torch", "xarray"),
         "settings": {
             "rounds": args.rounds,
-            "nbytes": NBYTES,
-            "arrays": STEPS,
+            "nbytes": field.nbytes,
+            "arrays": len(field),
             "batch": BATCH,
             "huge_pages": ARENA.stats()["huge_pages"],
         },
@@ -394,15 +376,12 @@ def main():
         "throughput": throughput(field, args.rounds),
         "loader": loaders(field, args.rounds),
     }
-    text = json.dumps(report, indent=1)
-    print(text)
-    if args.out:
-        args.out.write_text(text + "\n")
-    return 0
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":
+    arguments = harness.parser(__doc__, rounds=5, steps=100).parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
-    ARENA = shm.Arena("2GiB")
-    sys.exit(main())
+    ARENA = shm.Arena(max(512 << 20, arguments.steps * (2 << 30) // 100))
+    main(arguments)

@@ -1,6 +1,6 @@
 """A peer in its own process: commands and answers are JSON lines on standard input and output.
 
-    python worker.py PEER
+    python -m e2e.worker PEER
 
 1. The driver sends {"cmd": "hello"}; the answer has the versions, or "error" without the library.
 2. "open" an array, then "verify", "read" and "latency" on it; or "write" a new one.
@@ -9,16 +9,17 @@
 Times exclude the protocol. A result is dropped before the next call: one is alive at a time.
 """
 
-import gc
 import json
 import os
-import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from e2e import peers
+from harness import took
 
 
 def _status_kib(field: str) -> int:
@@ -33,7 +34,7 @@ def _reset_peak_rss() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _selection(items: list) -> tuple:
+def selection_of(items: list) -> tuple:
     return tuple(slice(*i) if isinstance(i, list) else i for i in items)
 
 
@@ -49,7 +50,7 @@ class Worker:
         return {"versions": self._peer.versions(), "memory": self._peer.MEMORY}
 
     def open(self, request) -> dict:
-        self._array = self._peer.open_array(request["path"])
+        self._array = self._peer.open_array(request["path"], **request.get("options", {}))
         self._rss_base_kib = _status_kib("VmRSS")
         return {}
 
@@ -62,16 +63,16 @@ class Worker:
         """The source of a write, in memory; kept while requests name the same part of it."""
         key = (request["source"], json.dumps(request["part"]))
         if self._source is None or self._source[0] != key:
-            part = _selection(request["part"])
+            part = selection_of(request["part"])
             self._source = (key, np.array(np.load(request["source"], mmap_mode="r")[part]))
         return self._source[1]
 
     def verify(self, request) -> dict:
         truth = np.load(request["truth"], mmap_mode="r")
         if "part" in request:
-            truth = truth[_selection(request["part"])]
+            truth = truth[selection_of(request["part"])]
         for items in request["selections"]:
-            selection = _selection(items)
+            selection = selection_of(items)
             wanted = truth[selection]
             got = np.asarray(self._read(selection, request.get("out", False), wanted))
             if got.shape != wanted.shape or got.dtype != wanted.dtype:
@@ -90,7 +91,7 @@ class Worker:
         return self._out
 
     def read(self, request) -> dict:
-        selections = [_selection(s) for s in request["selections"]]
+        selections = [selection_of(s) for s in request["selections"]]
         into_out = request.get("out", False)
         if into_out and self._out is None:
             self._out = np.zeros(request["out_shape"], np.float32)
@@ -107,7 +108,7 @@ class Worker:
         return {}
 
     def latency(self, request) -> dict:
-        selections = [_selection(s) for s in request["selections"]]
+        selections = [selection_of(s) for s in request["selections"]]
         array, read, clock = self._array, self._peer.read, time.perf_counter_ns
         times = []
         for _ in range(request["repeat"]):
@@ -123,46 +124,34 @@ class Worker:
         return self._timed(lambda: self._peer.write(array, (Ellipsis,), data))
 
     def _timed(self, work) -> dict:
-        gc.collect()
         _reset_peak_rss()
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        start = time.perf_counter()
-        work()
-        seconds = time.perf_counter() - start
-        after = resource.getrusage(resource.RUSAGE_SELF)
+        seconds, cpu_s = took(work)
         peak_kib = _status_kib("VmHWM")
         return {
             "seconds": seconds,
-            "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            "cpu_s": cpu_s,
             "peak_rss_mib": peak_kib / 1024,
             "peak_over_base_mib": (peak_kib - self._rss_base_kib) / 1024,
         }
 
 
-COMMANDS = ("hello", "open", "fill_memory", "verify", "read", "release", "latency", "write")
-
-
-def main() -> int:
+def serve(make: Callable[[str], object]) -> int:
+    """Answers requests by methods of what `make` gives for the peer's name."""
     # The protocol keeps the real standard output; a library's own prints go to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sys.path.insert(0, str(Path(__file__).parent))
-    import peers
 
     def answer(message: dict) -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
     try:
-        worker = Worker(peers.load(sys.argv[1]))
+        worker = make(sys.argv[1])
     except ImportError as error:
         answer({"error": f"{type(error).__name__}: {error}", "unavailable": True})
         return 1
     for line in sys.stdin:
         request = json.loads(line)
-        if request["cmd"] not in COMMANDS:
-            answer({"error": f"unknown command {request['cmd']!r}"})
-            continue
         try:
             answer(getattr(worker, request["cmd"])(request))
         except Exception as error:  # the driver decides whether to stop or to leave the row out
@@ -172,4 +161,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(lambda name: Worker(peers.load(name))))

@@ -1,30 +1,24 @@
 """Saving and loading the weights of a network: headrace, safetensors, torch.save.
 
-state_dict.py OUT.json [--device cuda] [--gib 2] [--folder /dev/shm/...] [--cold]. Needs torch and
-safetensors. The network is a decoder of transformers with random bfloat16 weights. Each run saves,
-loads a new state dict to the device, and loads into a network that is there; the libraries take
-turns. Loading ends when a byte of every page has been looked at: a mapped file is not read before.
-With --cold the files are dropped from the page cache before each load, where the file system can.
+Needs torch and safetensors. The network is a decoder of transformers with random bfloat16 weights.
+Each run saves, loads a new state dict to the device, and loads into a network that is there; the
+libraries take turns. Loading ends when a byte of every page has been looked at: a mapped file is
+not read before. With --cold the files are dropped from the page cache before each load, where the
+file system can.
 """
 
-import argparse
-import gc
-import json
 import os
 import shutil
 import statistics
-import sys
-import time
+from functools import partial
 from pathlib import Path
 
+import harness
 import headrace as hr
 import safetensors
 import safetensors.torch
 import torch
 from headrace.torch import load_state_dict, save_state_dict
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
-import machine
 
 WIDTH = 2048
 VOCABULARY = 32_000
@@ -138,62 +132,52 @@ def files_of(path: Path) -> list[Path]:
 
 def drop_from_cache(path: Path) -> None:
     for file in files_of(path):
-        descriptor = os.open(file, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
-def timed(work, device: str):
-    gc.collect()
-    begin = time.perf_counter()
-    result = work()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin, result
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+    harness.drop_pages(files_of(path))
 
 
 def measure(args, state) -> list[dict]:
     nbytes = sum(tensor.nbytes for tensor in state.values())
     target = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     libraries = [library(args.folder) for library in LIBRARIES]
-    seconds = {
-        (library.name, work): [] for library in libraries for work in ("save", "load", "into")
-    }
 
-    def load(library):
+    def load(library) -> dict[str, torch.Tensor]:
         loaded = library.load(args.device)
         look_at(loaded)
         return loaded
 
-    for turn in range(args.runs + 1):
-        for library in libraries:
-            took = {"save": timed(lambda: library.save(state), args.device)[0]}  # noqa: B023
+    def seconds(work, *arguments) -> float:
+        def waited():
+            work(*arguments)
+            if args.device.startswith("cuda"):
+                torch.cuda.synchronize()
+
+        return round(harness.seconds(waited), 4)
+
+    def round_of(library) -> dict[str, float]:
+        took = {"save": seconds(library.save, state)}
+        for work, call in (
+            ("load", partial(load, library)),
+            ("into", partial(library.load_into, target, args.device)),
+        ):
             if args.cold:
                 drop_from_cache(library.path)
-            took["load"], loaded = timed(lambda: load(library), args.device)  # noqa: B023
-            if turn == 0:
-                assert all(torch.equal(loaded[name], state[name]) for name in state), library.name
-            del loaded
-            if args.cold:
-                drop_from_cache(library.path)
-            took["into"], _ = timed(
-                lambda: library.load_into(target, args.device),  # noqa: B023
-                args.device,
-            )
-            if turn > 0:  # the first is the warm-up
-                for work, spent in took.items():
-                    seconds[library.name, work].append(round(spent, 4))
+            took[work] = seconds(call)
+        return took
+
+    for library in libraries:
+        library.save(state)
+        loaded = load(library)
+        assert all(torch.equal(loaded[name], state[name]) for name in state), library.name
+        del loaded
+    rounds = harness.in_turns({x.name: partial(round_of, x) for x in libraries}, args.runs)
     return [
         {
             "library": library.name,
             "stored_nbytes": sum(f.stat().st_size for f in files_of(library.path)),
             **{
-                work: {
-                    "median_s": statistics.median(seconds[library.name, work]),
-                    "gb_s": round(nbytes / 1e9 / statistics.median(seconds[library.name, work]), 2),
-                    "seconds": seconds[library.name, work],
-                }
+                work: figures(nbytes, [took[work] for took in rounds[library.name]])
                 for work in ("save", "load", "into")
             },
         }
@@ -201,15 +185,15 @@ def measure(args, state) -> list[dict]:
     ]
 
 
+def figures(nbytes: int, seconds: list[float]) -> dict:
+    median = statistics.median(seconds)
+    return {"median_s": median, "gb_s": round(nbytes / 1e9 / median, 2), "seconds": seconds}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--gib", type=float, default=2)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm/headrace-state-dict"))
-    parser.add_argument("--cold", action="store_true")
-    args = parser.parse_args()
+    folder = Path("/dev/shm/headrace-state-dict")
+    options = {"device": "cpu", "gib": 2.0, "runs": 5, "folder": folder, "cold": False}
+    args = harness.parser(__doc__, **options).parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     state = weights(args.gib, args.device)
     try:
@@ -217,21 +201,14 @@ def main() -> None:
     finally:
         shutil.rmtree(args.folder)
     report = {
-        "commit": machine.commit(),
-        "date": machine.now(),
-        "machine": machine.describe(args.folder.parent),
+        **harness.head("state-dict", args.folder.parent, "headrace", "torch", "safetensors"),
         "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu",
-        "versions": {
-            "headrace": hr.__version__,
-            "torch": torch.__version__,
-            "safetensors": safetensors.__version__,
-        },
         "cold": args.cold,
         "tensors": len(state),
         "nbytes": sum(tensor.nbytes for tensor in state.values()),
         "rows": rows,
     }
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    harness.save(report, args.out)
     for row in rows:
         rates = ", ".join(f"{work} {row[work]['gb_s']} GB/s" for work in ("save", "load", "into"))
         print(f"{row['library']:14} {rates}, {row['stored_nbytes'] / report['nbytes']:.2f} stored")

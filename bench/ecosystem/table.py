@@ -147,21 +147,13 @@ def loader_device_table(result: dict) -> str:
         ]
         for row in result["rows"]
     ]
+    columns = ["samples a chunk", "codec", "consumed", "loader", "GB/s a GPU", "decoded"]
+    columns += ["cores a GPU", "stall", "first, s"]
     return markdown(
         f"Batches of {settings['batch']} samples, {settings['variables']} variables of 721 x 1440, "
         f"shuffled, normalised, bfloat16, in {settings['gpus']} x {result['device']}; "
         f"{settings['cores_per_gpu']} cores a GPU",
-        [
-            "samples a chunk",
-            "codec",
-            "consumed",
-            "loader",
-            "GB/s a GPU",
-            "decoded",
-            "cores a GPU",
-            "stall",
-            "first, s",
-        ],
+        columns,
         rows,
     )
 

@@ -1,33 +1,30 @@
 """Open a data set with xarray and take a mean: engine "headrace" beside engine "zarr".
 
-    python bench/ecosystem/xarray_open.py --real auto --json bench/results/xarray-open-cpu.json
-    python bench/ecosystem/xarray_open.py --device cuda:0 --json bench/results/xarray-open-cuda.json
+    python bench/run.py xarray-open -- --real auto
+    python bench/run.py xarray-open-device
 
 The data are those of bench/e2e/data.py (64 fields of 721 x 1440, 266 MB as float32) with
-coordinates, consolidated metadata, in a warm page cache; with --real also the files of the demo
+coordinates, consolidated metadata, in a warm page cache; with --real (auto, ferret
+or iris) also the files of the demo
 (Debian's ferret-datasets, or PyPI's iris-sample-data), which need netcdf4, as xarray stores them.
 The engines take turns, a different one first each time; every run opens the store anew. A region
 is a week of the made data, and a quarter of each real variable. With a device, engine "zarr" reads
 to the host and copies the data to the device with CuPy, and both take the mean there.
 """
 
-import argparse
-import json
 import statistics
 import sys
-import time
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 
+import harness
 import numpy as np
 import xarray as xr
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "demo"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
-import data
-import machine
 import sources
+from e2e import data
 
 ENGINES = ("headrace", "zarr")
 PACKING = {"dtype": "int16", "scale_factor": 0.002, "add_offset": 270.0, "_FillValue": -32768}
@@ -36,6 +33,12 @@ LAYOUTS = {
     "v3-zstd-shard": (3, {"chunks": (1, 181, 180), "shards": (8, 724, 1440)}, "zstd"),
     "v2-blosc-packed": (2, {"chunks": (8, 181, 360), **PACKING}, None),  # xarray's default codec
 }
+
+
+def write(ds, path, **options):
+    unfinished = path.with_suffix(".partial")
+    ds.to_zarr(unfinished, mode="w", **options)
+    unfinished.rename(path)
 
 
 def prepare(folder, steps):
@@ -58,9 +61,7 @@ def prepare(folder, steps):
         )
         if codec:
             encoding = {**encoding, "compressors": [data.codecs_of(codec)]}
-        partial = path.with_suffix(".partial")
-        ds.to_zarr(partial, mode="w", zarr_format=zarr_format, encoding={"t2m": encoding})
-        partial.rename(path)
+        write(ds, path, zarr_format=zarr_format, encoding={"t2m": encoding})
     return stores
 
 
@@ -77,9 +78,7 @@ def prepare_real(folder, wanted):
         with xr.open_dataset(source.folder / variable.file, decode_times=False) as file:
             # Climatologies have times in the year 0, which xarray does not decode.
             ds = file[[variable.name]].drop_vars("TIME", errors="ignore").drop_encoding()
-            partial = path.with_suffix(".partial")
-            ds.to_zarr(partial, mode="w", zarr_format=3)
-        partial.rename(path)
+            write(ds, path, zarr_format=3)
     return stores
 
 
@@ -120,58 +119,39 @@ def measure(path, device, runs):
         results = {engine: call(str(path), engine, device) for engine in ENGINES}  # the warm-up
         if access != "open":
             assert np.isclose(*results.values(), rtol=1e-9, atol=0), (path, access, results)
-        seconds = {engine: [] for engine in ENGINES}
-        cpu = {engine: [] for engine in ENGINES}
-        for number in range(runs):
-            for engine in ENGINES[:: 1 if number % 2 else -1]:
-                begin, cpu_begin = time.perf_counter(), time.process_time()
-                call(str(path), engine, device)
-                cpu[engine].append(time.process_time() - cpu_begin)
-                seconds[engine].append(time.perf_counter() - begin)
-        middle = {engine: statistics.median(s) for engine, s in seconds.items()}
+        ways = {
+            engine: partial(harness.took, partial(call, str(path), engine, device))
+            for engine in ENGINES
+        }
+        rounds = harness.in_turns(ways, runs, warm_ups=0)
+        middle = {e: statistics.median(took.seconds for took in rounds[e]) for e in ENGINES}
         rows[access] = {
             "speed_up": round(middle["zarr"] / middle["headrace"], 2),
             **{
                 engine: {
-                    "median_ms": round(middle[engine] * 1e3, 2),
-                    "min_ms": round(min(s) * 1e3, 2),
-                    "max_ms": round(max(s) * 1e3, 2),
-                    "cpu_ms": round(statistics.median(cpu[engine]) * 1e3, 2),
+                    **harness.figures([took.seconds for took in of_engine], "ms", 2),
+                    "cpu_ms": round(statistics.median(t.cpu_s for t in of_engine) * 1e3, 2),
                 }
-                for engine, s in seconds.items()
+                for engine, of_engine in rounds.items()
             },
         }
     return rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=data.default_folder())
-    parser.add_argument("--steps", type=int, default=64)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--real", choices=("auto", "ferret", "iris"), help="real data, from where")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    stores = prepare(arguments.data, arguments.steps)
-    if arguments.real:
-        stores |= prepare_real(arguments.data / "real", arguments.real)
+    args = harness.parser(
+        __doc__, data=data.default_folder(), steps=64, runs=7, device="cpu", real=""
+    ).parse_args()
+    stores = prepare(args.data, args.steps)
+    if args.real:
+        stores |= prepare_real(args.data / "real", args.real)
     report = {
-        "command": " ".join(["python", "bench/ecosystem/xarray_open.py", *sys.argv[1:]]),
-        "time": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(arguments.data),
-        "versions": {name: version(name) for name in ("xarray", "zarr", "numpy")},
-        "device": arguments.device,
-        "runs": arguments.runs,
-        "rows": {
-            name: measure(path, arguments.device, arguments.runs) for name, path in stores.items()
-        },
+        **harness.head("xarray-open", args.data, "xarray", "zarr", "numpy"),
+        "device": args.device,
+        "runs": args.runs,
+        "rows": {name: measure(path, args.device, args.runs) for name, path in stores.items()},
     }
-    text = json.dumps(report, indent=1)
-    print(text)
-    if arguments.json:
-        arguments.json.write_text(text + "\n")
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":

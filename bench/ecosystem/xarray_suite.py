@@ -1,22 +1,18 @@
 """xarray's own tests of its engine "zarr", run with headrace in its place.
 
-    python bench/ecosystem/xarray_suite.py [--json bench/results/xarray-suite.json]
+    python bench/run.py xarray-suite
 
 Each class runs twice: as it is, and with every ``engine="zarr"`` that opens something replaced by
 headrace (writes stay zarr-python's). Stores in memory are copied to a folder first, since headrace
 opens those of zarr-python by their path only. Needs xarray with its tests, zarr, dask and pytest.
 """
 
-import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
-from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
+
+import harness
+from ecosystem import suites
 
 CLASSES = {
     "test_backends.py": [
@@ -86,73 +82,31 @@ def on_disk(store):
 
 
 def run(swapped):
-    """Outcome and message of each test."""
     import xarray.tests
 
     tests = Path(xarray.tests.__file__).parent
     names = [f"{tests / file}::{name}" for file, classes in CLASSES.items() for name in classes]
+    plug_in = ["-p", "ecosystem.xarray_suite"] if swapped else []
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        command += ["-c", "/dev/null", f"--junitxml={report}"]
-        command += ["-p", Path(__file__).stem] if swapped else []
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [*command, *names],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": path},
+        return suites.run(
+            Path(folder) / "report.xml",
+            ["-c", "/dev/null", *plug_in, *names],
+            Path(folder),
+            harness.ENVIRONMENT,
+            lambda case: f"{case.get('classname').rpartition('.')[2]}::{case.get('name')}",
         )
-        if not report.exists():
-            raise RuntimeError(done.stdout + done.stderr)
-        cases = ElementTree.parse(report).iter("testcase")
-        return {
-            f"{case.get('classname').rpartition('.')[2]}::{case.get('name')}": outcome(case)
-            for case in cases
-        }
 
 
-def outcome(case):
-    for kind in ("failure", "error", "skipped"):
-        found = case.find(kind)
-        if found is not None:
-            name = "failed" if kind == "error" else kind.replace("failure", "failed")
-            return name, (found.get("message") or "").splitlines()[0][:300]
-    return "passed", ""
-
-
-def reason_for(test, message):
-    for part, reason in REASONS.items():
-        if part in test or part in message:
-            return reason
-    return "unexplained"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    zarr_engine, headrace = run(swapped=False), run(swapped=True)
-    only_headrace = [
-        {"test": test, "message": message, "reason": reason_for(test, message)}
-        for test, (result, message) in sorted(headrace.items())
-        if result == "failed" and zarr_engine[test][0] != "failed"
-    ]
+def main() -> bool:
+    args = harness.parser(__doc__).parse_args()
+    outcomes = {"zarr": run(swapped=False), "headrace": run(swapped=True)}
     report = {
-        "command": "python bench/ecosystem/xarray_suite.py",
-        "versions": {name: version(name) for name in ("xarray", "zarr", "dask", "numpy")},
+        "versions": harness.versions("xarray", "zarr", "dask", "numpy"),
         "classes": CLASSES,
-        "zarr": Counter(result for result, _ in zarr_engine.values()),
-        "headrace": Counter(result for result, _ in headrace.values()),
-        "failed_with_headrace_only": only_headrace,
-        "reasons": Counter(row["reason"] for row in only_headrace),
+        **suites.compared("zarr", outcomes, REASONS),
     }
-    text = json.dumps(report, indent=1)
-    print(text)
-    if arguments.json:
-        arguments.json.write_text(text + "\n")
-    return any(row["reason"] == "unexplained" for row in only_headrace)
+    harness.save(report, args.out)
+    return "unexplained" in report["reasons"]
 
 
 if __name__ == "__main__":

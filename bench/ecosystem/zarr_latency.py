@@ -1,37 +1,26 @@
 """Reads through zarr-python from a store that takes its time to answer: requests and seconds.
 
-    python bench/ecosystem/zarr_latency.py [--latency-ms 20] [--rounds 5] [--json FILE]
+    python bench/run.py zarr-latency -- --latency-ms 20 --rounds 5 --out FILE
 
-The store is one in memory whose every answer comes late, as over a network. Each round times each
-pipeline once, in an order that moves on; the result is the median, in
-bench/results/zarr-latency-<version of zarr>.json. A row does not depend on the machine where the
-latency outweighs what is decoded, as here.
+The store is one in memory whose every answer comes late, as over a network; pipelines take turns.
+A row does not depend on the machine where the latency outweighs what is decoded, as here.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import statistics
-import sys
-import time
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
-
+import harness
 import headrace
 import headrace.zarr
-import machine
 import numpy as np
 import zarr
-from turns import in_turn
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-RESULTS = Path(__file__).parents[1] / "results"
 PIPELINES = {
     "default": ("zarr.core.codec_pipeline.BatchedCodecPipeline", 0),
     "headrace": ("headrace.zarr.CodecPipeline", 0),
@@ -74,11 +63,10 @@ def run(store: SlowStore, pipeline: str, selection: Any) -> tuple[float, int]:
         headrace.config.set({"threads": threads}),
     ):
         array = zarr.open_array(store, mode="r")
+        found: list[np.ndarray] = []
         SlowStore.requests = 0
-        start = time.perf_counter()
-        found = array[selection]
-        seconds = time.perf_counter() - start
-    np.testing.assert_array_equal(found, DATA[selection])
+        seconds = harness.seconds(lambda: found.append(array[selection]))
+    np.testing.assert_array_equal(found[0], DATA[selection])
     return seconds, SlowStore.requests
 
 
@@ -87,41 +75,26 @@ def measure(options: dict[str, Any], selection: Any, rounds: int) -> dict[str, A
     SlowStore.latency_s, latency_s = 0.0, SlowStore.latency_s
     zarr.create_array(store, data=DATA, **options)
     SlowStore.latency_s = latency_s
-    names = list(PIPELINES)
-    timed: dict[str, list[tuple[float, int]]] = {name: [] for name in names}
-    for i in range(rounds):
-        for name in in_turn(names, i):
-            timed[name].append(run(store, name, selection))
+    ways = {name: partial(run, store, name, selection) for name in PIPELINES}
     return {
         name: {
-            "median_s": statistics.median(seconds for seconds, _ in runs),
-            "min_s": min(seconds for seconds, _ in runs),
-            "max_s": max(seconds for seconds, _ in runs),
+            **harness.figures([seconds for seconds, _ in runs], "s", 6),
             "requests": runs[-1][1],
         }
-        for name, runs in timed.items()
+        for name, runs in harness.in_turns(ways, rounds, warm_ups=0).items()
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--latency-ms", type=float, default=20.0)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    SlowStore.latency_s = arguments.latency_ms / 1000
+    args = harness.parser(__doc__, rows=tuple(ROWS), latency_ms=20.0, rounds=5).parse_args()
+    SlowStore.latency_s = args.latency_ms / 1000
     report = {
-        "command": "python bench/ecosystem/zarr_latency.py",
-        "machine": machine.describe(Path.cwd()),
-        "versions": {name: version(name) for name in ("headrace", "zarr")},
-        "latency_ms": arguments.latency_ms,
-        "rounds": arguments.rounds,
-        "rows": {name: measure(*row, arguments.rounds) for name, row in ROWS.items()},
+        **harness.head("zarr-latency", Path.cwd(), "headrace", "zarr"),
+        "latency_ms": args.latency_ms,
+        "rounds": args.rounds,
+        "rows": {name: measure(*ROWS[name], args.rounds) for name in args.rows},
     }
-    text = json.dumps(report, indent=1)
-    path = arguments.json or RESULTS / f"zarr-latency-{version('zarr')}.json"
-    path.write_text(text + "\n")
-    print(text)
+    harness.save(report, args.out)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,29 @@
 """zarr-python with each codec pipeline, interleaved: its own, zarrs and headrace.
 
-    python bench/ecosystem/zarr_pipeline.py [--steps 64] [--rounds 5] [--add] [ROW ...]
+    python bench/run.py zarr-pipeline -- --rows '4MiB-*' --rounds 5 --out FILE --add
 
 The rows, the data and the calls are those of bench/e2e (see bench/README.md); all of them go
-through zarr-python here, from a warm page cache, in one process. A round times every pipeline once,
-in an order that moves on; the result is the median, in
-bench/results/zarr-pipeline-<version of zarr>.json.
+through zarr-python here, from a warm page cache, in one process. Pipelines take turns; the result
+is the median. --rows are shell patterns; with --add the rows of an earlier run stay in the file.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import json
 import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
-
-import data
-import headrace.zarr
-import machine
+import harness
+import headrace.zarr  # noqa: F401
 import numpy as np
-import rows
 import zarr
-from turns import in_turn
+from e2e import data, rows
+from e2e.worker import selection_of
 from zarr.core import codec_pipeline
 
-RESULTS = Path(__file__).parents[1] / "results"
 PIPELINES = {
     "default": "zarr.core.codec_pipeline.BatchedCodecPipeline",
     "fused": "zarr.core.codec_pipeline.FusedCodecPipeline",
@@ -48,13 +39,9 @@ def available() -> dict[str, str]:
     return found
 
 
-def key_of(selection: list) -> tuple:
-    return tuple(slice(*item) if isinstance(item, list) else item for item in selection)
-
-
 def reader(path: Path, row: rows.Row) -> Callable[[], None]:
     array = zarr.open_array(path, mode="r")
-    keys = [key_of(selection) for selection in row.selections]
+    keys = [selection_of(selection) for selection in row.selections]
 
     def read() -> None:
         for key in keys:
@@ -64,34 +51,13 @@ def reader(path: Path, row: rows.Row) -> Callable[[], None]:
 
 
 def writer(folder: str, row: rows.Row, truth: np.ndarray) -> Callable[[], None]:
-    outer, inner = data.LAYOUTS[row.layout]
-    outer = (min(outer[0], len(truth)), *outer[1:])
-    array = zarr.create_array(
-        tempfile.mkdtemp(dir=folder),
-        shape=truth.shape,
-        dtype="float32",
-        chunks=inner or outer,
-        shards=outer if inner else None,
-        compressors=data.codecs_of(row.codec),
-    )
+    path = tempfile.mkdtemp(dir=folder)
+    array = data.create(path, data.spec(row.layout, row.codec, len(truth)))
 
     def write() -> None:
         array[...] = truth
 
     return write
-
-
-def measure(calls: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    for call in calls.values():
-        call()  # warms caches, and opens what is opened at the first call
-    names = list(calls)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for r in range(rounds):
-        for name in in_turn(names, r):
-            started = time.perf_counter()
-            calls[name]()
-            seconds[name].append(time.perf_counter() - started)
-    return seconds
 
 
 def run(row: rows.Row, folder: Path, scratch: str, rounds: int, truth: np.ndarray) -> dict:
@@ -102,7 +68,9 @@ def run(row: rows.Row, folder: Path, scratch: str, rounds: int, truth: np.ndarra
                 calls[name] = writer(scratch, row, truth)
             else:
                 calls[name] = reader(folder / data.array_name(row.layout, row.codec), row)
-    seconds = measure(calls, rounds)
+    # The first call warms caches, and opens what is opened then.
+    ways = {name: partial(harness.seconds, call) for name, call in calls.items()}
+    seconds = harness.in_turns(ways, rounds)
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     return {
         "calls": len(row.selections),
@@ -118,37 +86,30 @@ def run(row: rows.Row, folder: Path, scratch: str, rounds: int, truth: np.ndarra
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="*", default=["*"], help="shell patterns of row names")
-    parser.add_argument("--add", action="store_true", help="keep the rows of an earlier run")
-    parser.add_argument("--steps", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--data", type=Path, default=data.default_folder())
-    arguments = parser.parse_args()
-
+    parser = harness.parser(
+        __doc__, rows=("*",), add=False, steps=64, rounds=5, data=data.default_folder()
+    )
+    args = parser.parse_args()
     # zarr-python has no argument for a result in place.
-    chosen = [r for r in rows.select(arguments.rows, arguments.steps) if r.access != "out"]
+    chosen = [r for r in rows.select(args.rows, args.steps) if r.access != "out"]
     wanted = sorted({(row.layout, row.codec) for row in chosen})
-    folder = data.prepare(arguments.data, arguments.steps, wanted)
+    folder = data.prepare(args.data, args.steps, wanted)
     truth = np.load(folder / "truth.npy")
-    path = RESULTS / f"zarr-pipeline-{version('zarr')}.json"
-    results = json.loads(path.read_text())["rows"] if arguments.add else {}
+    results = json.loads(args.out.read_text())["rows"] if args.add else {}
     report = {
-        "machine": machine.describe(folder),
-        "versions": {name: version(name) for name in ("zarr", "zarrs", "numpy")}
-        | {"headrace": headrace.__version__},
-        "steps": arguments.steps,
-        "rounds": arguments.rounds,
+        **harness.head("zarr-pipeline", folder, "zarr", "zarrs", "numpy", "headrace"),
+        "steps": args.steps,
+        "rounds": args.rounds,
         "rows": results,
     }
-    with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         for row in chosen:
-            result = results[row.name] = run(row, folder, scratch, arguments.rounds, truth)
+            result = results[row.name] = run(row, folder, scratch, args.rounds, truth)
             medians = result["median_seconds"]
             times = "  ".join(f"{name} {value * 1e3:9.2f}" for name, value in medians.items())
             print(f"{row.name:22} {times}  x{result['headrace_over_zarrs']}", flush=True)
-            path.write_text(json.dumps(report, indent=1) + "\n")
+            if args.out:
+                harness.save(report, args.out)
 
 
 if __name__ == "__main__":

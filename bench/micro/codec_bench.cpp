@@ -104,7 +104,7 @@ void bm_point(benchmark::State& state, const char* name, const char* configurati
   Buffer encoded;
   codec->encode(field(), encoded);
   for (auto _ : state) {
-    codec->decode_pieces(encoded, kChunk, sink, {});
+    codec->piece_decoder()->decode_pieces(encoded, kChunk, sink, {});
     benchmark::DoNotOptimize(sink.value);
   }
 }

@@ -17,6 +17,11 @@ struct Config {
   std::size_t memory_budget = 0;
   std::size_t coalesce_gap = std::size_t{1} << 20;   // neighbours in a shard closer than this are
   std::size_t coalesce_run = std::size_t{16} << 20;  // read together, up to a run this long
+  // Of one read of a store across a network: requests under way at a time, at most twice as many as
+  // the store sends at once; and the bytes that are asked for and not decoded yet, within half of
+  // memory_budget where that is set.
+  std::size_t io_depth = 64;
+  std::size_t io_nbytes = std::size_t{256} << 20;
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none
   // A device decodes batches of at least so many decoded bytes, the host's threads smaller ones;
@@ -36,8 +41,8 @@ struct Config {
 };
 
 Config config();
-// Checks and installs. HEADRACE_THREADS, HEADRACE_MEMORY_BUDGET, HEADRACE_DEVICE and
-// HEADRACE_FORCE_CODEC ("zstd:libzstd,gzip:isal") give the values a process starts with.
+// Checks and installs. HEADRACE_THREADS, HEADRACE_MEMORY_BUDGET, HEADRACE_IO_DEPTH, HEADRACE_DEVICE
+// and HEADRACE_FORCE_CODEC ("zstd:libzstd,gzip:isal") give the values a process starts with.
 void set_config(const Config& config);
 
 std::string version();

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +41,11 @@ class StoredObject {
   std::shared_ptr<const ObjectReader> reader_;
 };
 
+struct ObjectSize {
+  std::string key;
+  std::uint64_t nbytes = 0;
+};
+
 // A place that keeps bytes by key. Cheap to copy: copies share one driver. Thread-safe.
 class Store {
  public:
@@ -73,6 +80,7 @@ class Store {
   // All keys under "" or "a/b/", sorted; the names of objects and prefixes directly under it.
   std::vector<std::string> list(std::string_view prefix) const;
   std::vector<std::string> list_dir(std::string_view prefix) const;
+  std::vector<ObjectSize> list_sizes(std::string_view prefix) const;  // as list()
   // Equal for two stores and prefixes ("a/b", "" for the root) exactly when they are one place,
   // whichever way leads there: links, "..", mounts, a cache in front.
   std::string identity(std::string_view prefix = "") const;
@@ -109,6 +117,41 @@ Store open_store(std::string_view path_or_url,
 // A new, empty store in memory that nobody else sees.
 Store memory_store();
 
+// Which objects copy_objects() leaves as they are in the other store.
+enum class CopyOver {
+  everything,   // none
+  other_size,   // those of equal size: what an interrupted copy has done
+  other_bytes,  // those of equal bytes, which are read for it
+};
+
+struct CopyProgress {
+  std::uint64_t objects = 0, nbytes = 0;    // of the source
+  std::uint64_t done = 0, done_nbytes = 0;  // with those that were the same
+  std::uint64_t copied = 0, copied_nbytes = 0;
+  std::uint64_t removed = 0;
+};
+
+struct CopyOptions {
+  CopyOver over = CopyOver::everything;
+  bool verify = false;         // each object is read back and compared; `corrupt` when it differs
+  bool remove_others = false;  // what is below the target's prefix only, once all is copied
+  int at_once = 16;            // objects on their way at a time
+  // Of those; one object lies in memory whole, however large.
+  std::uint64_t memory_nbytes = std::uint64_t{256} << 20;
+  // Called by the calling thread now and then, and at the end. What it throws ends the copy.
+  std::function<void(const CopyProgress&)> progress{};
+};
+
+// Copies all objects below a prefix ("" or "a/b") to below one of another store, as they are.
+// Documents that describe nodes go last, so that no array is seen before its chunks. An object that
+// is removed meanwhile is left out. The first failure ends the copy; to call it again with another
+// CopyOver goes on where it ended. `invalid_argument` where one place lies within the other.
+CopyProgress copy_objects(const Store& from,
+                          std::string_view from_prefix,
+                          const Store& to,
+                          std::string_view to_prefix,
+                          const CopyOptions& options = {});
+
 // Who is told, by its URL, of an archive that is dropped without close() or discard(); nobody at
 // first. Called by whichever thread drops it; it must not throw.
 using DroppedArchiveHandler = void (*)(const std::string& url);
@@ -134,6 +177,31 @@ struct ByteRange {
 struct Coalescing {
   std::uint64_t gap = 0;
   std::uint64_t run = 0;
+};
+
+// What CustomStore::submit() is asked for.
+struct StoreRead {
+  enum class Kind { whole, range, suffix };
+  std::uint64_t id = 0;  // for the answer
+  std::string key{};
+  Kind kind = Kind::whole;
+  ByteRange range{};  // of a suffix its most bytes, at offset 0: the object may have fewer
+  // Not empty: of this version, as an answer told it; Error `io` with ESTALE when it is another.
+  std::string if_version{};
+};
+
+// Takes the answers to CustomStore::submit(), each once, from any thread; others are ignored.
+class StoreAnswers {
+ public:
+  virtual ~StoreAnswers() = default;
+  // `version` differs whenever the object was replaced, and is empty where nobody can tell. Shard
+  // indices are kept by it. `object_nbytes`: of the whole object; 0: not known.
+  virtual void found(std::uint64_t id,
+                     StoredBytes bytes,
+                     std::string version = {},
+                     std::uint64_t object_nbytes = 0) noexcept = 0;
+  virtual void missing(std::uint64_t id) noexcept = 0;
+  virtual void failed(std::uint64_t id, std::exception_ptr error) noexcept = 0;
 };
 
 // A store that the application keeps itself: derive from this, and hand it to make_store().
@@ -163,6 +231,14 @@ class CustomStore {
                                                              std::span<const ByteRange> ranges);
   // Of inner chunks, which get_ranges() is asked for; nothing: as the configuration says.
   virtual std::optional<Coalescing> coalescing() const { return std::nullopt; }
+
+  // Reads of arrays that take no thread each: of a store whose depth() is not 0, the default. That
+  // is how many reads it works at at a time. submit() begins them and returns; what it throws is
+  // the answer to all of them that have none. Who is told by cancel() that nobody waits for an
+  // answer any more may go on with it or not.
+  virtual std::size_t depth() const { return 0; }
+  virtual void submit(std::vector<StoreRead> reads, std::shared_ptr<StoreAnswers> answers);
+  virtual void cancel(std::uint64_t id);
 
   // Replaces the object whole.
   virtual void set(const std::string& key, std::span<const std::byte> bytes) = 0;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import _core, _json
+from . import _core, _json, _secrets
 
 
 def iterate(array: _core.Array) -> Iterator[Any]:
@@ -57,8 +57,8 @@ def _reopen_mode(store: _core.Store) -> str:
     return "r" if store._opened_read_only else "r+"
 
 
-def _open_store(url: str, mode: str, options: dict[str, str]) -> _core.Store:
-    return _core.open_store(url, mode, options)
+def _open_store(url: str, mode: str, options: dict[str, str], secrets: str = "") -> _core.Store:
+    return _core.open_store(url, mode, _secrets.restored(options, secrets))
 
 
 def _open_cached(
@@ -77,7 +77,8 @@ def _reduce_uncached(store: _core.Store) -> tuple[Callable[..., _core.Store], tu
     if store._python_store is not None:
         return store._python_store.reduce()
     _refuse(store)
-    return _open_store, (store.url, _reopen_mode(store), store.storage_options)
+    options, secrets = _secrets.set_aside(store.storage_options)
+    return _open_store, (store.url, _reopen_mode(store), options, secrets)
 
 
 def _open_array(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,10 @@ from . import _check, _core
 from ._paths import SCHEME, ZIP_AND_PATH
 
 _MODES = ("r", "r+", "a", "w", "w-")
-_OWN_SCHEMES = ("file", "memory", "zip")
+_OWN_SCHEMES = re.compile(
+    r"file|memory|zip|https?|s3|gs|gcs|azure|az|abfss?|reference|icechunk(\+.+)?"
+)
+_BY_FSSPEC = "fsspec+"
 
 # Those that are still open then will never appear, and say so in time.
 atexit.register(_core._warn_of_open_archives)
@@ -53,8 +57,8 @@ def resolve_store(
             url = os.fsdecode(url)
         _check.text("store", url)
         scheme = SCHEME.match(url)
-        if scheme and scheme[1].lower() not in _OWN_SCHEMES:
-            return _open_remote(url, mode, storage_options), ""
+        if scheme and not _is_own(scheme[1].lower(), storage_options):
+            return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
         archive = ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(archive[1]):
             url, base = archive[1], archive[2]
@@ -65,6 +69,17 @@ def resolve_store(
         _check.place(store)
         return _resolve_object(store, mode, storage_options)
     return _core.open_store(url, mode, storage_options), base
+
+
+def _is_own(scheme: str, storage_options: dict[str, Any] | None) -> bool:
+    """Whether this library opens it itself, and not fsspec."""
+    if scheme != "reference":
+        return _OWN_SCHEMES.fullmatch(scheme) is not None
+    options = storage_options or {}
+    # References that the caller made lie in no folder, so that it would have to be said what they
+    # may lead to; file systems of fsspec are its own.
+    made_here = not isinstance(options.get("fo", ""), str | os.PathLike) and "allow" not in options
+    return not made_here and options.get("fs") is None
 
 
 def _resolve_object(
@@ -122,9 +137,10 @@ def open_store(
     Parameters
     ----------
     store
-        A path (a folder or a ``.zip`` file) or a URL: ``file://``, ``zip://``, ``memory://NAME``,
-        and what fsspec knows (``https://``, ``s3://``, ``gs://``, ``reference://``, ...), with
-        ``headrace[remote]`` and fsspec's package for it.
+        A path (a folder, a ``.zip`` file, an Icechunk repository) or a URL: ``file://``,
+        ``zip://``, ``memory://NAME``, ``reference:///data/refs.json``, ``icechunk:///data/repo``,
+        and what fsspec knows (``https://``, ``s3://``, ``gs://``, ...), with ``headrace[remote]``
+        and fsspec's package for it.
     mode
         ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
         ``"w"``: emptied first.
@@ -133,7 +149,11 @@ def open_store(
         ``direct`` (O_DIRECT, a boolean) and ``fsync``: what a power cut cannot take away when a
         write has returned. ``"none"``; ``"metadata"``, the default, the documents that describe
         arrays and groups; ``"all"``, chunks too. Of a zip archive it is said of `Store.close`: but
-        for ``"none"`` all of it is on the disk. For what fsspec opens, its options.
+        for ``"none"`` all of it is on the disk. For references fsspec's names (``fo``,
+        ``remote_protocol``, ``remote_options``, ``target_options``) and ``allow``: prefixes of URLs
+        and paths that they may lead to besides their own folder or bucket, a list. For Icechunk
+        ``branch``, ``tag`` or ``snapshot``, and ``allow`` for virtual chunks. For what fsspec
+        opens, its options.
 
     Raises
     ------

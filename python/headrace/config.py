@@ -2,7 +2,10 @@
 
 ``threads`` (0: the processors this process may use), ``memory_budget`` (scratch bytes of one
 request; 0: 32 MiB a thread, 64 MiB at least), ``coalesce_gap`` and ``coalesce_run`` (bytes; which
-neighbours in a shard are read together), ``implementations`` (codec name to implementation name),
+neighbours in a shard are read together), ``io_depth`` and ``io_nbytes`` (of one read of a store
+across a network: requests under way at a time, at most twice as many as the store sends at once,
+and the bytes that are asked for and not decoded yet, within half of ``memory_budget`` where that
+is set), ``implementations`` (codec name to implementation name),
 ``device`` (of handles that name none), ``device_min_decode_nbytes`` (a device decodes batches of at
 least so many decoded bytes, the host's threads smaller ones; None, the default: whichever takes
 less time by measured rates; writes from a device of fewer bytes, 1 MiB by default, are encoded by
@@ -35,6 +38,7 @@ _SIZES = (
     "memory_budget",
     "coalesce_gap",
     "coalesce_run",
+    "io_nbytes",
     "device_min_decode_nbytes",
     "device_slab_nbytes",
     "device_zstd_block_nbytes",

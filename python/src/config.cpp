@@ -17,6 +17,8 @@ nb::dict get_config() {
   result["memory_budget"] = current.memory_budget;
   result["coalesce_gap"] = current.coalesce_gap;
   result["coalesce_run"] = current.coalesce_run;
+  result["io_depth"] = current.io_depth;
+  result["io_nbytes"] = current.io_nbytes;
   nb::dict implementations;
   for (const auto& [codec, name] : current.implementations) implementations[codec.c_str()] = name;
   result["implementations"] = implementations;
@@ -46,6 +48,8 @@ void install_config(nb::handle values) {
   next.memory_budget = size_setting(values, "memory_budget");
   next.coalesce_gap = size_setting(values, "coalesce_gap");
   next.coalesce_run = size_setting(values, "coalesce_run");
+  next.io_depth = setting<std::size_t>(values, "io_depth", "a number of requests");
+  next.io_nbytes = size_setting(values, "io_nbytes");
   next.implementations = implementations_from_python(nb::object(values["implementations"]));
   next.device = setting<std::string>(values, "device", "a name such as \"cpu\" or \"cuda:0\"");
   const nb::object limit = values["device_min_decode_nbytes"];

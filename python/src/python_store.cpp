@@ -37,12 +37,39 @@ std::vector<std::string> names(nb::handle value, const char* method) {
   return answer<std::vector<std::string>>(value, method);
 }
 
+// What a store of Python's says to one read of submit(). What is called may use the answer at once,
+// without the GIL.
+void answer_read(StoreAnswers& answers, std::uint64_t id, nb::handle value, nb::handle error) {
+  if (!error.is_none()) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    nb::python_error raised;
+    const auto failure = std::make_exception_ptr(ApplicationError(raised));
+    const nb::gil_scoped_release release;
+    return answers.failed(id, failure);
+  }
+  if (value.is_none()) {
+    const nb::gil_scoped_release release;
+    return answers.missing(id);
+  }
+  StoredBytes bytes;
+  try {
+    bytes = stored_bytes(value);
+  } catch (nb::python_error& raised) {
+    const auto failure = std::make_exception_ptr(ApplicationError(raised));
+    const nb::gil_scoped_release release;
+    return answers.failed(id, failure);
+  }
+  const nb::gil_scoped_release release;
+  answers.found(id, std::move(bytes));
+}
+
 class PythonStore : public CustomStore {
  public:
   explicit PythonStore(const nb::object& object)
       : url_(nb::cast<std::string>(object.attr("url"))),
         read_only_(nb::cast<bool>(object.attr("read_only"))),
         batch_size_(nb::cast<std::size_t>(object.attr("batch_size"))),
+        depth_(nb::cast<std::size_t>(nb::getattr(object, "depth", nb::int_(0)))),
         identity_(nb::cast<std::string>(object.attr("identity"))),
         folder_(nb::cast<std::string>(object.attr("folder"))),
         object_(keep_alive(object)) {
@@ -104,6 +131,36 @@ class PythonStore : public CustomStore {
     });
   }
 
+  std::size_t depth() const override { return depth_; }
+
+  // A request is a tuple (id, key, first byte or None, bytes or None): all, a range, or a suffix,
+  // which has no first byte. answer(id, bytes or None, error or None) may be called on any thread.
+  void submit(std::vector<StoreRead> reads, std::shared_ptr<StoreAnswers> answers) override {
+    call_application([&] {
+      nb::list requests;
+      for (const StoreRead& read : reads) {
+        const bool is_whole = read.kind == StoreRead::Kind::whole;
+        const bool is_range = read.kind == StoreRead::Kind::range;
+        requests.append(nb::make_tuple(read.id,
+                                       read.key,
+                                       is_range ? nb::cast(read.range.offset) : nb::none(),
+                                       is_whole ? nb::none() : nb::cast(read.range.nbytes)));
+      }
+      self().attr("submit")(requests,
+                            nb::cpp_function(
+                                [answers](std::uint64_t id, nb::object value, nb::object error) {
+                                  answer_read(*answers, id, value, error);
+                                },
+                                nb::arg("id"),
+                                nb::arg("value").none(),
+                                nb::arg("error").none()));
+    });
+  }
+
+  void cancel(std::uint64_t id) override {
+    call_application([&] { self().attr("cancel")(id); });
+  }
+
   void set(const std::string& key, std::span<const std::byte> bytes) override {
     call_application([&] { self().attr("set")(key, nb::bytes(bytes.data(), bytes.size())); });
   }
@@ -130,6 +187,7 @@ class PythonStore : public CustomStore {
   std::string url_;
   bool read_only_;
   std::size_t batch_size_;
+  std::size_t depth_;
   std::optional<Coalescing> coalescing_;
   std::string identity_;
   std::string folder_;  // on this machine, absolute; empty: elsewhere

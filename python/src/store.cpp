@@ -50,9 +50,11 @@ StoreMode store_mode_from_python(const std::string& mode) {
 PyStore open(const std::string& url, const std::string& mode, nb::handle storage_options) {
   const StoreMode how = store_mode_from_python(mode);
   StorageOptions options = storage_options_from_python(storage_options);
+  StorageOptions store_options = options;
+  store_options.erase("pickle_credentials");  // headrace._secrets asks for it
   Store store = [&] {
     nb::gil_scoped_release release;
-    return open_store(url, how, options);
+    return open_store(url, how, store_options);
   }();
   auto origin = std::make_shared<Origin>(
       Origin{store.url(), std::move(options), how == StoreMode::read || store.read_only()});

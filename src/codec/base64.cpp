@@ -4,7 +4,7 @@
 // Spec: https://numcodecs.readthedocs.io/en/stable/other/base64.html
 // {"name": "numcodecs.base64"}
 
-#include "format/base64.h"
+#include "base/base64.h"
 
 #include <array>
 
@@ -33,8 +33,9 @@ class Base64 final : public Codec {
   std::string_view name() const override { return "base64"; }
   std::string_view implementation() const override { return "headrace"; }
   // Not fixed: line breaks may stand between.
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n / 3 * 4 + n / 9 + 8; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n / 3 * 4 + n / 9 + 8);
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     std::size_t n = 0;

@@ -30,8 +30,7 @@ class BitshuffleFilter final : public Codec {
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "bitshuffle"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
 
   std::optional<DeviceStage> device_stage() const override {
     return DeviceStage{
@@ -50,8 +49,7 @@ class BitshuffleFilter final : public Codec {
   }
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
-    dst.resize(src.size());
+    resize_decoded(dst, src.size(), max_nbytes);
     decode(src, dst.bytes(), {});
   }
 

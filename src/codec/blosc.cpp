@@ -31,24 +31,19 @@ struct BloscParameters {
   std::size_t blocksize;
 };
 
-class Blosc : public Codec {
+// What both decoders of the container share.
+class BloscCodec : public Codec {
  public:
-  explicit Blosc(BloscParameters parameters) : parameters_(std::move(parameters)) {}
+  explicit BloscCodec(BloscParameters parameters) : parameters_(std::move(parameters)) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "blosc"; }
-  std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + BLOSC_MAX_OVERHEAD; }
-  bool has_pieces() const override { return true; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n + BLOSC_MAX_OVERHEAD);
+  }
   std::optional<DeviceStage> device_stage() const override;
 
-  void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override;
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override;
-  void decode_pieces(ConstBytes src,
-                     std::size_t decoded_nbytes,
-                     PieceSink& sink,
-                     const DecodeContext& context) const override;
   void encode(ConstBytes src, Buffer& dst) const override;
   void check_encodes() const override { parameters_.clevel.check(); }
 
@@ -56,11 +51,25 @@ class Blosc : public Codec {
   BloscParameters parameters_;
 };
 
+class Blosc final : public BloscCodec, public PieceDecoder {
+ public:
+  using BloscCodec::BloscCodec;
+
+  std::string_view implementation() const override { return "headrace"; }
+  PartialDecoder partial_decoder() const override { return this; }
+
+  void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override;
+  void decode_pieces(ConstBytes src,
+                     std::size_t decoded_nbytes,
+                     PieceSink& sink,
+                     const DecodeContext& context) const override;
+};
+
 int threads_for(std::size_t nbytes, const DecodeContext& context) {
   return nbytes >= kMinParallelNbytes ? std::max(context.threads, 1) : 1;
 }
 
-std::optional<DeviceStage> Blosc::device_stage() const {
+std::optional<DeviceStage> BloscCodec::device_stage() const {
   DeviceStage stage{DeviceStage::Kind::blosc};
   stage.itemsize = static_cast<std::uint32_t>(parameters_.typesize);
   const bool zstd = parameters_.cname == "zstd";
@@ -92,10 +101,9 @@ void Blosc::decode(ConstBytes src, MutableBytes dst, const DecodeContext& contex
       threads_for(frame.nbytes(), context));
 }
 
-void Blosc::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const {
+void BloscCodec::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const {
   const BloscFrame frame(src);
-  if (frame.nbytes() > max_nbytes) check_decoded_size(max_nbytes, frame.nbytes());
-  dst.resize(frame.nbytes());
+  resize_said(dst, frame.nbytes(), src, max_nbytes);
   decode(src, dst.bytes(), {});
 }
 
@@ -145,7 +153,7 @@ void Blosc::decode_pieces(ConstBytes src,
       threads_for(end - begin, context));
 }
 
-void Blosc::encode(ConstBytes src, Buffer& dst) const {
+void BloscCodec::encode(ConstBytes src, Buffer& dst) const {
   check_encodes();
   if (src.size() > BLOSC_MAX_BUFFERSIZE) {
     throw Error(ErrorCode::invalid_argument,
@@ -170,12 +178,11 @@ void Blosc::encode(ConstBytes src, Buffer& dst) const {
 }
 
 // The same container decoded by its authors' library.
-class CBlosc final : public Blosc {
+class CBlosc final : public BloscCodec {
  public:
-  using Blosc::Blosc;
+  using BloscCodec::BloscCodec;
 
   std::string_view implementation() const override { return "c-blosc"; }
-  bool has_pieces() const override { return false; }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     std::size_t nbytes = 0;
@@ -188,20 +195,6 @@ class CBlosc final : public Blosc {
         blosc_decompress_ctx(src.data(), dst.data(), dst.size(), /*numinternalthreads=*/1);
     if (n < 0) throw_corrupt("c-blosc fails with " + std::to_string(n));
     check_decoded_size(dst.size(), static_cast<std::size_t>(n));
-  }
-
-  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    const BloscFrame frame(src);
-    if (frame.nbytes() > max_nbytes) check_decoded_size(max_nbytes, frame.nbytes());
-    dst.resize(frame.nbytes());
-    decode(src, dst.bytes(), {});
-  }
-
-  void decode_pieces(ConstBytes src,
-                     std::size_t decoded_nbytes,
-                     PieceSink& sink,
-                     const DecodeContext& context) const override {
-    Codec::decode_pieces(src, decoded_nbytes, sink, context);
   }
 };
 

@@ -51,8 +51,10 @@ void StreamCodec::decode(ConstBytes src, MutableBytes dst, const DecodeContext&)
 }
 
 void StreamCodec::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const {
-  dst.resize(max_nbytes);
-  dst.resize_keep(decode_all(*open(src), dst.bytes()));
+  decode_growing(src, max_nbytes, [&](std::size_t bound) {
+    dst.resize(bound);
+    dst.resize_keep(decode_all(*open(src), dst.bytes()));
+  });
 }
 
 void StreamCodec::decode_pieces(ConstBytes src,

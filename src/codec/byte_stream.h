@@ -26,16 +26,15 @@ class ByteStream {
 // All of the stream, which gives at most dst.size() bytes; gives how many.
 std::size_t decode_all(ByteStream& stream, MutableBytes dst);
 
-// As Codec::decode_pieces: straight into place, or else by windows that stay in the cache and no
-// further than the last byte that `sink` wants.
+// As PieceDecoder::decode_pieces: straight into place, or else by windows that stay in the cache
+// and no further than the last byte that `sink` wants.
 void decode_pieces(ByteStream& stream, std::size_t decoded_nbytes, PieceSink& sink);
 
 // bytes -> bytes by a library that has streams and nothing more.
-class StreamCodec : public Codec {
+class StreamCodec : public Codec, public PieceDecoder {
  public:
   CodecKind kind() const final { return CodecKind::bytes_to_bytes; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const final { return std::nullopt; }
-  bool has_pieces() const final { return true; }
+  PartialDecoder partial_decoder() const final { return this; }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const final;
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const final;

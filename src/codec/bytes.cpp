@@ -61,22 +61,25 @@ class SwapSink final : public PieceSink {
   PieceSink& to_;
 };
 
-class Bytes final : public Codec {
+class Bytes final : public Codec, public PieceFilter {
  public:
   explicit Bytes(std::size_t swap_unit) : swap_unit_(swap_unit) {}
 
   CodecKind kind() const override { return CodecKind::array_to_bytes; }
   std::string_view name() const override { return "bytes"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
-  bool identity() const override { return swap_unit_ == 1; }
-  bool in_place() const override { return true; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
+  Transform transform() const override {
+    return swap_unit_ == 1 ? Transform::identity : Transform::in_place;
+  }
   std::optional<DeviceStage> device_stage() const override {
     return DeviceStage{DeviceStage::Kind::swap, static_cast<std::uint32_t>(swap_unit_)};
   }
-  bool filters_pieces() const override { return swap_unit_ > 1; }
-  std::unique_ptr<PieceSink> piece_filter(PieceSink& decoded) const override {
+  PartialDecoder partial_decoder() const override {
+    if (swap_unit_ > 1) return this;
+    return {};
+  }
+  std::unique_ptr<PieceSink> filter(PieceSink& decoded) const override {
     return std::make_unique<SwapSink>(swap_unit_, decoded);
   }
 
@@ -88,12 +91,6 @@ class Bytes final : public Codec {
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), src.size());
-    swap(src, dst.data());
-  }
-
-  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
-    dst.resize(src.size());
     swap(src, dst.data());
   }
 

@@ -77,7 +77,9 @@ class Bz2 final : public StreamCodec {
 
   std::string_view name() const override { return "bz2"; }
   std::string_view implementation() const override { return "libbz2"; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 100 + 600; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n + n / 100 + 600);
+  }
 
   void check_encodes() const override { level_.check(); }
   void encode(ConstBytes src, Buffer& dst) const override {
@@ -85,7 +87,7 @@ class Bz2 final : public StreamCodec {
     bz_stream state{};
     check_memory(BZ2_bzCompressInit(&state, level_.value, /*verbosity=*/0, /*workFactor=*/0));
     const std::unique_ptr<bz_stream, int (*)(bz_stream*)> end(&state, BZ2_bzCompressEnd);
-    dst.resize(max_encoded_nbytes(src.size()));
+    dst.resize(encoded_nbytes(src.size()).most);
     std::size_t done = 0;
     int result = BZ_OK;
     while (result != BZ_STREAM_END) {

@@ -243,7 +243,10 @@ class CastValue final : public TypedFilter {
         decode_(std::move(decode)) {}
 
   std::string_view name() const override { return "cast_value"; }
-  bool identity() const override { return encode_.identity() && decode_.identity(); }
+  Transform transform() const override {
+    const bool identity = encode_.identity() && decode_.identity();
+    return identity ? Transform::identity : TypedFilter::transform();
+  }
   std::optional<DeviceStage> device_stage() const override {
     if (!decode_.is_plain()) return std::nullopt;
     return number_stage(decode_.identity() ? DeviceStage::Kind::none : DeviceStage::Kind::cast);

@@ -51,11 +51,8 @@ class Categorize final : public Codec {
   }
   std::string_view name() const override { return "categorize"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t decoded_nbytes) const override {
-    return decoded_nbytes / dtype_.itemsize() * astype_.size;
-  }
-  std::size_t max_encoded_nbytes(std::size_t decoded_nbytes) const override {
-    return decoded_nbytes / dtype_.itemsize() * astype_.size;
+  EncodedNbytes encoded_nbytes(std::size_t decoded_nbytes) const override {
+    return EncodedNbytes::exactly(decoded_nbytes / dtype_.itemsize() * astype_.size);
   }
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
     return {astype_.dtype(), in.shape, nullptr, astype_.swapped};
@@ -73,8 +70,7 @@ class Categorize final : public Codec {
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
     const std::size_t nbytes = src.size() / astype_.size * dtype_.itemsize();
-    if (nbytes > max_nbytes) check_decoded_size(max_nbytes, nbytes);
-    dst.resize(nbytes);
+    resize_decoded(dst, nbytes, max_nbytes);
     decode(src, dst.bytes(), {});
   }
 

@@ -32,24 +32,6 @@ decltype(auto) in_context(const Codec& codec, Function&& function) {
               "expected " + std::to_string(wanted) + " bytes, got " + std::to_string(found));
 }
 
-// As decode_unknown. What `src` may hold, not what it says, bounds the memory asked for: the bound
-// grows from a usual size to the most that a codec makes of so many bytes.
-void decode_bounded(const Codec& codec, ConstBytes src, std::size_t max_nbytes, Buffer& dst) {
-  constexpr std::size_t kUsual = 16;
-  constexpr std::size_t kMost = std::size_t{1} << 15;  // zstd: a block of 128 KiB from 4 bytes
-  constexpr std::size_t kSmall = 1 << 20;
-  if (codec.finds_decoded_size()) return codec.decode_unknown(src, max_nbytes, dst);
-  const std::size_t most = std::min(max_nbytes, checked_mul(src.size(), kMost, "decode") + kSmall);
-  for (std::size_t bound = kUsual * src.size() + kSmall; bound < most; bound *= 8) {
-    try {
-      return codec.decode_unknown(src, bound, dst);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::corrupt) throw;  // else it may be too large
-    }
-  }
-  codec.decode_unknown(src, most, dst);
-}
-
 void check_order(CodecKind kind, CodecPosition position, std::string_view name) {
   const bool after = position == CodecPosition::after_bytes;
   if ((kind == CodecKind::bytes_to_bytes) == after) return;
@@ -65,19 +47,8 @@ std::size_t ChunkSpec::nbytes() const {
   return checked_nbytes(shape, dtype.itemsize(), "chunk size");
 }
 
-std::unique_ptr<PieceSink> Codec::piece_filter(PieceSink&) const { return nullptr; }
-
-void Codec::decode_pieces(ConstBytes src,
-                          std::size_t decoded_nbytes,
-                          PieceSink& sink,
-                          const DecodeContext& context) const {
-  if (std::byte* direct = sink.direct(0, decoded_nbytes)) {
-    decode(src, {direct, decoded_nbytes}, context);
-    return;
-  }
-  Scratch scratch(decoded_nbytes);
-  decode(src, scratch.bytes(), context);
-  sink.put(0, scratch.bytes());
+void Codec::decode_unknown(ConstBytes, std::size_t, Buffer&) const {
+  throw Error(ErrorCode::unsupported, "the encoded bytes do not say how many they decode to");
 }
 
 CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
@@ -91,10 +62,11 @@ CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
     if (site.position == CodecPosition::before_bytes) site.chunk = site.in;
     CodecPtr codec = resolve_codec(spec, site, implementations);
     check_order(codec->kind(), site.position, spec.name);
-    if (!codec->identity()) steps_.push_back({codec.get(), nbytes, max_nbytes});
+    if (codec->transform() != Transform::identity)
+      steps_.push_back({codec.get(), codec->view_decoder(), nbytes, max_nbytes});
     if (codec->kind() == CodecKind::array_to_bytes) site.position = CodecPosition::after_bytes;
-    max_nbytes = codec->max_encoded_nbytes(max_nbytes);
-    if (nbytes) nbytes = codec->encoded_nbytes(*nbytes);
+    max_nbytes = codec->encoded_nbytes(max_nbytes).most;
+    if (nbytes) nbytes = codec->encoded_nbytes(*nbytes).fixed;
     if (nbytes) {
       max_nbytes = *nbytes;
       site.in = codec->encoded_spec(site.in);
@@ -111,13 +83,15 @@ CodecChain::CodecChain(const std::vector<CodecSpec>& specs,
   fixed_encoded_nbytes_ = nbytes;
   max_encoded_nbytes_ = max_nbytes;
   identity_ = steps_.empty();
-  first_piece_step_ = !steps_.empty() && steps_[0].codec->filters_pieces() ? 1 : 0;
-  has_pieces_ = true;
-  for (std::size_t i = first_piece_step_; i < steps_.size(); ++i) {
-    const Codec& codec = *steps_[i].codec;
-    has_pieces_ =
-        has_pieces_ && (codec.has_view() || (i == first_piece_step_ && codec.has_pieces()));
-  }
+  find_pieces();
+}
+
+void CodecChain::find_pieces() {
+  auto step = steps_.begin();
+  if (step != steps_.end() && (piece_filter_ = step->codec->piece_filter())) ++step;
+  if (step != steps_.end() && (piece_decoder_ = step->codec->piece_decoder())) ++step;
+  views_ = static_cast<std::size_t>(step - steps_.begin());
+  has_pieces_ = std::all_of(step, steps_.end(), [](const Step& s) { return s.view != nullptr; });
 }
 
 void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContext& context) const {
@@ -137,7 +111,8 @@ void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContex
   // The steps before `direct` work on `out` in place, `direct` writes it, the others go through
   // scratch memory.
   std::size_t direct = 0;
-  while (direct + 1 < steps_.size() && steps_[direct].codec->in_place()) ++direct;
+  while (direct + 1 < steps_.size() && steps_[direct].codec->transform() == Transform::in_place)
+    ++direct;
 
   std::array<std::optional<Scratch>, 2> scratch;
   std::size_t turn = 0;
@@ -148,8 +123,8 @@ void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContex
       if (i <= direct) {
         step.codec->decode(src, out, context);
         src = out;
-      } else if (step.codec->has_view()) {
-        src = step.codec->decode_view(src);
+      } else if (step.view) {
+        src = step.view->decode_view(src);
         if (step.nbytes && src.size() != *step.nbytes) throw_size(*step.nbytes, src.size());
       } else {
         if (!scratch[turn]) scratch[turn].emplace();
@@ -158,7 +133,7 @@ void CodecChain::decode(ConstBytes encoded, MutableBytes out, const DecodeContex
           dst.resize(*step.nbytes);
           step.codec->decode(src, dst.bytes(), context);
         } else {
-          decode_bounded(*step.codec, src, step.max_nbytes, dst);
+          step.codec->decode_unknown(src, step.max_nbytes, dst);
         }
         src = dst.bytes();
         turn ^= 1;
@@ -171,27 +146,21 @@ void CodecChain::decode_pieces(ConstBytes encoded,
                                PieceSink& sink,
                                const DecodeContext& context) const {
   const Span span("decode", decoded_nbytes_);
-  if (first_piece_step_ == 1) {
-    const auto filter = steps_[0].codec->piece_filter(sink);
-    return decode_pieces_from(1, encoded, *filter, context);
-  }
-  decode_pieces_from(0, encoded, sink, context);
+  if (!piece_filter_) return decode_unfiltered(encoded, sink, context);
+  const auto filter = piece_filter_->filter(sink);
+  decode_unfiltered(encoded, *filter, context);
 }
 
-void CodecChain::decode_pieces_from(std::size_t first,
-                                    ConstBytes encoded,
-                                    PieceSink& sink,
-                                    const DecodeContext& context) const {
+void CodecChain::decode_unfiltered(ConstBytes encoded,
+                                   PieceSink& sink,
+                                   const DecodeContext& context) const {
   ConstBytes src = encoded;
-  std::size_t i = steps_.size();
-  while (i > first && steps_[i - 1].codec->has_view()) {
-    --i;
-    in_context(*steps_[i].codec, [&] { src = steps_[i].codec->decode_view(src); });
+  for (std::size_t i = steps_.size(); i-- > views_;) {
+    in_context(*steps_[i].codec, [&] { src = steps_[i].view->decode_view(src); });
   }
-  if (i > first) {
-    const Codec& codec = *steps_[first].codec;
-    in_context(codec, [&] { codec.decode_pieces(src, decoded_nbytes_, sink, context); });
-    return;
+  if (piece_decoder_) {
+    return in_context(*steps_[views_ - 1].codec,
+                      [&] { piece_decoder_->decode_pieces(src, decoded_nbytes_, sink, context); });
   }
   if (src.size() != decoded_nbytes_) {
     in_context(*codecs_.front(), [&] { throw_size(decoded_nbytes_, src.size()); });

@@ -30,6 +30,7 @@ class CodecChain {
   // A codec that does something, with what is known of the bytes on its decoded side.
   struct Step {
     const Codec* codec;
+    const ViewDecoder* view;            // null: it has none
     std::optional<std::size_t> nbytes;  // when fixed
     std::size_t max_nbytes;             // in any case
   };
@@ -48,10 +49,8 @@ class CodecChain {
   void check_encodes() const;
 
  private:
-  void decode_pieces_from(std::size_t first,
-                          ConstBytes encoded,
-                          PieceSink& sink,
-                          const DecodeContext& context) const;
+  void find_pieces();
+  void decode_unfiltered(ConstBytes encoded, PieceSink& sink, const DecodeContext& context) const;
 
   ChunkSpec chunk_;
   std::size_t decoded_nbytes_ = 0;
@@ -61,7 +60,9 @@ class CodecChain {
   bool has_pieces_ = false;
   std::vector<CodecPtr> codecs_;
   std::vector<Step> steps_;
-  std::size_t first_piece_step_ = 0;  // 1 when the first step filters the pieces of the others
+  const PieceFilter* piece_filter_ = nullptr;    // of the first step, if it is one
+  const PieceDecoder* piece_decoder_ = nullptr;  // of the step behind it, if it is one
+  std::size_t views_ = 0;                        // steps from here on have to be views
 };
 
 }  // namespace headrace

@@ -20,17 +20,20 @@ namespace {
 
 constexpr std::size_t kSumNbytes = 4;
 
-class Checksum : public Codec {
+// Where the sum stands.
+enum class Location : std::uint8_t { start, end };
+
+class Checksum : public Codec, public ViewDecoder {
  public:
-  explicit Checksum(bool at_start, std::optional<DeviceStage::Kind> on_device = {})
-      : at_start_(at_start), on_device_(on_device) {}
+  explicit Checksum(Location location, std::optional<DeviceStage::Kind> on_device = {})
+      : at_start_(location == Location::start), on_device_(on_device) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n + kSumNbytes; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + kSumNbytes; }
-  bool has_view() const override { return true; }
-  bool has_pieces() const override { return false; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::exactly(n + kSumNbytes);
+  }
+  PartialDecoder partial_decoder() const override { return this; }
   std::optional<DeviceStage> device_stage() const override {
     if (!on_device_) return std::nullopt;
     DeviceStage stage{*on_device_};
@@ -84,8 +87,8 @@ using Sum = std::uint32_t (*)(ConstBytes);
 
 class SimpleChecksum final : public Checksum {
  public:
-  SimpleChecksum(std::string_view name, Sum compute, bool at_start, DeviceStage::Kind on_device)
-      : Checksum(at_start, on_device), name_(name), compute_(compute) {}
+  SimpleChecksum(std::string_view name, Sum compute, Location location, DeviceStage::Kind on_device)
+      : Checksum(location, on_device), name_(name), compute_(compute) {}
   std::string_view name() const override { return name_; }
 
  private:
@@ -98,7 +101,7 @@ class SimpleChecksum final : public Checksum {
 class JenkinsChecksum final : public Checksum {
  public:
   JenkinsChecksum(std::uint32_t initial, std::vector<std::byte> prefix)
-      : Checksum(false), initial_(initial), prefix_(std::move(prefix)) {}
+      : Checksum(Location::end), initial_(initial), prefix_(std::move(prefix)) {}
   std::string_view name() const override { return "jenkins_lookup3"; }
 
  private:
@@ -117,38 +120,38 @@ class JenkinsChecksum final : public Checksum {
 CodecPtr make(const CodecSpec& spec,
               std::string_view name,
               Sum compute,
-              bool at_start,
+              Location location,
               DeviceStage::Kind on_device) {
   CodecConfig config(spec);
   if (config.has("location")) {
-    const std::string location = config.string("location");
-    if (location != "start" && location != "end") {
-      config.fail("location", "must be \"start\" or \"end\", got \"" + location + "\"");
+    const std::string text = config.string("location");
+    if (text != "start" && text != "end") {
+      config.fail("location", "must be \"start\" or \"end\", got \"" + text + "\"");
     }
-    at_start = location == "start";
+    location = text == "start" ? Location::start : Location::end;
   }
   config.finish();
-  return std::make_shared<SimpleChecksum>(name, compute, at_start, on_device);
+  return std::make_shared<SimpleChecksum>(name, compute, location, on_device);
 }
 
 }  // namespace
 
 CodecPtr make_crc32c(const CodecSpec& spec, const CodecSite&) {
-  return make(spec, "crc32c", crc32c, false, DeviceStage::Kind::crc32c);
+  return make(spec, "crc32c", crc32c, Location::end, DeviceStage::Kind::crc32c);
 }
 
 CodecPtr make_crc32(const CodecSpec& spec, const CodecSite&) {
-  return make(spec, "crc32", crc32, true, DeviceStage::Kind::crc32);
+  return make(spec, "crc32", crc32, Location::start, DeviceStage::Kind::crc32);
 }
 
 CodecPtr make_adler32(const CodecSpec& spec, const CodecSite&) {
-  return make(spec, "adler32", adler32, true, DeviceStage::Kind::adler32);
+  return make(spec, "adler32", adler32, Location::start, DeviceStage::Kind::adler32);
 }
 
 CodecPtr make_fletcher32(const CodecSpec& spec, const CodecSite&) {
   CodecConfig(spec).finish();
   return std::make_shared<SimpleChecksum>(
-      "fletcher32", fletcher32, false, DeviceStage::Kind::fletcher32);
+      "fletcher32", fletcher32, Location::end, DeviceStage::Kind::fletcher32);
 }
 
 CodecPtr make_jenkins_lookup3(const CodecSpec& spec, const CodecSite&) {

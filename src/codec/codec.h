@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/buffer.h"
@@ -62,6 +63,53 @@ struct DecodeContext {
   VlenArena* arena = nullptr;  // keeps the bytes of elements of variable length
 };
 
+// How many bytes encode makes of some number of bytes.
+struct EncodedNbytes {
+  std::size_t most;
+  std::optional<std::size_t> fixed;  // when it depends on that number only; not so compressors
+
+  static EncodedNbytes exactly(std::size_t nbytes) { return {nbytes, nbytes}; }
+  static EncodedNbytes at_most(std::size_t nbytes) { return {nbytes, std::nullopt}; }
+};
+
+// What a codec's decode makes of bytes.
+enum class Transform : std::uint8_t {
+  identity,      // encode and decode give back what they are given: the chain leaves the codec out
+  in_place,      // decode may be called with src and dst the same memory (byte swap, delta, ...)
+  out_of_place,  // src and dst lie apart
+};
+
+// A codec whose decoded bytes lie in the encoded ones as they are (checksums).
+class ViewDecoder {
+ public:
+  virtual ~ViewDecoder() = default;
+  // Checks src and gives the decoded bytes, which live as long as src.
+  virtual ConstBytes decode_view(ConstBytes src) const = 0;
+};
+
+// A codec that decodes less than the whole for a sink that wants less.
+class PieceDecoder {
+ public:
+  virtual ~PieceDecoder() = default;
+  // As decode for a chunk of `decoded_nbytes`, into a sink. What is not wanted need not be checked.
+  virtual void decode_pieces(ConstBytes src,
+                             std::size_t decoded_nbytes,
+                             PieceSink& sink,
+                             const DecodeContext& context) const = 0;
+};
+
+// A codec any piece of which decodes by itself, at its own place (byte swap).
+class PieceFilter {
+ public:
+  virtual ~PieceFilter() = default;
+  // A sink of encoded pieces that hands them on decoded.
+  virtual std::unique_ptr<PieceSink> filter(PieceSink& decoded) const = 0;
+};
+
+// How a codec gives a part of a chunk without the rest: in one way, or not at all.
+using PartialDecoder =
+    std::variant<std::monostate, const ViewDecoder*, const PieceDecoder*, const PieceFilter*>;
+
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -70,45 +118,39 @@ class Codec {
   virtual std::string_view name() const = 0;            // "zstd"
   virtual std::string_view implementation() const = 0;  // "libzstd"
 
+  // What comes out of encode when so many bytes go in.
+  virtual EncodedNbytes encoded_nbytes(std::size_t decoded_nbytes) const = 0;
   // What comes out of encode when `in` goes in (array -> array changes shape or type).
   virtual ChunkSpec encoded_spec(const ChunkSpec& in) const { return in; }
-  // Size after encode when it depends on the size before only; nothing for compressors.
-  virtual std::optional<std::size_t> encoded_nbytes(std::size_t decoded_nbytes) const = 0;
-  // What encode produces at most, for a bound on bytes of unknown size.
-  virtual std::size_t max_encoded_nbytes(std::size_t decoded_nbytes) const = 0;
+  virtual Transform transform() const { return Transform::out_of_place; }
 
   // `dst` has exactly the decoded size; src giving more or fewer bytes is `corrupt`.
   virtual void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const = 0;
-  // The decoded size is not known, but at most `max_nbytes`.
-  virtual void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const = 0;
+  // The decoded size is not known, but at most `max_nbytes`: of bytes behind a compressor, so every
+  // bytes -> bytes codec overrides it. What src may hold, not what it says, bounds the memory that
+  // is asked for (codec/sizes.h). `unsupported` for all others.
+  virtual void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const;
   virtual void encode(ConstBytes src, Buffer& dst) const = 0;
   // Throws where encode() would whatever it is given: a level that no library has, a type that can
   // be read only. A reader has no use for what only a writer needs, and is not told.
   virtual void check_encodes() const {}
 
-  // True when encode and decode give back what they are given: the chain leaves the codec out.
-  virtual bool identity() const { return false; }
-  // True when decode_unknown takes memory by what it decodes: no bound would make it take less.
-  virtual bool finds_decoded_size() const { return false; }
-  // True when decode may be called with src and dst the same memory (byte swap, delta, ...).
-  virtual bool in_place() const { return false; }
-  // True when the decoded bytes lie in the encoded ones as they are (checksums).
-  virtual bool has_view() const { return false; }
-  // Requires has_view(): checks src and gives the decoded bytes, which live as long as src.
-  virtual ConstBytes decode_view(ConstBytes src) const { return src; }
-  // True when decode_pieces decodes less than the whole for a sink that wants less.
-  virtual bool has_pieces() const { return false; }
+  // This codec, as what it is besides; the three below are null when it is not that.
+  virtual PartialDecoder partial_decoder() const { return {}; }
+  const ViewDecoder* view_decoder() const { return partial_decoder_as<ViewDecoder>(); }
+  const PieceDecoder* piece_decoder() const { return partial_decoder_as<PieceDecoder>(); }
+  const PieceFilter* piece_filter() const { return partial_decoder_as<PieceFilter>(); }
+
   // How a device decodes it; nothing when only the host can.
   virtual std::optional<DeviceStage> device_stage() const { return std::nullopt; }
-  // True when any piece decodes by itself, at its own place (byte swap).
-  virtual bool filters_pieces() const { return false; }
-  // Requires filters_pieces(): a sink of encoded pieces that hands them on decoded.
-  virtual std::unique_ptr<PieceSink> piece_filter(PieceSink& decoded) const;
-  // As decode for a chunk of `decoded_nbytes`, into a sink. What is not wanted need not be checked.
-  virtual void decode_pieces(ConstBytes src,
-                             std::size_t decoded_nbytes,
-                             PieceSink& sink,
-                             const DecodeContext& context) const;
+
+ private:
+  template <typename Interface>
+  const Interface* partial_decoder_as() const {
+    const PartialDecoder decoder = partial_decoder();
+    const auto* const found = std::get_if<const Interface*>(&decoder);
+    return found ? *found : nullptr;
+  }
 };
 
 using CodecPtr = std::shared_ptr<const Codec>;

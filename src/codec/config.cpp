@@ -83,10 +83,10 @@ void EncoderLevel::check() const {
 }
 
 EncoderLevel CodecConfig::level(
-    std::string_view field, int min, int max, int fallback, bool clamped) {
+    std::string_view field, int min, int max, int fallback, BeyondRange beyond) {
   const Json* value = impl_->find(field);
   if (value == nullptr) return {fallback, {}};
-  if (clamped && value->is_number_integer()) {
+  if (beyond == BeyondRange::clamped && value->is_number_integer()) {
     if (value->is_number_unsigned())
       return {
           static_cast<int>(std::min(value->get<std::uint64_t>(), static_cast<std::uint64_t>(max))),

@@ -23,6 +23,9 @@ struct EncoderLevel {
   void check() const;
 };
 
+// What a level beyond the range is: a problem of the encoder's, or the nearest one within.
+enum class BeyondRange : std::uint8_t { problem, clamped };
+
 class CodecConfig {
  public:
   explicit CodecConfig(const CodecSpec& spec);
@@ -39,8 +42,11 @@ class CodecConfig {
                        std::int64_t min,
                        std::int64_t max,
                        std::int64_t fallback);
-  // Values beyond the range are a problem of the encoder's, or, clamped, the nearest one within.
-  EncoderLevel level(std::string_view field, int min, int max, int fallback, bool clamped = false);
+  EncoderLevel level(std::string_view field,
+                     int min,
+                     int max,
+                     int fallback,
+                     BeyondRange beyond = BeyondRange::problem);
   double number(std::string_view field);
   bool boolean(std::string_view field, bool fallback);
   std::string string(std::string_view field);

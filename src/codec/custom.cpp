@@ -71,13 +71,11 @@ class Custom final : public Codec {
   std::string_view implementation() const override { return implementation_; }
 
   ChunkSpec encoded_spec(const ChunkSpec& in) const override { return encoded_.value_or(in); }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override {
-    return encoded_ ? encoded_->nbytes() : codec_->encoded_nbytes(n);
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    if (encoded_) return EncodedNbytes::exactly(encoded_->nbytes());
+    const auto fixed = codec_->encoded_nbytes(n);
+    return fixed ? EncodedNbytes::exactly(*fixed) : EncodedNbytes::at_most(kAnyNbytes);
   }
-  std::size_t max_encoded_nbytes(std::size_t n) const override {
-    return encoded_nbytes(n).value_or(kAnyNbytes);
-  }
-  bool finds_decoded_size() const override { return true; }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     const CodecOutput decoded = codec_->decode(src);
@@ -85,6 +83,7 @@ class Custom final : public Codec {
     if (!dst.empty()) std::memcpy(dst.data(), decoded.bytes.data(), dst.size());
   }
 
+  // Once, whatever the bound: the application takes the memory.
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
     const CodecOutput decoded = codec_->decode(src);
     if (decoded.bytes.size() > max_nbytes) check_decoded_size(max_nbytes, decoded.bytes.size());
@@ -93,7 +92,7 @@ class Custom final : public Codec {
 
   void encode(ConstBytes src, Buffer& dst) const override {
     const CodecOutput encoded = codec_->encode(src);
-    const auto wanted = encoded_nbytes(src.size());
+    const auto wanted = encoded_nbytes(src.size()).fixed;
     if (wanted && *wanted != encoded.bytes.size()) {
       throw Error(ErrorCode::invalid_argument,
                   "encode: expected " + std::to_string(*wanted) + " bytes, got " +

@@ -37,8 +37,9 @@ class Deflate : public Codec {
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return frame_ == Frame::gzip ? "gzip" : "zlib"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 1000 + 64; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n + n / 1000 + 64);
+  }
   std::optional<DeviceStage> device_stage() const override {
     return DeviceStage{frame_ == Frame::gzip ? DeviceStage::Kind::gzip : DeviceStage::Kind::zlib};
   }
@@ -48,8 +49,10 @@ class Deflate : public Codec {
   }
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    dst.resize(max_nbytes);
-    dst.resize_keep(inflate(src, dst.bytes()));
+    decode_growing(src, max_nbytes, [&](std::size_t bound) {
+      dst.resize(bound);
+      dst.resize_keep(inflate(src, dst.bytes()));
+    });
   }
 
   void check_encodes() const override { level_.check(); }
@@ -153,11 +156,11 @@ class IsalStream final : public ByteStream {
   inflate_state& state_;
 };
 
-class IsalInflate final : public Deflate {
+class IsalInflate final : public Deflate, public PieceDecoder {
  public:
   using Deflate::Deflate;
   std::string_view implementation() const override { return "isa-l"; }
-  bool has_pieces() const override { return true; }
+  PartialDecoder partial_decoder() const override { return this; }
 
   void decode_pieces(ConstBytes src,
                      std::size_t decoded_nbytes,

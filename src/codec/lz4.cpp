@@ -33,16 +33,17 @@ ConstBytes split_frame(ConstBytes src, std::size_t& said) {
                 " bytes");
 }
 
-class Lz4 final : public Codec {
+class Lz4 final : public Codec, public PieceDecoder {
  public:
   explicit Lz4(EncoderLevel acceleration) : acceleration_(std::move(acceleration)) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "lz4"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 255 + 16 + 4; }
-  bool has_pieces() const override { return true; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n + n / 255 + 16 + 4);
+  }
+  PartialDecoder partial_decoder() const override { return this; }
   std::optional<DeviceStage> device_stage() const override {
     DeviceStage stage{DeviceStage::Kind::lz4};
     stage.encoding = {.max_nbytes = LZ4_MAX_INPUT_SIZE};
@@ -59,8 +60,7 @@ class Lz4 final : public Codec {
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
     std::size_t said = 0;
     split_frame(src, said);
-    if (said > max_nbytes) check_decoded_size(max_nbytes, said);
-    dst.resize(said);
+    resize_said(dst, said, src, max_nbytes);
     decode(src, dst.bytes(), {});
   }
 
@@ -70,7 +70,7 @@ class Lz4 final : public Codec {
                      PieceSink& sink,
                      const DecodeContext& context) const override {
     const std::size_t end = std::min(sink.end(), decoded_nbytes);
-    if (end == decoded_nbytes) return Codec::decode_pieces(src, decoded_nbytes, sink, context);
+    if (end == decoded_nbytes) return decode_whole(src, decoded_nbytes, sink, context);
     std::size_t said = 0;
     const ConstBytes block = split_frame(src, said);
     check_decoded_size(decoded_nbytes, said);
@@ -101,6 +101,17 @@ class Lz4 final : public Codec {
   }
 
  private:
+  void decode_whole(ConstBytes src,
+                    std::size_t decoded_nbytes,
+                    PieceSink& sink,
+                    const DecodeContext& context) const {
+    if (std::byte* const direct = sink.direct(0, decoded_nbytes))
+      return decode(src, {direct, decoded_nbytes}, context);
+    Scratch scratch(decoded_nbytes);
+    decode(src, scratch.bytes(), context);
+    sink.put(0, scratch.bytes());
+  }
+
   const EncoderLevel acceleration_;
 };
 
@@ -113,7 +124,7 @@ CodecPtr make_lz4(const CodecSpec& spec, const CodecSite&) {
                                                  std::numeric_limits<int>::min(),
                                                  std::numeric_limits<int>::max(),
                                                  1,
-                                                 /*clamped=*/true);
+                                                 BeyondRange::clamped);
   config.finish();
   return std::make_shared<Lz4>(acceleration);
 }

@@ -200,7 +200,9 @@ class Lzma final : public StreamCodec {
   std::string_view name() const override { return "lzma"; }
   std::string_view implementation() const override { return "liblzma"; }
   // LZMA2 stores what it cannot make smaller; LZMA1 does not, and grows by less than an eighth.
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 8 + 1024; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n + n / 8 + 1024);
+  }
 
   void encode(ConstBytes src, Buffer& dst) const override;
 
@@ -244,7 +246,7 @@ void Lzma::encode(ConstBytes src, Buffer& dst) const {
   lzma_stream state = LZMA_STREAM_INIT;
   const std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> end(&state, lzma_end);
   lzma_ret result = begin_encoding(state);
-  dst.resize(max_encoded_nbytes(src.size()));
+  dst.resize(encoded_nbytes(src.size()).most);
   state.next_in = reinterpret_cast<const std::uint8_t*>(src.data());
   state.avail_in = src.size();
   state.next_out = reinterpret_cast<std::uint8_t*>(dst.data());

@@ -92,11 +92,13 @@ Json parse_element(const VlenElement& element) {
   }
 }
 
+// What becomes of a binary value, which JSON has none of.
+enum class Binary : std::uint8_t { refused, list_of_bytes };
+
 // The JSON text of msgpack, as its events come.
 class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  // lists_binary: a binary value becomes a list of its bytes.
-  explicit JsonWriter(bool lists_binary = false) : lists_binary_(lists_binary) {}
+  explicit JsonWriter(Binary binary) : binary_(binary) {}
 
   const std::string& text() const { return text_; }
 
@@ -115,7 +117,7 @@ class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(std::string& v) override { return value(quoted(v)); }
   bool binary(nlohmann::json::binary_t& v) override {
-    if (!lists_binary_)
+    if (binary_ == Binary::refused)
       throw Error(ErrorCode::unsupported, "a binary value, which JSON has none of");
     std::string list = "[";
     for (const std::uint8_t b : v) list += (list.size() > 1 ? "," : "") + std::to_string(b);
@@ -165,14 +167,14 @@ class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  const bool lists_binary_;
+  const Binary binary_;
   std::string text_;
   std::size_t depth_ = 0;
   bool separate_ = false;  // a value stands before the next one
 };
 
-std::string json_of_msgpack(ConstBytes src, bool lists_binary) {
-  JsonWriter writer(lists_binary);
+std::string json_of_msgpack(ConstBytes src, Binary binary) {
+  JsonWriter writer(binary);
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(src.data());
   nlohmann::json::sax_parse(
       begin, begin + src.size(), &writer, nlohmann::json::input_format_t::msgpack);
@@ -219,10 +221,9 @@ class Objects : public Codec {
  public:
   CodecKind kind() const override { return CodecKind::array_to_bytes; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override { return kAnyNbytes; }
-  // What is decoded has elements, so its size is known.
-  void decode_unknown(ConstBytes, std::size_t, Buffer&) const override { vlen_arena({}); }
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
+    return EncodedNbytes::at_most(kAnyNbytes);
+  }
 
  protected:
   // `text` is kept as long as the elements.
@@ -254,7 +255,7 @@ class MsgpackObjects final : public Objects {
   std::string_view name() const override { return "msgpack2"; }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override {
-    const std::string text = json_of_msgpack(src, /*lists_binary=*/false);
+    const std::string text = json_of_msgpack(src, Binary::refused);
     decode_text(vlen_arena(context).keep(bytes_of(text)), dst);
   }
 
@@ -294,8 +295,9 @@ class Values : public Codec {
   CodecKind kind() const override { return kind_; }
   std::string_view name() const override { return name_; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override { return kAnyNbytes; }
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
+    return EncodedNbytes::at_most(kAnyNbytes);
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     const std::string text = json_text(src);
@@ -310,8 +312,7 @@ class Values : public Codec {
     const List list(Json::parse(text, "elements"));
     const NumpyType type = type_of(list);
     const std::size_t nbytes = nbytes_of(list, type);
-    if (nbytes > max_nbytes) check_decoded_size(max_nbytes, nbytes);
-    dst.resize(nbytes);
+    resize_said(dst, nbytes, src, max_nbytes);
     put_elements(list, type, dst.bytes());
   }
 
@@ -434,7 +435,9 @@ class MsgpackValues final : public Values {
   explicit MsgpackValues(const CodecSite& site) : Values("msgpack2", site) {}
 
  private:
-  std::string json_text(ConstBytes src) const override { return json_of_msgpack(src, true); }
+  std::string json_text(ConstBytes src) const override {
+    return json_of_msgpack(src, Binary::list_of_bytes);
+  }
   void pack(std::string json, Buffer& dst) const override {
     const std::vector<std::uint8_t> packed =
         nlohmann::json::to_msgpack(to_msgpack(Json::parse(json, "elements")));

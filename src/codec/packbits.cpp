@@ -30,8 +30,9 @@ class PackBits final : public Codec {
     return DeviceStage{DeviceStage::Kind::packbits};
   }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return 1 + packed(n); }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return 1 + packed(n); }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::exactly(1 + packed(n));
+  }
 
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
     return {DType::uint8, {static_cast<std::int64_t>(1 + packed(in.nbytes()))}, {}};
@@ -46,8 +47,7 @@ class PackBits final : public Codec {
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
     const std::size_t n = decoded_nbytes(src);
-    if (n > max_nbytes) check_decoded_size(max_nbytes, n);
-    dst.resize(n);
+    resize_decoded(dst, n, max_nbytes);
     decode(src, dst.bytes(), {});
   }
 

@@ -80,23 +80,22 @@ class PackBitsArray final : public Codec {
   CodecKind kind() const override { return CodecKind::array_to_bytes; }
   std::string_view name() const override { return "packbits"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override {
-    return packed_nbytes(n) + (padding_ == Padding::none ? 0 : 1);
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::exactly(nbytes_of(n));
   }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return *encoded_nbytes(n); }
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
-    return {DType::uint8, {static_cast<std::int64_t>(*encoded_nbytes(in.nbytes()))}, {}};
+    return {DType::uint8, {static_cast<std::int64_t>(nbytes_of(in.nbytes()))}, {}};
   }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override;
-  void decode_unknown(ConstBytes, std::size_t, Buffer&) const override {
-    throw Error(ErrorCode::unsupported, "the encoded bytes do not say how many elements they have");
-  }
   void encode(ConstBytes src, Buffer& dst) const override;
 
  private:
   std::size_t count(std::size_t decoded_nbytes) const { return decoded_nbytes / component_.nbytes; }
   std::size_t packed_nbytes(std::size_t n) const { return (count(n) * bits_ + 7) / 8; }
+  std::size_t nbytes_of(std::size_t n) const {
+    return packed_nbytes(n) + (padding_ == Padding::none ? 0 : 1);
+  }
   std::byte padding(std::size_t n) const {
     return static_cast<std::byte>(8 * packed_nbytes(n) - count(n) * bits_);
   }
@@ -107,7 +106,7 @@ class PackBitsArray final : public Codec {
 };
 
 void PackBitsArray::decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const {
-  check_decoded_size(*encoded_nbytes(dst.size()), src.size());
+  check_decoded_size(nbytes_of(dst.size()), src.size());
   if (padding_ != Padding::none) {
     const bool first = padding_ == Padding::first_byte;
     const std::byte said = first ? src.front() : src.back();
@@ -136,7 +135,7 @@ void PackBitsArray::decode(ConstBytes src, MutableBytes dst, const DecodeContext
 }
 
 void PackBitsArray::encode(ConstBytes src, Buffer& dst) const {
-  dst.resize(*encoded_nbytes(src.size()));
+  dst.resize(nbytes_of(src.size()));
   std::byte* packed = dst.data();
   if (padding_ == Padding::first_byte) *packed++ = padding(src.size());
   if (padding_ == Padding::last_byte) packed[packed_nbytes(src.size())] = padding(src.size());

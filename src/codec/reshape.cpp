@@ -31,9 +31,8 @@ class Reshape final : public Codec {
   CodecKind kind() const override { return CodecKind::array_to_array; }
   std::string_view name() const override { return "reshape"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
-  bool identity() const override { return true; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
+  Transform transform() const override { return Transform::identity; }
   std::optional<DeviceStage> device_stage() const override {
     return DeviceStage{DeviceStage::Kind::none};
   }
@@ -47,10 +46,6 @@ class Reshape final : public Codec {
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), src.size());
     if (!src.empty()) std::memcpy(dst.data(), src.data(), src.size());
-  }
-  void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
-    dst.assign(src);
   }
   void encode(ConstBytes src, Buffer& dst) const override { dst.assign(src); }
 

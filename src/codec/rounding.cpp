@@ -20,7 +20,7 @@
 namespace headrace {
 namespace {
 
-class CastingFilter : public TypedFilter {
+class CastingFilter : public TypedFilter, public ViewDecoder {
  public:
   CastingFilter(std::string_view name,
                 ElementType decoded,
@@ -29,7 +29,11 @@ class CastingFilter : public TypedFilter {
       : TypedFilter(decoded, encoded, position), name_(name) {}
 
   std::string_view name() const override { return name_; }
-  bool has_view() const override { return decoded_ == encoded_; }
+  PartialDecoder partial_decoder() const override {
+    if (decoded_ == encoded_) return this;
+    return {};
+  }
+  ConstBytes decode_view(ConstBytes src) const override { return src; }
   std::optional<DeviceStage> device_stage() const override {
     return number_stage(decoded_ == encoded_ ? DeviceStage::Kind::none : DeviceStage::Kind::cast);
   }
@@ -87,7 +91,9 @@ class BitRound final : public CastingFilter {
   BitRound(ElementType type, CodecPosition position, unsigned drop_bits)
       : CastingFilter("bitround", type, type, position), drop_bits_(drop_bits) {}
 
-  bool identity() const override { return drop_bits_ == 0; }
+  Transform transform() const override {
+    return drop_bits_ == 0 ? Transform::identity : CastingFilter::transform();
+  }
 
  private:
   template <typename U>
@@ -118,7 +124,7 @@ class BitRound final : public CastingFilter {
 };
 
 // Rounded elements are elements: of types that nobody here rounds there is nothing to undo.
-class RoundedElsewhere final : public Codec {
+class RoundedElsewhere final : public Codec, public ViewDecoder {
  public:
   RoundedElsewhere(CodecPosition position, std::string type)
       : position_(position), type_(std::move(type)) {}
@@ -129,14 +135,14 @@ class RoundedElsewhere final : public Codec {
   }
   std::string_view name() const override { return "bitround"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
-  bool in_place() const override { return true; }
-  bool has_view() const override { return true; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
+  Transform transform() const override { return Transform::in_place; }
+  PartialDecoder partial_decoder() const override { return this; }
   std::optional<DeviceStage> device_stage() const override {
     return DeviceStage{DeviceStage::Kind::none};
   }
 
+  ConstBytes decode_view(ConstBytes src) const override { return src; }
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), src.size());
     if (!src.empty() && dst.data() != src.data()) std::memcpy(dst.data(), src.data(), src.size());

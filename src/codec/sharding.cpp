@@ -97,20 +97,14 @@ class Sharding final : public Codec {
   CodecKind kind() const override { return CodecKind::array_to_bytes; }
   std::string_view name() const override { return "sharding_indexed"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override {
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
     // Gaps and incompressible inner chunks: other writers may leave both.
-    if (spec_.dtype.variable_length()) return kAnyNbytes;
+    if (spec_.dtype.variable_length()) return EncodedNbytes::at_most(kAnyNbytes);
     const std::size_t nbytes = checked_mul<std::size_t>(spec_.nbytes(), 2, "shard size");
-    return nbytes + shard_index_nbytes(index_) + 1024 * count();
+    return EncodedNbytes::at_most(nbytes + shard_index_nbytes(index_) + 1024 * count());
   }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override;
-
-  void decode_unknown(ConstBytes src, std::size_t, Buffer& dst) const override {
-    dst.resize(spec_.nbytes());
-    decode(src, dst.bytes(), {});
-  }
 
   void encode(ConstBytes src, Buffer& dst) const override;
 

@@ -20,9 +20,10 @@ class ShuffleFilter final : public Codec {
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "shuffle"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
-  bool identity() const override { return elementsize_ == 1; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
+  Transform transform() const override {
+    return elementsize_ == 1 ? Transform::identity : Transform::out_of_place;
+  }
   std::optional<DeviceStage> device_stage() const override {
     if (elementsize_ > 255) return std::nullopt;
     return DeviceStage{DeviceStage::Kind::unshuffle, static_cast<std::uint32_t>(elementsize_)};
@@ -42,8 +43,7 @@ class ShuffleFilter final : public Codec {
   }
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
-    dst.resize(src.size());
+    resize_decoded(dst, src.size(), max_nbytes);
     decode(src, dst.bytes(), {});
   }
 

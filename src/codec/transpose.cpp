@@ -170,14 +170,15 @@ class Transpose final : public Codec {
   CodecKind kind() const override { return CodecKind::array_to_array; }
   std::string_view name() const override { return "transpose"; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
   std::optional<DeviceStage> device_stage() const override {
     return DeviceStage{
         DeviceStage::Kind::transpose, static_cast<std::uint32_t>(itemsize_), 0, order_};
   }
   // Moving dimensions of extent 1 moves no byte.
-  bool identity() const override { return nbytes_ == 0 || decode_.size() <= 1; }
+  Transform transform() const override {
+    return nbytes_ == 0 || decode_.size() <= 1 ? Transform::identity : Transform::out_of_place;
+  }
 
   ChunkSpec encoded_spec(const ChunkSpec& in) const override {
     ChunkSpec out = in;
@@ -189,11 +190,6 @@ class Transpose final : public Codec {
     check_decoded_size(nbytes_, src.size());
     check_decoded_size(nbytes_, dst.size());
     if (nbytes_ > 0) Copier(decode_, itemsize_).run(src.data(), dst.data());
-  }
-
-  void decode_unknown(ConstBytes src, std::size_t, Buffer& dst) const override {
-    dst.resize(nbytes_);
-    decode(src, dst.bytes(), {});
   }
 
   void encode(ConstBytes src, Buffer& dst) const override {

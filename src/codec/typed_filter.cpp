@@ -54,8 +54,7 @@ void TypedFilter::decode(ConstBytes src, MutableBytes dst, const DecodeContext&)
 
 void TypedFilter::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const {
   const std::size_t nbytes = element_count(src, encoded_) * decoded_.size;
-  if (nbytes > max_nbytes) check_decoded_size(max_nbytes, nbytes);
-  dst.resize(nbytes);
+  resize_decoded(dst, nbytes, max_nbytes);
   decode(src, dst.bytes(), {});
 }
 

@@ -16,11 +16,12 @@ class TypedFilter : public Codec {
                                                     : CodecKind::bytes_to_bytes;
   }
   std::string_view implementation() const final { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const final {
-    return n / decoded_.size * encoded_.size;
+  EncodedNbytes encoded_nbytes(std::size_t n) const final {
+    return EncodedNbytes::exactly(n / decoded_.size * encoded_.size);
   }
-  std::size_t max_encoded_nbytes(std::size_t n) const final { return *encoded_nbytes(n); }
-  bool in_place() const override { return decoded_ == encoded_; }
+  Transform transform() const override {
+    return decoded_ == encoded_ ? Transform::in_place : Transform::out_of_place;
+  }
   ChunkSpec encoded_spec(const ChunkSpec& in) const final;
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const final;
@@ -31,7 +32,7 @@ class TypedFilter : public Codec {
   TypedFilter(ElementType decoded, ElementType encoded, CodecPosition position)
       : decoded_(decoded), encoded_(encoded), position_(position) {}
 
-  // Native elements; src may be dst when in_place().
+  // Native elements; src may be dst where transform() is in_place.
   virtual void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const = 0;
   virtual void encode_elements(const std::byte* src, std::byte* dst, std::size_t n) const = 0;
 

@@ -37,8 +37,9 @@ class Vlen final : public Codec {
   CodecKind kind() const override { return CodecKind::array_to_bytes; }
   std::string_view name() const override { return name_; }
   std::string_view implementation() const override { return "headrace"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override { return kAnyNbytes; }
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
+    return EncodedNbytes::at_most(kAnyNbytes);
+  }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override {
     const std::span<VlenElement> elements = vlen_elements(dst);
@@ -62,9 +63,6 @@ class Vlen final : public Codec {
     if (!left.empty())
       throw_corrupt(std::to_string(left.size()) + " bytes behind the last element");
   }
-
-  // What is decoded has elements, so its size is known.
-  void decode_unknown(ConstBytes, std::size_t, Buffer&) const override { vlen_arena({}); }
 
   void encode(ConstBytes src, Buffer& dst) const override {
     const std::span<const VlenElement> elements = vlen_elements(src);

@@ -84,14 +84,16 @@ std::size_t count_blocks(const zfp_field& field) {
   return n;
 }
 
+enum class Header : std::uint8_t { none, full };  // before the stream
+
 class Zfp final : public Codec {
  public:
-  Zfp(const ChunkSpec& in, zfp_type type, const Mode& mode, bool header, CodecPosition position)
+  Zfp(const ChunkSpec& in, zfp_type type, const Mode& mode, Header header, CodecPosition position)
       : type_(type),
         nbytes_(in.nbytes()),
         shape_(in.shape),
         mode_(mode),
-        header_(header),
+        header_(header == Header::full),
         position_(position) {
     if (shape_.empty()) shape_ = {1};
     const Stream stream({});
@@ -106,18 +108,16 @@ class Zfp final : public Codec {
   }
   std::string_view name() const override { return header_ ? "zfpy" : "zfp"; }
   std::string_view implementation() const override { return "libzfp"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t) const override {
+  EncodedNbytes encoded_nbytes(std::size_t) const override {
     const zfp_field f = field(nullptr);
     const Stream stream({});
     set_mode(stream, mode_, f);
-    return whole_words(zfp_stream_maximum_size(stream, &f));
+    return EncodedNbytes::at_most(whole_words(zfp_stream_maximum_size(stream, &f)));
   }
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override;
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (nbytes_ > max_nbytes) check_decoded_size(max_nbytes, nbytes_);
-    dst.resize(nbytes_);
+    resize_decoded(dst, nbytes_, max_nbytes);
     decode(src, dst.bytes(), {});
   }
   void encode(ConstBytes src, Buffer& dst) const override;
@@ -198,7 +198,7 @@ void Zfp::encode(ConstBytes src, Buffer& dst) const {
   dst.resize(0);
   if (nbytes_ == 0) return;
   zfp_field f = field(const_cast<std::byte*>(src.data()));  // it only reads it
-  dst.resize(max_encoded_nbytes(src.size()));
+  dst.resize(encoded_nbytes(src.size()).most);
   const Stream stream(dst.bytes());
   set_mode(stream, mode_, f);
   const bool ready = !header_ || zfp_write_header(stream, &f, ZFP_HEADER_FULL) > 0;
@@ -253,7 +253,7 @@ CodecPtr make_zfp(const CodecSpec& spec, const CodecSite& site) {
     config.fail("mode", "is unknown: \"" + name + '"');
   }
   config.finish();
-  return std::make_shared<Zfp>(site.in, type, mode, false, site.position);
+  return std::make_shared<Zfp>(site.in, type, mode, Header::none, site.position);
 }
 
 CodecPtr make_zfpy(const CodecSpec& spec, const CodecSite& site) {
@@ -272,7 +272,7 @@ CodecPtr make_zfpy(const CodecSpec& spec, const CodecSite& site) {
     mode = {Mode::Kind::precision, precision};
   }
   if (number == zfp_mode_fixed_accuracy && tolerance >= 0) mode = {Mode::Kind::accuracy, tolerance};
-  return std::make_shared<Zfp>(site.in, type, mode, true, site.position);
+  return std::make_shared<Zfp>(site.in, type, mode, Header::full, site.position);
 }
 
 }  // namespace headrace

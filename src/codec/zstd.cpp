@@ -33,16 +33,17 @@ std::size_t check(std::size_t result, std::size_t wanted) {
   }
 }
 
-class Zstd final : public Codec {
+class Zstd final : public Codec, public PieceDecoder {
  public:
   Zstd(EncoderLevel level, bool checksum) : level_(std::move(level)), checksum_(checksum) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "zstd"; }
   std::string_view implementation() const override { return "libzstd"; }
-  std::optional<std::size_t> encoded_nbytes(std::size_t) const override { return std::nullopt; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n + n / 128 + 1024; }
-  bool has_pieces() const override { return true; }
+  EncodedNbytes encoded_nbytes(std::size_t n) const override {
+    return EncodedNbytes::at_most(n + n / 128 + 1024);
+  }
+  PartialDecoder partial_decoder() const override { return this; }
   std::optional<DeviceStage> device_stage() const override {
     // Kernels make chunks as small as level 1 does; levels up to the default ask for speed.
     DeviceStage stage{DeviceStage::Kind::zstd};
@@ -74,13 +75,14 @@ class Zstd final : public Codec {
 void Zstd::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const {
   // The frames' own word, when they give it, bounds the memory asked for; it may be a lie.
   const unsigned long long said = ZSTD_findDecompressedSize(src.data(), src.size());
-  if (said < max_nbytes) max_nbytes = static_cast<std::size_t>(said);
-  dst.resize(max_nbytes);
-  const std::size_t n =
-      check(ZSTD_decompressDCtx(
-                &zstd_decompress_context(), dst.data(), dst.size(), src.data(), src.size()),
-            max_nbytes);
-  dst.resize_keep(n);
+  decode_growing(src, max_nbytes, [&](std::size_t bound) {
+    dst.resize(said < bound ? static_cast<std::size_t>(said) : bound);
+    const std::size_t n =
+        check(ZSTD_decompressDCtx(
+                  &zstd_decompress_context(), dst.data(), dst.size(), src.data(), src.size()),
+              dst.size());
+    dst.resize_keep(n);
+  });
 }
 
 void Zstd::encode(ConstBytes src, Buffer& dst) const {
@@ -150,7 +152,7 @@ CodecPtr make_zstd(const CodecSpec& spec, const CodecSite&) {
   CodecConfig config(spec);
   // As numcodecs and libzstd do: the strongest there is, or the fastest.
   const EncoderLevel level =
-      config.level("level", ZSTD_minCLevel(), ZSTD_maxCLevel(), 0, /*clamped=*/true);
+      config.level("level", ZSTD_minCLevel(), ZSTD_maxCLevel(), 0, BeyondRange::clamped);
   const bool checksum = config.boolean("checksum", false);
   config.finish();
   return std::make_shared<Zstd>(level, checksum);

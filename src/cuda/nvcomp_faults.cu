@@ -28,7 +28,7 @@ struct RaiseNvcompFaults {
     }
   }
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kThreads + simt::thread_index();
+    const u32 i = simt::cta_index() * kThreads + simt::thread_index();
     if (i >= count) return;
     if (result.statuses[i] != 0) {
       raise(faults, chunks[i], fault_of(result.statuses[i]));

@@ -79,9 +79,9 @@ GridAxis::GridAxis(std::int64_t extent) : extent_(extent) {
 }
 
 GridAxis::Cell GridAxis::at_run(std::int64_t index) const {
-  const ChunkRun& run = edges_->run_of_index(index);
-  const std::int64_t end = &run == &edges_->runs.back() ? edges_->end : (&run + 1)->first_index;
-  return {&run - edges_->runs.data(), run.first_index, end};
+  const ChunkBand& band = edges_->band_of_index(index);
+  const std::int64_t end = &band == &edges_->bands.back() ? edges_->end : (&band + 1)->first_index;
+  return {&band - edges_->bands.data(), band.first_index, end};
 }
 
 DimPlan plan_dimension(const DimSelection& selection, const GridAxis& axis) {
@@ -108,8 +108,8 @@ Shape grid_shape(const Shape& shape,
     if (edges.empty()) {
       grid[d] = last / chunk_shape[d] + 1;
     } else {
-      const ChunkRun& run = edges[d].run_of_index(last);
-      grid[d] = run.first_chunk + (last - run.first_index) / run.extent + 1;
+      const ChunkBand& band = edges[d].band_of_index(last);
+      grid[d] = band.first_chunk + (last - band.first_index) / band.extent + 1;
     }
   }
   return grid;
@@ -130,7 +130,7 @@ std::vector<Shape> chunk_sizes(const Shape& shape,
     std::int64_t left = shape[d];
     for (std::int64_t chunk = 0; chunk < grid[d]; ++chunk) {
       const std::int64_t extent =
-          edges.empty() ? chunk_shape[d] : edges[d].run_of_chunk(chunk).extent;
+          edges.empty() ? chunk_shape[d] : edges[d].band_of_chunk(chunk).extent;
       sizes[d].push_back(std::min(extent, left));
       left -= sizes[d].back();
     }
@@ -144,7 +144,7 @@ Shape shape_of_chunk(const std::vector<std::int64_t>& coordinates,
   if (edges.empty()) return chunk_shape;
   Shape shape(edges.size());
   for (std::size_t d = 0; d < edges.size(); ++d)
-    shape[d] = edges[d].run_of_chunk(coordinates[d]).extent;
+    shape[d] = edges[d].band_of_chunk(coordinates[d]).extent;
   return shape;
 }
 

@@ -11,7 +11,7 @@
 
 namespace headrace {
 
-// How one dimension is cut: by chunks of one extent, or at the ends of runs.
+// How one dimension is cut: by chunks of one extent, or at the ends of bands.
 class GridAxis {
  public:
   struct Cell {

@@ -9,11 +9,11 @@
 #include <cstring>
 #include <limits>
 
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/json_scan.h"
 #include "base/utf8.h"
-#include "format/base64.h"
-#include "format/json_scan.h"
 #include "format/metadata.h"
 #include "format/small_float.h"
 

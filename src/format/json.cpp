@@ -4,7 +4,7 @@
 #include <charconv>
 #include <limits>
 
-#include "format/json_scan.h"
+#include "base/json_scan.h"
 
 namespace headrace {
 namespace {

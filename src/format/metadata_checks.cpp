@@ -83,17 +83,17 @@ std::string chunk_edges_to_json(const std::vector<ChunkEdges>& edges) {
   for (const ChunkEdges& dimension : edges) {
     if (text.size() > 1) text += ",";
     if (dimension.repeats) {
-      text += std::to_string(dimension.runs.front().extent);
+      text += std::to_string(dimension.bands.front().extent);
       continue;
     }
-    std::string runs;
-    for (const ChunkRun& run : dimension.runs) {
-      const std::int64_t count = dimension.count_of(run);
-      const std::string extent = std::to_string(run.extent);
-      if (!runs.empty()) runs += ",";
-      runs += count == 1 ? extent : "[" + extent + "," + std::to_string(count) + "]";
+    std::string bands;
+    for (const ChunkBand& band : dimension.bands) {
+      const std::int64_t count = dimension.count_of(band);
+      const std::string extent = std::to_string(band.extent);
+      if (!bands.empty()) bands += ",";
+      bands += count == 1 ? extent : "[" + extent + "," + std::to_string(count) + "]";
     }
-    text += "[" + runs + "]";
+    text += "[" + bands + "]";
   }
   return text + "]";
 }

@@ -92,7 +92,7 @@ void check_shards(const ArrayMetadata& metadata) {
   check_sharding(metadata.codecs, metadata.chunk_shape);
   for (std::size_t d = 0; d < metadata.chunk_edges.size(); ++d) {
     std::set<std::int64_t> extents;
-    for (const ChunkRun& run : metadata.chunk_edges[d].runs) extents.insert(run.extent);
+    for (const ChunkBand& band : metadata.chunk_edges[d].bands) extents.insert(band.extent);
     Shape shard = metadata.chunk_shape;
     for (const std::int64_t extent : extents) {
       shard[d] = extent;

@@ -8,7 +8,7 @@
 // device-encode.json have the rows of the kernels, device-choice.json whole reads by either side;
 // "rows" below are those that change when the figure does. The places where two ways cross were
 // found by trial around these rows, and hold within some tens of percent. Counts of what fills the
-// device grow with its multiprocessors; sizes that one thread block or warp gets through do not.
+// device grow with its multiprocessors; sizes that one CTA or warp gets through do not.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +21,11 @@ struct Tuning {
   struct Zstd {
     // device-decode.json, zstd-*. With few blocks the chain of states of each is all that counts,
     // and a leader lane has tables of its own; with more, leaders and tables compete for shared
-    // memory: up to `few_blocks` one stream a thread block, up to `some_blocks` two, then four, and
+    // memory: up to `few_blocks` one stream a CTA, up to `some_blocks` two, then four, and
     // sequences and literals one after the other (rows 1x4 to 8x4 MiB | 64x4 | 512x4).
     std::uint64_t few_blocks;
     std::uint64_t some_blocks;
-    // device-decode.json, zstd-* 1x4 to 64x4. One thread block executes 2 GB/s in order, all
+    // device-decode.json, zstd-* 1x4 to 64x4. One CTA executes 2 GB/s in order, all
     // together 75 GB/s by jumps: a source pays for jumps if it is more than this part of the work.
     std::uint64_t jump_part;
     // device-decode.json, zstd-* 4096x64 KiB. Sources up to here are executed with small tiles, of

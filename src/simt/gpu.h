@@ -24,11 +24,11 @@ namespace headrace::gpu::simt {
 inline constexpr unsigned kWarp = 32;
 
 SIMT_DEVICE unsigned thread_index() { return threadIdx.x; }
-SIMT_DEVICE unsigned block_size() { return blockDim.x; }
-SIMT_DEVICE unsigned block_index() { return blockIdx.x; }
+SIMT_DEVICE unsigned cta_size() { return blockDim.x; }
+SIMT_DEVICE unsigned cta_index() { return blockIdx.x; }
 SIMT_DEVICE unsigned grid_size() { return gridDim.x; }
 
-SIMT_DEVICE void sync_block() { __syncthreads(); }
+SIMT_DEVICE void sync_cta() { __syncthreads(); }
 SIMT_DEVICE void sync_warp() { __syncwarp(); }
 // Orders this thread's writes before its later ones, for all threads of the device.
 SIMT_DEVICE void fence() { __threadfence(); }
@@ -119,7 +119,7 @@ SIMT_DEVICE T load_constant(const T* p) {
     return __ldg(p);
   }
 }
-// Past the cache of one multiprocessor: what other blocks write meanwhile.
+// Past the cache of one multiprocessor: what other CTAs write meanwhile.
 SIMT_DEVICE u32 load_shared_cache(const u32* p) { return __ldcg(p); }
 SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
   const uint4 v = __ldcg(reinterpret_cast<const uint4*>(p));
@@ -207,27 +207,27 @@ class DeviceScope {
 };
 
 template <class Kernel>
-constexpr unsigned min_blocks() {
-  if constexpr (requires { Kernel::kMinBlocks; })
-    return Kernel::kMinBlocks;
+constexpr unsigned min_ctas() {
+  if constexpr (requires { Kernel::kMinCtas; })
+    return Kernel::kMinCtas;
   else
     return 1;
 }
 
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, min_blocks<Kernel>())
+__global__ void __launch_bounds__(Kernel::kThreads, min_ctas<Kernel>())
     entry(const __grid_constant__ Kernel kernel) {
   extern __shared__ __align__(16) unsigned char memory[];
   kernel(*reinterpret_cast<typename Kernel::Shared*>(memory));
 }
 
 template <class Kernel>
-void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
-  if (blocks == 0) return;
+void launch(Queue& queue, std::size_t ctas, const Kernel& kernel) {
+  if (ctas == 0) return;
   static_assert(fits_where_it_runs<Kernel>());
   constexpr unsigned shared =
       std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared);
-  const unsigned grid = grid_blocks(blocks);
+  const unsigned grid = grid_ctas(ctas);
   const auto function = entry<Kernel>;
   const DeviceScope scope(queue);
   if constexpr (shared > 48 * 1024) allow_shared(reinterpret_cast<const void*>(function), shared);

@@ -27,11 +27,11 @@ namespace headrace::gpu::simt {
 inline constexpr unsigned kWarp = 32;
 
 SIMT_DEVICE unsigned thread_index() { return threadIdx.x; }
-SIMT_DEVICE unsigned block_size() { return blockDim.x; }
-SIMT_DEVICE unsigned block_index() { return blockIdx.x; }
+SIMT_DEVICE unsigned cta_size() { return blockDim.x; }
+SIMT_DEVICE unsigned cta_index() { return blockIdx.x; }
 SIMT_DEVICE unsigned grid_size() { return gridDim.x; }
 
-SIMT_DEVICE void sync_block() { __syncthreads(); }
+SIMT_DEVICE void sync_cta() { __syncthreads(); }
 SIMT_DEVICE void sync_warp() {
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
   __builtin_amdgcn_wave_barrier();
@@ -185,13 +185,13 @@ __global__ void __launch_bounds__(Kernel::kThreads) entry(const Kernel kernel) {
 }
 
 template <class Kernel>
-void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
-  if (blocks == 0) return;
+void launch(Queue& queue, std::size_t ctas, const Kernel& kernel) {
+  if (ctas == 0) return;
   static_assert(fits_where_it_runs<Kernel>());
   constexpr unsigned shared =
       std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared);
   const auto stream = static_cast<hipStream_t>(queue.native());
-  entry<Kernel><<<grid_blocks(blocks), Kernel::kThreads, shared, stream>>>(kernel);
+  entry<Kernel><<<grid_ctas(ctas), Kernel::kThreads, shared, stream>>>(kernel);
 }
 
 }  // namespace headrace::gpu::simt

@@ -31,7 +31,7 @@ thread_local constinit Running running{};
 namespace {
 
 constexpr const char* kSyncNames[] = {
-    "sync_block", "sync_warp", "a shuffle", "a vote", "match", "a reduction"};
+    "sync_cta", "sync_warp", "a shuffle", "a vote", "match", "a reduction"};
 
 struct Warp {
   u32 live = 0;                     // lanes that have not returned
@@ -65,14 +65,14 @@ struct AsyncCopies {
   unsigned group = 0;  // the one that copies join
 };
 
-// Runs blocks, one after the other, on the thread that has it.
+// Runs CTAs, one after the other, on the thread that has it.
 class Worker {
  public:
   Worker() : fibers_(&Worker::run_thread, this) {}
 
   void run(LaunchShadow& shadow,
-           unsigned block,
-           unsigned blocks,
+           unsigned cta,
+           unsigned ctas,
            unsigned threads,
            std::size_t shared_nbytes,
            void (*body)(const void*, void*),
@@ -86,7 +86,7 @@ class Worker {
     const u32 bit = 1u << thread % kWarp;
     warp.ready &= ~bit;
     warp.at[thread % kWarp] = kind;
-    if (kind == Sync::block)
+    if (kind == Sync::cta)
       ++at_barrier_;
     else
       warp.arrived |= bit;
@@ -115,7 +115,7 @@ class Worker {
   void watch(unsigned thread) const {
     const std::span<const char> stack = fibers_.stack(thread);
     watched = {shadow_,
-               owner(shadow_->number(), running.block),
+               owner(shadow_->number(), running.cta),
                stack.data(),
                stack.size(),
                running.shared,
@@ -144,7 +144,7 @@ class Worker {
   std::vector<Warp> warps_;
   std::vector<AsyncCopies> copies_;
   std::vector<unsigned> active_;  // warps with lanes that can run
-  unsigned live_ = 0;             // threads of the block that have not returned
+  unsigned live_ = 0;             // threads of the CTA that have not returned
   unsigned at_barrier_ = 0;
   struct Free {
     void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{256}); }
@@ -223,8 +223,8 @@ void Worker::release_barrier() {
 }
 
 void Worker::run(LaunchShadow& shadow,
-                 unsigned block,
-                 unsigned blocks,
+                 unsigned cta,
+                 unsigned ctas,
                  unsigned threads,
                  std::size_t shared_nbytes,
                  void (*body)(const void*, void*),
@@ -235,7 +235,7 @@ void Worker::run(LaunchShadow& shadow,
   body_ = body;
   kernel_ = kernel;
   shadow_ = &shadow;
-  running = {0, threads, block, blocks, shared_.get()};
+  running = {0, threads, cta, ctas, shared_.get()};
   while (live_) {
     if (active_.empty()) release_barrier();
     const unsigned at = random.below(static_cast<unsigned>(active_.size()));
@@ -265,7 +265,7 @@ std::string Worker::where(unsigned index) const {
 
 void Worker::fail(const std::string& what) {
   fibers_.abandon();
-  throw Error(ErrorCode::device, "simt: block " + std::to_string(running.block) + ": " + what);
+  throw Error(ErrorCode::device, "simt: CTA " + std::to_string(running.cta) + ": " + what);
 }
 
 // Those of a process. Each stack takes two mappings, and a process has some 65,000 of them: workers
@@ -306,7 +306,7 @@ class Workers {
   int n_ GUARDED_BY(mutex_) = 0;
 };
 
-// This thread's, while it runs a block.
+// This thread's, while it runs a CTA.
 thread_local constinit Worker* current = nullptr;
 
 class Turn {
@@ -389,28 +389,28 @@ void wait_copies(unsigned kept) {
 
 void run(Queue& queue,
          const char* name,
-         std::size_t blocks,
+         std::size_t ctas,
          unsigned threads,
          std::size_t shared_nbytes,
          void (*body)(const void*, void*),
          const void* kernel) {
-  const unsigned grid = grid_blocks(blocks);
+  const unsigned grid = grid_ctas(ctas);
   LaunchShadow shadow(name);
   const u64 seed = static_cast<HostQueue&>(queue).next_random();
-  const std::size_t first = blocks ? seed % blocks : 0;
+  const std::size_t first = ctas ? seed % ctas : 0;
   parallel_for(
-      blocks,
+      ctas,
       [&](std::size_t i) {
-        const std::size_t block = (first + i) % blocks;
+        const std::size_t cta = (first + i) % ctas;
         const Turn turn;
         current->run(shadow,
-                     static_cast<unsigned>(block),
+                     static_cast<unsigned>(cta),
                      grid,
                      threads,
                      shared_nbytes,
                      body,
                      kernel,
-                     mix(seed ^ block));
+                     mix(seed ^ cta));
       },
       std::min(thread_count(), Workers::kMost));
   shadow.check();

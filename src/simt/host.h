@@ -1,6 +1,6 @@
 #pragma once
 
-// simt.h for the host compiler: the threads of a block are fibers of one operating system thread,
+// simt.h for the host compiler: the threads of a CTA are fibers of one operating system thread,
 // and a seeded scheduler picks who runs next. A missing sync gives wrong results on some seed, and
 // a sync that not all threads reach is an error.
 
@@ -27,14 +27,14 @@ inline constexpr unsigned kWarp = 32;
 struct Running {
   unsigned thread;
   unsigned threads;
-  unsigned block;
-  unsigned blocks;
+  unsigned cta;
+  unsigned ctas;
   std::byte* shared;
 };
 extern thread_local constinit Running running;
 
-enum class Sync : u8 { block, warp, shuffle, vote, match, reduce };
-// Waits until all threads of the block (Sync::block) or warp that have not returned are here.
+enum class Sync : u8 { cta, warp, shuffle, vote, match, reduce };
+// Waits until all threads of the CTA (Sync::cta) or warp that have not returned are here.
 void wait(Sync kind);
 // As wait, for the warp; the value that lane `from` gave, an arbitrary one if it has returned.
 u64 shuffled(u64 value, unsigned from);
@@ -42,18 +42,18 @@ u64 shuffled(u64 value, unsigned from);
 // `name`: of the kernel, for errors.
 void run(Queue& queue,
          const char* name,
-         std::size_t blocks,
+         std::size_t ctas,
          unsigned threads,
          std::size_t shared_nbytes,
          void (*body)(const void* kernel, void* shared),
          const void* kernel);
 
 SIMT_DEVICE unsigned thread_index() { return running.thread; }
-SIMT_DEVICE unsigned block_size() { return running.threads; }
-SIMT_DEVICE unsigned block_index() { return running.block; }
-SIMT_DEVICE unsigned grid_size() { return running.blocks; }
+SIMT_DEVICE unsigned cta_size() { return running.threads; }
+SIMT_DEVICE unsigned cta_index() { return running.cta; }
+SIMT_DEVICE unsigned grid_size() { return running.ctas; }
 
-SIMT_DEVICE void sync_block() { wait(Sync::block); }
+SIMT_DEVICE void sync_cta() { wait(Sync::cta); }
 SIMT_DEVICE void sync_warp() { wait(Sync::warp); }
 SIMT_DEVICE void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
@@ -140,7 +140,7 @@ SIMT_DEVICE u32 atomic_compare_exchange(u32* p, u32 expected, u32 value) {
 
 template <class T>
 SIMT_DEVICE void store_relaxed(T* p, T value) {
-  *p = value;  // the threads of a block are fibers of one thread
+  *p = value;  // the threads of a CTA are fibers of one thread
 }
 template <class T>
 SIMT_DEVICE T load_relaxed(const T* p) {
@@ -228,15 +228,15 @@ SIMT_DEVICE u64 multiply_high(u64 a, u64 b) {
 }
 
 template <class Kernel>
-void launch(Queue& queue, std::size_t blocks, const Kernel& kernel) {
+void launch(Queue& queue, std::size_t ctas, const Kernel& kernel) {
   using Shared = typename Kernel::Shared;
   static_assert(alignof(Shared) <= 16);
   static_assert(fits_where_it_runs<Kernel>());
-  if constexpr (requires { Kernel::kMinBlocks; }) static_assert(Kernel::kMinBlocks > 0);
+  if constexpr (requires { Kernel::kMinCtas; }) static_assert(Kernel::kMinCtas > 0);
   run(
       queue,
       __PRETTY_FUNCTION__,
-      blocks,
+      ctas,
       Kernel::kThreads,
       sizeof(Shared),
       [](const void* self, void* shared) {

@@ -28,7 +28,7 @@ class HostMemory {
   std::atomic<long> used_{0};
 };
 
-// Runs each kernel at launch, on the thread pool. The seed decides the order of blocks and threads
+// Runs each kernel at launch, on the thread pool. The seed decides the order of CTAs and threads
 // and what fresh memory holds: the same seed gives the same run.
 class HostQueue final : public Queue {
  public:

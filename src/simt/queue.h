@@ -29,11 +29,11 @@ class Queue {
 
   // The native stream (cudaStream_t); null on the host.
   virtual void* native() const = 0;
-  // How many blocks of one kernel the device runs side by side at least (multiprocessors).
+  // How many CTAs of one kernel the device runs side by side at least (multiprocessors).
   virtual unsigned processors() const = 0;
   // For how many of them kernels are chosen (kernels/tuning.h).
   virtual unsigned tuned_for() const { return processors(); }
-  // The most shared memory that a block can have.
+  // The most shared memory that a CTA can have.
   virtual std::size_t shared_nbytes() const = 0;
 
   // Uninitialised device memory, aligned to 256 bytes. Throws `out_of_memory`.
@@ -61,11 +61,11 @@ class Queue {
   virtual void wait_for(Queue& other) = 0;
 };
 
-// The blocks of a launch as a device counts them. Throws `unsupported` for more than a grid can
+// The CTAs of a launch as a device counts them. Throws `unsupported` for more than a grid can
 // have.
-unsigned grid_blocks(std::size_t blocks);
+unsigned grid_ctas(std::size_t ctas);
 
-// What a block can have on each GPU that there is code for: least with compute capability 8.6, 8.9
+// What a CTA can have on each GPU that there is code for: least with compute capability 8.6, 8.9
 // and 12.0.
 // https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications
 inline constexpr std::size_t kSharedEverywhere = std::size_t{99} << 10;
@@ -79,7 +79,7 @@ constexpr bool fits_where_it_runs() {
   return sizeof(typename Kernel::Shared) <= kSharedEverywhere;
 }
 
-// Whether the device has the shared memory that a block of the kernel takes.
+// Whether the device has the shared memory that a CTA of the kernel takes.
 template <class Kernel>
 bool fits(const Queue& queue) {
   return sizeof(typename Kernel::Shared) <= queue.shared_nbytes();

@@ -96,20 +96,20 @@ Noted noted(Cell cell, Cell owner, Access access) {
   if (access == Access::constant && cell & (kWritten | kShared))
     conflict = "that this launch writes";
   else if (!same && cell & kWritten)
-    conflict = "that another block writes";
+    conflict = "that another CTA writes";
   else if (plain && others_shared_writes)
-    conflict = "that another block writes (shared)";
+    conflict = "that another CTA writes (shared)";
   else if (writes && cell & kConstant)
     conflict = "that this launch reads as constant";
   else if (writes && others_reads)
-    conflict = "that another block reads";
+    conflict = "that another CTA reads";
   else if (access == Access::write && others_shared_reads)
-    conflict = "that another block reads (shared)";
+    conflict = "that another CTA reads (shared)";
   if (access == Access::constant) return {cell | kConstant, conflict};
 
   const auto kind = static_cast<unsigned>(access);
   if (same) return {cell | kFlagOf[kind], conflict};
-  // The block with the strongest access has the cell.
+  // The CTA with the strongest access has the cell.
   constexpr Cell kFromStrongest[] = {kWritten, kSharedWritten, kRead, kSharedRead};
   for (const Cell flag : kFromStrongest) {
     if (cell & flag) return {cell | kFlagOfOthers[kind], conflict};
@@ -176,19 +176,18 @@ void Shadow::report(std::uintptr_t at,
                     const char* conflict) {
   const MutexLock lock(state_->mutex);
   if (!state_->error.empty()) return;
-  const auto block_of = [](Cell of) { return static_cast<unsigned>(of >> kBlockShift & kBlocks); };
+  const auto cta_of = [](Cell of) { return static_cast<unsigned>(of >> kCtaShift & kCtas); };
   char text[256];
-  std::snprintf(
-      text,
-      sizeof(text),
-      "block %u %s a byte (%p) %s, at +0x%x (it was last noted at +0x%x; block %u has it)",
-      block_of(owner),
-      name_of(access),
-      reinterpret_cast<const void*>(at),
-      conflict,
-      place,
-      place_before,
-      block_of(before));
+  std::snprintf(text,
+                sizeof(text),
+                "CTA %u %s a byte (%p) %s, at +0x%x (it was last noted at +0x%x; CTA %u has it)",
+                cta_of(owner),
+                name_of(access),
+                reinterpret_cast<const void*>(at),
+                conflict,
+                place,
+                place_before,
+                cta_of(before));
   state_->error = text;
 }
 

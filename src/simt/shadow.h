@@ -1,15 +1,15 @@
 #pragma once
 
-// Which blocks of a launch touched each byte of memory, to find what the host run of kernels cannot
-// show by wrong results: its blocks see each other's writes at once, and on a GPU they need not.
+// Which CTAs of a launch touched each byte of memory, to find what the host run of kernels cannot
+// show by wrong results: its CTAs see each other's writes at once, and on a GPU they need not.
 //  1. Built with HEADRACE_SIMT_SHADOW, kernels are compiled with -fsanitize=thread, so that every
 //     load and store calls __tsan_read4 and its like. These functions are this file's, in place of
-//     ThreadSanitizer's runtime: it orders threads, and knows nothing of blocks.
+//     ThreadSanitizer's runtime: it orders threads, and knows nothing of CTAs.
 //  2. simt::launch makes a Shadow. What its fibers touch is noted there, but for their stacks and
 //     shared memory.
 //  3. An error, at the end of the launch:
-//     - two blocks touch a byte, at least one writes it, and not both by atomics or the operations
-//       *_shared_cache: no block of a launch waits for another;
+//     - two CTAs touch a byte, at least one writes it, and not both by atomics or the operations
+//       *_shared_cache: no CTA of a launch waits for another;
 //     - load_constant of a byte that the launch writes, even by the same thread: its cache of one
 //       multiprocessor is not told of writes.
 // Every access counts, not only those that a schedule brings together: one run finds what it runs
@@ -33,8 +33,8 @@ namespace headrace::host::simt {
 // `shared_`: atomics, load_shared_cache, store_shared_cache. An atomic update is a shared_write.
 enum class Access : std::uint8_t { read, write, shared_read, shared_write, constant };
 
-// What a launch did to a byte: the launch in the upper half, below it one block, and in the last
-// byte what this block and others did. One block is enough, as long as there is no error: where it
+// What a launch did to a byte: the launch in the upper half, below it one CTA, and in the last
+// byte what this CTA and others did. One CTA is enough, as long as there is no error: where it
 // writes, it is the only one but for shared accesses; where it reads, the others only read too.
 // Among several it is the one with the strongest access of: write, shared write, read, shared read.
 using Cell = std::uint64_t;
@@ -47,25 +47,25 @@ enum CellFlag : Cell {
   kSharedWrittenByOthers = 16,
   kSharedRead = 32,
   kSharedReadByOthers = 64,
-  kConstant = 128,  // by any block
+  kConstant = 128,  // by any CTA
 };
-inline constexpr unsigned kBlockShift = 8, kLaunchShift = 32;
-inline constexpr Cell kFlags = (Cell{1} << kBlockShift) - 1;
-// Blocks whose numbers are equal in these bits are not told apart.
-inline constexpr Cell kBlocks = (Cell{1} << (kLaunchShift - kBlockShift)) - 1;
+inline constexpr unsigned kCtaShift = 8, kLaunchShift = 32;
+inline constexpr Cell kFlags = (Cell{1} << kCtaShift) - 1;
+// CTAs whose numbers are equal in these bits are not told apart.
+inline constexpr Cell kCtas = (Cell{1} << (kLaunchShift - kCtaShift)) - 1;
 
-// The launch and block as they lie in a cell.
-constexpr Cell owner(std::uint32_t launch, unsigned block) {
-  return Cell{launch} << kLaunchShift | (block & kBlocks) << kBlockShift;
+// The launch and CTA as they lie in a cell.
+constexpr Cell owner(std::uint32_t launch, unsigned cta) {
+  return Cell{launch} << kLaunchShift | (cta & kCtas) << kCtaShift;
 }
 
-// By Access, but constant: the flag where the cell's block does it, and where others do.
+// By Access, but constant: the flag where the cell's CTA does it, and where others do.
 inline constexpr Cell kFlagOf[] = {kRead, kWritten, kSharedRead, kSharedWritten};
 inline constexpr Cell kFlagOfOthers[] = {
     kReadByOthers, 0, kSharedReadByOthers, kSharedWrittenByOthers};
 
 // Whether cells without an error have the access noted: `differing` is what any of them differs in
-// from `owner`, `common` what all have. What others do as well, the cell's own block need not be
+// from `owner`, `common` what all have. What others do as well, the cell's own CTA need not be
 // noted for: whatever that meets, it meets the others too.
 constexpr bool are_noted(Cell differing, Cell common, Access access) {
   if (access == Access::constant) {
@@ -73,7 +73,7 @@ constexpr bool are_noted(Cell differing, Cell common, Access access) {
     return differing >> kLaunchShift == 0 && common & kConstant && !(differing & kWrites);
   }
   const auto kind = static_cast<unsigned>(access);
-  if (differing >> kBlockShift == 0 && common & kFlagOf[kind]) return true;
+  if (differing >> kCtaShift == 0 && common & kFlagOf[kind]) return true;
   return differing >> kLaunchShift == 0 && common & kFlagOfOthers[kind];
 }
 

@@ -1,25 +1,26 @@
 #pragma once
 
 // What kernels are written against. One source, two compilers: nvcc makes GPU code of it, the host
-// compiler makes code that runs a block's threads as fibers (simt/host.h), so that every kernel can
+// compiler makes code that runs a CTA's threads as fibers (simt/host.h), so that every kernel can
 // be tested, sanitised and fuzzed without a GPU. A third, hipcc, only checks (simt/hip.h).
 //
 // A kernel is a struct: its members are the arguments, operator() is what each thread does.
 //
 //   struct Scale {
-//     static constexpr unsigned kThreads = 256;  // of a block
+//     static constexpr unsigned kThreads = 256;  // of a CTA
 //     struct Shared { float row[256]; };         // or simt::NoShared
 //     float* data; float factor;
 //     SIMT_DEVICE void operator()(Shared& shared) const;
 //   };
-//   simt::launch(queue, blocks, Scale{data, 2.0f});
+//   simt::launch(queue, ctas, Scale{data, 2.0f});
 //
 // Rules, checked on the host as far as a run can check them:
+// - A CTA is what CUDA calls a block of threads.
 // - Warps have 32 threads. Warp operations are for all threads of a warp that have not returned,
-//   all at the same call; the same holds for sync_block and the block.
-// - Memory that another thread of the warp or block wrote needs a sync in between. Shared memory
+//   all at the same call; the same holds for sync_cta and the CTA.
+// - Memory that another thread of the warp or CTA wrote needs a sync in between. Shared memory
 //   starts with arbitrary contents.
-// - A block never waits for another block.
+// - A CTA never waits for another CTA.
 // - Kernels throw nothing, allocate nothing, and have no objects with destructors on the stack.
 //
 // Everything is in namespace headrace::SIMT_SPACE, `gpu` or `host`, because both are linked into

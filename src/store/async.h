@@ -60,7 +60,7 @@ class AsyncRead {
   bool found = false;  // false without an error: there is no such object
   Buffer bytes{};
   std::string version{};            // differs whenever the object was replaced; empty: cannot tell
-  std::uint64_t object_nbytes = 0;  // of the whole object
+  std::uint64_t object_nbytes = 0;  // of the whole object; 0: not told
 
   // Of the store that it is submitted to; for AsyncReads::cancel().
   std::uint64_t ticket = 0;

@@ -50,14 +50,13 @@ void read_and_wait(AsyncReads& store, WaitedRead& wanted) {
   if (wanted.error) std::rethrow_exception(wanted.error);
 }
 
-namespace {
-
-// Zero says that the store cannot tell versions.
-std::uint64_t number_of(const std::string& version) {
+std::uint64_t version_number(const std::string& version) {
   if (version.empty()) return 0;
   const std::uint64_t number = std::hash<std::string>()(version);
   return number == 0 ? 1 : number;
 }
+
+namespace {
 
 class AsyncReader : public ObjectReader {
  public:
@@ -71,7 +70,7 @@ class AsyncReader : public ObjectReader {
         version_(std::move(version)) {}
 
   std::uint64_t size() const override { return nbytes_; }
-  std::uint64_t version() const override { return number_of(version_); }
+  std::uint64_t version() const override { return version_number(version_); }
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
     const RangeRead range{offset, dst};

@@ -39,6 +39,9 @@ class AsyncDriver : public StoreDriver,
   virtual std::optional<ObjectState> look_up(std::string_view key) = 0;
 };
 
+// What ObjectReader::version() is of an object of that version; 0 where the store cannot tell.
+std::uint64_t version_number(const std::string& version);
+
 // A read whose maker waits for it.
 class WaitedRead final : public AsyncRead {
  public:

@@ -85,8 +85,8 @@ class CachedDriver final : public StoreDriver, public std::enable_shared_from_th
   bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override {
     return store_->get_latest(key, into, max_nbytes);
   }
-  LockAttempt try_lock(std::string_view prefix, bool make) override {
-    return store_->try_lock(prefix, make);
+  LockAttempt try_lock(std::string_view prefix, MissingFolder missing) override {
+    return store_->try_lock(prefix, missing);
   }
   bool holds_only_keys() const override { return store_->holds_only_keys(); }
   bool is_link(std::string_view prefix) override { return store_->is_link(prefix); }

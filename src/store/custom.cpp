@@ -6,6 +6,7 @@
 
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/custom_reads.h"
 #include "store/folder_lock.h"
 #include "store/store.h"
 
@@ -79,7 +80,9 @@ class CustomReader : public ObjectReader {
 
 class CustomDriver : public StoreDriver {
  public:
-  explicit CustomDriver(std::shared_ptr<CustomStore> store) : store_(std::move(store)) {}
+  explicit CustomDriver(std::shared_ptr<CustomStore> store) : store_(std::move(store)) {
+    if (store_->depth() > 0) reads_ = std::make_unique<CustomReads>(store_);
+  }
 
   std::string url() const override { return store_->url(); }
   bool read_only() const override { return store_->read_only(); }
@@ -88,11 +91,12 @@ class CustomDriver : public StoreDriver {
     return store_->identity(std::string(prefix));
   }
   // Never made: where an application's prefixes lie is the application's to decide.
-  LockAttempt try_lock(std::string_view prefix, bool) override {
+  LockAttempt try_lock(std::string_view prefix, MissingFolder) override {
     const std::string folder = store_->folder(std::string(prefix));
     return folder.empty() ? LockAttempt() : try_lock_folder(folder);
   }
   std::optional<Coalescing> coalescing() const override { return store_->coalescing(); }
+  AsyncReads* async_reads() override { return reads_.get(); }
   std::size_t batch_size() const override { return std::max<std::size_t>(store_->batch_size(), 1); }
 
   bool get(std::string_view key, Buffer& into) override {
@@ -186,9 +190,16 @@ class CustomDriver : public StoreDriver {
   }
 
   std::shared_ptr<CustomStore> store_;
+  std::unique_ptr<CustomReads> reads_;  // null: a thread each
 };
 
 }  // namespace
+
+void CustomStore::submit(std::vector<StoreRead>, std::shared_ptr<StoreAnswers>) {
+  throw Error(ErrorCode::unsupported, url() + " has a depth() and no submit()");
+}
+
+void CustomStore::cancel(std::uint64_t) {}
 
 std::string CustomStore::identity(const std::string& prefix) const {
   return "custom:" + url() + '/' + prefix;

@@ -48,7 +48,7 @@ class FileStore : public StoreDriver {
   std::vector<std::string> list(std::string_view prefix) override;
   std::vector<DirEntry> list_dir(std::string_view prefix) override;
   std::string identity(std::string_view prefix) override;
-  LockAttempt try_lock(std::string_view prefix, bool make) override;
+  LockAttempt try_lock(std::string_view prefix, MissingFolder missing) override;
   bool is_link(std::string_view prefix) override;
   std::vector<StoredName> list_names(std::string_view prefix) override;
   void erase_names(std::span<const StoredName> names, std::string_view kept) override;

@@ -114,12 +114,14 @@ std::string FileStore::identity(std::string_view prefix) {
   throw_io(errno, "stat", path);
 }
 
-LockAttempt FileStore::try_lock(std::string_view prefix, bool make) {
+LockAttempt FileStore::try_lock(std::string_view prefix, MissingFolder missing) {
   const std::string path = prefix.empty() ? root_ : path_of(prefix);
-  if (make) make_folders(path, options_.durability != Durability::nothing);
+  const bool makes = missing == MissingFolder::make;
+  if (makes) make_folders(path, options_.durability != Durability::nothing);
   LockAttempt attempt = try_lock_folder(path);
   // Removed by somebody since it was made.
-  if (make && attempt.state == LockAttempt::State::unavailable && ::access(path.c_str(), F_OK) != 0)
+  if (makes && attempt.state == LockAttempt::State::unavailable &&
+      ::access(path.c_str(), F_OK) != 0)
     attempt.state = LockAttempt::State::busy;
   return attempt;
 }

@@ -192,7 +192,9 @@ class MemoryStore : public StoreDriver {
     return "memory:" + std::to_string(reinterpret_cast<std::uintptr_t>(contents_.get())) + '/' +
            std::string(prefix);
   }
-  LockAttempt try_lock(std::string_view, bool) override { return {LockAttempt::State::held}; }
+  LockAttempt try_lock(std::string_view, MissingFolder) override {
+    return {LockAttempt::State::held};
+  }
   bool holds_only_keys() const override { return true; }
 
  private:

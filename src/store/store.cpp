@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/thread_pool.h"
 #include "headrace/error.h"
 #include "store/http/driver.h"
 
@@ -95,7 +96,7 @@ std::string StoreDriver::identity(std::string_view prefix) {
          std::string(prefix);
 }
 
-LockAttempt StoreDriver::try_lock(std::string_view, bool) { return {}; }
+LockAttempt StoreDriver::try_lock(std::string_view, MissingFolder) { return {}; }
 
 std::vector<StoredName> StoreDriver::list_names(std::string_view prefix) {
   std::vector<StoredName> names;
@@ -105,6 +106,18 @@ std::vector<StoredName> StoreDriver::list_names(std::string_view prefix) {
 
 void StoreDriver::erase_names(std::span<const StoredName> names, std::string_view) {
   for (const StoredName& name : names) erase(name.key);
+}
+
+std::vector<ObjectSize> StoreDriver::list_sizes(std::string_view prefix) {
+  std::vector<std::string> keys = list(prefix);
+  std::vector<std::optional<std::uint64_t>> sizes(keys.size());
+  parallel_for(keys.size(), [&](std::size_t i) {
+    if (const auto reader = open(keys[i])) sizes[i] = reader->size();
+  });
+  std::vector<ObjectSize> found;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (sizes[i]) found.push_back({std::move(keys[i]), *sizes[i]});
+  return found;
 }
 
 bool StoreDriver::get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
@@ -198,6 +211,10 @@ std::vector<std::string> Store::list_dir(std::string_view prefix) const {
   std::vector<std::string> names;
   for (DirEntry& entry : driver_->list_dir(prefix)) names.push_back(std::move(entry.name));
   return names;
+}
+
+std::vector<ObjectSize> Store::list_sizes(std::string_view prefix) const {
+  return driver_->list_sizes(prefix);
 }
 
 std::uint64_t StoredObject::size() const { return reader_->size(); }

@@ -81,6 +81,9 @@ class PrefixLock {
   virtual ~PrefixLock() = default;
 };
 
+// Of the prefix to be locked, in a store that has folders.
+enum class MissingFolder : std::uint8_t { leave, make };
+
 // What became of an attempt to take one.
 struct LockAttempt {
   enum class State {
@@ -145,6 +148,8 @@ class StoreDriver {
   virtual std::vector<std::string> list(std::string_view prefix) = 0;
   // The names directly under a prefix, sorted, objects and prefixes told apart.
   virtual std::vector<DirEntry> list_dir(std::string_view prefix) = 0;
+  // As list(), with the objects' sizes; what is removed meanwhile may be left out.
+  virtual std::vector<ObjectSize> list_sizes(std::string_view prefix);
   // All that was set and erased before is on the disk, as far as the store has one.
   virtual void sync() {}
   // Publishes, or drops, what appears only in the end (a zip archive). A driver that is destroyed
@@ -162,8 +167,8 @@ class StoreDriver {
   virtual bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
     return get_within(key, into, max_nbytes);
   }
-  // Never waits. `make`: the folder of the prefix is made when it is missing.
-  virtual LockAttempt try_lock(std::string_view prefix, bool make);
+  // Never waits.
+  virtual LockAttempt try_lock(std::string_view prefix, MissingFolder missing);
   // Whether nothing lies there but what was set through such a driver: memory, an archive.
   virtual bool holds_only_keys() const { return false; }
   // Whether the last name of the prefix is a link that leads elsewhere.

@@ -78,13 +78,13 @@ class Ring {
     generation_ = fork_generation();
   }
 
-  // At most kDepth requests between two calls of run().
+  // At most kDepth requests between two calls of complete().
   io_uring_sqe* next() { return io_uring_get_sqe(&ring_); }
 
   // Submits the `count` prepared requests and gives each result to `done` with the request's data.
   // Returns or throws only when none is on its way any more: they write into the callers' memory.
   // But for Abandoned, when the kernel has said nothing of them but errors for long.
-  void run(unsigned count, FunctionRef<void(std::uint64_t, int)> done) {
+  void complete(unsigned count, FunctionRef<void(std::uint64_t, int)> done) {
     unsigned waiting = count;
     unsigned in_flight = 0;
     int failure = 0;
@@ -237,7 +237,7 @@ class UringStore : public FileStore {
       io_uring_sqe_set_data64(entry, i);
       ++count;
     }
-    ring.run(count, [&](std::uint64_t i, int result) {
+    ring.complete(count, [&](std::uint64_t i, int result) {
       if (result >= 0) {
         slots[i].fd = FileDescriptor(result);
       } else {
@@ -298,7 +298,7 @@ class UringStore : public FileStore {
       ++count;
     }
     if (count == 0) return false;
-    ring.run(count, [&](std::uint64_t i, int result) {
+    ring.complete(count, [&](std::uint64_t i, int result) {
       Slot& slot = slots[i];
       slot.result = result;
       if (result > 0) slot.done += static_cast<std::size_t>(result);

@@ -18,8 +18,10 @@
 #include "store/cloud/open.h"
 #include "store/file.h"
 #include "store/http/open.h"
+#include "store/icechunk/repository.h"
 #include "store/memory.h"
 #include "store/option_reader.h"
+#include "store/reference/open.h"
 #include "store/store.h"
 #include "store/uring.h"
 #include "store/zip.h"
@@ -221,6 +223,12 @@ std::string scheme_of(std::string_view text) {
   return scheme;
 }
 
+// Of a path or a file:// URL, for a look at what lies there.
+std::string percent_decoded_path(std::string_view path_or_url, const std::string& scheme) {
+  return scheme.empty() ? std::string(path_or_url)
+                        : percent_decode(path_or_url.substr(scheme.size() + 3));
+}
+
 }  // namespace
 
 std::string percent_encode_path(std::string_view path) {
@@ -261,6 +269,19 @@ std::string percent_decode(std::string_view text) {
 }
 
 Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
+  const std::string scheme = scheme_of(path_or_url);
+  if (scheme == "reference") return Store(open_reference_store(path_or_url, mode, options));
+  if (is_icechunk_scheme(scheme) ||
+      (mode == StoreMode::read && (scheme.empty() || scheme == "file") &&
+       is_icechunk_repository(percent_decoded_path(path_or_url, scheme)))) {
+    return Store(open_icechunk_store(path_or_url, mode, options));
+  }
+  return open_plain_place(path_or_url, mode, options);
+}
+
+Store open_plain_place(std::string_view path_or_url,
+                       StoreMode mode,
+                       const StorageOptions& options) {
   const std::string_view place = path_or_url;
   const std::string scheme = scheme_of(path_or_url);
   const bool local = scheme.empty() || scheme == "file" || scheme == "zip" || scheme == "memory";

@@ -10,6 +10,8 @@ namespace headrace {
 // As open_store(), but for a folder that StoreMode::overwrite would empty: what of it is Zarr's the
 // engine knows.
 Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOptions& options);
+// The same without a look at what lies there: a folder is a folder of objects, never a repository.
+Store open_plain_place(std::string_view path_or_url, StoreMode mode, const StorageOptions& options);
 
 // Encodes what would change the meaning of a path in a URL (% ? # space and control characters)
 // and leaves the rest readable, UTF-8 included.

@@ -178,7 +178,9 @@ class ZipWriter : public StoreDriver {
   }
 
   // The archive has no name yet, so nobody else writes it.
-  LockAttempt try_lock(std::string_view, bool) override { return {LockAttempt::State::held}; }
+  LockAttempt try_lock(std::string_view, MissingFolder) override {
+    return {LockAttempt::State::held};
+  }
   bool holds_only_keys() const override { return true; }
 
   // Waits for writes that have started. After a failure (a full disk) it can be called again.

@@ -40,8 +40,8 @@ class Wrapper : public StoreDriver {
   }
   void close() override { store_->close(); }
   std::string identity(std::string_view prefix) override { return store_->identity(prefix); }
-  LockAttempt try_lock(std::string_view prefix, bool make) override {
-    return store_->try_lock(prefix, make);
+  LockAttempt try_lock(std::string_view prefix, MissingFolder missing) override {
+    return store_->try_lock(prefix, missing);
   }
   bool holds_only_keys() const override { return store_->holds_only_keys(); }
   bool is_link(std::string_view prefix) override { return store_->is_link(prefix); }
@@ -132,7 +132,7 @@ class UnlockedStore : public Wrapper {
   UnlockedStore(std::shared_ptr<StoreDriver> store, std::shared_ptr<StoreHook> hook)
       : Wrapper(std::move(store)), hook_(std::move(hook)) {}
 
-  LockAttempt try_lock(std::string_view, bool) override { return {}; }
+  LockAttempt try_lock(std::string_view, MissingFolder) override { return {}; }
   bool get(std::string_view key, Buffer& into) override {
     call("get", key);
     return store_->get(key, into);

@@ -78,9 +78,16 @@ inline int run(const Codec& codec, const std::uint8_t* data, std::size_t size) {
 
   const std::size_t begin = std::min(n, n * data[0] / 255);
   const std::size_t end = std::min(n, begin + n * (data[1] >> 1) / 127 + 1);
+  if (const ViewDecoder* const decoder = codec.view_decoder()) {
+    ConstBytes view;
+    const bool viewed = attempt([&] { view = decoder->decode_view(encoded); });
+    if (good && viewed) check(std::equal(view.begin(), view.end(), exact.begin(), exact.end()));
+  }
+  const PieceDecoder* const decoder = codec.piece_decoder();
+  if (!decoder) return 0;
   RangeSink sink(n, begin, end, (data[1] & 1) != 0);
   // May be stricter on malformed bytes: libzstd checks the size of a block only when it streams.
-  const bool pieces = attempt([&] { codec.decode_pieces(encoded, n, sink, {}); });
+  const bool pieces = attempt([&] { decoder->decode_pieces(encoded, n, sink, {}); });
   if (good && pieces) check(sink.agrees(exact));
   return 0;
 }

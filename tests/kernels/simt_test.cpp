@@ -17,7 +17,7 @@
 namespace headrace::host {
 namespace {
 
-// Sums 256 numbers a block.
+// Sums 256 numbers a CTA.
 struct Sum {
   static constexpr unsigned kThreads = 256;
   struct Shared {
@@ -29,13 +29,13 @@ struct Sum {
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u32 sum =
-        simt::inclusive_sum(numbers[simt::block_index() * kThreads + simt::thread_index()]);
+        simt::inclusive_sum(numbers[simt::cta_index() * kThreads + simt::thread_index()]);
     if (simt::lane_index() == 31) shared.of_warp[simt::warp_index()] = sum;
-    if (with_barrier) simt::sync_block();
+    if (with_barrier) simt::sync_cta();
     if (simt::thread_index() != 0) return;
     u32 total = 0;
     for (u32 part : shared.of_warp) total += part;
-    sums[simt::block_index()] = total;
+    sums[simt::cta_index()] = total;
   }
 };
 
@@ -48,7 +48,7 @@ std::vector<u32> sums(std::uint64_t seed, bool with_barrier) {
   return result;
 }
 
-TEST(Simt, ABarrierOrdersABlock) {
+TEST(Simt, ABarrierOrdersACta) {
   std::vector<u32> expected(8);
   for (u32 b = 0; b < 8; ++b)
     for (u32 i = 0; i < 256; ++i) expected[b] += b * 256 + i + 1;
@@ -123,7 +123,7 @@ TEST(Simt, LanesThatReturnedTakeNoPart) {
     if (simt::lane_index() >= 20) return;
     EXPECT_EQ(simt::ballot(true), 0xfffffu);
     EXPECT_EQ(simt::reduce_max(simt::lane_index()), 19u);
-    simt::sync_block();
+    simt::sync_cta();
   });
 }
 
@@ -133,11 +133,11 @@ struct Count {
   u32 *count, *bits;
   SIMT_DEVICE void operator()(Shared&) const {
     simt::atomic_add(count, 1u);
-    simt::atomic_or(bits, 1u << simt::block_index());
+    simt::atomic_or(bits, 1u << simt::cta_index());
   }
 };
 
-TEST(Simt, AtomicsOfAllBlocksAddUp) {
+TEST(Simt, AtomicsOfAllCtasAddUp) {
   u32 count = 0, bits = 0;
   HostQueue queue(3);
   simt::launch(queue, 32, Count{&count, &bits});
@@ -170,13 +170,13 @@ TEST(Simt, SyncsThatNotAllReachAreErrors) {
       [] {
         run([] {
           if (simt::lane_index() < 7)
-            simt::sync_block();
+            simt::sync_cta();
           else
             simt::sync_warp();
         });
       },
       "wait for each other");
-  run([] { simt::sync_block(); });  // the next run is whole
+  run([] { simt::sync_cta(); });  // the next run is whole
 }
 
 struct StageQuads {
@@ -212,18 +212,18 @@ TEST(Simt, AnAsyncCopyArrivesWhenItIsWaitedFor) {
 TEST(Simt, AGridHasALimit) {
   HostQueue queue(1);
   u32 count = 0, bits = 0;
-  for (const std::size_t blocks :
+  for (const std::size_t ctas :
        {std::size_t{1} << 31, std::size_t{1} << 32, (std::size_t{1} << 32) + 1}) {
     try {
-      simt::launch(queue, blocks, Count{&count, &bits});
-      FAIL() << blocks;
+      simt::launch(queue, ctas, Count{&count, &bits});
+      FAIL() << ctas;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported);
-      EXPECT_NE(std::string(error.what()).find(std::to_string(blocks)), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(ctas)), std::string::npos);
     }
   }
   EXPECT_EQ(count, 0u);
-  EXPECT_EQ(grid_blocks((std::size_t{1} << 31) - 1), 0x7fffffffu);
+  EXPECT_EQ(grid_ctas((std::size_t{1} << 31) - 1), 0x7fffffffu);
 }
 
 struct CountThreads {
@@ -231,7 +231,7 @@ struct CountThreads {
   using Shared = simt::NoShared;
   u32* count;
   SIMT_DEVICE void operator()(Shared&) const {
-    simt::sync_block();
+    simt::sync_cta();
     simt::atomic_add(count, 1u);
   }
 };

@@ -1,6 +1,7 @@
 """Stores that are opened by a URL of fsspec: over HTTP, and by reference files."""
 
 import http.server
+import os
 import pickle
 import threading
 from functools import partial
@@ -15,6 +16,14 @@ pytest.importorskip("aiohttp")
 zarr = pytest.importorskip("zarr", minversion="3.1.6")
 
 
+def window(asked, nbytes):
+    """The first byte and the last of "bytes=3-7", or of "bytes=-5"."""
+    first, last = asked.removeprefix("bytes=").split("-")
+    if not first:
+        return max(nbytes - int(last), 0), nbytes - 1
+    return int(first), min(int(last), nbytes - 1)
+
+
 class Handler(http.server.SimpleHTTPRequestHandler):
     """Files of a folder, and ranges of them."""
 
@@ -23,8 +32,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         file = super().send_head()
         self.window = None
         if file is not None and asked:
-            first, last = asked.removeprefix("bytes=").split("-")
-            self.window = int(first), int(last)
+            self.window = window(asked, os.fstat(file.fileno()).st_size)
         return file
 
     def send_response(self, code, message=None):
@@ -32,10 +40,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def send_header(self, keyword, value):
         if keyword == "Content-Length" and (asked := self.headers.get("Range")):
-            first, last = asked.removeprefix("bytes=").split("-")
-            end = min(int(last) + 1, int(value))
-            super().send_header("Content-Range", f"bytes {first}-{end - 1}/{value}")
-            value = str(max(end - int(first), 0))
+            first, last = window(asked, int(value))
+            super().send_header("Content-Range", f"bytes {first}-{last}/{value}")
+            value = str(max(last + 1 - first, 0))
         super().send_header(keyword, value)
 
     def copyfile(self, source, outputfile):

@@ -117,6 +117,8 @@ def test_what_is_no_error_of_a_chunk_stops_a_verify(path):
     assert array.verify() == []
 
     class Stopping(type(array.store._python_store)):
+        depth = 0  # asked by the methods below
+
         def get_many(self, keys):
             raise Stop
 
@@ -144,6 +146,8 @@ def test_a_store_that_answers_nonsense(path):
     array = hr.open_array(foreign_store(LocalStore(path)), "deep/x")
 
     class Nonsense(type(array.store._python_store)):
+        depth = 0
+
         def get_many(self, keys):
             return ["text" for _ in keys]
 
@@ -162,6 +166,15 @@ def test_a_store_that_answers_nonsense(path):
     for _ in range(2):
         with pytest.raises(TypeError):
             array[:]
+
+    class Late(type(array.store._python_store)):
+        async def _get(self, key, wanted=None):
+            return 5
+
+    store = _core.python_store(Late(LocalStore(path), None, None))
+    array = _core.open_array(store, "deep/x", metadata_json=text, zarr_format=array.zarr_format)
+    with pytest.raises(TypeError):
+        array[:]
 
 
 # On the loop of the store.

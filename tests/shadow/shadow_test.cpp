@@ -31,13 +31,13 @@ struct EachThread {
 
 // What is found, on every seed the same: "" for nothing.
 template <class F>
-std::string found(F body, std::size_t blocks = 8) {
+std::string found(F body, std::size_t ctas = 8) {
   std::string first;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     std::string text;
     try {
       HostQueue queue(seed);
-      simt::launch(queue, blocks, EachThread<F>{body});
+      simt::launch(queue, ctas, EachThread<F>{body});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::device);
       text = error.what();
@@ -53,7 +53,7 @@ void expect_found(const std::string& text, const std::string& wanted) {
   EXPECT_NE(text.find("EachThread"), std::string::npos) << "names no kernel: " << text;
 }
 
-u32 index() { return simt::block_index() * kThreadsEach + simt::thread_index(); }
+u32 index() { return simt::cta_index() * kThreadsEach + simt::thread_index(); }
 
 TEST(Shadow, LetsBlocksTouchTheirOwn) {
   std::vector<u32> from(8 * kThreadsEach, 1), to(8 * kThreadsEach);
@@ -64,7 +64,7 @@ TEST(Shadow, LetsBlocksTouchTheirOwn) {
               simt::sync_warp();
               out[index()] = words[kThreadsEach - 1 - simt::thread_index()];
               simt::sync_warp();
-              out[index() ^ 1] += 1;  // of the same block
+              out[index() ^ 1] += 1;  // of the same CTA
             }),
             "");
   EXPECT_EQ(to[5], 3u);
@@ -73,42 +73,42 @@ TEST(Shadow, LetsBlocksTouchTheirOwn) {
 TEST(Shadow, FindsTwoBlocksThatWriteOneByte) {
   std::vector<u32> to(16);
   u32* const out = to.data();
-  expect_found(found([=](u32*) { out[simt::block_index() / 2] = simt::block_index(); }),
+  expect_found(found([=](u32*) { out[simt::cta_index() / 2] = simt::cta_index(); }),
                "writes a byte");
   // Though it is the same value.
-  expect_found(found([=](u32*) { out[3] = 7; }), "another block writes");
-  expect_found(found([=](u32*) { reinterpret_cast<u8*>(out)[simt::block_index() / 7] = 1; }),
-               "another block writes");
+  expect_found(found([=](u32*) { out[3] = 7; }), "another CTA writes");
+  expect_found(found([=](u32*) { reinterpret_cast<u8*>(out)[simt::cta_index() / 7] = 1; }),
+               "another CTA writes");
 }
 
 TEST(Shadow, FindsAByteThatOverlaps) {
   std::vector<u64> to(16);
   auto* const bytes = reinterpret_cast<u8*>(to.data());
   EXPECT_EQ(found([=](u32*) {
-              if (simt::thread_index() == 0) *(bytes + 4 * simt::block_index()) = 1;
+              if (simt::thread_index() == 0) *(bytes + 4 * simt::cta_index()) = 1;
             }),
             "");
   // The last byte of each is the next one's first.
   expect_found(found([=](u32*) {
                  if (simt::thread_index() < 5)
-                   bytes[4 * simt::block_index() + simt::thread_index()] = 1;
+                   bytes[4 * simt::cta_index() + simt::thread_index()] = 1;
                }),
-               "another block writes");
+               "another CTA writes");
 }
 
 TEST(Shadow, FindsABlockThatReadsWhatAnotherWrote) {
   std::vector<u32> to(9 * kThreadsEach);
   u32* const out = to.data();
-  expect_found(found([=](u32*) { out[index()] = out[index() + kThreadsEach]; }), "another block");
+  expect_found(found([=](u32*) { out[index()] = out[index() + kThreadsEach]; }), "another CTA");
   // Only one of many, after a barrier, through its stack.
   expect_found(found([=](u32*) {
                  out[index()] = 1;
-                 simt::sync_block();
+                 simt::sync_cta();
                  u32 local[2] = {out[index()], 0};
-                 if (simt::block_index() == 5 && simt::thread_index() == 9) local[1] = out[3];
+                 if (simt::cta_index() == 5 && simt::thread_index() == 9) local[1] = out[3];
                  out[index()] = local[0] + local[1];
                }),
-               "another block");
+               "another CTA");
 }
 
 TEST(Shadow, FindsAnAsyncCopyOfWhatAnotherBlockWrites) {
@@ -116,12 +116,12 @@ TEST(Shadow, FindsAnAsyncCopyOfWhatAnotherBlockWrites) {
   simt::Quad* const data = quads.data();
   expect_found(found([=](u32* words) {
                  if (simt::thread_index() != 0) return;
-                 simt::copy_async(words, data + simt::block_index() + 1);
+                 simt::copy_async(words, data + simt::cta_index() + 1);
                  simt::copy_commit();
                  simt::copy_wait();
-                 data[simt::block_index()] = {words[0], 0, 0, 0};
+                 data[simt::cta_index()] = {words[0], 0, 0, 0};
                }),
-               "another block");
+               "another CTA");
 }
 
 TEST(Shadow, FindsACachedLoadOfWhatTheKernelWrites) {
@@ -135,11 +135,11 @@ TEST(Shadow, FindsACachedLoadOfWhatTheKernelWrites) {
                "this launch");
   expect_found(found([=](u32*) { out[index()] = simt::load_constant(out + index()) + 1; }),
                "this launch");
-  // Of another block's, though it writes by an atomic.
+  // Of another CTA's, though it writes by an atomic.
   expect_found(found([=](u32*) {
-                 if (simt::block_index() == 0)
+                 if (simt::cta_index() == 0)
                    simt::atomic_add(out, 1u);
-                 else if (simt::block_index() == 7)
+                 else if (simt::cta_index() == 7)
                    simt::load_constant(out);
                }),
                "this launch");
@@ -150,7 +150,7 @@ TEST(Shadow, LetsBlocksShareByTheOperationsForIt) {
   u32* const out = to.data();
   EXPECT_EQ(found([=](u32*) {
               simt::atomic_add(out, 1u);
-              simt::atomic_max(out + 1, simt::block_index());
+              simt::atomic_max(out + 1, simt::cta_index());
               simt::store_shared_cache(out + 2, simt::load_shared_cache(out + 2) + 1);
               simt::atomic_compare_exchange(out + 3, 0u, 1u);
             }),
@@ -158,19 +158,19 @@ TEST(Shadow, LetsBlocksShareByTheOperationsForIt) {
   EXPECT_EQ(to[0], 5 * 8 * kThreadsEach);
   // But not with plain ones.
   expect_found(found([=](u32*) {
-                 if (simt::block_index() == 3)
+                 if (simt::cta_index() == 3)
                    out[0] = 1;
                  else
                    simt::atomic_add(out, 1u);
                }),
-               "another block");
+               "another CTA");
   expect_found(found([=](u32*) {
-                 if (simt::block_index() == 3)
+                 if (simt::cta_index() == 3)
                    simt::store_shared_cache(out, 1u);
                  else if (out[0] == 77)
                    simt::atomic_add(out + 1, 1u);
                }),
-               "another block");
+               "another CTA");
 }
 
 TEST(Shadow, ForgetsWithTheLaunch) {
@@ -192,11 +192,11 @@ TEST(Shadow, FindsAByteOfAWordAcrossPages) {
   for (int at = -4; at < 5; ++at) {
     const std::string text = found([=](u32*) {
       if (simt::thread_index() != 0) return;
-      if (simt::block_index() == 2) reinterpret_cast<Unaligned*>(end - 4)->word = 1;
-      if (simt::block_index() == 4) end[at] = 1;
+      if (simt::cta_index() == 2) reinterpret_cast<Unaligned*>(end - 4)->word = 1;
+      if (simt::cta_index() == 4) end[at] = 1;
     });
     if (at < 4)
-      expect_found(text, "another block writes");
+      expect_found(text, "another CTA writes");
     else
       EXPECT_EQ(text, "");
   }
@@ -210,18 +210,18 @@ TEST(Shadow, KeepsPagesApart) {
   const auto touch = [=](u32 place_of_last) {
     return found([=](u32*) {
       if (simt::thread_index() != 0) return;
-      const u32 block = simt::block_index();
+      const u32 cta = simt::cta_index();
       for (u32 round = 0; round < 3; ++round)
-        for (u32 k = 0; k < 4; ++k) out[k * kApart + block] = 1;
-      if (block == 7) out[place_of_last] = 1;
+        for (u32 k = 0; k < 4; ++k) out[k * kApart + cta] = 1;
+      if (cta == 7) out[place_of_last] = 1;
     });
   };
   EXPECT_EQ(touch(8), "");
-  expect_found(touch(3 * kApart + 6), "another block writes");
+  expect_found(touch(3 * kApart + 6), "another CTA writes");
 }
 
 // What two accesses may not be to one byte, as the header says it.
-bool is_race(unsigned block_a, simt::Access a, unsigned block_b, simt::Access b) {
+bool is_race(unsigned cta_a, simt::Access a, unsigned cta_b, simt::Access b) {
   using simt::Access;
   const auto writes = [](Access x) { return x == Access::write || x == Access::shared_write; };
   const auto is_shared = [](Access x) {
@@ -229,25 +229,25 @@ bool is_race(unsigned block_a, simt::Access a, unsigned block_b, simt::Access b)
   };
   if (!writes(a) && !writes(b)) return false;
   if (a == Access::constant || b == Access::constant) return true;
-  return block_a != block_b && !(is_shared(a) && is_shared(b));
+  return cta_a != cta_b && !(is_shared(a) && is_shared(b));
 }
 
-// All sequences of accesses by three blocks, each up to its first race.
+// All sequences of accesses by three CTAs, each up to its first race.
 class AllAccesses {
  public:
   void go_on(simt::Cell cell, unsigned left) {
-    for (unsigned block = 0; block < 3; ++block) {
+    for (unsigned cta = 0; cta < 3; ++cta) {
       for (unsigned kind = 0; kind < 5; ++kind) {
         const auto access = static_cast<simt::Access>(kind);
-        const simt::Cell owner = simt::owner(7, block);
+        const simt::Cell owner = simt::owner(7, cta);
         bool race = false;
-        for (const auto& [other, before] : so_far_) race |= is_race(other, before, block, access);
+        for (const auto& [other, before] : so_far_) race |= is_race(other, before, cta, access);
         const simt::Noted now = simt::noted(cell, owner, access);
         const bool skipped = simt::are_noted(cell ^ owner, cell, access);
         wrong_ += (now.conflict != nullptr) != race || (skipped && race);
         ++tried_;
         if (race || left == 1) continue;
-        so_far_.emplace_back(block, access);
+        so_far_.emplace_back(cta, access);
         go_on(skipped ? cell : now.cell, left - 1);
         so_far_.pop_back();
       }

@@ -129,14 +129,14 @@ ChunkEdges edges_of(const std::vector<std::int64_t>& extents) {
 TEST(ChunkEdges, EqualNeighboursAreOneRun) {
   ChunkEdges edges = edges_of({10, 10, 13});
   edges.append(13, std::int64_t{1} << 50);
-  EXPECT_EQ(edges.runs, (std::vector<ChunkRun>{{0, 0, 10}, {2, 20, 13}}));
-  EXPECT_EQ(edges.count_of(edges.runs[0]), 2);
-  EXPECT_EQ(edges.count_of(edges.runs[1]), 1 + (std::int64_t{1} << 50));
+  EXPECT_EQ(edges.bands, (std::vector<ChunkBand>{{0, 0, 10}, {2, 20, 13}}));
+  EXPECT_EQ(edges.count_of(edges.bands[0]), 2);
+  EXPECT_EQ(edges.count_of(edges.bands[1]), 1 + (std::int64_t{1} << 50));
   EXPECT_EQ(edges.largest_extent(), 13);
   EXPECT_EQ(edges.first_index_of(3), 33);
-  EXPECT_EQ(edges.run_of_index(19).extent, 10);
-  EXPECT_EQ(edges.run_of_index(20).extent, 13);
-  EXPECT_EQ(edges.run_of_chunk(2).first_index, 20);
+  EXPECT_EQ(edges.band_of_index(19).extent, 10);
+  EXPECT_EQ(edges.band_of_index(20).extent, 13);
+  EXPECT_EQ(edges.band_of_chunk(2).first_index, 20);
 }
 
 TEST(ChunkEdges, GrowByOneChunk) {
@@ -144,10 +144,10 @@ TEST(ChunkEdges, GrowByOneChunk) {
   edges.grow_to(12);
   EXPECT_EQ(edges.end, 15);
   edges.grow_to(40);
-  EXPECT_EQ(edges.runs.back(), (ChunkRun{2, 15, 25}));
+  EXPECT_EQ(edges.bands.back(), (ChunkBand{2, 15, 25}));
   ChunkEdges repeating = ChunkEdges::repeating(7);
   repeating.grow_to(kMax);
-  EXPECT_EQ(repeating.runs.size(), 1u);
+  EXPECT_EQ(repeating.bands.size(), 1u);
 }
 
 TEST(ChunkEdges, RefuseWhatCannotBeCounted) {

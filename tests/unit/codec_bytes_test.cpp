@@ -14,6 +14,10 @@ CodecPtr make_array_codec(const CodecSpec& spec, const DType& dtype, const Shape
   return kit::make(spec, {}, dtype, shape, CodecPosition::before_bytes);
 }
 
+bool is_identity(const CodecSpec& spec, const DType& dtype, const Shape& shape) {
+  return make_array_codec(spec, dtype, shape)->transform() == Transform::identity;
+}
+
 TEST(BytesCodec, SwapsByTheUnitsOfTheType) {
   const Bytes data = kit::noise(48);
   const auto swapped = [&](const DType& dtype) {
@@ -43,7 +47,7 @@ TEST(BytesCodec, RoundTrips) {
 }
 
 TEST(BytesCodec, NeedsEndianForWideTypes) {
-  EXPECT_TRUE(make_array_codec({"bytes", ""}, DType::uint8, {})->identity());
+  EXPECT_TRUE(is_identity({"bytes", ""}, DType::uint8, {}));
   EXPECT_THROW(make_array_codec({"bytes", ""}, DType::int16, {}), Error);
   EXPECT_THROW(make_array_codec({"bytes", R"({"endian": "middle"})"}, DType::int16, {}), Error);
 }
@@ -94,7 +98,7 @@ TEST(Transpose, AgainstTheDefinition) {
     const Bytes data = kit::noise(in.nbytes(), random());
     const Bytes expected = transposed(data, shape, order, dtype.itemsize());
     ASSERT_EQ(kit::encode(*codec, data), expected);
-    ASSERT_EQ(codec->identity(), expected == data) << "round " << round;
+    ASSERT_EQ(codec->transform() == Transform::identity, expected == data) << "round " << round;
     kit::check_round_trip(*codec, data);
   }
 }
@@ -104,13 +108,12 @@ TEST(Transpose, LettersAndMistakes) {
   const CodecPtr f = make_array_codec({"transpose", R"({"order": "F"})"}, DType::uint8, shape);
   const Bytes data = kit::noise(6);
   EXPECT_EQ(kit::encode(*f, data), transposed(data, shape, {1, 0}, 1));
-  EXPECT_TRUE(
-      make_array_codec({"transpose", R"({"order": "C"})"}, DType::uint8, shape)->identity());
+  EXPECT_TRUE(is_identity({"transpose", R"({"order": "C"})"}, DType::uint8, shape));
   for (const char* bad : {"[0]", "[0, 0]", "[0, 2]", "[-1, 0]", "\"K\"", "3", "[0, 1, 2]"}) {
     const CodecSpec spec{"transpose", std::string(R"({"order": )") + bad + "}"};
     EXPECT_THROW(make_array_codec(spec, DType::uint8, shape), Error) << bad;
   }
-  EXPECT_TRUE(make_array_codec({"transpose", R"({"order": []})"}, DType::uint8, {})->identity());
+  EXPECT_TRUE(is_identity({"transpose", R"({"order": []})"}, DType::uint8, {}));
 }
 
 }  // namespace

@@ -17,21 +17,19 @@ class Xor8 final : public Codec {
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "xor8"; }
   std::string_view implementation() const override { return "headrace"; }
-  // The size does not depend on the bytes. A compressor says std::nullopt in the first of these.
-  std::optional<std::size_t> encoded_nbytes(std::size_t n) const override { return n; }
-  std::size_t max_encoded_nbytes(std::size_t n) const override { return n; }
+  // The size does not depend on the bytes. A compressor says at_most.
+  EncodedNbytes encoded_nbytes(std::size_t n) const override { return EncodedNbytes::exactly(n); }
   // src may be dst: bytes are read and written one by one.
-  bool in_place() const override { return true; }
+  Transform transform() const override { return Transform::in_place; }
 
   // src is hostile; dst has the size that must come out, and every decode checks it.
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), src.size());
     for (std::size_t i = 0; i < src.size(); ++i) dst[i] = src[i] ^ key_;
   }
-  // Behind a compressor nobody knows the size before. More than max_nbytes is `corrupt`.
+  // Behind a compressor nobody knows the size before.
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override {
-    if (src.size() > max_nbytes) check_decoded_size(max_nbytes, src.size());
-    dst.resize(src.size());
+    resize_decoded(dst, src.size(), max_nbytes);
     decode(src, dst.bytes(), {});
   }
   void encode(ConstBytes src, Buffer& dst) const override {

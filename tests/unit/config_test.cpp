@@ -20,6 +20,7 @@ class ConfigTest : public testing::Test {
   ConfigTest() : before_(config()) {
     for (const auto* name : {"HEADRACE_THREADS",
                              "HEADRACE_MEMORY_BUDGET",
+                             "HEADRACE_IO_DEPTH",
                              "HEADRACE_DEVICE",
                              "HEADRACE_FORCE_CODEC"}) {
       const char* value = std::getenv(name);
@@ -55,16 +56,21 @@ class ConfigTest : public testing::Test {
 TEST_F(ConfigTest, ComesFromTheEnvironment) {
   setenv("HEADRACE_THREADS", "3", 1);
   setenv("HEADRACE_MEMORY_BUDGET", "16MiB", 1);
+  setenv("HEADRACE_IO_DEPTH", "200", 1);
   setenv("HEADRACE_DEVICE", "cuda:1", 1);
   setenv("HEADRACE_FORCE_CODEC", "zstd:libzstd,blosc:headrace", 1);
   const Config c = config_from_environment();
   EXPECT_EQ(c.threads, 3);
   EXPECT_EQ(c.memory_budget, std::size_t{16} << 20);
+  EXPECT_EQ(c.io_depth, 200u);
   EXPECT_EQ(c.device, "cuda:1");
   EXPECT_EQ(c.implementations, (Implementations{{"zstd", "libzstd"}, {"blosc", "headrace"}}));
 }
 
 TEST_F(ConfigTest, NamesTheVariableThatIsWrong) {
+  for (const auto* value : {"many", "0", "65537", "-1", ""}) {
+    EXPECT_NE(message_of_environment("HEADRACE_IO_DEPTH", value), "") << value;
+  }
   for (const auto* value : {"three", "3x", "", "-1", "5000"}) {
     EXPECT_NE(message_of_environment("HEADRACE_THREADS", value), "") << value;
   }

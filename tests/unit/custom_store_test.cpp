@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "conformance/error_code.h"
@@ -203,6 +205,81 @@ TEST(CustomStore, AsksForNoMoreThanTheBudgetHoldsAtOnce) {
   array.read_into({slice(0, 1000, 30)}, view_of(out), options);
   EXPECT_GT(map->ranges_at_once.size(), 1u);
   for (const std::size_t n : map->ranges_at_once) EXPECT_LE(n * 40, 200u);
+}
+
+// Answers reads from a thread of its own, the last one first.
+class LateStore final : public MapStore {
+ public:
+  ~LateStore() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  std::atomic<int> reads{0}, cancels{0};
+  std::atomic<bool> answers{true};
+  std::atomic<bool> refuses{false};
+
+  std::size_t depth() const override { return 16; }
+
+  void submit(std::vector<StoreRead> wanted, std::shared_ptr<StoreAnswers> to) override {
+    if (refuses) throw Error(ErrorCode::io, "no more");
+    reads += static_cast<int>(wanted.size());
+    if (!answers) return;
+    const std::lock_guard lock(threads_mutex_);
+    threads_.emplace_back([this, wanted = std::move(wanted), to] {
+      for (auto read = wanted.rbegin(); read != wanted.rend(); ++read) answer(*read, *to);
+    });
+  }
+
+  void cancel(std::uint64_t) override { ++cancels; }
+
+ private:
+  void answer(const StoreRead& read, StoreAnswers& to) {
+    const auto object = get({&read.key, 1}).front();
+    if (!object) return to.missing(read.id);
+    auto bytes = object->bytes;
+    const std::uint64_t nbytes = bytes.size();
+    if (read.kind == StoreRead::Kind::range)
+      bytes = bytes.subspan(read.range.offset, read.range.nbytes);
+    if (read.kind == StoreRead::Kind::suffix)
+      bytes = bytes.last(std::min<std::size_t>(read.range.nbytes, nbytes));
+    to.found(read.id, {bytes, object->owner}, "1", nbytes);
+    to.missing(read.id);  // a second answer is none
+  }
+
+  std::mutex threads_mutex_;
+  std::vector<std::thread> threads_;
+};
+
+TEST(CustomStore, AnswersLater) {
+  for (const Shape& shards : {Shape{}, Shape{100}}) {
+    const auto late = std::make_shared<LateStore>();
+    const Store store = make_store(late);
+    const Array array = counting_array(store, shards);
+    late->erase(shards.empty() ? "a/c/7" : "a/c/2");
+    const auto values = [&] {
+      const Tensor tensor = array.read();
+      const auto* first = static_cast<const std::int32_t*>(tensor.data());
+      return std::vector<std::int32_t>(first, first + 1000);
+    };
+    auto wanted = counted(1000);
+    const std::ptrdiff_t first = shards.empty() ? 70 : 200;
+    std::fill_n(wanted.begin() + first, shards.empty() ? 10 : 100, 0);
+    EXPECT_EQ(values(), wanted);
+    // By the versions that it tells, indices are kept.
+    EXPECT_EQ(late->reads, shards.empty() ? 100 : 10 + 9);
+    late->reads = 0;
+    EXPECT_EQ(values(), wanted);
+    EXPECT_EQ(late->reads, shards.empty() ? 100 : 1 + 9);
+    late->refuses = true;
+    EXPECT_EQ(code_of([&] { array.read(); }), ErrorCode::io);
+    late->refuses = false;
+    late->answers = false;
+    Future<Tensor> future = array.read_async();
+    while (late->reads == 0) std::this_thread::yield();
+    EXPECT_TRUE(future.cancel());
+    EXPECT_EQ(code_of([&] { future.get(); }), ErrorCode::cancelled);
+    EXPECT_GT(late->cancels, 0);
+  }
 }
 
 TEST(CustomStore, WhatIsRemovedWhileItIsReadIsMissing) {

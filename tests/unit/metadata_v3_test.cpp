@@ -279,10 +279,10 @@ TEST(MetadataV3, RectilinearGrids) {
       parse_array_v3(v3({{"chunk_grid", rectilinear("[[[2, 4], 2, 1], [4, 9]]")}}));
   EXPECT_EQ(m.chunk_shape, (Shape{2, 9}));
   ASSERT_EQ(m.chunk_edges.size(), 2u);
-  EXPECT_EQ(m.chunk_edges[0].runs, (std::vector<ChunkRun>{{0, 0, 2}, {5, 10, 1}}));
+  EXPECT_EQ(m.chunk_edges[0].bands, (std::vector<ChunkBand>{{0, 0, 2}, {5, 10, 1}}));
   EXPECT_TRUE(contains(write_array_v3(m), "rectilinear"));
   const ArrayMetadata again = parse_array_v3(write_array_v3(m));
-  EXPECT_EQ(again.chunk_edges[0].runs, m.chunk_edges[0].runs);
+  EXPECT_EQ(again.chunk_edges[0].bands, m.chunk_edges[0].bands);
   EXPECT_EQ(again.chunk_edges[1].end, 13);
 
   const ArrayMetadata regular = parse_array_v3(v3({{"chunk_grid", rectilinear("[4, 3]")}}));

@@ -63,7 +63,7 @@ TEST(NodeLock, HoldsOffOtherProcessesUntilItIsReleased) {
   const TempFolder folder;
   const Store store = open_store(folder.path(), StoreMode::append);
   {
-    const NodeLock lock(store, "a/b", {}, true);
+    const NodeLock lock(store, "a/b", {}, MissingFolder::make);
     EXPECT_TRUE(lock.excludes_processes());
     EXPECT_FALSE(child_locks(folder / "a/b"));
     EXPECT_TRUE(child_locks(folder / "a"));

@@ -23,7 +23,9 @@ def versions() -> dict:
 
 
 def open_array(path: str):
-    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": path + "/"}}
+    at_url = path.startswith("http://")
+    kvstore = f"{path}/" if at_url else {"driver": "file", "path": path + "/"}
+    spec = {"driver": "zarr3", "kvstore": kvstore}
     return ts.open(spec, open=True, read=True, context=_CONTEXT).result()
 
 

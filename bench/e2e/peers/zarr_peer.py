@@ -2,7 +2,7 @@
 
 import numcodecs
 import zarr
-from data import codecs_of
+from e2e.data import create
 from zarr.buffer.cpu import NDBuffer
 
 MEMORY = True
@@ -24,25 +24,9 @@ def read_out(array, selection, out) -> None:
     array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
 
 
-def _create(store, spec: dict):
-    return zarr.create_array(
-        store=store,
-        shape=tuple(spec["shape"]),
-        dtype="float32",
-        chunks=tuple(spec["inner_chunks"] or spec["chunks"]),
-        shards=tuple(spec["chunks"]) if spec["inner_chunks"] else None,
-        compressors=codecs_of(spec["codec"]),
-        fill_value=0.0,
-    )
-
-
-def create(path: str, spec: dict):
-    return _create(path, spec)
-
-
 def write(array, selection, data) -> None:
     array[selection] = data
 
 
 def create_in_memory(spec: dict):
-    return _create(zarr.storage.MemoryStore(), spec)
+    return create(zarr.storage.MemoryStore(), spec)

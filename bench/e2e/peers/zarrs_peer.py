@@ -4,8 +4,7 @@ import importlib.metadata
 
 import zarr
 import zarrs  # noqa: F401  (registers the pipeline)
-
-from peers.zarr_peer import create, open_array, read_out, write  # noqa: F401
+from e2e.peers.zarr_peer import create, open_array, read_out, write  # noqa: F401
 
 # The pipeline serves files and HTTP; in strict mode it refuses zarr-python's MemoryStore.
 MEMORY = False

@@ -12,17 +12,19 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import wait
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import zarr
 import zarr.core.sync as zarr_sync
-from zarr.abc.store import RangeByteRequest, Store
+from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, cpu
 from zarr.core.common import concurrent_map
 from zarr.storage import MemoryStore
 
 from .. import _core, config
+from .pending import Answer as _Answer
+from .pending import PendingReads, loop_closed
 from .place import place_of
 
 _BATCH = 64  # objects asked for at once
@@ -30,6 +32,9 @@ _LOOK_S = 0.5  # how often who waits for a loop looks whether there still is one
 
 _Bytes = np.ndarray[Any, Any]
 _Names = list[str]  # `list` is a method below
+_Wanted: TypeAlias = RangeByteRequest | SuffixByteRequest
+# Id, key, first byte and number of bytes: neither for all, no first byte for a suffix.
+_Requests = list[tuple[int, str, int | None, int | None]]
 
 
 def _without_loop(coroutine: Coroutine[Any, Any, Any], loop: object) -> Any:
@@ -40,12 +45,18 @@ def _without_loop(coroutine: Coroutine[Any, Any, Any], loop: object) -> Any:
     raise RuntimeError("a store in memory waited for something")
 
 
+def _loop_of(loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
+    if loop is not None:
+        return loop
+    if zarr.config.get("threading.max_workers", None) is not None:
+        zarr_sync._get_executor()  # the loop's own threads, as many as are configured
+    return zarr_sync._get_loop()
+
+
 def _on_loop(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None) -> Any:
     """What it returns or raises. zarr-python's `sync` waits for ever for a loop that stops."""
     try:
-        if loop is None and zarr.config.get("threading.max_workers", None) is not None:
-            zarr_sync._get_executor()  # the loop's own threads, as many as are configured
-        where = zarr_sync._get_loop() if loop is None else loop
+        where = _loop_of(loop)
         _refuse_to_wait_for(where)
         task = asyncio.run_coroutine_threadsafe(coroutine, where)
     except BaseException:
@@ -56,7 +67,7 @@ def _on_loop(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoo
         if where.is_closed() or _core.calls_are_refused():
             if not where.is_closed():
                 task.cancel()
-            raise RuntimeError("the event loop of the store was closed before it answered")
+            raise loop_closed()
     return task.result()
 
 
@@ -103,6 +114,7 @@ class ForeignStore:
         self._loop = loop
         self.coalescing = coalescing
         self._in_memory = type(store) is MemoryStore
+        self._reads = PendingReads()
         self._run = _without_loop if self._in_memory else _on_loop
         self.url = f"zarr:{store}#{id(store):x}"
         # Writers of one process wait for each other by these: a folder is one place whatever leads
@@ -158,7 +170,7 @@ class ForeignStore:
             if note not in getattr(error, "__notes__", ()):
                 error.add_note(note)
 
-    async def _get(self, key: str, wanted: RangeByteRequest | None = None) -> _Bytes | None:
+    async def _get(self, key: str, wanted: _Wanted | None = None) -> _Bytes | None:
         try:
             found = await self._store.get(key, cpu.buffer_prototype, wanted)
         except Exception as error:
@@ -200,6 +212,42 @@ class ForeignStore:
             if others is not None:
                 raise others from None
         return found
+
+    @property
+    def depth(self) -> int:
+        """How many reads run at a time; 0, of a store in memory: it is asked, and answers."""
+        return 0 if self._in_memory else _BATCH
+
+    def submit(self, requests: _Requests, answer: _Answer) -> None:
+        """Begins reads; the loop tells what came of each by `answer(id, bytes, error)`."""
+        loop = _loop_of(self._loop)
+        _refuse_to_wait_for(loop)
+        self._reads.begin([id for id, *_ in requests], answer, loop)
+        loop.call_soon_threadsafe(self._begin, requests, loop)
+
+    def _begin(self, requests: _Requests, loop: asyncio.AbstractEventLoop) -> None:
+        for id, key, first, nbytes in requests:
+            wanted: _Wanted | None = None
+            if nbytes is not None:
+                wanted = (
+                    SuffixByteRequest(nbytes)
+                    if first is None
+                    else RangeByteRequest(first, first + nbytes)
+                )
+            self._reads.run(id, loop.create_task(self._answer(id, key, wanted)))
+
+    async def _answer(self, id: int, key: str, wanted: _Wanted | None) -> None:
+        try:
+            found = await self._get(key, wanted)
+        except BaseException as error:
+            self._reads.end(id, None, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._reads.end(id, found, None)
+
+    def cancel(self, id: int) -> None:
+        self._reads.cancel(id)
 
     def get_many(self, keys: list[str]) -> list[_Bytes | None]:
         return self._run(self._get_all([(key, None) for key in keys]), self._loop)

@@ -11,6 +11,7 @@ from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipSto
 from .. import _core
 from .foreign import foreign_store
 from .own import OwnStore
+from .urls import place_of
 
 
 def _place(store: ZarrStore) -> str | None:
@@ -51,10 +52,22 @@ def native_store(store: ZarrStore, mode: str | None = None) -> _core.Store | Non
         return store.handle
     url = _place(store)
     if url is None:
-        return None
+        return _across_a_network(store, mode)
     if store.read_only or url.startswith("zip:"):
         mode = "r"
     return _core.open_store(url, mode or "a")
+
+
+def _across_a_network(store: ZarrStore, mode: str | None) -> _core.Store | None:
+    place = place_of(store)
+    if place is None:
+        return None
+    url, options = place
+    try:
+        return _core.open_store(url, "r" if store.read_only else mode or "a", options)
+    except (NotImplementedError, ValueError):
+        # An option that is the other library's alone; whether it can be had that library says.
+        return None
 
 
 def resolve(store: Any, mode: str) -> tuple[_core.Store, str]:

@@ -15,7 +15,7 @@ from zarr.abc.store import (
 )
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from .. import _core
+from .. import _core, _secrets
 from .._stores import open_store
 from .._zarr_stores.own import OwnStore
 
@@ -66,6 +66,14 @@ class Store(OwnStore):
     def with_read_only(self, read_only: bool = False) -> Store:
         store, storage_options = self._source
         return type(self)(store, read_only=read_only, storage_options=storage_options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        store, storage_options = self._source
+        return {**self.__dict__, "_source": (store, _secrets.set_aside(storage_options or {}))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        store, storage_options = state["_source"]
+        self.__dict__.update(state, _source=(store, _secrets.restored(*storage_options)))
 
     def __str__(self) -> str:
         return self._handle.url

@@ -28,7 +28,7 @@ void check_sizes(const Codec& codec,
                  std::span<const BatchBuffer> inputs,
                  std::span<const BatchBuffer> outputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto wanted = codec.encoded_nbytes(outputs[i].nbytes);
+    const auto wanted = codec.encoded_nbytes(outputs[i].nbytes).fixed;
     if (!wanted || *wanted == inputs[i].nbytes) continue;
     refuse(first + i,
            Error(ErrorCode::corrupt,
@@ -101,7 +101,7 @@ std::vector<Frame> frames_to_encode(Queue& queue,
   std::vector<Frame> frames(inputs.size());
   std::size_t nbytes = 0;
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    const std::size_t most = codec.max_encoded_nbytes(inputs[i].nbytes);
+    const std::size_t most = codec.encoded_nbytes(inputs[i].nbytes).most;
     frames[i] = {sources.frames[i], inputs[i].nbytes, nullptr, most, static_cast<std::uint32_t>(i)};
     nbytes += aligned_nbytes(most);
   }
@@ -165,7 +165,7 @@ std::vector<Tensor> DeviceBatch::encode(const Codec& codec, Buffers inputs) {
   std::vector<Tensor> results;
   const auto staged_nbytes = [&](std::size_t i) {
     const std::size_t nbytes = inputs[i].nbytes;
-    return aligned_nbytes(nbytes) + aligned_nbytes(codec.max_encoded_nbytes(nbytes));
+    return aligned_nbytes(nbytes) + aligned_nbytes(codec.encoded_nbytes(nbytes).most);
   };
   each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
     encode_slice(codec, first, inputs.subspan(first, n), results);
@@ -277,7 +277,7 @@ std::vector<std::size_t> DeviceBatch::encoded_sizes(const Codec& codec,
   queue_->synchronize();
   std::vector<std::size_t> sizes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto known = codec.encoded_nbytes(inputs[i].nbytes);
+    const auto known = codec.encoded_nbytes(inputs[i].nbytes).fixed;
     sizes.push_back(known.value_or(reinterpret_cast<const std::uint64_t*>(found.get())[i]));
     if (!known && sizes.back() == 0)
       refuse(first + i,

@@ -14,6 +14,9 @@
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "engine/fetch/chunk_level.h"
+#include "engine/fetch/in_flight.h"
+#include "engine/fetch/plan.h"
+#include "engine/fetch/shard_read.h"
 
 namespace headrace {
 
@@ -80,11 +83,56 @@ class ChunkWalk {
                                                         std::size_t count) {
     const Span span("plan");
     std::vector<std::shared_ptr<const Level>> shards(count);
+    if (AsyncReads* const store = array_.driver.async_reads()) {
+      ask_for_shards(*store, level, first, shards);
+      return shards;
+    }
     parallel_for(count, [&](std::size_t i) {
       request_.check();
       shards[i] = open_shard(array_, level, first + i);
     });
     return shards;
+  }
+
+  // All at once.
+  void ask_for_shards(AsyncReads& store,
+                      const std::shared_ptr<const Level>& level,
+                      std::size_t first,
+                      std::vector<std::shared_ptr<const Level>>& shards) {
+    class Shard final : public ShardRead<Query> {
+     public:
+      Shard(const ChunkWalk& walk,
+            const std::shared_ptr<const Level>& parent,
+            std::size_t position,
+            std::shared_ptr<const Level>& found_shard)
+          : ShardRead<Query>(walk.request_, walk.array_, parent, position), found_(found_shard) {}
+
+     protected:
+      void opened(std::shared_ptr<const Level> shard) override { found_ = std::move(shard); }
+
+     private:
+      std::shared_ptr<const Level>& found_;
+    };
+    class Shards final : public ReadsInFlight::Source {
+     public:
+      explicit Shards(FunctionRef<std::unique_ptr<ReadsInFlight::Read>()> next) : next_(next) {}
+      std::unique_ptr<ReadsInFlight::Read> next() override { return next_(); }
+
+     private:
+      const FunctionRef<std::unique_ptr<ReadsInFlight::Read>()> next_;
+    };
+    std::size_t begun = 0;
+    const auto next = [&]() -> std::unique_ptr<ReadsInFlight::Read> {
+      if (begun == shards.size()) return nullptr;
+      const std::size_t i = begun++;
+      return std::make_unique<Shard>(*this, level, first + i, shards[i]);
+    };
+    const auto check = [&] { request_.check(); };
+    ReadsInFlight flight(store, limits_of_flight(request_, store), check);
+    flight.add(std::make_unique<Shards>(next));
+    const auto threads = std::min(shards.size(), static_cast<std::size_t>(thread_count()));
+    request_.parallel(
+        threads, [&](std::size_t) { flight.work(); }, static_cast<int>(threads));
   }
 
   std::vector<Chunk<Query>> find_chunks(const std::shared_ptr<const Level>& level,

@@ -50,6 +50,18 @@ bool is_packed(const ArrayLayout& layout, FetchFor purpose, const Query& query) 
          is_part(layout, query.size() * layout.itemsize(), layout.chain.decoded_nbytes());
 }
 
+// The chunk's encoded bytes begin at `offset` of the piece.
+template <typename Query>
+void take_encoded(const ArrayLayout& layout,
+                  Chunk<Query>& chunk,
+                  const SlabMemory::Piece& piece,
+                  std::size_t offset) {
+  chunk.host = piece.host ? piece.host + offset : nullptr;
+  chunk.device = piece.device + offset;
+  check_encoded(
+      layout.devices.decode, layout.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
+}
+
 template <typename Query>
 class SlabFetch {
  public:
@@ -260,12 +272,8 @@ class SlabFetch {
         });
   }
 
-  // The chunk's encoded bytes begin at `offset` of the piece.
   void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece, std::size_t offset = 0) {
-    chunk.host = piece.host ? piece.host + offset : nullptr;
-    chunk.device = piece.device + offset;
-    check_encoded(
-        layout_.devices.decode, layout_.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
+    take_encoded(layout_, chunk, piece, offset);
   }
 
   void decode(Chunk<Query>& chunk, ConstBytes encoded) {

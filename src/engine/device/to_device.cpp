@@ -24,6 +24,7 @@
 #include "engine/device/placement.h"
 #include "engine/device/slab.h"
 #include "engine/device/slab_fetch.h"
+#include "engine/device/slab_from_network.h"
 #include "engine/device/stages.h"
 
 namespace headrace {
@@ -105,8 +106,23 @@ class DeviceReader {
     fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
     fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
-    SlabFetch<Query> fetch(
-        request_, array_, purpose_, gds_.get(), fetched_->chunks, fetched_->memory);
+    AsyncReads* const store = array_.driver.async_reads();
+    if (store && !(gds_ && gds_->forced())) {
+      SlabFromNetwork<Query> fetch(
+          request_, array_, purpose_, *store, fetched_->chunks, fetched_->memory);
+      fetch_beside(fetch, fetched);
+    } else {
+      SlabFetch<Query> fetch(
+          request_, array_, purpose_, gds_.get(), fetched_->chunks, fetched_->memory);
+      fetch_beside(fetch, fetched);
+    }
+    fetched_->memory.finish();
+    for (const Chunk<Query>& chunk : fetched_->chunks)
+      if (!chunk.missing) request_.count_encoded(chunk.range.nbytes);
+  }
+
+  template <typename Fetch>
+  void fetch_beside(Fetch& fetch, Slab* fetched) {
     const auto take_turn = [&](std::size_t i) {
       if (i > 0) {
         fetch.work();
@@ -115,9 +131,6 @@ class DeviceReader {
       }
     };
     request_.parallel(1 + fetch.threads(), take_turn, 0);
-    fetched_->memory.finish();
-    for (const Chunk<Query>& chunk : fetched_->chunks)
-      if (!chunk.missing) request_.count_encoded(chunk.range.nbytes);
   }
 
   void submit_fetched() {
@@ -376,8 +389,8 @@ void read_selection_to_device(const ArrayState& state,
                               const TensorView& out,
                               const ReadOptions& options,
                               const std::atomic<bool>* cancel) {
-  again_when_changed([&] {
-    Request request(options, cancel);
+  again_when_changed([&](int attempt) {
+    Request request(options, cancel, attempt);
     const StoredArray array(state, layout);
     if (selection.size() == 0) return;
     Backend& devices = backend(out.device.type);
@@ -399,7 +412,6 @@ void read_selections_to_device(const ArrayState& state,
       read_selection_to_device(state, layout, *target.selection, target.out, options);
     return;
   }
-  Request request(options, nullptr);
   const StoredArray array(state, std::move(layout));
   const Device device = targets.front().out.device;
   check_forced(array.layout.devices, device.type);
@@ -408,7 +420,8 @@ void read_selections_to_device(const ArrayState& state,
     return;
   }
   Backend& devices = backend(device.type);
-  again_when_changed([&] {
+  again_when_changed([&](int attempt) {
+    Request request(options, nullptr, attempt);
     std::vector<RegionPart<Box>> parts;  // of each attempt: to read is to take them
     for (const DeviceTarget& target : targets) {
       if (target.selection->size() > 0)
@@ -427,8 +440,8 @@ Tensor read_new_on_device(const ArrayState& state,
                           const ReadOptions& options,
                           const std::atomic<bool>* cancel) {
   const Device device = state.choice().device;
-  return again_when_changed([&] {
-    Request request(options, cancel);
+  return again_when_changed([&](int attempt) {
+    Request request(options, cancel, attempt);
     const StoredArray array(state, layout);
     const DType& dtype = array.layout.metadata->dtype;
     const std::size_t nbytes =

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,8 @@ struct ChunkLevel {
   std::shared_ptr<const ShardIndex> index;
   // The object, and where in it the shard begins.
   std::string key;
-  std::shared_ptr<const ObjectReader> reader;
+  std::shared_ptr<const ObjectReader> reader;  // null of asynchronous reads, which have a version
+  std::string version;
   std::uint64_t base = 0;
 };
 
@@ -101,6 +103,17 @@ std::optional<StoredChunk> find_stored(const StoredArray& array,
   return StoredChunk{std::move(reader), {0, nbytes}};
 }
 
+// `corrupt` when a shard is too short for its index.
+void check_holds_index(std::uint64_t shard_nbytes, std::size_t index_nbytes);
+
+// What an index is kept by. A nested shard may begin where the one around it does: its depth tells
+// them apart.
+std::string index_place(const std::string& key, std::size_t depth, std::uint64_t offset);
+template <typename Query>
+std::string index_place(const ChunkLevel<Query>& shard) {
+  return index_place(shard.key, shard.depth - 1, shard.base);
+}
+
 // The index of a shard that is `range` of an object, from the cache when the object is still the
 // same.
 std::shared_ptr<const ShardIndex> load_shard_index(const StoredArray& array,
@@ -123,17 +136,23 @@ bool unless_removed(Read read) {
 
 // Calls read(), and anew when an object was replaced while it was read in parts: then what its
 // index said and what it holds are of two objects. All that is wanted is read anew.
+// read(attempt) is told the number of its attempt, from 1 on, if it takes it.
 template <typename Read>
 auto again_when_changed(Read read) {
   constexpr int kAttempts = 4;
-  for (int attempt = 1; attempt < kAttempts; ++attempt) {
+  for (int attempt = 1;; ++attempt) {
     try {
-      return with_memory_errors(read);
+      return with_memory_errors([&] {
+        if constexpr (std::is_invocable_v<Read&, int>) {
+          return read(attempt);
+        } else {
+          return read();
+        }
+      });
     } catch (const Error& error) {
-      if (!is_changed(error)) throw;
+      if (attempt == kAttempts || !is_changed(error)) throw;
     }
   }
-  return with_memory_errors(read);
 }
 
 // Null when the shard is not stored.

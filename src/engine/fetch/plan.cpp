@@ -141,6 +141,11 @@ BatchedObject FetchPlan::result_of(const GetRequest& request) const {
   return request.found || driver_.has_files() ? BatchedObject::reopen : BatchedObject::missing;
 }
 
+ReadsInFlight::Limits limits_of_flight(const Request& request, const AsyncReads& store) {
+  const std::size_t enough = 2 * std::max<std::size_t>(store.depth(), 1);
+  return {std::min(request.io_depth(), enough), request.io_nbytes()};
+}
+
 void read_runs(const StoreDriver& driver,
                const ObjectReader& reader,
                std::span<const FetchRequest::Run> runs,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "engine/fetch/in_flight.h"
 #include "engine/request/request.h"
 #include "engine/request/stored_array.h"
 #include "store/coalesce.h"
@@ -108,6 +109,9 @@ class FetchPlan {
                  std::size_t batch,
                  FunctionRef<std::optional<WantedChunk>(std::size_t i)> wanted) const;
 
+  // Which ranges of one object come as one.
+  const Coalescing& near() const { return near_; }
+
   // What came of one request of a batch; throws its error.
   BatchedObject result_of(const GetRequest& request) const;
 
@@ -125,6 +129,9 @@ class FetchPlan {
   const std::size_t held_nbytes_;
   const Coalescing near_;
 };
+
+// What of a request is under way at a time, of a store across a network.
+ReadsInFlight::Limits limits_of_flight(const Request& request, const AsyncReads& store);
 
 // Reads the runs of one request to where they go, one after the other or, of a store across a
 // network, by one call. `threads` share a long run of a local store.

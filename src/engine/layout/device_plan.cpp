@@ -57,7 +57,7 @@ DevicePlan make_device_plan(const CodecChain& chain) {
     const Codec& codec = *each;
     std::optional<DeviceStage> stage = codec.device_stage();
     const Shape before = spec.shape;
-    if (codec.identity()) {
+    if (codec.transform() == Transform::identity) {
       // Moves no byte, but those after it may see another shape.
       spec = codec.encoded_spec(spec);
       if (folding && stage && stage->kind == Kind::transpose) {
@@ -74,7 +74,8 @@ DevicePlan make_device_plan(const CodecChain& chain) {
       return refuse(codec, "gives bytes whose number only the host can find out");
     if (step.nbytes && *step.nbytes > std::numeric_limits<std::uint32_t>::max())
       return refuse(codec, "chunks of 4 GiB and more");
-    const auto encoded_nbytes = step.nbytes ? codec.encoded_nbytes(*step.nbytes) : std::nullopt;
+    const auto encoded_nbytes =
+        step.nbytes ? codec.encoded_nbytes(*step.nbytes).fixed : std::nullopt;
     const std::size_t source_nbytes = encoded_nbytes.value_or(0);
     if (encoded_nbytes) spec = codec.encoded_spec(spec);
     if (folding && stage->kind == Kind::transpose) {

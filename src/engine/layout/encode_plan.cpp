@@ -55,7 +55,7 @@ EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
     if (!missing.empty()) return refuse(step.codec->name(), missing);
     if (!is_compressor(stage.kind)) continue;
     compressor = step.codec;
-    encode.max_nbytes = compressor->max_encoded_nbytes(step.nbytes.value());
+    encode.max_nbytes = compressor->encoded_nbytes(step.nbytes.value()).most;
     encode.thorough = stage.encoding->thorough;
   }
   if (!compressor) {

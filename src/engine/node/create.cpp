@@ -111,12 +111,12 @@ NodeLock prepare_node(const char* call,
   }
   // A lock at a time: who overwrites a group waits for those of the nodes below while holding its.
   for (const std::string& above : missing) {
-    const NodeLock lock(store, above, poll, true);
+    const NodeLock lock(store, above, poll, MissingFolder::make);
     if (!missing_above(where, store, join_key(above, "x"), zarr_format).empty())
       store_group(store, above, zarr_format, "{}");
   }
   if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
-  NodeLock lock(store, path, poll, true);
+  NodeLock lock(store, path, poll, MissingFolder::make);
   if (overwrite)
     remove_node(call, store, path, poll);
   else

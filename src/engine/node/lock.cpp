@@ -25,7 +25,7 @@ KeyLocks& node_locks() {
 NodeLock::NodeLock(const Store& store,
                    const std::string& path,
                    const std::function<void()>& poll,
-                   bool make) {
+                   MissingFolder missing) {
   StoreDriver& driver = store.driver();
   Poll due(poll);
   auto wait = std::chrono::steady_clock::duration(kFirstWait);
@@ -33,7 +33,7 @@ NodeLock::NodeLock(const Store& store,
     const std::string identity = driver.identity(path);
     in_process_ = node_locks().lock(identity, poll);
     for (;;) {
-      LockAttempt attempt = driver.try_lock(path, make);
+      LockAttempt attempt = driver.try_lock(path, missing);
       // A folder that came into being, or was made anew, has another identity than before: those
       // who come now lock that one.
       if (driver.identity(path) != identity) break;

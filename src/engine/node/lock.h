@@ -16,12 +16,12 @@ namespace headrace {
 // under it must not change the same node.
 class NodeLock {
  public:
-  // Waits, calling `poll` now and then; throwing from it ends the wait. `make`: the node's folder
-  // is made when it is missing, for a node that will be.
+  // Waits, calling `poll` now and then; throwing from it ends the wait. The folder of a
+  // node that will be is one to make.
   NodeLock(const Store& store,
            const std::string& path,
            const std::function<void()>& poll,
-           bool make = false);
+           MissingFolder missing = MissingFolder::leave);
 
   // False: others may change the node meanwhile, and what is stored has to be looked at again.
   bool excludes_processes() const { return excludes_processes_; }

@@ -95,7 +95,7 @@ std::vector<ChunkEdges> chosen_edges(const CreateOptions& o) {
     regular = false;
     ChunkEdges& dimension = edges.emplace_back();
     for (const std::int64_t extent : std::get<Shape>(o.edges[d])) dimension.append(extent, 1);
-    if (dimension.runs.empty() || dimension.end < o.shape[d]) {
+    if (dimension.bands.empty() || dimension.end < o.shape[d]) {
       throw_invalid("chunks: those along axis " + std::to_string(d) + " end at " +
                     std::to_string(dimension.end) + ", the array at " + std::to_string(o.shape[d]));
     }
@@ -119,10 +119,10 @@ std::vector<ChunkEdges> regular_edges(const Shape& extents) {
 // Every shard is a multiple of the inner chunks.
 void check_multiples(const std::vector<ChunkEdges>& shards, const Shape& chunks) {
   for (std::size_t d = 0; d < shards.size(); ++d) {
-    for (const ChunkRun& run : shards[d].runs) {
-      if (run.extent % chunks[d] == 0) continue;
+    for (const ChunkBand& band : shards[d].bands) {
+      if (band.extent % chunks[d] == 0) continue;
       throw_invalid("shards: expected multiples of chunks " + text_of_shape(chunks) + ", got " +
-                    std::to_string(run.extent) + " along axis " + std::to_string(d));
+                    std::to_string(band.extent) + " along axis " + std::to_string(d));
     }
   }
 }

@@ -149,7 +149,7 @@ void shrink_to_nothing(const Store& store, const std::string& path) {
 
 // Whoever holds it, a rechunk is not at work there.
 LockAttempt lock_notes(const Store& store, const std::string& path) {
-  LockAttempt notes = store.driver().try_lock(join_key(path, ".rechunk"), false);
+  LockAttempt notes = store.driver().try_lock(join_key(path, ".rechunk"), MissingFolder::leave);
   if (notes.state == LockAttempt::State::busy) {
     throw Error(ErrorCode::conflict,
                 "[remove] " + place_of(store, path) + ": a rechunk is at work there");

@@ -30,7 +30,7 @@ struct Axis {
 struct GridCut {
   // Chunks of one shape; the first of them is `first_chunk`, empty for zeros.
   GridCut(const Shape& chunk, const Shape& first_chunk = {});  // NOLINT: a shape is a grid
-  // The runs of equal chunks of a rectilinear grid, which is borrowed.
+  // The bands of a rectilinear grid, which is borrowed.
   explicit GridCut(const std::vector<ChunkEdges>& edges);
 
   std::vector<GridAxis> axes;

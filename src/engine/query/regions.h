@@ -1,8 +1,8 @@
 #pragma once
 
 // A rectilinear grid is regular ones side by side. Along each dimension chunks of one extent that
-// lie next to each other make a run; where a run of each dimension meet is a region, a regular grid
-// of its own. A query is cut by regions, and each part goes on as in an array with that grid.
+// lie next to each other make a band; where a band of each dimension meet is a region, a regular
+// grid of its own. A query is cut by regions, and each part goes on as in an array with that grid.
 
 #include <algorithm>
 #include <cstddef>
@@ -40,16 +40,16 @@ template <typename Query>
 RegionPart<Query> region_part(const ArrayLayout& array,
                               const typename Query::Cut& cut,
                               std::size_t i) {
-  Coordinates runs;
+  Coordinates bands;
   RegionPart<Query> part;
-  cut.child(i, runs.at, part.query);
+  cut.child(i, bands.at, part.query);
   Shape shape;
   const std::vector<ChunkEdges>& edges = array.metadata->chunk_edges;
   for (std::size_t d = 0; d < edges.size(); ++d) {
-    const ChunkRun& run = edges[d].runs[static_cast<std::size_t>(runs.at[d])];
-    part.region.first_chunk.push_back(run.first_chunk);
-    part.region.first_index.push_back(run.first_index);
-    shape.push_back(run.extent);
+    const ChunkBand& band = edges[d].bands[static_cast<std::size_t>(bands.at[d])];
+    part.region.first_chunk.push_back(band.first_chunk);
+    part.region.first_index.push_back(band.first_index);
+    shape.push_back(band.extent);
   }
   part.layout = array.regions->of(shape);
   return part;

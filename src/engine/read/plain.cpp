@@ -71,6 +71,26 @@ void check_plain_size(const CodecChain& chain, std::uint64_t nbytes) {
   }
 }
 
+std::vector<ByteRange> plain_ranges(const ChunkSink& sink, const Coalescing& near) {
+  std::vector<ByteRange> ranges;
+  std::uint64_t end = 0;  // of the last one
+  sink.for_each_unit([&](std::size_t offset, std::size_t nbytes, std::byte*) {
+    const std::uint64_t unit_end = std::uint64_t{offset} + nbytes;
+    if (!ranges.empty() && offset <= end + near.gap) {
+      ByteRange& last = ranges.back();
+      const std::uint64_t joined = std::max(end, unit_end);
+      if (joined - last.offset <= near.run || joined == end) {
+        end = joined;
+        last.nbytes = end - last.offset;
+        return;
+      }
+    }
+    ranges.push_back({offset, nbytes});
+    end = unit_end;
+  });
+  return ranges;
+}
+
 void read_plain(const ObjectReader& reader,
                 std::uint64_t base,
                 std::size_t nbytes,

@@ -11,6 +11,7 @@
 #include "engine/fetch/objects.h"
 #include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
+#include "engine/read/from_network.h"
 #include "engine/request/request.h"
 #include "engine/request/stored_array.h"
 
@@ -233,6 +234,8 @@ class Reader {
 
 template <typename Query>
 void read_query(Request& request, const StoredArray& array, VlenArena* arena, Query query) {
+  if (AsyncReads* const reads = array.driver.async_reads())
+    return read_from_network(request, array, arena, *reads, std::move(query));
   // Each thread decodes one chunk at a time: where the budget has room for fewer, one region does.
   const int fit = request.threads_for(array.layout);
   const int threads = fit < thread_count() ? 1 : fit;
@@ -274,8 +277,8 @@ void read_selection(const ArrayState& state,
                     const TensorView& out,
                     const ReadOptions& options,
                     const std::atomic<bool>* cancel) {
-  again_when_changed([&] {
-    Request request(options, cancel);
+  again_when_changed([&](int attempt) {
+    Request request(options, cancel, attempt);
     read_elements(request, {state, layout}, nullptr, selection, out);
   });
 }
@@ -285,8 +288,8 @@ Tensor read_vlen_selection(const ArrayState& state,
                            const ResolvedSelection& selection,
                            const ReadOptions& options,
                            const std::atomic<bool>* cancel) {
-  return again_when_changed([&] {
-    Request request(options, cancel);
+  return again_when_changed([&](int attempt) {
+    Request request(options, cancel, attempt);
     const StoredArray array(state, layout);
     const auto result = std::make_shared<VlenResult>();
     result->layout = array.layout_owner;

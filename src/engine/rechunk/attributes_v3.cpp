@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/base64.h"
 #include "base/bytes.h"
-#include "format/base64.h"
 #include "format/json.h"
 #include "format/metadata.h"
 #include "format/small_float.h"

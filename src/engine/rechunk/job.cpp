@@ -28,7 +28,7 @@ class Rechunk {
         folder_(join_key(path_, kFolder)),
         is_archive_(store_.url().starts_with("zip:")),
         arrays_(planned_arrays(tree, options)),
-        lock_(lock_notes(false)),
+        lock_(lock_notes(MissingFolder::leave)),
         state_(store_, folder_, arguments_json(tree, arrays_, options), !is_archive_),
         wanted_(largest_block_nbytes(arrays_)) {
     io_.poll = options.poll;
@@ -55,8 +55,8 @@ class Rechunk {
  private:
   // Of the folder of notes, held while they count: of two rechunks at once one would take away what
   // the other reads. Null where there is no such folder yet, or the store has no locks.
-  std::unique_ptr<PrefixLock> lock_notes(bool make) const {
-    LockAttempt attempt = store_.driver().try_lock(folder_, make);
+  std::unique_ptr<PrefixLock> lock_notes(MissingFolder missing) const {
+    LockAttempt attempt = store_.driver().try_lock(folder_, missing);
     if (attempt.state == LockAttempt::State::busy) {
       throw Error(ErrorCode::conflict,
                   "[rechunk] " + place_of(store_, path_) +
@@ -89,9 +89,11 @@ class Rechunk {
       lock_.reset();  // what is removed may be the folder; under the node's lock nobody else begins
       const NodeLock lock =
           prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
-      lock_ = lock_notes(true);
+      lock_ = lock_notes(MissingFolder::make);
       state_.begin(0, 0);
-      if (!lock_) lock_ = lock_notes(false);  // of a store that makes folders with what they hold
+      if (!lock_)
+        lock_ =
+            lock_notes(MissingFolder::leave);  // of a store that makes folders with what they hold
     }
     for (const auto& [name, group] : tree_.groups) {
       const std::string where = node_below(path_, name);

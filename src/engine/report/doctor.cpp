@@ -167,6 +167,8 @@ Json configuration() {
           {"memory_budget", memory_budget(c)},
           {"coalesce_gap", c.coalesce_gap},
           {"coalesce_run", c.coalesce_run},
+          {"io_depth", c.io_depth},
+          {"io_nbytes", c.io_nbytes},
           {"implementations", c.implementations},
           {"device", c.device},
           {"device_min_decode_nbytes",

@@ -18,6 +18,7 @@ namespace headrace {
 namespace {
 
 constexpr int kMaxThreads = 4096;
+constexpr std::size_t kMaxDepth = 65536;
 
 // Two chunks of 16 MiB. A budget for all threads together would leave processors idle on machines
 // that have many: with 64 MiB, 8 of 16 read chunks of 4 MiB.
@@ -50,6 +51,14 @@ std::size_t parse_nbytes(const char* where, std::string_view text) {
   return checked_mul(value, scale, where);
 }
 
+template <typename Number>
+Number parse_number(const char* where, const char* wanted, std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) throw_invalid(where, wanted, text);
+  return value;
+}
+
 // "zstd:libzstd,gzip:isal"
 Implementations parse_implementations(const char* where, std::string_view text) {
   Implementations result;
@@ -79,6 +88,11 @@ void check_config(const Config& config, const char* where) {
                   "1024 to 131072",
                   std::to_string(config.device_zstd_block_nbytes));
   if (config.coalesce_run == 0) throw_invalid(place + " coalesce_run", "at least one byte", "0");
+  if (config.io_depth == 0 || config.io_depth > kMaxDepth) {
+    throw_invalid(
+        place + " io_depth", "1 to " + std::to_string(kMaxDepth), std::to_string(config.io_depth));
+  }
+  if (config.io_nbytes == 0) throw_invalid(place + " io_nbytes", "at least one byte", "0");
   if (config.gds != "auto" && config.gds != "on" && config.gds != "off")
     throw_invalid(place + " gds", "\"auto\", \"on\" or \"off\"", config.gds);
   static_cast<void>(Device::parse(config.device));
@@ -121,11 +135,10 @@ std::shared_ptr<const Config> current_config() {
 Config config_from_environment() {
   Config result;
   if (const char* text = std::getenv("HEADRACE_THREADS")) {
-    const std::string_view digits = text;
-    const auto [end, error] = std::from_chars(text, text + digits.size(), result.threads);
-    if (error != std::errc() || end != text + digits.size()) {
-      throw_invalid("HEADRACE_THREADS", "a number of threads", digits);
-    }
+    result.threads = parse_number<int>("HEADRACE_THREADS", "a number of threads", text);
+  }
+  if (const char* text = std::getenv("HEADRACE_IO_DEPTH")) {
+    result.io_depth = parse_number<std::size_t>("HEADRACE_IO_DEPTH", "a number of requests", text);
   }
   if (const char* text = std::getenv("HEADRACE_MEMORY_BUDGET")) {
     result.memory_budget = parse_nbytes("HEADRACE_MEMORY_BUDGET", text);

@@ -23,13 +23,22 @@ std::shared_ptr<const ShardIndex> IndexCache::find(const std::string& place,
   return found->second->index;
 }
 
+IndexCache::Versioned IndexCache::find_any(const std::string& place) {
+  ForkLock lock(mutex_);
+  const auto found = by_place_.find(place);
+  if (found == by_place_.end() || found->second->version_text.empty()) return {};
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return {found->second->version_text, found->second->index};
+}
+
 void IndexCache::put(const std::string& place,
                      std::uint64_t version,
-                     std::shared_ptr<const ShardIndex> index) {
+                     std::shared_ptr<const ShardIndex> index,
+                     std::string version_text) {
   const std::size_t nbytes = nbytes_of(*index);
   std::list<Entry> dropped;  // freed after the lock
   std::list<Entry> added;
-  added.push_back({place, version, std::move(index)});
+  added.push_back({place, version, std::move(version_text), std::move(index)});
   ForkLock lock(mutex_);
   const auto drop = [&](std::list<Entry>::iterator entry) REQUIRES(mutex_) {
     held_bytes_ -= nbytes_of(*entry->index);

@@ -15,16 +15,27 @@ namespace headrace {
 // out when together they pass a bound.
 class IndexCache {
  public:
+  // An index, and of which version of its object.
+  struct Versioned {
+    std::string version;
+    std::shared_ptr<const ShardIndex> index;
+  };
+  // Whatever version was put there, if it has a text: who reads the shard by it learns whether it
+  // still is that. Null index: there is none.
+  Versioned find_any(const std::string& place);
+
   // Null when there is none of that version.
   std::shared_ptr<const ShardIndex> find(const std::string& place, std::uint64_t version);
   void put(const std::string& place,
            std::uint64_t version,
-           std::shared_ptr<const ShardIndex> index);
+           std::shared_ptr<const ShardIndex> index,
+           std::string version_text = {});
 
  private:
   struct Entry {
     std::string place;
     std::uint64_t version;
+    std::string version_text;  // what a store across a network calls it; empty: by number only
     std::shared_ptr<const ShardIndex> index;
   };
   ForkMutex mutex_;

@@ -8,7 +8,7 @@ std::string identity_of(const ArrayState& array) {
   // The first chunk would make the folder, and with it another identity. Who finds the flag set
   // must find the folder, too.
   if (!shared.has_document && !shared.has_folder.load()) {
-    static_cast<void>(array.driver().try_lock(array.path(), true));
+    static_cast<void>(array.driver().try_lock(array.path(), MissingFolder::make));
     shared.has_folder.store(true);
   }
   return array.driver().identity(array.path());

@@ -10,6 +10,12 @@ namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
+// Decoding takes the other half of a budget that somebody has set.
+std::size_t io_nbytes_of(const Config& config, std::size_t call_budget) {
+  const std::size_t set = call_budget != 0 ? call_budget : config.memory_budget;
+  return set == 0 ? config.io_nbytes : std::min(config.io_nbytes, set / 2);
+}
+
 }  // namespace
 
 Poll::Poll(const std::function<void()>& poll)
@@ -25,10 +31,12 @@ void Poll::check() {
   poll_();
 }
 
-Request::Request(const ReadOptions& options, const std::atomic<bool>* cancel)
+Request::Request(const ReadOptions& options, const std::atomic<bool>* cancel, int attempt)
     : config_(current_config()),
       memory_budget_(options.memory_budget != 0 ? options.memory_budget
                                                 : headrace::memory_budget(*config_)),
+      io_nbytes_(io_nbytes_of(*config_, options.memory_budget)),
+      attempt_(attempt),
       poll_(options.poll),
       cancel_(cancel),
       encoded_nbytes_(options.encoded_nbytes) {}

@@ -34,7 +34,8 @@ class Poll {
 class Request {
  public:
   // `options` must outlive it.
-  Request(const ReadOptions& options, const std::atomic<bool>* cancel);
+  // `attempt`: of the same read, from 1 on.
+  Request(const ReadOptions& options, const std::atomic<bool>* cancel, int attempt = 1);
 
   // As it was when the request began.
   const Config& config() const { return *config_; }
@@ -42,6 +43,13 @@ class Request {
   std::size_t memory_budget() const { return memory_budget_; }
   // That the budget has room for, each with a chunk of that layout.
   int threads_for(const ArrayLayout& layout) const;
+
+  // Of a store across a network: requests under way at a time, and the bytes that come of them.
+  std::size_t io_depth() const { return config_->io_depth; }
+  std::size_t io_nbytes() const { return io_nbytes_; }
+  // Whether what is kept of a shard may be taken for true until the store says that the shard was
+  // replaced. Once it did, nothing is: it may be so for others, too.
+  bool trusts_kept_indices() const { return attempt_ == 1; }
 
   // `cancelled` when the request was; calls the caller's poll on the caller's thread when due. Once
   // that has thrown, the request is cancelled for its other threads.
@@ -57,6 +65,8 @@ class Request {
  private:
   const std::shared_ptr<const Config> config_;
   const std::size_t memory_budget_;
+  const std::size_t io_nbytes_;
+  const int attempt_;
   Poll poll_;
   const std::atomic<bool>* cancel_;
   std::atomic<bool> stop_{false};

@@ -49,7 +49,7 @@ struct FindStreams {
   u32* found;  // of each block
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kThreads + simt::thread_index();
+    const u32 i = simt::cta_index() * kThreads + simt::thread_index();
     if (i >= n_blocks) return;
     const BlockSource block = blocks[i];
     bool good = true;

@@ -58,7 +58,7 @@ struct PlaceStreams {
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 index = simt::block_index(), lane = simt::lane_index();
+    const u32 index = simt::cta_index(), lane = simt::lane_index();
     const ChunkJob& job = jobs.entries[index];
     const BloscHeader& header = job.header;
     const u64 end = index + 1 < jobs.count ? (&job)[1].first : n_streams;
@@ -94,7 +94,7 @@ struct CopyStreams {
   const ChunkPlace* chunks;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u64 index = simt::block_index();
+    const u64 index = simt::cta_index();
     const ChunkJob& job = jobs.find(index);
     const ChunkPlace place = chunks[&job - jobs.entries];
     const StreamJob& stream = streams[index];

@@ -18,8 +18,8 @@ namespace {
 
 using simt::Quad;
 
-constexpr unsigned kBlock = 256;
-constexpr unsigned kWarps = kBlock / simt::kWarp;
+constexpr unsigned kCtaThreads = 256;
+constexpr unsigned kWarps = kCtaThreads / simt::kWarp;
 constexpr u32 kStripe = kCrcStripe;
 constexpr unsigned kUnderWay = 4;  // stripes loaded before the first is used
 constexpr u64 kMinSlice = 4096;
@@ -46,7 +46,7 @@ struct Slices {
   u64 nbytes;  // of a slice
 
   SIMT_DEVICE u64 warp_slice() const {
-    return u64{simt::block_index()} * kWarps + simt::warp_index();
+    return u64{simt::cta_index()} * kWarps + simt::warp_index();
   }
 };
 
@@ -54,7 +54,7 @@ struct Slices {
 // message do not matter.
 template <u32 kPolynomial>
 struct CrcSlices {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   struct Shared {
     u32 table[4][256];
   };
@@ -62,9 +62,9 @@ struct CrcSlices {
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const CrcTables& tables = crc_tables<kPolynomial>();
-    for (unsigned i = simt::thread_index(); i < 4 * 256; i += kBlock)
+    for (unsigned i = simt::thread_index(); i < 4 * 256; i += kCtaThreads)
       shared.table[i / 256][i % 256] = tables.stripe[i / 256][i % 256];
-    simt::sync_block();
+    simt::sync_cta();
     const u64 slice = slices.warp_slice();
     if (slice >= slices.count) return;
     const Span& span = slices.spans.find(slice);
@@ -155,7 +155,7 @@ SIMT_DEVICE u64 warp_sum(u64 value) {
 
 template <class Kind>
 struct SumSlices {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Slices slices;
 
@@ -216,7 +216,7 @@ SIMT_DEVICE u32 finish(Checksum kind, Sums sums, u64 nbytes) {
 }
 
 struct Finish {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Work<Span> spans;
   const Sums* sums;
@@ -225,7 +225,7 @@ struct Finish {
   u32* faults;   // or null
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kBlock + simt::thread_index();
+    const u32 i = simt::cta_index() * kCtaThreads + simt::thread_index();
     if (i >= spans.count) return;
     const Span& span = spans.entries[i];
     if (span.fault != Fault::none) return raise(faults, span.chunk, span.fault);
@@ -247,16 +247,16 @@ u64 slice_nbytes(const Queue& queue, const std::vector<Span>& spans) {
 }
 
 void sum_slices(Queue& queue, Checksum kind, const Slices& slices) {
-  const std::size_t blocks = (slices.count + kWarps - 1) / kWarps;
+  const std::size_t ctas = (slices.count + kWarps - 1) / kWarps;
   switch (kind) {
     case Checksum::crc32c:
-      return simt::launch(queue, blocks, CrcSlices<kCrc32c>{slices});
+      return simt::launch(queue, ctas, CrcSlices<kCrc32c>{slices});
     case Checksum::crc32:
-      return simt::launch(queue, blocks, CrcSlices<kCrc32>{slices});
+      return simt::launch(queue, ctas, CrcSlices<kCrc32>{slices});
     case Checksum::adler32:
-      return simt::launch(queue, blocks, SumSlices<Adler>{slices});
+      return simt::launch(queue, ctas, SumSlices<Adler>{slices});
     case Checksum::fletcher32:
-      return simt::launch(queue, blocks, SumSlices<Fletcher>{slices});
+      return simt::launch(queue, ctas, SumSlices<Fletcher>{slices});
   }
 }
 
@@ -271,7 +271,7 @@ void run(Queue& queue, Checksum kind, const std::vector<Span>& spans, u32* resul
   queue.fill(sums.data(), 0, spans.size() * sizeof(Sums));
   sum_slices(queue, kind, {work_of(entries), sums.data(), list.items(), nbytes});
   simt::launch(queue,
-               (spans.size() + kBlock - 1) / kBlock,
+               (spans.size() + kCtaThreads - 1) / kCtaThreads,
                Finish{work_of(entries), sums.data(), kind, results, faults});
 }
 

@@ -67,7 +67,7 @@ SIMT_DEVICE void store_quad(u8* p, simt::Quad quad) {
   store_word(p + 12, quad.w);
 }
 
-// By a thread block of `threads`, with aligned stores of quads.
+// By a CTA of `threads`, with aligned stores of quads.
 template <unsigned threads>
 SIMT_DEVICE void copy_bytes(u8* target, const u8* source, u32 nbytes) {
   const u32 skip = misalignment(target, 16), to_aligned = skip ? 16 - skip : 0;

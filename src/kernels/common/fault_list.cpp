@@ -11,7 +11,7 @@ struct RaiseFaults {
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kThreads + simt::thread_index();
+    const u32 i = simt::cta_index() * kThreads + simt::thread_index();
     if (i < count) raise(faults, list[i].chunk, list[i].fault);
   }
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// One launch for a batch of entries of mixed sizes: each block takes one item of one entry, and
+// One launch for a batch of entries of mixed sizes: each CTA takes one item of one entry, and
 // finds the entry by the number of its first item.
 
 #include "simt/recycling_vector.h"

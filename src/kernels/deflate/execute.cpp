@@ -58,7 +58,7 @@ SIMT_DEVICE void store_bytes(const Tile& tile, u32 at, u32 word) {
 constexpr unsigned kTileThreads = 512;
 // Longer matches are for whole warps.
 constexpr u32 kShortMatch = 24;
-struct TileShared {
+struct TileMemory {
   alignas(16) u16 entries[kDeflateTile];
   u16 long_matches[kDeflateTile / kShortMatch + 1];
   u32 long_count;
@@ -67,16 +67,16 @@ struct TileShared {
 // Makes the entries of a tile, as far as the tile itself tells.
 class TileEntries {
  public:
-  SIMT_DEVICE TileEntries(TileShared& shared, const DeflateWork& work, const Tile& tile)
+  SIMT_DEVICE TileEntries(TileMemory& shared, const DeflateWork& work, const Tile& tile)
       : s(shared), work_(work), tile_(tile), bytes_(tile.stream.target + tile.start) {}
 
   SIMT_DEVICE void make() const {
     load();
-    simt::sync_block();
+    simt::sync_cta();
     expand_short();
-    simt::sync_block();
+    simt::sync_cta();
     expand_long();
-    simt::sync_block();
+    simt::sync_cta();
   }
 
   // Four entries, `at` a multiple of 4: values, or positions before the tile. They are left for
@@ -165,22 +165,22 @@ class TileEntries {
     }
   }
 
-  TileShared& s;
+  TileMemory& s;
   const DeflateWork& work_;
   const Tile& tile_;
   u8* bytes_;
 };
 
-// A block of threads a stream: what is before a tile is done, and read from the target.
+// A CTA a stream: what is before a tile is done, and read from the target.
 struct ExpandInOrder {
   static constexpr unsigned kThreads = kTileThreads;
-  static constexpr unsigned kMinBlocks = 2;
-  using Shared = TileShared;
+  static constexpr unsigned kMinCtas = 2;
+  using Shared = TileMemory;
 
   DeflateWork work;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const DeflateStream stream = work.streams[simt::block_index()];
+    const DeflateStream stream = work.streams[simt::cta_index()];
     const u32 tiles = tile_count(stream.target_nbytes);
     for (u32 i = 0; i < tiles; ++i) {
       const Tile tile(work, stream.first_tile + i);
@@ -194,27 +194,27 @@ struct ExpandInOrder {
           if (!is_value(entry)) entry = stream.target[tile.start + entry - kWindow];
         store_bytes(tile, at, four.bytes());
       }
-      simt::sync_block();
+      simt::sync_cta();
     }
   }
 };
 
-// A block of threads a tile, all tiles at once.
+// A CTA a tile, all tiles at once.
 struct ExpandTile {
   static constexpr unsigned kThreads = kTileThreads;
-  static constexpr unsigned kMinBlocks = 2;
-  using Shared = TileShared;
+  static constexpr unsigned kMinCtas = 2;
+  using Shared = TileMemory;
 
   DeflateWork work;
   u32 first_tile;
   simt::Pair* entries;  // of four bytes each
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const Tile tile(work, first_tile + simt::block_index());
+    const Tile tile(work, first_tile + simt::cta_index());
     if (!tile.good) return;
     const TileEntries own(shared, work, tile);
     own.make();
-    simt::Pair* to = entries + u64{simt::block_index()} * (kDeflateTile / 4);
+    simt::Pair* to = entries + u64{simt::cta_index()} * (kDeflateTile / 4);
     for (u32 at = 4 * simt::thread_index(); at < tile.nbytes; at += 4 * kThreads)
       to[at / 4] = own.resolve(at).packed();
   }
@@ -224,7 +224,7 @@ struct ExpandTile {
 struct ChaseBytes {
   static constexpr unsigned kThreads = 256;
   static constexpr u32 kBytes = 4 * kThreads;
-  static constexpr u32 kBlocks = kDeflateTile / kBytes;  // a tile
+  static constexpr u32 kCtas = kDeflateTile / kBytes;  // a tile
   using Shared = simt::NoShared;
 
   DeflateWork work;
@@ -232,8 +232,8 @@ struct ChaseBytes {
   simt::Pair* entries;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Tile tile(work, first_tile + simt::block_index() / kBlocks);
-    const u32 at = simt::block_index() % kBlocks * kBytes + 4 * simt::thread_index();
+    const Tile tile(work, first_tile + simt::cta_index() / kCtas);
+    const u32 at = simt::cta_index() % kCtas * kBytes + 4 * simt::thread_index();
     if (!tile.good || at >= tile.nbytes) return;
 
     // The tiles of the target that have entries, and where these begin, were it all of them.
@@ -288,7 +288,7 @@ void execute_tiles(Queue& queue, const DeflateWork& work, u32 first, u32 end) {
   const Scratch<simt::Pair> entries(queue, u64{end - first} * (kDeflateTile / 4));
   simt::launch(queue, end - first, ExpandTile{work, first, entries.data()});
   simt::launch(
-      queue, u64{end - first} * ChaseBytes::kBlocks, ChaseBytes{work, first, entries.data()});
+      queue, u64{end - first} * ChaseBytes::kCtas, ChaseBytes{work, first, entries.data()});
 }
 
 }  // namespace headrace::SIMT_SPACE::deflate

@@ -132,7 +132,7 @@ struct FindBlocks {
   DeflateWork work;
 
   SIMT_DEVICE void operator()(Shared& s) const {
-    const u32 first_cell = simt::block_index() * (kSearchGroupBits / kSearchCellBits);
+    const u32 first_cell = simt::cta_index() * (kSearchGroupBits / kSearchCellBits);
     u32 index = 0;
     while (index + 1 < work.count && work.streams[index + 1].first_cell <= first_cell) ++index;
     const DeflateStream stream = work.streams[index];
@@ -141,9 +141,9 @@ struct FindBlocks {
     const u64 begin = u64{first_cell - stream.first_cell} * kSearchCellBits;
     if (simt::thread_index() == 0) s.count = 0;
     for (u32 i = simt::thread_index(); i < 1 << 12; i += kThreads) s.kraft[i] = kraft_sum(i);
-    simt::sync_block();
+    simt::sync_cta();
     for (u32 i = simt::thread_index(); i < kWords; i += kThreads) filter(s, bits, begin, i);
-    simt::sync_block();
+    simt::sync_cta();
     const u32 count = s.count < kMost ? s.count : kMost;
     for (u32 i = simt::thread_index(); i < count; i += kThreads) {
       const u64 bit = begin + s.offsets[i];

@@ -3,7 +3,7 @@
 // Deflate streams on the device:
 //
 // 0. find.cpp, for few streams: where their blocks begin, as a guess.
-// 1. symbols.cpp: a block of threads a stream takes its blocks in order. Literals go to the
+// 1. symbols.cpp: a CTA a stream takes its blocks in order. Literals go to the
 //    target at once. A match is at least 3 bytes long, and length and distance fit 23 bits: they
 //    wait in the first 3 bytes of the match's own place, and a bit map says where matches start.
 // 2. execute.cpp: in a tile of the target each byte becomes a value or the position of an
@@ -56,7 +56,7 @@ struct MatchRest {
 // The search for blocks keeps one candidate a cell of the source; which, does not matter much: what
 // is not found is decoded in order.
 inline constexpr u32 kSearchCellBits = 4096;
-inline constexpr u32 kSearchGroupBits = 65536;  // for a block of threads
+inline constexpr u32 kSearchGroupBits = 65536;  // for a CTA
 
 struct BlockCandidate {
   u64 bit;

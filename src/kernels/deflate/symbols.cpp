@@ -1,4 +1,4 @@
-// Symbols of Deflate streams: a block of threads a stream. Of few streams, blocks that were found
+// Symbols of Deflate streams: a CTA a stream. Of few streams, blocks that were found
 // beforehand (find.cpp) are decoded all at once.
 
 #include "kernels/deflate/symbols.h"
@@ -11,10 +11,10 @@
 namespace headrace::SIMT_SPACE::deflate {
 namespace {
 
-template <unsigned kBlockThreads, unsigned kLiteralRoot>
+template <unsigned kCtaThreads, unsigned kLiteralRoot>
 struct DecodeStreams {
-  static constexpr unsigned kThreads = kBlockThreads;
-  static constexpr unsigned kMinBlocks = 1024 / kThreads;  // at most 64 registers
+  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kMinCtas = 1024 / kThreads;  // at most 64 registers
 
   struct Shared : BlockShared<kThreads, kLiteralRoot> {
     u64 bit;
@@ -26,12 +26,12 @@ struct DecodeStreams {
   DeflateWork work;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const DeflateStream stream = work.streams[simt::block_index()];
+    const DeflateStream stream = work.streams[simt::cta_index()];
     const BitSource source(stream.source, stream.source_nbytes);
     Members members{work, source, shared, {shared, source, source.begin}, {work, stream, 0, 0}};
     const Fault fault = members.decode();
     if (simt::thread_index() != 0) return;
-    work.results[simt::block_index()] = {static_cast<u32>(fault), members.checksum};
+    work.results[simt::cta_index()] = {static_cast<u32>(fault), members.checksum};
     if (fault != Fault::none) raise(work.faults, stream.chunk, fault);
   }
 
@@ -84,10 +84,10 @@ struct DecodeStreams {
       return fault;
     }
     SIMT_DEVICE Fault share() {
-      simt::sync_block();
+      simt::sync_cta();
       decoder.move_to(s.bit);
       const Fault fault = s.fault;
-      simt::sync_block();
+      simt::sync_cta();
       return fault;
     }
 
@@ -98,9 +98,9 @@ struct DecodeStreams {
         zeros = source.byte(at) == 0;
       zeros = simt::all(zeros);
       if (simt::lane_index() == 0) s.has_zeros[simt::warp_index()] = zeros;
-      simt::sync_block();
+      simt::sync_cta();
       for (u32 of_warp : s.has_zeros) zeros &= of_warp != 0;
-      simt::sync_block();
+      simt::sync_cta();
       return zeros;
     }
 
@@ -114,7 +114,7 @@ struct DecodeStreams {
       if (found.end == 0 || found.nbytes > stream.target_nbytes - output.position) return false;
       if (simt::thread_index() == 0)
         work.search.taken[simt::atomic_add(&work.search.counts->taken, 1u)] = {
-            bit, simt::block_index(), output.position, output.member_start};
+            bit, simt::cta_index(), output.position, output.member_start};
       last = found.last;
       decoder.move_to(found.end);
       output.position += found.nbytes;
@@ -123,11 +123,11 @@ struct DecodeStreams {
   };
 };
 
-// Blocks of threads take items until none is left. True while `item` is one.
+// CTAs take items until none is left. True while `item` is one.
 SIMT_DEVICE bool next_item(u32* next, u32 count, u32& shared_item, u32& item) {
-  simt::sync_block();
+  simt::sync_cta();
   if (simt::thread_index() == 0) shared_item = simt::atomic_add(next, 1u);
-  simt::sync_block();
+  simt::sync_cta();
   item = shared_item;
   return item < count;
 }
@@ -138,10 +138,10 @@ struct FoundShared : BlockShared<kThreads, kLiteralRoot> {
 };
 
 // Where candidates end, and how many bytes they give.
-template <unsigned kBlockThreads, unsigned kLiteralRoot>
+template <unsigned kCtaThreads, unsigned kLiteralRoot>
 struct CountFoundBlocks {
-  static constexpr unsigned kThreads = kBlockThreads;
-  static constexpr unsigned kMinBlocks = 1024 / kThreads;
+  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kMinCtas = 1024 / kThreads;
   // zlib's blocks have at most 32 Ki symbols. What goes on for longer is none, or rare.
   static constexpr u32 kMaxStages = 8192 / kThreads;
   using Shared = FoundShared<kThreads, kLiteralRoot>;
@@ -170,10 +170,10 @@ struct CountFoundBlocks {
   }
 };
 
-template <unsigned kBlockThreads, unsigned kLiteralRoot>
+template <unsigned kCtaThreads, unsigned kLiteralRoot>
 struct WriteFoundBlocks {
-  static constexpr unsigned kThreads = kBlockThreads;
-  static constexpr unsigned kMinBlocks = 1024 / kThreads;
+  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kMinCtas = 1024 / kThreads;
   using Shared = FoundShared<kThreads, kLiteralRoot>;
 
   DeflateWork work;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The symbols of a Deflate block, by a block of threads.
+// The symbols of a Deflate block, by a CTA.
 //
 // They are one chain of Huffman codes of unknown length, so the bits are cut into segments, a lane
 // each. Lanes start blind at their segment; a chain begun at a wrong bit soon falls in with the
@@ -108,7 +108,7 @@ struct BlockShared {
   u32 too_far;
 };
 
-// All threads of a block hold the same, and call all functions together.
+// All threads of a CTA hold the same, and call all functions together.
 template <unsigned kThreads, unsigned kLiteralRoot>
 class BlockDecoder {
  public:
@@ -134,7 +134,7 @@ class BlockDecoder {
         s.too_far = 0;
       }
     }
-    simt::sync_block();
+    simt::sync_cta();
     const BlockHeader header = s.header;
     last = header.last;
     bit_ = stage_begin_ + header.end;
@@ -154,10 +154,10 @@ class BlockDecoder {
  private:
   // Also orders what was read of the last stage, and of the tables, before what is written next.
   SIMT_DEVICE void load_stage() {
-    simt::sync_block();
+    simt::sync_cta();
     stage_begin_ = bit_ & ~u64{127};
     s.stage.load(source_, stage_begin_, simt::thread_index(), kThreads);
-    simt::sync_block();
+    simt::sync_cta();
   }
 
   SIMT_DEVICE bool make_tables() {
@@ -167,11 +167,11 @@ class BlockDecoder {
           warp == 0 ? s.literals.order(s.lengths.literals) : s.distances.order(s.lengths.distances);
       if (simt::lane_index() == 0) s.code_is_good[warp] = good;
     }
-    simt::sync_block();
+    simt::sync_cta();
     if (!s.code_is_good[0] || !s.code_is_good[1]) return false;
     s.literals.fill(simt::thread_index(), kThreads);
     s.distances.fill(simt::thread_index(), kThreads);
-    simt::sync_block();
+    simt::sync_cta();
     return true;
   }
 
@@ -239,7 +239,7 @@ class BlockDecoder {
       }
     }
     output.position += nbytes;
-    simt::sync_block();
+    simt::sync_cta();
     return s.too_far ? Fault::malformed : Fault::none;
   }
 
@@ -260,7 +260,7 @@ class BlockDecoder {
         segment = count(segment.start, segment_end(first, lane));
         s.ends[lane] = segment.end;
       }
-      simt::sync_block();
+      simt::sync_cta();
       const u32 start = lane == 0 ? first : s.ends[lane - 1], slot = round % 2;
       again = lane < lanes && start != segment.start;
       const u32 wrong = simt::reduce_min(again ? lane : kNone);
@@ -269,7 +269,7 @@ class BlockDecoder {
         if (wrong != kNone) simt::atomic_min(&s.wrong[slot], wrong);
         if (stopped != kNone) simt::atomic_min(&s.stopped[slot], stopped);
       }
-      simt::sync_block();
+      simt::sync_cta();
       const u32 first_wrong = s.wrong[slot], first_stopped = s.stopped[slot];
       if (lane == 0) s.wrong[slot ^ 1] = s.stopped[slot ^ 1] = kNone;
       if (first_wrong == kNone || first_wrong > first_stopped) {
@@ -326,7 +326,7 @@ class BlockDecoder {
   SIMT_DEVICE u32 start_of(u32& nbytes) {
     const u32 up_to = simt::inclusive_sum(nbytes), own = nbytes;
     if (simt::lane_index() == simt::kWarp - 1) s.sums[simt::warp_index()] = up_to;
-    simt::sync_block();
+    simt::sync_cta();
     u32 before = 0;
     nbytes = 0;
     for (unsigned w = 0; w < kThreads / simt::kWarp; ++w) {

@@ -14,7 +14,7 @@ struct CompareChecksums {
   const u32* found;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kThreads + simt::thread_index();
+    const u32 i = simt::cta_index() * kThreads + simt::thread_index();
     if (i >= work.count) return;
     const DeflateResult& result = work.results[i];
     if (result.fault == 0 && result.checksum != found[i])

@@ -9,8 +9,8 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr unsigned kBlock = 256;
-constexpr unsigned kWarps = kBlock / simt::kWarp;
+constexpr unsigned kCtaThreads = 256;
+constexpr unsigned kWarps = kCtaThreads / simt::kWarp;
 constexpr u64 kSegment = 4096;  // elements
 
 struct Delta {
@@ -26,10 +26,10 @@ struct Delta {
   }
 };
 
-SIMT_DEVICE u64 warp_number() { return u64{simt::block_index()} * kWarps + simt::warp_index(); }
+SIMT_DEVICE u64 warp_number() { return u64{simt::cta_index()} * kWarps + simt::warp_index(); }
 
 struct SumSegments {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Delta delta;
   u64 count;
@@ -50,7 +50,7 @@ struct SumSegments {
 
 // Each segment's sum becomes that of the segments of its chunk before it.
 struct SumChunks {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Delta delta;
   u64 count;  // segments
@@ -74,7 +74,7 @@ struct SumChunks {
 };
 
 struct SumElements {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Delta delta;
   u64 count;
@@ -97,7 +97,7 @@ struct SumElements {
 };
 
 struct SumFloats {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Delta delta;
 
@@ -123,7 +123,7 @@ struct SumFloats {
   }
 };
 
-u64 blocks_of(u64 warps) { return (warps + kWarps - 1) / kWarps; }
+u64 ctas_of(u64 warps) { return (warps + kWarps - 1) / kWarps; }
 
 }  // namespace
 
@@ -135,12 +135,12 @@ void delta(Queue& queue, const DecodeBatch& batch, const TypedFilter& filter) {
   const auto chunks = list.upload(queue);
   const Delta work{work_of(chunks), batch.faults, filter.encoded, filter.decoded};
   if (is_floating(filter.decoded.type))
-    return simt::launch(queue, blocks_of(chunks.size()), SumFloats{work});
+    return simt::launch(queue, ctas_of(chunks.size()), SumFloats{work});
   const u64 segments = list.items();
   const Scratch<u64> sums(queue, segments);
-  simt::launch(queue, blocks_of(segments), SumSegments{work, segments, sums.data()});
-  simt::launch(queue, blocks_of(chunks.size()), SumChunks{work, segments, sums.data()});
-  simt::launch(queue, blocks_of(segments), SumElements{work, segments, sums.data()});
+  simt::launch(queue, ctas_of(segments), SumSegments{work, segments, sums.data()});
+  simt::launch(queue, ctas_of(chunks.size()), SumChunks{work, segments, sums.data()});
+  simt::launch(queue, ctas_of(segments), SumElements{work, segments, sums.data()});
 }
 
 }  // namespace headrace::SIMT_SPACE

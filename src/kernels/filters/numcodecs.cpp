@@ -10,12 +10,12 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr unsigned kBlock = 256;
+constexpr unsigned kCtaThreads = 256;
 constexpr unsigned kUnits = 4;  // a thread takes
 
 // Conversion to the work type, quotient, sum, conversion; without a work type just one conversion.
 struct Convert {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Work<TypedChunk> chunks;
   u32* faults;
@@ -25,22 +25,23 @@ struct Convert {
   u64 scale, offset;  // of the work type
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const TypedChunk chunk = chunks.find(simt::block_index());
+    const TypedChunk chunk = chunks.find(simt::cta_index());
     if (chunk.fault != Fault::none) {
       if (simt::thread_index() == 0) raise(faults, chunk.chunk, chunk.fault);
       return;
     }
-    const u64 begin = (simt::block_index() - chunk.first) * kBlock * kUnits + simt::thread_index();
+    const u64 begin =
+        (simt::cta_index() - chunk.first) * kCtaThreads * kUnits + simt::thread_index();
     const u32 from_nbytes = nbytes_of(from.type), to_nbytes = nbytes_of(to.type);
     u64 numbers[kUnits];
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i)
-      if (begin + i * kBlock < chunk.n)
-        numbers[i] = load_number(chunk.source + (begin + i * kBlock) * from_nbytes, from);
+      if (begin + i * kCtaThreads < chunk.n)
+        numbers[i] = load_number(chunk.source + (begin + i * kCtaThreads) * from_nbytes, from);
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i)
-      if (begin + i * kBlock < chunk.n)
-        store_number(chunk.target + (begin + i * kBlock) * to_nbytes, to, result(numbers[i]));
+      if (begin + i * kCtaThreads < chunk.n)
+        store_number(chunk.target + (begin + i * kCtaThreads) * to_nbytes, to, result(numbers[i]));
   }
 
  private:
@@ -63,22 +64,23 @@ struct PackedBits {
 };
 
 struct UnpackBits {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Work<PackedBits> chunks;
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const PackedBits chunk = chunks.find(simt::block_index());
+    const PackedBits chunk = chunks.find(simt::cta_index());
     if (const Fault fault = check(chunk); fault != Fault::none) {
       if (simt::thread_index() == 0) raise(faults, chunk.chunk, fault);
       return;
     }
-    const u64 begin = (simt::block_index() - chunk.first) * kBlock * kUnits + simt::thread_index();
+    const u64 begin =
+        (simt::cta_index() - chunk.first) * kCtaThreads * kUnits + simt::thread_index();
     const u32 skip = misalignment(chunk.target, 4);
     for (unsigned i = 0; i < kUnits; ++i) {
       // Target bytes of one aligned word; wraps at the head.
-      const u64 at = 4 * (begin + i * kBlock) - skip;
+      const u64 at = 4 * (begin + i * kCtaThreads) - skip;
       u32 word = 0;
       for (unsigned k = 0; k < 4; ++k)
         if (at + k < chunk.target_nbytes)
@@ -101,7 +103,7 @@ struct UnpackBits {
 };
 
 void convert_all(Queue& queue, const DecodeBatch& batch, const TypedFilter& filter, bool scales) {
-  const auto list = typed_work(batch, filter, kBlock * kUnits);
+  const auto list = typed_work(batch, filter, kCtaThreads * kUnits);
   if (list.items() == 0) return;
   const Number work = is_floating(filter.encoded.type) ? filter.encoded.type : Number::float64;
   const auto in_work_type = [&](double v) {
@@ -135,7 +137,7 @@ void packbits(Queue& queue, const DecodeBatch& batch) {
   for (const Frame& frame : batch.frames) {
     const u64 words = frame.target_nbytes / 4 + 2;
     list.add({frame.source, frame.source_nbytes, frame.target, frame.target_nbytes, frame.chunk, 0},
-             (words + kBlock * kUnits - 1) / (kBlock * kUnits));
+             (words + kCtaThreads * kUnits - 1) / (kCtaThreads * kUnits));
   }
   if (list.items() == 0) return;
   const auto chunks = list.upload(queue);

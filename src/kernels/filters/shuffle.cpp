@@ -17,10 +17,10 @@ namespace {
 using simt::Pair;
 using simt::Quad;
 
-constexpr unsigned kBlock = 256;
+constexpr unsigned kCtaThreads = 256;
 constexpr unsigned kLaneElements = 4;
 constexpr unsigned kWarpElements = kLaneElements * simt::kWarp;
-constexpr unsigned kBlockElements = kLaneElements * kBlock;
+constexpr unsigned kCtaElements = kLaneElements * kCtaThreads;
 
 // Elements [begin, end) fill whole warps and are aligned where they lie in a row.
 struct Chunk {
@@ -35,7 +35,7 @@ struct Chunk {
 template <bool kForward>
 SIMT_DEVICE void shuffle_rest(const Chunk& c, unsigned itemsize) {
   const u64 n = c.nbytes / itemsize, skipped = (c.end - c.begin) * itemsize;
-  for (u64 i = simt::thread_index(); i < c.nbytes - skipped; i += kBlock) {
+  for (u64 i = simt::thread_index(); i < c.nbytes - skipped; i += kCtaThreads) {
     const u64 at = i < c.begin * itemsize ? i : i + skipped;
     const u64 in_plane = at < n * itemsize ? at % itemsize * n + at / itemsize : at;
     c.target[kForward ? in_plane : at] = c.source[kForward ? at : in_plane];
@@ -136,25 +136,24 @@ struct LaneElements<2> {
 
 template <unsigned kItem, bool kForward>
 struct ShuffleWords {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   // So many bytes a thread, all of them under way before the first is stored.
   static constexpr unsigned kRounds = 64 / (kLaneElements * kItem);
   using Shared = simt::NoShared;
   Work<Chunk> chunks;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Chunk c = chunks.find(simt::block_index());
-    const u64 tile = simt::block_index() - c.first;
+    const Chunk c = chunks.find(simt::cta_index());
+    const u64 tile = simt::cta_index() - c.first;
     if (tile == 0) shuffle_rest<kForward>(c, kItem);
     const u64 n = c.nbytes / kItem;
-    const u64 begin =
-        c.begin + tile * kRounds * kBlockElements + simt::warp_index() * kWarpElements;
-    const u64 rounds = begin < c.end ? (c.end - begin + kBlockElements - 1) / kBlockElements : 0;
+    const u64 begin = c.begin + tile * kRounds * kCtaElements + simt::warp_index() * kWarpElements;
+    const u64 rounds = begin < c.end ? (c.end - begin + kCtaElements - 1) / kCtaElements : 0;
     LaneElements<kItem> elements[kRounds];
     if constexpr (kForward) {
       SIMT_UNROLL
       for (unsigned r = 0; r < kRounds; ++r)
-        if (r < rounds) elements[r].load_elements(c.source + (begin + r * kBlockElements) * kItem);
+        if (r < rounds) elements[r].load_elements(c.source + (begin + r * kCtaElements) * kItem);
     }
     SIMT_UNROLL
     for (unsigned plane = 0; plane < kItem; ++plane) {
@@ -163,22 +162,22 @@ struct ShuffleWords {
       for (unsigned r = 0; r < kRounds; ++r) {
         if (r >= rounds) continue;
         if constexpr (kForward)
-          store_row(c.target + offset + r * kBlockElements, elements[r].words[plane]);
+          store_row(c.target + offset + r * kCtaElements, elements[r].words[plane]);
         else
-          elements[r].words[plane] = load_word(c.source + offset + r * kBlockElements);
+          elements[r].words[plane] = load_word(c.source + offset + r * kCtaElements);
       }
     }
     if constexpr (!kForward) {
       SIMT_UNROLL
       for (unsigned r = 0; r < kRounds; ++r)
-        if (r < rounds) elements[r].store_elements(c.target + (begin + r * kBlockElements) * kItem);
+        if (r < rounds) elements[r].store_elements(c.target + (begin + r * kCtaElements) * kItem);
     }
   }
 };
 
 template <unsigned kItem, bool kForward>
 void shuffle_words(Queue& queue, const FilterBatch& batch) {
-  constexpr u64 kTile = ShuffleWords<kItem, kForward>::kRounds * kBlockElements;
+  constexpr u64 kTile = ShuffleWords<kItem, kForward>::kRounds * kCtaElements;
   WorkList<Chunk> list;
   for (const Frame& frame : batch.frames) {
     if (frame.source_nbytes == 0) continue;

@@ -1,7 +1,7 @@
 #pragma once
 
 // The shuffles of src/kernels/filters/shuffle.cpp for elements of any size, and those of bits: a
-// block brings a tile to shared memory, transposes it there, and stores it.
+// CTA brings a tile to shared memory, transposes it there, and stores it.
 
 #include <algorithm>
 
@@ -12,8 +12,8 @@
 namespace headrace::SIMT_SPACE {
 namespace tiles {
 
-constexpr unsigned kBlock = 256;
-constexpr unsigned kWarps = kBlock / simt::kWarp;
+constexpr unsigned kCtaThreads = 256;
+constexpr unsigned kWarps = kCtaThreads / simt::kWarp;
 constexpr unsigned kTileBytes = 8192;
 
 // A tile has a multiple of 32 elements, so that rows of bits are whole words.
@@ -40,7 +40,7 @@ struct Chunk {
   u64 first;
 };
 
-// The words of so many rows, dealt to the threads of a block.
+// The words of so many rows, dealt to the threads of a CTA.
 struct RowWords {
   u32 row, word;
   u32 words, row_step, word_step;
@@ -49,8 +49,8 @@ struct RowWords {
       : row(simt::thread_index() / words_a_row),
         word(simt::thread_index() % words_a_row),
         words(words_a_row),
-        row_step(kBlock / words_a_row),
-        word_step(kBlock % words_a_row) {}
+        row_step(kCtaThreads / words_a_row),
+        word_step(kCtaThreads % words_a_row) {}
   SIMT_DEVICE void next() {
     row += row_step;
     word += word_step;
@@ -115,7 +115,7 @@ SIMT_DEVICE u32 transpose_bits(u32 word) {
 
 template <bool kBits, bool kForward>
 struct ShuffleTiles {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   struct Shared {
     u32 rows[max_row_words(kBits)];
     u32 elements[kTileBytes / 4 + 1];
@@ -126,10 +126,10 @@ struct ShuffleTiles {
   u32 stride;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const Chunk c = chunks.find(simt::block_index());
-    const u64 begin = (simt::block_index() - c.first) * tile;
+    const Chunk c = chunks.find(simt::cta_index());
+    const u64 begin = (simt::cta_index() - c.first) * tile;
     if (begin == 0)
-      for (u64 i = c.elements * itemsize + simt::thread_index(); i < c.nbytes; i += kBlock)
+      for (u64 i = c.elements * itemsize + simt::thread_index(); i < c.nbytes; i += kCtaThreads)
         c.target[i] = c.source[i];
     if (begin >= c.elements) return;
 
@@ -141,14 +141,14 @@ struct ShuffleTiles {
       load_rows(c.source + begin * itemsize, 0, 1, nbytes, shared.elements, 0);
     else
       load_rows(c.source + row_begin, pitch, rows, row_nbytes, shared.rows, stride);
-    simt::sync_block();
+    simt::sync_cta();
     if constexpr (kBits)
       transpose_bit_rows(shared, count);
     else if constexpr (kForward)
       elements_to_rows(shared, count);
     else
       rows_to_elements(shared, nbytes);
-    simt::sync_block();
+    simt::sync_cta();
     if constexpr (kForward)
       store_rows(c.target + row_begin, pitch, rows, row_nbytes, shared.rows, stride);
     else
@@ -158,7 +158,7 @@ struct ShuffleTiles {
  private:
   SIMT_DEVICE void rows_to_elements(Shared& shared, u32 nbytes) const {
     const u8* const rows = reinterpret_cast<const u8*>(shared.rows);
-    for (u32 i = 4 * simt::thread_index(); i < nbytes; i += 4 * kBlock) {
+    for (u32 i = 4 * simt::thread_index(); i < nbytes; i += 4 * kCtaThreads) {
       u32 element = i / itemsize, plane = i % itemsize, word = 0;
       SIMT_UNROLL
       for (unsigned k = 0; k < 4; ++k) {

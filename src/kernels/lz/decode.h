@@ -97,10 +97,10 @@ void parse_guessed(Queue& queue, const LzBatch& batch, u32 n_groups) {
   using Cut = typename Dialect::Guess;
   const LzScratch<Cut> scratch(queue, batch, n_groups);
   const LzTables& tables = scratch.tables;
-  const u32 blocks = (n_groups + 3) / 4;  // a warp a group
-  simt::launch(queue, blocks, LzGuess<Dialect>{tables});
+  const u32 ctas = (n_groups + 3) / 4;  // a warp a group
+  simt::launch(queue, ctas, LzGuess<Dialect>{tables});
   simt::launch(queue, batch.n_streams, LzJoin<Dialect, Cut>{tables});
-  simt::launch(queue, blocks, LzWrite<Dialect, Cut>{tables});
+  simt::launch(queue, ctas, LzWrite<Dialect, Cut>{tables});
 }
 
 template <class Dialect>
@@ -111,12 +111,12 @@ void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
   const Scratch<u32> positions(queue, u64{n_groups} * (Cut::kSegment + 2));
   u32* const common = positions.data() + u64{n_groups} * Cut::kSegment;
   const LzMapTables map{scratch.tables, positions.data(), paths.data(), common, common + n_groups};
-  const u32 blocks = (n_groups + 3) / 4;
-  simt::launch(queue, blocks, LzMap<Dialect>{map});
+  const u32 ctas = (n_groups + 3) / 4;
+  simt::launch(queue, ctas, LzMap<Dialect>{map});
   simt::launch(queue, batch.n_streams, LzLink<Dialect>{map});
-  simt::launch(queue, blocks, LzCount<Dialect>{map});
+  simt::launch(queue, ctas, LzCount<Dialect>{map});
   simt::launch(queue, batch.n_streams, LzJoin<Dialect, Cut>{scratch.tables});
-  simt::launch(queue, blocks, LzPut<Dialect>{map});
+  simt::launch(queue, ctas, LzPut<Dialect>{map});
 }
 
 template <class Dialect>

@@ -6,7 +6,7 @@
 //
 // Two ways from there:
 //
-// order: one block makes a stream, tile after tile. Copies from earlier tiles are values.
+// order: one CTA makes a stream, tile after tile. Copies from earlier tiles are values.
 // jump:  all tiles of all streams at once. Entries that point before their tile go to device
 //        memory (4 bytes a byte), and a second kernel follows each to its value: for few streams.
 //
@@ -51,7 +51,7 @@ struct alignas(16) LzItem {
 };
 
 template <class EntryType, u32 nbytes>
-struct LzTile {
+struct LzTileMemory {
   using Entry = EntryType;
   static constexpr u32 kNbytes = nbytes;
   static constexpr u32 kValue = 1u << (8 * sizeof(Entry) - 1);  // | the byte: not a position
@@ -69,17 +69,17 @@ struct LzTile {
   SIMT_DEVICE void clear() {
     for (u32 i = simt::thread_index(); i < nbytes / 32; i += kThreads) starts[i] = 0;
     if (simt::thread_index() == 0) malformed = 0;
-    simt::sync_block();
+    simt::sync_cta();
   }
 };
 
-// Fills a tile, by all threads of its block. Entries are values or positions, of jump in the
+// Fills a tile, by all threads of its CTA. Entries are values or positions, of jump in the
 // stream and else in the tile.
-template <class Dialect, bool jump, class Tile>
+template <class Dialect, bool jump, class Memory>
 struct LzFill {
-  using Entry = typename Tile::Entry;
+  using Entry = typename Memory::Entry;
 
-  Tile& tile;
+  Memory& tile;
   LzView view;
   u32 low;    // position of the tile's first entry
   u32 known;  // the target before it is written
@@ -89,15 +89,15 @@ struct LzFill {
   SIMT_DEVICE bool operator()(
       const LzRecord* records, u32 n, u32 begin, u32 end, u32& first) const {
     for (;;) {
-      const u32 behind = first + Tile::kItems;
+      const u32 behind = first + Memory::kItems;
       u32 stop = behind < n ? records[behind].start + view.begin : end;
       if (stop > end) stop = end;
-      read_items(records + first, behind < n ? Tile::kItems : n - first, begin, stop, first);
-      simt::sync_block();
+      read_items(records + first, behind < n ? Memory::kItems : n - first, begin, stop, first);
+      simt::sync_cta();
       if (tile.malformed) return false;
       put_entries(begin, stop);
       first = tile.next;
-      simt::sync_block();
+      simt::sync_cta();
       if (stop == end) return true;
       begin = stop;
     }
@@ -106,7 +106,7 @@ struct LzFill {
  private:
   // Of `n` records, those that give bytes of [begin, end).
   SIMT_DEVICE void read_items(const LzRecord* records, u32 n, u32 begin, u32 end, u32 first) const {
-    for (u32 i = simt::thread_index(); i < n; i += Tile::kThreads) {
+    for (u32 i = simt::thread_index(); i < n; i += Memory::kThreads) {
       const LzRecord record = records[i];
       const u32 start = record.start + view.begin, stop = records[i + 1].start + view.begin;
       if (start >= end) return;
@@ -121,10 +121,10 @@ struct LzFill {
         const u32 at = start - low;
         simt::atomic_or(&tile.starts[at / 32], 1u << at % 32);
       }
-      u32 share = start > begin ? (start - low + Tile::kShare - 1) / Tile::kShare
-                                : (begin - low) / Tile::kShare;
+      u32 share = start > begin ? (start - low + Memory::kShare - 1) / Memory::kShare
+                                : (begin - low) / Memory::kShare;
       const u32 own = stop < end ? stop : end;
-      for (; low + share * Tile::kShare < own; ++share) tile.first_items[share] = i;
+      for (; low + share * Memory::kShare < own; ++share) tile.first_items[share] = i;
       if (stop >= end) tile.next = first + i + (stop == end);
     }
   }
@@ -138,8 +138,8 @@ struct LzFill {
   // A warp a share, a lane a word of it, several times.
   SIMT_DEVICE void put_entries(u32 begin, u32 end) const {
     const u32 lane = simt::lane_index(), warp = simt::warp_index();
-    const u32 share = low + warp * Tile::kShare;
-    if (share >= end || share + Tile::kShare <= begin) return;
+    const u32 share = low + warp * Memory::kShare;
+    if (share >= end || share + Memory::kShare <= begin) return;
     u32& word = tile.starts[warp * simt::kWarp + lane];
     const u32 starts = lane ? word : word & ~1u;  // first_items tells of the first byte
     word = 0;
@@ -147,7 +147,7 @@ struct LzFill {
     const u32 before = tile.first_items[warp] + simt::inclusive_sum(count) - count;
     constexpr u32 kPass = 4 * simt::kWarp;
     SIMT_NO_UNROLL
-    for (u32 pass = 0; pass < Tile::kShare / kPass; ++pass) {
+    for (u32 pass = 0; pass < Memory::kShare / kPass; ++pass) {
       const u32 owner = kPass / 32 * pass + lane / 8, bit = 4 * (lane % 8);
       const u32 of_word = simt::shuffle(starts, owner), to_word = simt::shuffle(before, owner);
       const u32 index = to_word + simt::popcount(of_word & ((2u << bit) - 1));
@@ -175,11 +175,11 @@ struct LzFill {
       const u32 source = item.source_of(p + k);
       from[k] =
           literal ? view.source + static_cast<u32>(item.literals + p + k) : view.base + source;
-      entries[k] = literal || source < known ? Tile::kValue : jump ? source : source - low;
+      entries[k] = literal || source < known ? Memory::kValue : jump ? source : source - low;
     }
     SIMT_UNROLL
     for (u32 k = 0; k < 4; ++k)
-      if (wanted(k) && entries[k] == Tile::kValue) entries[k] |= *from[k];
+      if (wanted(k) && entries[k] == Memory::kValue) entries[k] |= *from[k];
     Entry* const to = tile.entries + (p - low);
     if constexpr (whole) {
       store_four(to, entries);
@@ -198,27 +198,27 @@ struct LzFill {
   }
 };
 
-// One block a stream.
+// One CTA a stream.
 template <class Dialect, u32 tile_nbytes>
 struct LzOrder {
-  using Tile = LzTile<u16, tile_nbytes>;
-  static constexpr unsigned kThreads = Tile::kThreads;
-  static constexpr unsigned kMinBlocks = 1280 / kThreads ? 1280 / kThreads : 1;
+  using Memory = LzTileMemory<u16, tile_nbytes>;
+  static constexpr unsigned kThreads = Memory::kThreads;
+  static constexpr unsigned kMinCtas = 1280 / kThreads ? 1280 / kThreads : 1;
   static constexpr bool kOnlyWhereItFits = tile_nbytes > 16384;
-  using Shared = Tile;
+  using Shared = Memory;
   LzBatch batch;
 
   SIMT_DEVICE void operator()(Shared& tile) const {
-    const LzStream stream = batch.streams[simt::block_index()];
+    const LzStream stream = batch.streams[simt::cta_index()];
     const LzRecord* records = batch.records + stream.first_record;
-    const u32 n = batch.n_records[simt::block_index()];
+    const u32 n = batch.n_records[simt::cta_index()];
     if (n == 0) return;
     const LzView view = view_of(stream);
     tile.clear();
     u32 first = 0;
     for (u32 begin = view.begin, low = 0; begin < view.end; low += tile_nbytes) {
       const u32 room = view.end - low, end = low + (room < tile_nbytes ? room : tile_nbytes);
-      if (!LzFill<Dialect, false, Tile>{tile, view, low, low}(records, n, begin, end, first)) {
+      if (!LzFill<Dialect, false, Memory>{tile, view, low, low}(records, n, begin, end, first)) {
         if (simt::thread_index() == 0) raise(batch.faults, stream.chunk, Fault::malformed);
         return;
       }
@@ -230,13 +230,13 @@ struct LzOrder {
 
   // The word at p, as far as it lies in [begin, end). Values are left for those who come later.
   SIMT_DEVICE static void write(
-      const Tile& tile, const LzView& view, u32 p, u16* entries, u32 begin, u32 end) {
+      const Memory& tile, const LzView& view, u32 p, u16* entries, u32 begin, u32 end) {
     if (p >= begin && p + 4 <= end) {
       auto* const place = reinterpret_cast<simt::Pair*>(entries);
       const simt::Pair pair = *place;
       const u32 a = value(tile, pair.x & 0xffff), b = value(tile, pair.x >> 16),
                 c = value(tile, pair.y & 0xffff), d = value(tile, pair.y >> 16);
-      constexpr u32 kValues = Tile::kValue | Tile::kValue << 16;
+      constexpr u32 kValues = Memory::kValue | Memory::kValue << 16;
       if ((pair.x & pair.y & kValues) != kValues)
         simt::store_relaxed(place, simt::Pair{a | b << 16, c | d << 16});
       *reinterpret_cast<u32*>(view.base + p) = simt::permute_bytes(
@@ -248,8 +248,8 @@ struct LzOrder {
         view.base[p + k] = static_cast<u8>(value(tile, entries[k]));
   }
 
-  SIMT_DEVICE static u32 value(const Tile& tile, u32 entry) {
-    while (!(entry & Tile::kValue)) entry = simt::load_relaxed(tile.entries + entry);
+  SIMT_DEVICE static u32 value(const Memory& tile, u32 entry) {
+    while (!(entry & Memory::kValue)) entry = simt::load_relaxed(tile.entries + entry);
     return entry;
   }
 };
@@ -257,8 +257,8 @@ struct LzOrder {
 // Tiles of jump are numbered over all streams. Those from `first` on have their entries in that
 // order, those before are written.
 struct LzJumpTiles {
-  using Tile = LzTile<u32, 16384>;
-  static constexpr u32 kNbytes = Tile::kNbytes, kThreads = Tile::kThreads;
+  using Memory = LzTileMemory<u32, 16384>;
+  static constexpr u32 kNbytes = Memory::kNbytes, kThreads = Memory::kThreads;
   LzBatch batch;
   u32* entries;
   u32 first;
@@ -279,13 +279,13 @@ struct LzJumpTiles {
 template <class Dialect>
 struct LzExpand {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
-  static constexpr unsigned kMinBlocks = 2;
-  using Shared = LzJumpTiles::Tile;
+  static constexpr unsigned kMinCtas = 2;
+  using Shared = LzJumpTiles::Memory;
   LzJumpTiles tiles;
 
   SIMT_DEVICE void operator()(Shared& tile) const {
     const LzBatch& batch = tiles.batch;
-    const u32 index = tiles.first + simt::block_index();
+    const u32 index = tiles.first + simt::cta_index();
     const u32 w = find_stream<&LzStream::first_tile>(batch, index), n = batch.n_records[w];
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
@@ -319,23 +319,23 @@ struct LzExpand {
   }
 };
 
-// Every byte, followed to its value. Several blocks a tile: a thread waits for each hop.
+// Every byte, followed to its value. Several CTAs a tile: a thread waits for each hop.
 struct LzChase {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
   static constexpr u32 kParts = 4;  // of a tile
-  static constexpr u32 kValue = LzJumpTiles::Tile::kValue;
+  static constexpr u32 kValue = LzJumpTiles::Memory::kValue;
   using Shared = simt::NoShared;
   LzJumpTiles tiles;
 
   SIMT_DEVICE void operator()(Shared&) const {
     constexpr u32 kPart = LzJumpTiles::kNbytes / kParts;
     const LzBatch& batch = tiles.batch;
-    const u32 index = tiles.first + simt::block_index() / kParts;
+    const u32 index = tiles.first + simt::cta_index() / kParts;
     const u32 w = find_stream<&LzStream::first_tile>(batch, index);
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
     const u32 low =
-        (index - stream.first_tile) * LzJumpTiles::kNbytes + simt::block_index() % kParts * kPart;
+        (index - stream.first_tile) * LzJumpTiles::kNbytes + simt::cta_index() % kParts * kPart;
     if (batch.n_records[w] == 0 || stream.target_nbytes == 0 || low >= view.end) return;
     const u32 room = view.end - low, end = low + (room < kPart ? room : kPart);
     for (u32 p = low + 4 * simt::thread_index(); p < end; p += 4 * kThreads)

@@ -4,7 +4,7 @@
 // 2. A thread a chunk lays the segments out. The literals behind a segment's last match belong to
 // the
 //    first sequence of a later segment, or to the sequence without a match that ends a chunk.
-// 3. A block a segment writes the first sequence and copies the others to their layout.
+// 3. A CTA a segment writes the first sequence and copies the others to their layout.
 
 #include "kernels/lz/lz4_encode.h"
 
@@ -91,7 +91,7 @@ struct FindMatches {
   u8* bodies;
 
   SIMT_DEVICE void operator()(Shared& finder) const {
-    const u64 index = simt::block_index();
+    const u64 index = simt::cta_index();
     const Chunk& chunk = chunks.find(index);
     const unsigned lane = simt::lane_index();
     const u64 begin = chunk.begin_of(index);
@@ -159,7 +159,7 @@ struct LayOut {
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 index = simt::block_index() * kThreads + simt::thread_index();
+    const u32 index = simt::cta_index() * kThreads + simt::thread_index();
     if (index >= chunks.count) return;
     const Chunk& chunk = chunks.entries[index];
     const u64 end = index + 1 < chunks.count ? (&chunk)[1].first : count;
@@ -197,7 +197,7 @@ struct Assemble {
   const u8* bodies;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u64 index = simt::block_index();
+    const u64 index = simt::cta_index();
     const Chunk& chunk = chunks.find(index);
     const Segment segment = segments[index];
     const Layout layout = layouts[index];

@@ -84,7 +84,7 @@ struct LzMap {
   LzMapTables map;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const u32 group = simt::block_index() * (kThreads / simt::kWarp) + simt::warp_index();
+    const u32 group = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (group >= map.tables.n_groups) return;
     const LzBatch& batch = map.tables.batch;
     const LzStream stream = batch.streams[find_stream<&LzStream::first_group>(batch, group)];
@@ -174,7 +174,7 @@ struct LzLink {
 
   SIMT_DEVICE void operator()(Shared&) const {
     const u32 lane = simt::lane_index();
-    const LzStream stream = map.tables.batch.streams[simt::block_index()];
+    const LzStream stream = map.tables.batch.streams[simt::cta_index()];
     const u32 end = stream.source_nbytes, n = (end + Cut::kGroup - 1) / Cut::kGroup;
     const u32* common = map.common + stream.first_group;
     u32 at = Dialect::start(stream);
@@ -249,7 +249,7 @@ struct LzCount {
   LzMapTables map;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const u32 index = simt::block_index() * (kThreads / simt::kWarp) + simt::warp_index();
+    const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (index >= map.tables.n_groups) return;
     const u32 lane = simt::lane_index();
     auto& kept = shared.warps[simt::warp_index()];
@@ -313,7 +313,7 @@ struct LzPut {
   LzMapTables map;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 index = simt::block_index() * (kThreads / simt::kWarp) + simt::warp_index();
+    const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (index >= map.tables.n_groups) return;
     const LzBatch& batch = map.tables.batch;
     const u32 w = find_stream<&LzStream::first_group>(batch, index), lane = simt::lane_index();

@@ -72,7 +72,7 @@ struct LzGuess {
   LzTables tables;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 group = simt::block_index() * (kThreads / simt::kWarp) + simt::warp_index();
+    const u32 group = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (group >= tables.n_groups) return;
     const u32 lane = simt::lane_index();
     const LzStream stream =
@@ -113,7 +113,7 @@ struct LzJoin {
   LzTables tables;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 w = simt::block_index(), lane = simt::lane_index();
+    const u32 w = simt::cta_index(), lane = simt::lane_index();
     const LzStream stream = tables.batch.streams[w];
     const u32 end = stream.source_nbytes, n = (end + Cut::kGroup - 1) / Cut::kGroup;
     u32 at = Dialect::start(stream);  // where the proved chain stands
@@ -217,7 +217,7 @@ struct LzWrite {
   LzTables tables;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const u32 index = simt::block_index() * (kThreads / simt::kWarp) + simt::warp_index();
+    const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (index >= tables.n_groups) return;
     const u32 lane = simt::lane_index();
     const u32 w = find_stream<&LzStream::first_group>(tables.batch, index);
@@ -276,7 +276,7 @@ struct LzLead {
   LzBatch batch;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 w = simt::block_index() * kLanes + simt::lane_index();
+    const u32 w = simt::cta_index() * kLanes + simt::lane_index();
     if (simt::lane_index() >= kLanes || w >= batch.n_streams) return;
     const LzStream stream = batch.streams[w];
     LzRecord* records = batch.records + stream.first_record;

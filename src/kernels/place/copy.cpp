@@ -15,15 +15,15 @@ struct Copy {
   u64 first;
 };
 
-// A block copies a piece; its quads are aligned in the target.
+// A CTA copies a piece; its quads are aligned in the target.
 struct CopyPieces {
   static constexpr unsigned kThreads = 256;
   using Shared = simt::NoShared;
   Work<Copy> work;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Copy copy = work.find(simt::block_index());
-    const u64 done = (simt::block_index() - copy.first) * kPiece, left = copy.nbytes - done;
+    const Copy copy = work.find(simt::cta_index());
+    const u64 done = (simt::cta_index() - copy.first) * kPiece, left = copy.nbytes - done;
     copy_bytes<kThreads>(
         copy.target + done, copy.source + done, left < kPiece ? static_cast<u32>(left) : kPiece);
   }

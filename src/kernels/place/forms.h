@@ -17,7 +17,7 @@ namespace placing {
 using simt::Pair;
 using simt::Quad;
 
-constexpr unsigned kBlock = 256;
+constexpr unsigned kCtaThreads = 256;
 constexpr unsigned kUnits = 4;  // a thread takes, the loads of all before the first store
 
 struct Axis {
@@ -85,20 +85,21 @@ SIMT_DEVICE Quad swapped(Quad quad, u32 nbytes) {
 }
 
 struct PlaceRows {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Work<Part> parts;
   u32 itemsize;
   u32 swap;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Part& part = parts.find(simt::block_index());
-    const u64 begin = (simt::block_index() - part.first) * kBlock * kUnits + simt::thread_index();
+    const Part& part = parts.find(simt::cta_index());
+    const u64 begin =
+        (simt::cta_index() - part.first) * kCtaThreads * kUnits + simt::thread_index();
     Quad quads[kUnits];
     Quad* targets[kUnits];
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i) {
-      const u64 unit = begin + i * kBlock;
+      const u64 unit = begin + i * kCtaThreads;
       targets[i] = unit < part.units ? start(part, static_cast<u32>(unit), quads[i]) : nullptr;
     }
     SIMT_UNROLL
@@ -177,20 +178,21 @@ struct ElementOf<16> {
 
 template <unsigned nbytes>
 struct PlaceElements {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   using Element = typename ElementOf<nbytes>::Type;
   Work<Part> parts;
   u32 swap;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Part& part = parts.find(simt::block_index());
-    const u64 begin = (simt::block_index() - part.first) * kBlock * kUnits + simt::thread_index();
+    const Part& part = parts.find(simt::cta_index());
+    const u64 begin =
+        (simt::cta_index() - part.first) * kCtaThreads * kUnits + simt::thread_index();
     Element elements[kUnits];
     u8* targets[kUnits];
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i) {
-      const u64 unit = begin + i * kBlock;
+      const u64 unit = begin + i * kCtaThreads;
       if (unit >= part.units) continue;
       const Offsets offsets = offsets_of(part, static_cast<u32>(unit));
       elements[i] =
@@ -199,7 +201,7 @@ struct PlaceElements {
     }
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i)
-      if (begin + i * kBlock < part.units)
+      if (begin + i * kCtaThreads < part.units)
         *reinterpret_cast<Element*>(targets[i]) = swapped(elements[i], swap);
   }
 };
@@ -207,42 +209,42 @@ struct PlaceElements {
 // The last axis has neighbours in the target, the one before in the source.
 template <unsigned nbytes>
 struct PlaceTiles {
-  static constexpr unsigned kThreads = kBlock;
-  static constexpr unsigned kTile = nbytes < 4 ? 64 : 32;
-  static constexpr unsigned kWarps = kBlock / simt::kWarp;
+  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kSide = nbytes < 4 ? 64 : 32;
+  static constexpr unsigned kWarps = kCtaThreads / simt::kWarp;
   using Element = typename ElementOf<nbytes>::Type;
   struct Shared {
-    Element elements[kTile][kTile + 1];
+    Element elements[kSide][kSide + 1];
   };
   Work<Part> parts;
   u32 swap;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    Part part = parts.find(simt::block_index());
-    const u32 tile = static_cast<u32>(simt::block_index() - part.first);
+    Part part = parts.find(simt::cta_index());
+    const u32 tile = static_cast<u32>(simt::cta_index() - part.first);
     const Axis& source_axis = part.axes[part.axis_count - 2];
     const Axis& target_axis = part.axes[part.axis_count - 1];
     const u32 rows = source_axis.count.divisor, columns = target_axis.count.divisor;
-    const u32 tiles_across = (columns + kTile - 1) / kTile, tiles_down = (rows + kTile - 1) / kTile;
-    const u32 row_begin = tile / tiles_across % tiles_down * kTile;
-    const u32 column_begin = tile % tiles_across * kTile;
+    const u32 tiles_across = (columns + kSide - 1) / kSide, tiles_down = (rows + kSide - 1) / kSide;
+    const u32 row_begin = tile / tiles_across % tiles_down * kSide;
+    const u32 column_begin = tile % tiles_across * kSide;
     part.axis_count -= 2;
     const Offsets outer = offsets_of(part, tile / tiles_across / tiles_down);
 
-    for (unsigned j = simt::warp_index(); j < kTile; j += kWarps) {
+    for (unsigned j = simt::warp_index(); j < kSide; j += kWarps) {
       if (column_begin + j >= columns) break;
       Offsets column = outer;
       column.add(target_axis, column_begin + j);
-      for (unsigned i = simt::lane_index(); i < kTile && row_begin + i < rows; i += simt::kWarp)
+      for (unsigned i = simt::lane_index(); i < kSide && row_begin + i < rows; i += simt::kWarp)
         shared.elements[j][i] = simt::load_constant(reinterpret_cast<const Element*>(
             part.source + column.from + i64{row_begin + i} * source_axis.from));
     }
-    simt::sync_block();
-    for (unsigned i = simt::warp_index(); i < kTile; i += kWarps) {
+    simt::sync_cta();
+    for (unsigned i = simt::warp_index(); i < kSide; i += kWarps) {
       if (row_begin + i >= rows) break;
       Offsets row = outer;
       row.add(source_axis, row_begin + i);
-      for (unsigned j = simt::lane_index(); j < kTile && column_begin + j < columns;
+      for (unsigned j = simt::lane_index(); j < kSide && column_begin + j < columns;
            j += simt::kWarp)
         *reinterpret_cast<Element*>(part.target + row.to + i64{column_begin + j} * target_axis.to) =
             swapped(shared.elements[j][i], swap);

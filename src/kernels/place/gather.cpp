@@ -1,4 +1,4 @@
-// A thread takes kUnits elements of one box, its neighbours in the block those next to them along
+// A thread takes kUnits elements of one box, its neighbours in the CTA those next to them along
 // the axis with the nearest targets.
 
 #include "kernels/place/gather.h"
@@ -17,7 +17,7 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr unsigned kBlock = 256;
+constexpr unsigned kCtaThreads = 256;
 constexpr unsigned kUnits = 4;
 
 struct GatherAxis {
@@ -68,21 +68,22 @@ SIMT_DEVICE u64 bits_of(double value, Number type) {
 
 template <class Compute>
 struct GatherElements {
-  static constexpr unsigned kThreads = kBlock;
+  static constexpr unsigned kThreads = kCtaThreads;
   using Shared = simt::NoShared;
   Work<GatherPart> parts;
   Number from, to;
   Compute nan_fill;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const GatherPart& part = parts.find(simt::block_index());
-    const u64 begin = (simt::block_index() - part.first) * kBlock * kUnits + simt::thread_index();
+    const GatherPart& part = parts.find(simt::cta_index());
+    const u64 begin =
+        (simt::cta_index() - part.first) * kCtaThreads * kUnits + simt::thread_index();
     const Compute mean = static_cast<Compute>(part.mean), std = static_cast<Compute>(part.std);
     Compute values[kUnits];
     u8* targets[kUnits];
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i) {
-      const u64 element = begin + i * kBlock;
+      const u64 element = begin + i * kCtaThreads;
       if (element >= part.elements) continue;
       const u8* source = part.source;
       targets[i] = part.target;
@@ -98,7 +99,7 @@ struct GatherElements {
     }
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i) {
-      if (begin + i * kBlock >= part.elements) continue;
+      if (begin + i * kCtaThreads >= part.elements) continue;
       const Compute value = (values[i] - mean) / std;
       store_number(targets[i], {to, false}, bits_of(is_nan(value) ? nan_fill : value, to));
     }
@@ -135,7 +136,7 @@ class PartList {
       else
         part.axes[part.axis_count++] = {make_divisor(count), box.from[i], box.to[i]};
     }
-    list_.add(part, (elements + kBlock * kUnits - 1) / (kBlock * kUnits));
+    list_.add(part, (elements + kCtaThreads * kUnits - 1) / (kCtaThreads * kUnits));
   }
 
   const WorkList<GatherPart>& list() const { return list_; }

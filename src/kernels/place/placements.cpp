@@ -229,17 +229,17 @@ class Placer {
     form.row_units = make_divisor(row_units);
     form.is_fill = box.is_fill;
     form.swaps_quads = swap_ == 0 || (is_word_size(swap_) && box.target_aligned(swap_));
-    rows_.add(box, units, blocks_of(units), form);
+    rows_.add(box, units, ctas_of(units), form);
   }
 
   void add_words(Box box) {
     if (box.elements() >= limits_.units) return add_halves(box);
     const std::size_t index = index_of(box.item);
     if (!make_tiles(box)) {
-      elements_[index].add(box, box.elements(), blocks_of(box.elements()), {});
+      elements_[index].add(box, box.elements(), ctas_of(box.elements()), {});
       return;
     }
-    const u64 tile = box.item < 4 ? PlaceTiles<2>::kTile : PlaceTiles<4>::kTile;
+    const u64 tile = box.item < 4 ? PlaceTiles<2>::kSide : PlaceTiles<4>::kSide;
     const auto tiles = [&](const HostAxis& axis) {
       return (static_cast<u64>(axis.count) + tile - 1) / tile;
     };
@@ -265,7 +265,9 @@ class Placer {
     return false;
   }
 
-  static u64 blocks_of(u64 units) { return (units + kBlock * kUnits - 1) / (kBlock * kUnits); }
+  static u64 ctas_of(u64 units) {
+    return (units + kCtaThreads * kUnits - 1) / (kCtaThreads * kUnits);
+  }
 
   template <unsigned nbytes>
   void run_words(Queue& queue) const {

@@ -13,7 +13,7 @@ namespace {
 template <class Sequences>
 struct DecodeEntropy {
   static constexpr unsigned kThreads = std::max(Sequences::kThreads, LiteralDecoder::kThreads);
-  static constexpr unsigned kMinBlocks = LiteralDecoder::kMinBlocks;
+  static constexpr unsigned kMinCtas = LiteralDecoder::kMinCtas;
   union Shared {
     typename Sequences::Shared sequences;
     LiteralDecoder::Shared literals;
@@ -22,7 +22,7 @@ struct DecodeEntropy {
   LiteralWork literals;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const u32 block = simt::block_index(), sequence_blocks = Sequences::groups(sequences.count);
+    const u32 block = simt::cta_index(), sequence_blocks = Sequences::groups(sequences.count);
     if (block < sequence_blocks)
       Sequences::run(sequences, block, shared.sequences);
     else
@@ -37,18 +37,18 @@ struct DecodeSequences {
   SequenceWork work;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    Sequences::run(work, simt::block_index(), shared);
+    Sequences::run(work, simt::cta_index(), shared);
   }
 };
 
 struct DecodeLiterals {
   static constexpr unsigned kThreads = LiteralDecoder::kThreads;
-  static constexpr unsigned kMinBlocks = LiteralDecoder::kMinBlocks;
+  static constexpr unsigned kMinCtas = LiteralDecoder::kMinCtas;
   using Shared = LiteralDecoder::Shared;
   LiteralWork work;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    LiteralDecoder::run(work, simt::block_index(), shared);
+    LiteralDecoder::run(work, simt::cta_index(), shared);
   }
 };
 

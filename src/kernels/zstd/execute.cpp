@@ -11,18 +11,18 @@
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
 
-// One thread block a source goes through its tiles in order, so that what lies before a tile can be
+// One CTA a source goes through its tiles in order, so that what lies before a tile can be
 // read from the target.
-template <u32 kTile, unsigned kThreads_, unsigned kMinBlocks_>
+template <u32 kTile, unsigned kThreads_, unsigned kMinCtas_>
 struct ExecuteInOrder {
-  static constexpr unsigned kThreads = kThreads_, kMinBlocks = kMinBlocks_;
+  static constexpr unsigned kThreads = kThreads_, kMinCtas = kMinCtas_;
   static constexpr bool kOnlyWhereItFits = kTile > 16 * 1024;
-  using Shared = Tile<kTile>;
+  using Shared = TileMemory<kTile>;
   ExecuteWork work;
   const u32* list;  // of sources
 
   SIMT_DEVICE void operator()(Shared& tile) const {
-    const Source& source = work.sources[list[simt::block_index()]];
+    const Source& source = work.sources[list[simt::cta_index()]];
     if (work.faults[source.chunk] != 0) return;
     for (u32 index = source.first_block; index < source.end_block; ++index) {
       const BlockView block = view_block(work, index);
@@ -34,7 +34,7 @@ struct ExecuteInOrder {
             sparse ? find_long_run(block, record, begin) : LongRun{nbytes, nbytes, 0};
         if (run.begin == begin) {
           copy_long_run<kThreads>(block, run, record);
-          simt::sync_block();
+          simt::sync_cta();
           begin = run.end;
           if (run.offset) ++record;
           continue;
@@ -48,7 +48,7 @@ struct ExecuteInOrder {
         for (i32 at = origin + 4 * static_cast<i32>(simt::thread_index()); at < bounds.end;
              at += 4 * static_cast<i32>(kThreads))
           write_word(tile, block.target, bounds, at);
-        simt::sync_block();
+        simt::sync_cta();
         begin = bounds.end;
       }
     }
@@ -93,7 +93,7 @@ struct Piece {
   u32 first_block, end_block;
   u32 tiles_of_block;  // as many as one can have
   u32 first_tile;      // of all pieces of the launch
-  u32 first_chase;     // thread block
+  u32 first_chase;     // CTA
   u64 entries;         // its first one
 };
 
@@ -102,7 +102,7 @@ struct Pieces {
   u32 count;
   u32* entries;
 
-  // The piece that a thread block works on. By whole warps.
+  // The piece that a CTA works on. By whole warps.
   template <u32 Piece::*first>
   SIMT_DEVICE const Piece& find(u32 block) const {
     return pieces[simt::last_at_or_before(
@@ -114,14 +114,14 @@ struct Pieces {
 struct ExpandTiles {
   static constexpr u32 kTile = 16 * 1024;
   static constexpr unsigned kThreads = 512;
-  using Shared = Tile<kTile>;
+  using Shared = TileMemory<kTile>;
   ExecuteWork work;
   Pieces pieces;
 
   SIMT_DEVICE void operator()(Shared& tile) const {
-    const Piece& piece = pieces.find<&Piece::first_tile>(simt::block_index());
+    const Piece& piece = pieces.find<&Piece::first_tile>(simt::cta_index());
     if (work.faults[work.sources[piece.source].chunk] != 0) return;
-    const u32 at = simt::block_index() - piece.first_tile;
+    const u32 at = simt::cta_index() - piece.first_tile;
     const BlockView block = view_block(work, piece.first_block + at / piece.tiles_of_block);
     const u32 origin = at % piece.tiles_of_block * kTile;
     if (origin >= block.nbytes) return;
@@ -154,19 +154,19 @@ struct ExpandTiles {
 // is written back, so the ways are short; they end because entries point to earlier bytes.
 struct ChaseEntries {
   static constexpr unsigned kThreads = 256;
-  static constexpr u32 kOfLane = 4, kOfBlock = kThreads * kOfLane;
+  static constexpr u32 kOfLane = 4, kOfCta = kThreads * kOfLane;
   using Shared = simt::NoShared;
   ExecuteWork work;
   Pieces pieces;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Piece& piece = pieces.find<&Piece::first_chase>(simt::block_index());
+    const Piece& piece = pieces.find<&Piece::first_chase>(simt::cta_index());
     if (work.faults[work.sources[piece.source].chunk] != 0) return;
     const BlockView first = view_block(work, piece.first_block);
     const BlockView last = view_block(work, piece.end_block - 1);
     const u32 nbytes = last.start + last.nbytes - first.start;
     u32* const entries = pieces.entries + piece.entries;
-    const u32 at = (simt::block_index() - piece.first_chase) * kOfBlock +
+    const u32 at = (simt::cta_index() - piece.first_chase) * kOfCta +
                    simt::warp_index() * simt::kWarp * kOfLane + simt::lane_index();
     u32 entry[kOfLane];
     bool hops[kOfLane];
@@ -230,8 +230,7 @@ void execute_by_jumps(Queue& queue,
           {index, first, end, tiles_of_block, wave.tiles, wave.chases, wave.entries});
       wave.entries += entries;
       wave.tiles += (end - first) * tiles_of_block;
-      wave.chases +=
-          static_cast<u32>((entries + ChaseEntries::kOfBlock - 1) / ChaseEntries::kOfBlock);
+      wave.chases += static_cast<u32>((entries + ChaseEntries::kOfCta - 1) / ChaseEntries::kOfCta);
     }
   }
   flush();

@@ -22,7 +22,7 @@ struct ExecuteWork {
 inline constexpr u32 kValue = 0x80000000;
 
 template <u32 kBytes>
-struct Tile {
+struct TileMemory {
   static constexpr u32 kNbytes = kBytes;
   static_assert(kBytes % 16 == 0);
   alignas(16) u32 entries[kBytes];
@@ -99,7 +99,7 @@ SIMT_DEVICE LongRun find_long_run(const BlockView& block, u32 i, i32 at) {
   return {begin, end, static_cast<i32>(offset)};
 }
 
-// By all threads of the thread block, which have written what is before.
+// By all threads of the CTA, which have written what is before.
 template <unsigned kThreads>
 SIMT_DEVICE void copy_long_run(const BlockView& block, const LongRun& run, u32 i) {
   u8* const to = block.target + run.begin;
@@ -128,21 +128,21 @@ struct TileBounds {
   i32 origin, begin, end, floor, add;
 };
 
-template <unsigned kThreads, class Tile>
+template <unsigned kThreads, class Memory>
 class TileFiller {
  public:
-  SIMT_DEVICE TileFiller(Tile& tile, const BlockView& block, const TileBounds& bounds)
+  SIMT_DEVICE TileFiller(Memory& tile, const BlockView& block, const TileBounds& bounds)
       : tile_(tile), block_(block), bounds_(bounds) {}
 
   // Fills the entries, given the last record that starts at or before `begin`. tile.next_record
-  // becomes the last one that starts at or before `end`. By all threads of the thread block.
+  // becomes the last one that starts at or before `end`. By all threads of the CTA.
   SIMT_DEVICE void fill(u32 first_record) {
     const u32 thread = simt::thread_index();
     if (thread == 0) {
       tile_.run_count = 0;
       tile_.next_record = first_record;
     }
-    simt::sync_block();
+    simt::sync_cta();
     u32 last = first_record;
     for (u32 i = first_record + thread; i < block_.record_count; i += kThreads) {
       const i32 start = record_start(block_.records, i);
@@ -152,10 +152,10 @@ class TileFiller {
       put_sequence(i, start);
     }
     if (last > first_record) simt::atomic_max(&tile_.next_record, last);
-    simt::sync_block();
+    simt::sync_cta();
     const u32 runs = tile_.run_count;
     for (u32 i = simt::warp_index(); i < runs; i += kThreads / simt::kWarp) put_run(tile_.runs[i]);
-    simt::sync_block();
+    simt::sync_cta();
   }
 
  private:
@@ -263,7 +263,7 @@ class TileFiller {
     }
   }
 
-  Tile& tile_;
+  Memory& tile_;
   const BlockView& block_;
   const TileBounds bounds_;
 };

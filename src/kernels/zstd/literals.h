@@ -44,12 +44,12 @@ SIMT_DEVICE StreamPlace place_stream(const u8* data, const Block& block, u32 at,
   return place;
 }
 
-// A thread block a block: its table, then a warp a stream.
+// A CTA a block: its table, then a warp a stream.
 struct LiteralDecoder {
   static constexpr unsigned kThreads = 4 * simt::kWarp;
   // Of a multiprocessor: with the registers for 6, as the compiler would have it, sequences beside
   // literals take half as long again (one NVIDIA H200).
-  static constexpr unsigned kMinBlocks = 8;
+  static constexpr unsigned kMinCtas = 8;
   struct Shared {
     HuffmanTable table;
     union {
@@ -72,10 +72,10 @@ struct LiteralDecoder {
     HuffmanTable& table = shared.table;
     if (simt::warp_index() == 0)
       read_huffman_table(table, shared.builder, source.data, block.huffman_at, block.huffman_end);
-    simt::sync_block();
+    simt::sync_cta();
     bool good = table.log != 0;
     if (good) fill_huffman_table(table, shared.builder, thread, kThreads);
-    simt::sync_block();
+    simt::sync_cta();
     if (good) {
       const bool own = block.huffman_at == block.literals_at;
       const u32 at = own ? block.literals_at + table.nbytes : block.literals_at;

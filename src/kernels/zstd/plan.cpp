@@ -20,7 +20,7 @@ struct CountSources {
   Counted* counted;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kThreads + simt::thread_index();
+    const u32 i = simt::cta_index() * kThreads + simt::thread_index();
     if (i >= count) return;
     const Source source = sources[i];
     Parser parser(source.data, source.nbytes, source.target_nbytes, i, {});
@@ -38,7 +38,7 @@ struct ParseSources {
   ParseOutput output;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 i = simt::block_index() * kThreads + simt::thread_index();
+    const u32 i = simt::cta_index() * kThreads + simt::thread_index();
     if (i >= count) return;
     const Source source = sources[i];
     if (source.fault != Fault::none) return;

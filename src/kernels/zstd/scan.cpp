@@ -19,7 +19,7 @@ struct PlaceBlocks {
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 index = simt::block_index() * (kThreads / simt::kWarp) + simt::warp_index();
+    const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (index >= count) return;
     const Source& source = sources[index];
     const u32 chunk = source.chunk, lane = simt::lane_index();

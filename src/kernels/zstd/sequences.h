@@ -8,7 +8,7 @@
 //   warp 0      leads     batch 0 | batch 1 | batch 2 | ...    saves to saved[0], saved[1], ...
 //   warp 1 + i  records             batch 0 | batch 1 | ...    of stream i, from what was saved
 //
-// with a barrier of the thread block between any two batches.
+// with a barrier of the CTA between any two batches.
 
 #include "kernels/zstd/entries.h"
 #include "kernels/zstd/format.h"
@@ -348,7 +348,7 @@ struct SequenceDecoder {
       const Block& block = work.blocks[work.list[first + warp - 1]];
       open(shared.streams[warp - 1], work.sources[block.source].data, block);
     }
-    simt::sync_block();
+    simt::sync_cta();
     u32 longest = 0;
     for (u32 i = 0; i < streams; ++i)
       if (shared.streams[i].count > longest) longest = shared.streams[i].count;
@@ -359,7 +359,7 @@ struct SequenceDecoder {
       RecordWriter<Entries> writer(work, first + warp - 1, stream);
       for (u32 begin = 0; begin < longest + kBatch; begin += kBatch) {
         if (begin) writer.batch(begin - kBatch, stream.saved[(begin / kBatch - 1) & 1]);
-        simt::sync_block();
+        simt::sync_cta();
       }
       writer.finish(work);
     }
@@ -373,7 +373,7 @@ struct SequenceDecoder {
     for (u32 begin = 0; begin < longest + kBatch; begin += kBatch) {
       if (begin < count)
         lead(chain, count - begin < kBatch ? count - begin : kBatch, stream, begin / kBatch & 1);
-      simt::sync_block();
+      simt::sync_cta();
     }
   }
 };

@@ -15,7 +15,7 @@ struct VerifyChecksums {
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const Frame frame = frames[simt::block_index()];
+    const Frame frame = frames[simt::cta_index()];
     const Source& source = sources[frame.source];
     if (!frame.has_checksum) return;
     if (simt::shuffle(simt::load_shared_cache(faults + source.chunk), 0) != 0) return;

@@ -271,10 +271,14 @@ void Driver::end(const Job& job, std::exception_ptr error) {
   job->read.done();
 }
 
+// The two that follow end a job outside of their handlers, where nothing is left of the exception
+// but what the read is told.
+
 void Driver::looked_up(const Job& job, HttpResponse response) {
   AsyncRead& read = job->read;
+  std::exception_ptr error = std::move(response.error);
+  if (error) return end(job, std::move(error));
   try {
-    if (response.error) std::rethrow_exception(response.error);
     std::optional<ObjectState> state = state_of(read.key, job->asked, response);
     if (!state) return end(job, nullptr);
     if (!read.if_version.empty() && state->version != read.if_version) throw_changed(read.key);
@@ -292,15 +296,17 @@ void Driver::looked_up(const Job& job, HttpResponse response) {
       return end(job, nullptr);
     }
     job->if_version = std::move(state->version);
-    ask(job);
+    return ask(job);
   } catch (...) {
-    end(job, std::current_exception());
+    error = std::current_exception();
   }
+  end(job, std::move(error));
 }
 
 void Driver::answered(const Job& job, HttpResponse response) {
+  std::exception_ptr error = std::move(response.error);
+  if (error) return end(job, std::move(error));
   try {
-    if (response.error) std::rethrow_exception(response.error);
     if (job->extent.kind == Extent::Kind::whole && response.status == 200) {
       if (const char* header = wrong_checksum(response, response.body.bytes())) {
         // On its way or in the store: once more tells.
@@ -310,10 +316,10 @@ void Driver::answered(const Job& job, HttpResponse response) {
       }
     }
     take_answer(job, response);
-    end(job, nullptr);
   } catch (...) {
-    end(job, std::current_exception());
+    error = std::current_exception();
   }
+  end(job, std::move(error));
 }
 
 void Driver::take_answer(const Job& job, HttpResponse& response) {

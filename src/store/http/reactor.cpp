@@ -490,6 +490,7 @@ void Reactor::finish(Transfer& transfer, std::exception_ptr error) {
     // Its number stays in the lane, where nobody is found by it.
     transfer.load->end_waiting();
   }
+  transfer.failure = nullptr;  // whoever is told may be the last to have it
   transfer.response.error = std::move(error);
   transfer.response.attempts = transfer.attempts;
   const auto at = transfers_.find(transfer.number);

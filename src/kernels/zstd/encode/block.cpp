@@ -1,4 +1,4 @@
-// A block of threads a block: one builds the Huffman code while three warps build the FSE tables;
+// A CTA a block: one builds the Huffman code while three warps build the FSE tables;
 // then a warp a stream writes literals while one more writes the sequences.
 
 #include "kernels/zstd/encode/block.h"
@@ -30,7 +30,7 @@ struct EncodeBlock {
   EncodedBlock* results;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    const u64 block = simt::block_index();
+    const u64 block = simt::cta_index();
     const BlockInput input = block_input(jobs.find(block), block, block_nbytes);
     const BlockStatistics& found = statistics[block];
     const u32 thread = simt::thread_index();
@@ -40,9 +40,9 @@ struct EncodeBlock {
       for (u32 stream = 0; stream < kStreams; ++stream) total += found.literal_counts[stream][s];
       shared.totals[s] = total;
     }
-    simt::sync_block();
+    simt::sync_cta();
     sort_symbols(shared.totals, shared.huffman_work);
-    simt::sync_block();
+    simt::sync_cta();
     // All matches copy literals: one value of these is one value of the block.
     if (shared.huffman_work.n_sorted <= 1) {
       const bool empty = shared.huffman_work.n_sorted == 0;
@@ -53,7 +53,7 @@ struct EncodeBlock {
       return;
     }
     make_tables(shared, found);
-    simt::sync_block();
+    simt::sync_cta();
 
     const u8* const from = found.sequences ? literals + block * block_nbytes : input.source;
     const Layout layout = lay_out(shared, found);
@@ -98,7 +98,7 @@ struct EncodeBlock {
     } else if (warp <= 3 && found.sequences > 0) {
       make_sequence_table(shared, found, warp - 1);
     }
-    simt::sync_block();
+    simt::sync_cta();
     if (warp < kStreams) {
       u32 bits = 0;
       for (u32 s = simt::lane_index(); s < kMaxHuffmanSymbols; s += simt::kWarp)

@@ -66,7 +66,7 @@ struct PlaceEncoded {
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u32 index = simt::block_index(), lane = simt::lane_index();
+    const u32 index = simt::cta_index(), lane = simt::lane_index();
     const FrameJob& job = jobs.entries[index];
     const u64 end = index + 1 < jobs.count ? (&job)[1].first : blocks;
     u64 at = frame_header(job.nbytes, checksum).nbytes;
@@ -97,7 +97,7 @@ struct AssembleFrames {
   const u8* encoded;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const u64 block = simt::block_index();
+    const u64 block = simt::cta_index();
     const FrameJob& job = jobs.find(block);
     const BlockInput input = block_input(job, block, block_nbytes);
     const EncodedBlock result = results[block];
@@ -126,7 +126,7 @@ struct PutChecksums {
   FrameJobs jobs;
 
   SIMT_DEVICE void operator()(Shared&) const {
-    const FrameJob& job = jobs.entries[simt::block_index()];
+    const FrameJob& job = jobs.entries[simt::cta_index()];
     const u64 nbytes = *job.encoded_nbytes;
     if (nbytes == 0) return;
     const u64 hash = Xxh64::hash(job.source, static_cast<u32>(job.nbytes));

@@ -30,8 +30,7 @@ struct HuffmanEncoderWork {
 
 // By all threads of a block, with a sync after it.
 SIMT_DEVICE void sort_symbols(const u32* counts, HuffmanEncoderWork& work) {
-  for (u32 symbol = simt::thread_index(); symbol < kMaxHuffmanSymbols;
-       symbol += simt::block_size()) {
+  for (u32 symbol = simt::thread_index(); symbol < kMaxHuffmanSymbols; symbol += simt::cta_size()) {
     const u32 count = counts[symbol];
     u32 rank = 0, present = 0;
     for (u32 other = 0; other < kMaxHuffmanSymbols; ++other) {

@@ -17,7 +17,7 @@ struct FindSequences {
   SequencePool pool;
 
   SIMT_DEVICE void operator()(Shared& finder) const {
-    const u64 segment = simt::block_index();
+    const u64 segment = simt::cta_index();
     const u32 per_block = pool.segments_per_block();
     const u64 block = segment / per_block;
     const BlockInput input = block_input(jobs.find(block), block, block_nbytes);

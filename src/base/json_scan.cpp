@@ -1,4 +1,4 @@
-#include "format/json_scan.h"
+#include "base/json_scan.h"
 
 #include <algorithm>
 

@@ -1,0 +1,195 @@
+// Commands for the objects of a store, whatever they hold: ls, du, cp and sync.
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+
+namespace headrace::cli {
+namespace {
+
+struct PlaceOptions {
+  std::string place;
+  std::vector<std::string> storage_options;
+  bool json = false;
+
+  Store open(StoreMode mode = StoreMode::read) const {
+    return open_store(place, mode, parse_storage_options("--storage-option", storage_options));
+  }
+};
+
+void add_place(CLI::App& command, PlaceOptions& options, const char* name) {
+  command.add_option(name, options.place, "Path or URL of a folder of objects")->required();
+  command.add_option(
+      "--storage-option", options.storage_options, "NAME=VALUE for the store, as in anon=true");
+  command.add_flag("--json", options.json, "Print one JSON document");
+}
+
+struct ListOptions : PlaceOptions {
+  bool all = false;
+  bool sizes = false;
+};
+
+void list(const ListOptions& options) {
+  const Store store = options.open();
+  if (options.all || options.sizes) {
+    Json objects = Json::array();
+    std::string text;
+    for (const ObjectSize& object : store.list_sizes("")) {
+      objects.push_back({{"key", object.key}, {"nbytes", object.nbytes}});
+      if (options.sizes) text += fmt::format("{:>14}  ", object.nbytes);
+      text += printable(object.key) + '\n';
+    }
+    options.json ? print_json(objects) : print_text(text);
+    return;
+  }
+  Json names = Json::array();
+  std::string text;
+  for (const std::string& name : store.list_dir("")) {
+    names.push_back(name);
+    text += printable(name) + '\n';
+  }
+  options.json ? print_json(names) : print_text(text);
+}
+
+struct Usage {
+  std::uint64_t objects = 0, nbytes = 0;
+
+  void add(const ObjectSize& object) {
+    ++objects;
+    nbytes += object.nbytes;
+  }
+  Json json() const { return {{"objects", objects}, {"nbytes", nbytes}}; }
+  std::string text(const std::string& name) const {
+    return fmt::format(
+        "{:>10}  {:>8}  {}\n", human_nbytes(static_cast<double>(nbytes)), objects, printable(name));
+  }
+};
+
+void show_usage(const PlaceOptions& options) {
+  const Store store = options.open();
+  std::map<std::string, Usage> parts;
+  Usage total;
+  for (const ObjectSize& object : store.list_sizes("")) {
+    const std::size_t slash = object.key.find('/');
+    parts[slash == std::string::npos ? object.key : object.key.substr(0, slash + 1)].add(object);
+    total.add(object);
+  }
+  Json names = Json::object();
+  std::string text;
+  for (const auto& [name, usage] : parts) {
+    names[name] = usage.json();
+    text += usage.text(name);
+  }
+  if (options.json) {
+    print_json({{"names", std::move(names)}, {"total", total.json()}});
+  } else {
+    print_text(text + total.text(options.place));
+  }
+}
+
+struct CopyCommand : PlaceOptions {
+  std::string destination;
+  std::vector<std::string> destination_options;
+  bool verify = false;
+  bool resume = false;
+  bool checksum = false;
+  bool remove_others = false;
+  int at_once = 16;
+};
+
+Json progress_json(const CopyProgress& done) {
+  return {{"objects", done.objects},
+          {"nbytes", done.nbytes},
+          {"copied", done.copied},
+          {"copied_nbytes", done.copied_nbytes},
+          {"removed", done.removed}};
+}
+
+void copy(const CopyCommand& command, const char* label, CopyOver over) {
+  const Store from = command.open();
+  Store to =
+      open_store(command.destination,
+                 command.destination.ends_with(".zip") ? StoreMode::create : StoreMode::append,
+                 parse_storage_options("--to-option", command.destination_options));
+  Progress bar(label, 1, Progress::Unit::bytes);
+  CopyOptions options;
+  options.over = over;
+  options.verify = command.verify;
+  options.remove_others = command.remove_others;
+  options.at_once = command.at_once;
+  options.progress = [&](const CopyProgress& p) {
+    bar.set(static_cast<std::int64_t>(p.done_nbytes), static_cast<std::int64_t>(p.nbytes));
+  };
+  const CopyProgress done = copy_objects(from, "", to, "", options);
+  to.close();
+  bar.clear();
+  if (command.json) {
+    print_json(progress_json(done));
+    return;
+  }
+  std::string text = fmt::format("copied {} of {}, {}",
+                                 done.copied,
+                                 counted(static_cast<std::int64_t>(done.objects), "object"),
+                                 human_nbytes(static_cast<double>(done.copied_nbytes)));
+  if (done.removed > 0) text += fmt::format("; removed {}", done.removed);
+  print_text(text + '\n');
+}
+
+CLI::App* add_copy(CLI::App& app, const char* name, const char* what, CopyCommand& options) {
+  CLI::App* command = app.add_subcommand(name, what);
+  add_place(*command, options, "source");
+  command->add_option("destination", options.destination, "Path or URL; made when missing")
+      ->required();
+  command->add_option("--to-option",
+                      options.destination_options,
+                      "NAME=VALUE for the destination's store, as in profile=lab");
+  command->add_flag("--verify", options.verify, "Read each copied object back and compare");
+  command->add_option("--at-once", options.at_once, "Objects on their way at a time")
+      ->check(at_least(1));
+  return command;
+}
+
+}  // namespace
+
+void add_ls(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("ls", "List the objects of a store");
+  const auto options = std::make_shared<ListOptions>();
+  add_place(*command, *options, "place");
+  command->add_flag("-r,--recursive", options->all, "All objects below, not only the names here");
+  command->add_flag("-l,--long", options->sizes, "All objects below, with their sizes in bytes");
+  command->callback([options] { list(*options); });
+}
+
+void add_du(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("du", "Say what the objects of a store take");
+  const auto options = std::make_shared<PlaceOptions>();
+  add_place(*command, *options, "place");
+  command->callback([options] { show_usage(*options); });
+}
+
+void add_cp(CLI::App& app) {
+  const auto options = std::make_shared<CopyCommand>();
+  CLI::App* command =
+      add_copy(app, "cp", "Copy the objects of a store as they are to another", *options);
+  command->add_flag("--resume", options->resume, "Leave out what is there in the same size");
+  command->callback([options] {
+    copy(*options, "cp", options->resume ? CopyOver::other_size : CopyOver::everything);
+  });
+}
+
+void add_sync(CLI::App& app) {
+  const auto options = std::make_shared<CopyCommand>();
+  CLI::App* command =
+      add_copy(app, "sync", "Copy what another store lacks or has in another size", *options);
+  command->add_flag("--checksum", options->checksum, "Compare bytes, not only sizes");
+  command->add_flag(
+      "--delete", options->remove_others, "Remove what only the destination has, at the end");
+  command->callback([options] {
+    copy(*options, "sync", options->checksum ? CopyOver::other_bytes : CopyOver::other_size);
+  });
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,60 @@
+"""Options of stores that are secrets, on their way to another process.
+
+A pickle may lie in a file, a queue or a log, so none holds a secret. What is left out is found
+again where the process has it: in the one that pickled, and in those forked from it. Elsewhere the
+store is opened without, by what the process's environment and profiles give. Who knows that a
+pickle goes nowhere else opens the store with ``storage_options={"pickle_credentials": True, ...}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from typing import Any
+
+_SECRET = re.compile(
+    r"key|secret|token|passw|sas|credential|connection_string|authorization|cookie|headers|auth\b"
+)
+_OPT_OUT = "pickle_credentials"
+
+# Names that say nothing of what they belong to.
+_salt = os.urandom(16)
+_kept: dict[str, dict[str, Any]] = {}
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    if isinstance(value, dict):
+        return bool(_SECRET.search(name.lower())) or any(
+            _is_secret(str(n), v) for n, v in value.items()
+        )
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return _is_secret(name, json.loads(value))
+        except ValueError:
+            return True  # whatever it is
+    return bool(_SECRET.search(name.lower()))
+
+
+def is_allowed(options: dict[str, Any]) -> bool:
+    """Whether the caller said that pickles may have them."""
+    return str(options.get(_OPT_OUT, "")).lower() in ("true", "1")
+
+
+def set_aside(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The options that a pickle may have, and the name by which `restored` finds the others."""
+    if is_allowed(options):
+        return options, ""
+    secrets = {name: value for name, value in options.items() if _is_secret(name, value)}
+    if not secrets:
+        return options, ""
+    text = json.dumps(secrets, sort_keys=True, default=repr)
+    name = hashlib.blake2b(text.encode(), key=_salt, digest_size=16).hexdigest()
+    _kept[name] = secrets
+    return {n: v for n, v in options.items() if n not in secrets}, name
+
+
+def restored(options: dict[str, Any], name: str) -> dict[str, Any]:
+    """All options, as far as this process has them."""
+    return {**options, **_kept.get(name, {})}

@@ -1,0 +1,178 @@
+#pragma once
+
+// Opens a shard of a store across a network by at most one request: for its index, of which what is
+// kept is taken for true. Whoever reads the shard by ChunkLevel::version learns when it is not.
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "engine/fetch/chunk_level.h"
+#include "engine/fetch/in_flight.h"
+#include "engine/query/inner_order.h"
+#include "engine/request/request.h"
+#include "store/async_driver.h"
+
+namespace headrace {
+
+// Throws what is wrong with an answer.
+inline void check_answer(const AsyncRead& read) {
+  if (read.error) std::rethrow_exception(read.error);
+}
+
+// Of ranges that are read of one object at once.
+class OneVersion {
+ public:
+  // `io` with ESTALE when this answer is of another version than one before, or one of them is of
+  // no object.
+  void check(const AsyncRead& answer) {
+    const MutexLock lock(mutex_);
+    if (!known_) known_.emplace(answer.found, answer.version);
+    if (*known_ != std::pair(answer.found, answer.version)) throw_changed(answer.key);
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<std::pair<bool, std::string>> known_ GUARDED_BY(mutex_);
+};
+
+template <typename Query>
+class ShardRead : public ReadsInFlight::Read {
+ public:
+  using Level = ChunkLevel<Query>;
+
+  ShardRead(const Request& request,
+            const StoredArray& array,
+            std::shared_ptr<const Level> parent,
+            std::size_t position)
+      : array_(array), parent_(std::move(parent)), position_(position) {
+    at([&] { prepare(request); });
+  }
+
+  void use(std::size_t) final {
+    if (!ready) at([&] { take_index(); });
+    opened(std::move(level_));
+  }
+
+ protected:
+  // The level inside of the shard; null when the shard is not stored.
+  virtual void opened(std::shared_ptr<const Level> level) = 0;
+
+  const std::shared_ptr<const Level>& parent() const { return parent_; }
+  std::size_t position() const { return position_; }
+
+ private:
+  template <typename Body>
+  void at(Body body) {
+    try {
+      body();
+    } catch (const Error& failure) {
+      throw located(array_, *parent_, position_, failure);
+    }
+  }
+
+  bool is_nested() const { return parent_->parent != nullptr; }
+
+  void prepare(const Request& request) {
+    Coordinates coordinates;
+    Query query;
+    parent_->cut.child(position_, coordinates.at, query);
+    ByteRange range{0, 0};
+    if (is_nested()) {
+      const std::optional<ByteRange> stored = find_inner(*parent_, coordinates);
+      ready = !stored;
+      if (ready) return;
+      range = *stored;
+    }
+    const ShardLevel& shard = array_.layout.shards[parent_->depth];
+    level_ = std::make_shared<Level>(std::move(query), shard.inner_shape);
+    level_->parent = parent_;
+    level_->position = position_;
+    level_->depth = parent_->depth + 1;
+    level_->shard = &shard;
+    level_->key = is_nested() ? parent_->key : array_.key(coordinates.at);
+    level_->version = parent_->version;
+    level_->base = range.offset;
+    place_ = index_place(*level_);
+    ready = take_kept(request);
+    if (!ready) ask(range);
+  }
+
+  // Where nothing is wanted of what the index has, no request would tell whether it still is true.
+  bool take_kept(const Request& request) {
+    IndexCache& cache = array_.state.shared()->index_cache;
+    IndexCache::Versioned kept;
+    if (is_nested()) {
+      const std::uint64_t number = version_number(level_->version);
+      if (number != 0) kept = {level_->version, cache.find(place_, number)};
+    } else if (request.trusts_kept_indices()) {
+      kept = cache.find_any(place_);
+    }
+    if (!kept.index) return false;
+    level_->version = std::move(kept.version);
+    level_->index = std::move(kept.index);
+    Coordinates coordinates;
+    Query query;
+    for (std::size_t i = 0; i < level_->cut.size(); ++i) {
+      level_->cut.child(i, coordinates.at, query);
+      if (level_->index->has(linear_index(coordinates.at, level_->shard->inner_grid))) return true;
+    }
+    level_->index = nullptr;
+    if (!is_nested()) level_->version.clear();
+    return false;
+  }
+
+  void ask(const ByteRange& range) {
+    const ShardLevel& shard = *level_->shard;
+    check_inner_count(shard.inner_grid);
+    key = level_->key;
+    held_nbytes = shard.index_nbytes;
+    if (!is_nested()) {
+      extent = shard.index_at_end ? Extent::suffix(shard.index_nbytes)
+                                  : Extent::range(0, shard.index_nbytes);
+      return;
+    }
+    shard_nbytes_ = range.nbytes;
+    check_holds_index(range.nbytes, shard.index_nbytes);
+    const std::uint64_t in_shard = shard.index_at_end ? range.nbytes - shard.index_nbytes : 0;
+    extent = Extent::range(range.offset + in_shard, shard.index_nbytes);
+    if_version = level_->version;
+  }
+
+  void take_index() {
+    check_answer(*this);
+    if (!found) {
+      if (is_nested()) throw_changed(key);
+      level_ = nullptr;
+      return;
+    }
+    if (!is_nested()) {
+      level_->version = version;
+      // Where the store does not tell, a range that ends behind the shard is found by asking for
+      // it.
+      shard_nbytes_ = object_nbytes != 0 ? object_nbytes : UINT64_MAX;
+      check_holds_index(bytes.size(), level_->shard->index_nbytes);
+    }
+    auto index = std::make_shared<const ShardIndex>(
+        decode_shard_index(bytes, level_->shard->index_chain, shard_nbytes_));
+    if (!level_->version.empty()) {
+      array_.state.shared()->index_cache.put(
+          place_, version_number(level_->version), index, level_->version);
+    }
+    level_->index = std::move(index);
+  }
+
+  const StoredArray& array_;
+  const std::shared_ptr<const Level> parent_;
+  const std::size_t position_;
+  std::shared_ptr<Level> level_;  // null: nothing is stored there
+  std::uint64_t shard_nbytes_ = 0;
+  std::string place_;
+};
+
+}  // namespace headrace

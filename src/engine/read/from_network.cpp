@@ -1,0 +1,460 @@
+#include "engine/read/from_network.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/fetch/chunk_level.h"
+#include "engine/fetch/in_flight.h"
+#include "engine/fetch/plan.h"
+#include "engine/fetch/shard_read.h"
+#include "engine/query/regions.h"
+#include "engine/read/chunk.h"
+#include "engine/read/plain.h"
+
+namespace headrace {
+namespace {
+
+using Flight = ReadsInFlight;
+
+// Missing chunks that one thread fills before others get a turn.
+constexpr std::size_t kFilledAtOnce = 64;
+
+template <typename Query>
+class NetworkReader {
+ public:
+  NetworkReader(Request& request, const StoredArray& array, VlenArena* arena, AsyncReads& store)
+      : request_(request),
+        array_(array),
+        arena_(arena),
+        threads_(request.threads_for(array.layout)),
+        few_chunks_(threads_ < thread_count()),
+        check_([this] { request_.check(); }),
+        flight_(store, limits_of_flight(request, store), check_) {}
+
+  void read(Query query) {
+    flight_.add(std::make_unique<Regions>(*this, std::move(query)));
+    request_.parallel(
+        static_cast<std::size_t>(threads_), [this](std::size_t) { flight_.work(); }, threads_);
+  }
+
+ private:
+  using Level = ChunkLevel<Query>;
+
+  // What chunks of one shape have in common.
+  struct Grid {
+    Grid(const Request& request, const ArrayState& state, std::shared_ptr<const ArrayLayout> layout)
+        : array(state, std::move(layout)),
+          plan(array, request, FetchFor::caller, 1),
+          max_encoded(max_encoded_nbytes(array.layout.chain)) {}
+
+    const StoredArray array;
+    const FetchPlan plan;
+    const std::uint64_t max_encoded;
+  };
+  using GridOwner = std::shared_ptr<const Grid>;
+
+  // Of a chunk: all bytes that are stored, or some of one that is not encoded.
+  struct Piece {
+    static constexpr std::size_t kWhole = SIZE_MAX;
+    std::size_t position;  // in the level's cut
+    std::size_t in_chunk;  // offset of the bytes, or kWhole
+    ByteRange range;       // of the object
+  };
+
+  // What is wanted of one object, by ranges.
+  struct Pieces {
+    Pieces(GridOwner g, std::shared_ptr<const Level> l, std::string k)
+        : grid(std::move(g)), level(std::move(l)), key(std::move(k)) {}
+
+    const GridOwner grid;
+    const std::shared_ptr<const Level> level;
+    const std::string key;
+    std::vector<Piece> pieces{};
+    std::vector<RangeGroup> runs{};      // of the pieces
+    std::vector<std::size_t> missing{};  // chunks of the shard
+    OneVersion version{};
+  };
+
+  // A chunk that is an object.
+  class ObjectRead final : public Flight::Read {
+   public:
+    ObjectRead(NetworkReader& reader,
+               GridOwner grid,
+               std::shared_ptr<const Level> level,
+               std::size_t position,
+               std::string name)
+        : reader_(reader), grid_(std::move(grid)), level_(std::move(level)), position_(position) {
+      const CodecChain& chain = grid_->array.layout.chain;
+      key = std::move(name);
+      max_nbytes = chain.is_identity() ? chain.decoded_nbytes() : grid_->max_encoded;
+      held_nbytes = chain.decoded_nbytes();
+    }
+
+    void use(std::size_t) override {
+      reader_.at(*grid_, *level_, position_, [&] { check_answer(*this); });
+      if (found) {
+        reader_.decode(*grid_, *level_, position_, bytes);
+      } else {
+        reader_.fill(*grid_, *level_, position_);
+      }
+    }
+
+   private:
+    NetworkReader& reader_;
+    const GridOwner grid_;
+    const std::shared_ptr<const Level> level_;
+    const std::size_t position_;
+  };
+
+  // A run of pieces.
+  class RunRead final : public Flight::Read {
+   public:
+    RunRead(NetworkReader& reader, std::shared_ptr<Pieces> pieces, const RangeGroup& run)
+        : reader_(reader), pieces_(std::move(pieces)), run_(run) {
+      key = pieces_->key;
+      extent = Extent::range(run.range.offset, run.range.nbytes);
+      if_version = pieces_->level->version;
+      held_nbytes = run.range.nbytes;
+      if (std::byte* const target = straight_target()) {
+        into = {target, static_cast<std::size_t>(run.range.nbytes)};
+        held_nbytes = 0;
+      }
+    }
+
+    std::size_t parts() override { return error || !found ? 1 : run_.members.size(); }
+
+    void use(std::size_t part) override {
+      const Piece& piece = pieces_->pieces[run_.members[part]];
+      const Level& level = *pieces_->level;
+      reader_.at(*pieces_->grid, level, piece.position, [&] { check(); });
+      if (!found) {
+        // Of several ranges one fills the whole chunk.
+        if (&run_ == &pieces_->runs.front()) reader_.fill(*pieces_->grid, level, piece.position);
+        return;
+      }
+      if (!into.empty()) return;
+      reader_.take(
+          *pieces_->grid,
+          level,
+          piece,
+          bytes.bytes().subspan(piece.range.offset - run_.range.offset, piece.range.nbytes));
+    }
+
+   private:
+    // The caller's memory, where the run lies there as it is stored.
+    std::byte* straight_target() const {
+      const ArrayLayout& layout = pieces_->grid->array.layout;
+      const Piece& piece = pieces_->pieces[run_.members.front()];
+      if (run_.members.size() != 1 || piece.in_chunk == Piece::kWhole) return nullptr;
+      Coordinates coordinates;
+      Query query;
+      pieces_->level->cut.child(piece.position, coordinates.at, query);
+      auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+      return sink.direct(piece.in_chunk, static_cast<std::size_t>(piece.range.nbytes));
+    }
+
+    void check() {
+      check_answer(*this);
+      if (pieces_->level->parent) {
+        if (!found) throw_changed(key);  // the index was there
+        return;
+      }
+      pieces_->version.check(*this);
+      if (found && object_nbytes != 0)
+        check_plain_size(pieces_->grid->array.layout.chain, object_nbytes);
+    }
+
+    NetworkReader& reader_;
+    const std::shared_ptr<Pieces> pieces_;
+    const RangeGroup& run_;
+  };
+
+  // Chunks that a shard has not.
+  class Missing final : public Flight::Read {
+   public:
+    Missing(NetworkReader& reader, std::shared_ptr<Pieces> pieces)
+        : reader_(reader), pieces_(std::move(pieces)) {
+      ready = true;
+    }
+
+    std::size_t parts() override {
+      return (pieces_->missing.size() + kFilledAtOnce - 1) / kFilledAtOnce;
+    }
+
+    void use(std::size_t part) override {
+      const std::size_t first = part * kFilledAtOnce;
+      const std::size_t end = std::min(first + kFilledAtOnce, pieces_->missing.size());
+      for (std::size_t i = first; i < end; ++i)
+        reader_.fill(*pieces_->grid, *pieces_->level, pieces_->missing[i]);
+    }
+
+   private:
+    NetworkReader& reader_;
+    const std::shared_ptr<Pieces> pieces_;
+  };
+
+  class PieceSource final : public Flight::Source {
+   public:
+    PieceSource(NetworkReader& reader, std::shared_ptr<Pieces> pieces)
+        : reader_(reader), pieces_(std::move(pieces)), fills_(!pieces_->missing.empty()) {}
+
+    std::unique_ptr<Flight::Read> next() override {
+      if (next_ < pieces_->runs.size())
+        return std::make_unique<RunRead>(reader_, pieces_, pieces_->runs[next_++]);
+      if (!std::exchange(fills_, false)) return nullptr;
+      return std::make_unique<Missing>(reader_, pieces_);
+    }
+
+   private:
+    NetworkReader& reader_;
+    const std::shared_ptr<Pieces> pieces_;
+    std::size_t next_ = 0;
+    bool fills_;
+  };
+
+  class Shard final : public ShardRead<Query> {
+   public:
+    Shard(NetworkReader& reader,
+          GridOwner grid,
+          std::shared_ptr<const Level> parent,
+          std::size_t position)
+        : ShardRead<Query>(reader.request_, grid->array, std::move(parent), position),
+          reader_(reader),
+          grid_(std::move(grid)) {}
+
+   protected:
+    void opened(std::shared_ptr<const Level> level) override {
+      if (!level) return reader_.fill(*grid_, *this->parent(), this->position());
+      reader_.note_chunks(level->cut.size());
+      if (is_innermost(grid_->array.layout, *level)) {
+        reader_.flight_.add(
+            std::make_unique<PieceSource>(reader_, reader_.pieces_of_shard(grid_, level)));
+      } else {
+        reader_.flight_.add(std::make_unique<Children>(reader_, grid_, std::move(level)));
+      }
+    }
+
+   private:
+    NetworkReader& reader_;
+    const GridOwner grid_;
+  };
+
+  // Of a level: objects, or the shards of one.
+  class Children final : public Flight::Source {
+   public:
+    Children(NetworkReader& reader, GridOwner grid, std::shared_ptr<const Level> level)
+        : reader_(reader), grid_(std::move(grid)), level_(std::move(level)) {}
+
+    std::unique_ptr<Flight::Read> next() override {
+      for (;;) {
+        if (ranges_) {
+          if (auto read = ranges_->next()) return read;
+          ranges_.reset();
+        }
+        if (next_ == level_->cut.size()) return nullptr;
+        const std::size_t position = next_++;
+        if (!is_innermost(grid_->array.layout, *level_))
+          return std::make_unique<Shard>(reader_, grid_, level_, position);
+        if (auto read = whole_or_ranges(position)) return read;
+      }
+    }
+
+   private:
+    // Null: it comes by ranges_.
+    std::unique_ptr<Flight::Read> whole_or_ranges(std::size_t position) {
+      Coordinates coordinates;
+      Query query;
+      level_->cut.child(position, coordinates.at, query);
+      std::string name = grid_->array.key(coordinates.at);
+      auto pieces = std::make_shared<Pieces>(grid_, level_, name);
+      if (reader_.add_plain_pieces(*pieces, position, {0, 0}, query)) {
+        reader_.request_.count_encoded(grid_->array.layout.chain.decoded_nbytes());
+        reader_.make_runs(*pieces);
+        ranges_.emplace(reader_, std::move(pieces));
+        return nullptr;
+      }
+      return std::make_unique<ObjectRead>(reader_, grid_, level_, position, std::move(name));
+    }
+
+    NetworkReader& reader_;
+    const GridOwner grid_;
+    const std::shared_ptr<const Level> level_;
+    std::optional<PieceSource> ranges_;
+    std::size_t next_ = 0;
+  };
+
+  class Regions final : public Flight::Source {
+   public:
+    Regions(NetworkReader& reader, Query query) : reader_(reader) {
+      const ArrayLayout& layout = reader.array_.layout;
+      if (!layout.regions) {
+        begin({reader.array_.layout_owner, Region{}, std::move(query)});
+        return;
+      }
+      reader.query_ = std::move(query);
+      reader.regions_.emplace(reader.query_, GridCut(layout.metadata->chunk_edges));
+    }
+
+    std::unique_ptr<Flight::Read> next() override {
+      for (;;) {
+        if (objects_) {
+          if (auto read = objects_->next()) return read;
+          objects_.reset();
+        }
+        if (!reader_.regions_ || next_ == reader_.regions_->size()) return nullptr;
+        begin(region_part<Query>(reader_.array_.layout, *reader_.regions_, next_++));
+      }
+    }
+
+   private:
+    void begin(RegionPart<Query> part) {
+      GridOwner grid = reader_.grid_of(std::move(part.layout));
+      auto level = top_level(grid->array.layout, part.region, std::move(part.query));
+      reader_.note_chunks(level->cut.size());
+      objects_.emplace(reader_, std::move(grid), std::move(level));
+    }
+
+    NetworkReader& reader_;
+    std::optional<Children> objects_;
+    std::size_t next_ = 0;
+  };
+
+  GridOwner grid_of(std::shared_ptr<const ArrayLayout> layout) {
+    GridOwner& grid = grids_[layout.get()];
+    if (!grid) grid = std::make_shared<const Grid>(request_, array_.state, std::move(layout));
+    return grid;
+  }
+
+  void note_chunks(std::size_t n) {
+    if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+  }
+
+  DecodeContext decode_context() const { return {few_chunks_ ? thread_count() : 1, arena_}; }
+
+  // Names the array and the chunk in what goes wrong.
+  template <typename Body>
+  void at(const Grid& grid, const Level& level, std::size_t position, Body body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      throw located(grid.array, level, position, error);
+    }
+  }
+
+  // What is wanted of a chunk that lies from `where` on; false when that is to be read whole.
+  bool add_plain_pieces(Pieces& pieces,
+                        std::size_t position,
+                        const ByteRange& where,
+                        const Query& query) {
+    const ArrayLayout& layout = pieces.grid->array.layout;
+    if (!layout.chain.is_identity()) return false;
+    auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+    if (!sink.ordered()) return false;
+    const std::size_t nbytes = layout.chain.decoded_nbytes();
+    const auto ranges = plain_ranges(sink, pieces.grid->plan.near());
+    const bool is_whole = ranges.size() == 1 && ranges[0].nbytes == nbytes;
+    if (is_whole && !sink.direct(0, nbytes)) return false;
+    for (const ByteRange& range : ranges) {
+      pieces.pieces.push_back({position,
+                               static_cast<std::size_t>(range.offset),
+                               {where.offset + range.offset, range.nbytes}});
+    }
+    return true;
+  }
+
+  std::shared_ptr<Pieces> pieces_of_shard(const GridOwner& grid,
+                                          const std::shared_ptr<const Level>& level) {
+    const CodecChain& chain = grid->array.layout.chain;
+    auto pieces = std::make_shared<Pieces>(grid, level, level->key);
+    Coordinates coordinates;
+    Query query;
+    for (std::size_t i = 0; i < level->cut.size(); ++i) {
+      level->cut.child(i, coordinates.at, query);
+      std::optional<ByteRange> range;
+      at(*grid, *level, i, [&] {
+        range = find_inner(*level, coordinates);
+        if (!range) return;
+        if (chain.is_identity()) check_plain_size(chain, range->nbytes);
+        checked_encoded_nbytes(range->nbytes, grid->max_encoded);
+      });
+      if (!range) {
+        pieces->missing.push_back(i);
+        continue;
+      }
+      request_.count_encoded(range->nbytes);
+      if (!add_plain_pieces(*pieces, i, *range, query))
+        pieces->pieces.push_back({i, Piece::kWhole, *range});
+    }
+    make_runs(*pieces);
+    return pieces;
+  }
+
+  void make_runs(Pieces& pieces) {
+    std::vector<ByteRange> ranges;
+    ranges.reserve(pieces.pieces.size());
+    for (const Piece& piece : pieces.pieces) ranges.push_back(piece.range);
+    pieces.runs = coalesce(ranges, pieces.grid->plan.near());
+  }
+
+  void fill(const Grid& grid, const Level& level, std::size_t position) {
+    const ArrayLayout& layout = grid.array.layout;
+    Coordinates coordinates;
+    Query query;
+    level.cut.child(position, coordinates.at, query);
+    const Shape& shape =
+        is_innermost(layout, level) ? layout.chunk_shape : layout.shards[level.depth].shard_shape;
+    make_sink(query, shape, layout.itemsize()).fill(layout.fill);
+  }
+
+  // A whole object.
+  void decode(const Grid& grid, const Level& level, std::size_t position, ConstBytes encoded) {
+    request_.count_encoded(encoded.size());
+    take(grid, level, {position, Piece::kWhole, {0, encoded.size()}}, encoded);
+  }
+
+  void take(const Grid& grid, const Level& level, const Piece& piece, ConstBytes bytes) {
+    const ArrayLayout& layout = grid.array.layout;
+    Coordinates coordinates;
+    Query query;
+    level.cut.child(piece.position, coordinates.at, query);
+    auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+    at(grid, level, piece.position, [&] {
+      if (piece.in_chunk == Piece::kWhole) {
+        decode_chunk(layout.chain, bytes, sink, decode_context());
+      } else {
+        sink.put(piece.in_chunk, bytes);
+      }
+    });
+  }
+
+  Request& request_;
+  const StoredArray& array_;
+  VlenArena* const arena_;
+  const int threads_;
+  std::atomic<bool> few_chunks_;  // at a time: each may use several threads
+  // Used by the sources, one at a time.
+  Query query_{};
+  std::optional<typename Query::Cut> regions_;  // of a rectilinear grid; borrows from query_
+  std::map<const ArrayLayout*, GridOwner> grids_;
+  const std::function<void()> check_;
+  ReadsInFlight flight_;  // its reads refer to all of the above
+};
+
+}  // namespace
+
+template <typename Query>
+void read_from_network(
+    Request& request, const StoredArray& array, VlenArena* arena, AsyncReads& store, Query query) {
+  NetworkReader<Query>(request, array, arena, store).read(std::move(query));
+}
+
+template void read_from_network(Request&, const StoredArray&, VlenArena*, AsyncReads&, Box);
+template void read_from_network(Request&, const StoredArray&, VlenArena*, AsyncReads&, Points);
+
+}  // namespace headrace

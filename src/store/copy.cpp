@@ -1,0 +1,235 @@
+// Objects of one store to another.
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/start_thread.h"
+#include "headrace/error.h"
+#include "headrace/store.h"
+#include "store/store.h"
+
+namespace headrace {
+namespace {
+
+constexpr auto kTellEvery = std::chrono::milliseconds(100);
+
+// "a/b" to "a/b/".
+std::string folder_of(std::string_view prefix) {
+  std::string folder(check_prefix(prefix));
+  if (!folder.empty()) folder += '/';
+  return folder;
+}
+
+bool is_same(const Buffer& a, const Buffer& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
+// Of identities, which are paths: neither may hold the other.
+bool is_within(const std::string& place, const std::string& other) {
+  return place == other || place.starts_with(other.ends_with('/') ? other : other + '/');
+}
+
+class Copy {
+ public:
+  Copy(const Store& from,
+       std::string_view from_prefix,
+       const Store& to,
+       std::string_view to_prefix,
+       const CopyOptions& options)
+      : from_(from.driver()),
+        to_(to.driver()),
+        from_folder_(folder_of(from_prefix)),
+        to_folder_(folder_of(to_prefix)),
+        options_(options) {
+    const std::string source = from.identity(from_prefix), target = to.identity(to_prefix);
+    if (is_within(source, target) || is_within(target, source)) {
+      throw Error(ErrorCode::invalid_argument,
+                  "copy of " + from.url() + " to " + to.url() + ": one lies within the other");
+    }
+    if (to_.read_only()) throw_read_only(to_.url());
+    objects_ = from_.list_sizes(check_prefix(from_prefix));
+    // stable: in the order of their keys
+    std::stable_partition(objects_.begin(), objects_.end(), [](const ObjectSize& object) {
+      return !names_metadata(object.key);
+    });
+    first_document_ = static_cast<std::size_t>(
+        std::find_if(objects_.begin(),
+                     objects_.end(),
+                     [](const ObjectSize& object) { return names_metadata(object.key); }) -
+        objects_.begin());
+    if (options.over != CopyOver::everything || options.remove_others) {
+      for (ObjectSize& object : to_.list_sizes(check_prefix(to_prefix)))
+        present_.emplace(std::move(object.key), object.nbytes);
+    }
+    const MutexLock lock(mutex_);
+    progress_.objects = objects_.size();
+    for (const ObjectSize& object : objects_) progress_.nbytes += object.nbytes;
+  }
+
+  CopyProgress run() {
+    copy_all(0, first_document_);
+    copy_all(first_document_, objects_.size());
+    if (options_.remove_others) remove_others();
+    to_.sync();
+    const CopyProgress done = progress();
+    if (options_.progress) options_.progress(done);
+    return done;
+  }
+
+ private:
+  // Copies objects_[begin, end) by threads of its own: they wait for stores, not for processors.
+  void copy_all(std::size_t begin, std::size_t end) {
+    std::vector<std::thread> threads;
+    {
+      const MutexLock lock(mutex_);
+      next_ = begin;
+      end_ = end;
+      running_ = std::min<std::size_t>(std::max(options_.at_once, 1), end - begin);
+    }
+    const std::size_t n = std::min<std::size_t>(std::max(options_.at_once, 1), end - begin);
+    try {
+      for (std::size_t i = 0; i < n; ++i) threads.push_back(start_thread([this] { work(); }));
+      wait();
+    } catch (...) {
+      {
+        const MutexLock lock(mutex_);
+        running_ -= n - threads.size();
+      }
+      fail(std::current_exception());
+    }
+    for (std::thread& thread : threads) thread.join();
+    const MutexLock lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  // Tells of the progress until all threads are done.
+  void wait() {
+    while (true) {
+      {
+        const MutexLock lock(mutex_);
+        if (running_ == 0 || failure_) return;
+        changed_.wait_for(mutex_, kTellEvery);
+      }
+      if (options_.progress) options_.progress(progress());
+    }
+  }
+
+  void work() {
+    try {
+      Buffer bytes, other;
+      while (const ObjectSize* object = take()) {
+        const bool copied = copy(*object, bytes, other);
+        bytes.reset();
+        other.reset();
+        give_back(*object, copied);
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    const MutexLock lock(mutex_);
+    --running_;
+    changed_.notify_all();
+  }
+
+  // The next one, when there is room for it; null: nothing is left to do.
+  const ObjectSize* take() {
+    const MutexLock lock(mutex_);
+    while (!failure_ && next_ < end_ && held_nbytes_ > 0 &&
+           held_nbytes_ + objects_[next_].nbytes > options_.memory_nbytes) {
+      changed_.wait(mutex_);
+    }
+    if (failure_ || next_ == end_) return nullptr;
+    held_nbytes_ += objects_[next_].nbytes;
+    return &objects_[next_++];
+  }
+
+  void give_back(const ObjectSize& object, bool copied) {
+    const MutexLock lock(mutex_);
+    held_nbytes_ -= object.nbytes;
+    ++progress_.done;
+    progress_.done_nbytes += object.nbytes;
+    if (copied) {
+      ++progress_.copied;
+      progress_.copied_nbytes += object.nbytes;
+    }
+    changed_.notify_all();
+  }
+
+  bool copy(const ObjectSize& object, Buffer& bytes, Buffer& other) {
+    const std::string target = target_of(object.key);
+    const auto present = present_.find(target);
+    const bool same_size = present != present_.end() && present->second == object.nbytes;
+    if (same_size && options_.over == CopyOver::other_size) return false;
+    if (!from_.get(object.key, bytes)) return false;
+    if (same_size && options_.over == CopyOver::other_bytes && to_.get(target, other) &&
+        is_same(bytes, other)) {
+      return false;
+    }
+    to_.set(target, bytes);
+    if (options_.verify && !(to_.get_latest(target, other, UINT64_MAX) && is_same(bytes, other))) {
+      throw Error(ErrorCode::corrupt,
+                  to_.url() + ": " + target + " is not what was written when it is read back");
+    }
+    return true;
+  }
+
+  void remove_others() {
+    std::map<std::string, std::uint64_t> others = std::move(present_);
+    for (const ObjectSize& object : objects_) others.erase(target_of(object.key));
+    for (const auto& [key, nbytes] : others) {
+      to_.erase(key);
+      const MutexLock lock(mutex_);
+      ++progress_.removed;
+    }
+  }
+
+  std::string target_of(const std::string& key) const {
+    return to_folder_ + key.substr(from_folder_.size());
+  }
+
+  void fail(std::exception_ptr failure) {
+    const MutexLock lock(mutex_);
+    if (!failure_) failure_ = std::move(failure);
+    changed_.notify_all();
+  }
+
+  CopyProgress progress() {
+    const MutexLock lock(mutex_);
+    return progress_;
+  }
+
+  StoreDriver& from_;
+  StoreDriver& to_;
+  const std::string from_folder_, to_folder_;
+  const CopyOptions& options_;
+  std::vector<ObjectSize> objects_;
+  std::size_t first_document_ = 0;
+  std::map<std::string, std::uint64_t> present_;  // in the target; not changed while threads run
+
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::size_t next_ GUARDED_BY(mutex_) = 0, end_ GUARDED_BY(mutex_) = 0;
+  std::size_t running_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t held_nbytes_ GUARDED_BY(mutex_) = 0;
+  CopyProgress progress_ GUARDED_BY(mutex_);
+  std::exception_ptr failure_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+CopyProgress copy_objects(const Store& from,
+                          std::string_view from_prefix,
+                          const Store& to,
+                          std::string_view to_prefix,
+                          const CopyOptions& options) {
+  return Copy(from, from_prefix, to, to_prefix, options).run();
+}
+
+}  // namespace headrace

@@ -1,0 +1,65 @@
+// Any bytes as references: as JSON of kerchunk in parts of a size that the first byte gives, and as
+// a partition in Parquet.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "headrace/error.h"
+#include "store/reference/kerchunk_json.h"
+#include "store/reference/parquet_file.h"
+
+namespace {
+
+using namespace headrace;
+
+void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+// What hostile bytes may raise; anything else is a bug.
+template <typename F>
+void tolerate(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    check(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (text_of(bytes).starts_with("PAR1")) {
+    tolerate([&] {
+      const ParquetTable table = read_parquet(bytes, "x");
+      for (const ParquetColumn& column : table.columns) {
+        for (const std::uint32_t row : column.rows) {
+          check(row == ParquetColumn::kNull || row < column.values.size());
+        }
+      }
+    });
+    return 0;
+  }
+  tolerate([&] {
+    // A generator of a few characters makes millions: that is bounded, and slow.
+    const std::string_view text = text_of(bytes.subspan(1));
+    if (text.find("stop") != std::string_view::npos) return;
+    const std::size_t part = data[0] % 16 == 0 ? 4096 : data[0] % 16;
+    const auto table = read_kerchunk_json(
+        [source = source_of(text), part](MutableBytes into) mutable {
+          return source(into.first(std::min(part, into.size())));
+        },
+        "x",
+        {});
+    const auto keys = table->list("");
+    check(keys.size() == table->size());
+    for (const std::string& key : keys) check(table->find(key).has_value());
+    table->list_dir("");
+  });
+  return 0;
+}

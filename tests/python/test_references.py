@@ -1,0 +1,211 @@
+"""References of kerchunk and VirtualiZarr, read natively.
+
+What they lead to was written by h5py and netCDF4, and what comes out is compared with what these
+read, or with what fsspec finds by the same references.
+"""
+
+import base64
+import json
+import pickle
+import subprocess
+import sysconfig
+import warnings
+from pathlib import Path
+
+import headrace as hr
+import numpy as np
+import pytest
+import zarr
+from helpers import assert_same
+
+RANDOM = np.random.default_rng(7)
+FIELD = np.round(RANDOM.normal(size=(30, 17, 23)), 2).astype("f4")
+
+
+def opened(path, **options):
+    return hr.open(f"reference://{path}", storage_options=options)
+
+
+@pytest.fixture
+def netcdf(tmp_path):
+    """A file with the filters that NetCDF4 has, and its references by kerchunk."""
+    netCDF4 = pytest.importorskip("netCDF4")
+    kerchunk_hdf = pytest.importorskip("kerchunk.hdf")
+    path = tmp_path / "field.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        for name, size in (("time", None), ("y", 17), ("x", 23)):
+            file.createDimension(name, size)
+        kinds = {
+            "zlib": {"zlib": True, "shuffle": False},
+            "shuffled": {"zlib": True, "complevel": 5},
+            "checked": {"zlib": True, "fletcher32": True},
+            "only_checked": {"fletcher32": True},
+            "plain": {},
+        }
+        for name, filters in kinds.items():
+            variable = file.createVariable(
+                name, "f4", ("time", "y", "x"), chunksizes=(4, 9, 23), **filters
+            )
+            variable[:] = FIELD
+        file.createVariable("count", "i8", ("time",), zlib=True)[:] = np.arange(30)
+        file.createVariable("contiguous", ">i2", ("y", "x"), endian="big")[:] = np.arange(
+            17 * 23
+        ).reshape(17, 23)
+    # It leaves out what has checksums of HDF5, and says so.
+    with open(path, "rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        refs = kerchunk_hdf.SingleHdf5ToZarr(file, str(path), inline_threshold=0).translate()
+    return path, refs
+
+
+def virtual_references(path, target, **options):
+    virtualizarr = pytest.importorskip("virtualizarr")
+    registry = pytest.importorskip("obspec_utils.registry")
+    obstore = pytest.importorskip("obstore")
+    stores = registry.ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with virtualizarr.open_virtual_dataset(
+            f"file://{path}", registry=stores, parser=virtualizarr.parsers.HDFParser()
+        ) as virtual:
+            virtual.vz.to_kerchunk(str(target), **options)
+
+
+def test_netcdf_by_kerchunk(netcdf, tmp_path):
+    netCDF4 = pytest.importorskip("netCDF4")
+    path, refs = netcdf
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    group = opened(tmp_path / "refs.json")
+    names = {"zlib", "shuffled", "plain", "count", "contiguous"}
+    with netCDF4.Dataset(path) as file:
+        for name in names:
+            wanted = file[name][...].data
+            assert_same(group[name][...], wanted)
+            assert_same(hr.open_array(group.store, name, device="simt")[...].to_numpy(), wanted)
+        assert_same(group["zlib"][5:29:3, 3:12, 7], file["zlib"][5:29:3, 3:12, 7].data)
+    assert names <= set(group)
+
+
+def test_the_same_as_fsspec(netcdf, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    _, refs = netcdf
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    theirs = fsspec.filesystem("reference", fo=str(tmp_path / "refs.json"))
+    store = hr.open_store(f"reference://{tmp_path / 'refs.json'}")
+    keys = store._list("")
+    assert keys == sorted(theirs.find(""))
+    for key in keys:
+        assert bytes(store._get(key)) == theirs.cat(key), key
+
+
+def test_compressed_json(netcdf, tmp_path):
+    numcodecs = pytest.importorskip("numcodecs")
+    _, refs = netcdf
+    packed = numcodecs.Zstd().encode(json.dumps(refs).encode())
+    (tmp_path / "refs.json.zst").write_bytes(packed)
+    assert_same(opened(tmp_path / "refs.json.zst")["zlib"][...], FIELD)
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_virtualizarr(netcdf, tmp_path, kind):
+    xr = pytest.importorskip("xarray")
+    if kind == "parquet":
+        pytest.importorskip("fastparquet")
+    path, _ = netcdf
+    virtual_references(path, tmp_path / "refs", format=kind)
+    group = opened(tmp_path / "refs")
+    with xr.open_dataset(path, engine="netcdf4", decode_cf=False) as file:
+        for name in ("zlib", "shuffled", "checked", "only_checked", "plain", "count", "contiguous"):
+            wanted = file[name].values
+            assert_same(group[name][...], wanted)
+            assert_same(hr.open_array(group.store, name, device="simt")[...].to_numpy(), wanted)
+    assert set(group) == {
+        "zlib",
+        "shuffled",
+        "checked",
+        "only_checked",
+        "plain",
+        "count",
+        "contiguous",
+    }
+    keys = group.store._list("checked/")
+    assert len(keys) == len(set(keys)) == 2 + 8 * 2 * 1
+
+
+def test_inline_templates_and_generators(tmp_path):
+    (tmp_path / "data.bin").write_bytes(np.arange(12, dtype="<i4").tobytes())
+    zarray = {"zarr_format": 2, "shape": [16], "chunks": [2], "dtype": "<i4", "order": "C"}
+    unset = {"compressor": None, "filters": None, "fill_value": -1}
+    inline = base64.b64encode(np.array([-5, -6], "<i4").tobytes()).decode()
+    refs = {
+        "version": 1,
+        "templates": {"f": "{{name}}.bin"},
+        "gen": [
+            {
+                "key": "x/{{i}}",
+                "url": "{{f(name='data')}}",
+                "offset": "{{i * 8}}",
+                "length": "8",
+                "dimensions": {"i": {"stop": 5}},
+            }
+        ],
+        "refs": {
+            "x/.zarray": zarray | unset,
+            "x/5": ["{{f(name='data')}}", 40, 8],
+            "x/6": "base64:" + inline,
+        },
+    }
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    array = hr.open_array(f"reference://{tmp_path / 'refs.json'}", "x")
+    assert_same(array[...], np.array([*range(12), -5, -6, -1, -1], "i4"))
+
+
+def test_shards_of_a_zarr_store_by_references(tmp_path):
+    array = zarr.create_array(tmp_path / "a.zarr", data=FIELD, chunks=(3, 9, 8), shards=(6, 9, 24))
+    files = [path for path in (tmp_path / "a.zarr").rglob("*") if path.is_file()]
+    blob, refs = b"", {}
+    for path in files:
+        key = "x/" + path.relative_to(tmp_path / "a.zarr").as_posix()
+        refs[key] = ["blob.bin", len(blob), path.stat().st_size]
+        blob += path.read_bytes()
+    (tmp_path / "blob.bin").write_bytes(blob)
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    got = hr.open_array(f"reference://{tmp_path / 'refs.json'}", "x")
+    assert_same(got[...], array[...])
+    assert_same(got[2:28:5, 3:11, 4], FIELD[2:28:5, 3:11, 4])
+
+
+def test_what_lies_elsewhere_needs_leave(tmp_path):
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(b"\x01\x02")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    zarray = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|u1", "order": "C"}
+    unset = {"compressor": None, "filters": None, "fill_value": 0}
+    refs = {".zgroup": {"zarr_format": 2}, "x/.zarray": zarray | unset, "x/0": [str(secret), 0, 2]}
+    (folder / "refs.json").write_text(json.dumps(refs))
+    with pytest.raises(PermissionError, match="allow"):
+        opened(folder / "refs.json")["x"][...]
+    for allow in (str(tmp_path), [f"file://{tmp_path}"], "*"):
+        assert_same(opened(folder / "refs.json", allow=allow)["x"][...], np.array([1, 2], "u1"))
+    # Of references that come with the call all is allowed that is said to be, and no more.
+    array = hr.open_array("reference://", "x", storage_options={"fo": refs, "allow": str(secret)})
+    assert_same(array[...], np.array([1, 2], "u1"))
+
+
+def test_processes_open_it_by_its_name(netcdf, tmp_path):
+    _, refs = netcdf
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    array = opened(tmp_path / "refs.json")["zlib"]
+    assert_same(pickle.loads(pickle.dumps(array))[3:5], FIELD[3:5])
+
+
+def test_the_command_line(netcdf, tmp_path):
+    _, refs = netcdf
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    command = Path(sysconfig.get_path("scripts")) / "headrace"
+    run = subprocess.run(
+        [command, "info", f"reference://{tmp_path / 'refs.json'}"], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert "shuffled" in run.stdout
