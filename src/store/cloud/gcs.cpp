@@ -155,19 +155,6 @@ class GcsProtocol final : public ObjectProtocol {
 
   void check_erased(const HttpResponse&) const override {}  // one at a time: the status says it
 
-  void check_answer(const HttpResponse& response) const override {
-    const ConstBytes bytes = response.body.bytes();
-    const std::string& hashes = header_or_empty(response, "x-goog-hash");
-    const std::size_t at = hashes.find("crc32c=");
-    // Of the object as it is stored, whatever part of it came.
-    if (response.status != 200 || bytes.empty() || at == std::string::npos) return;
-    const std::size_t first = at + std::string_view("crc32c=").size();
-    const std::string sum = hashes.substr(first, hashes.find(',', first) - first);
-    if (base64(crc32c_bytes({&bytes, 1})) != sum) {
-      throw Error(ErrorCode::corrupt, url() + ": an object is not what its checksum says");
-    }
-  }
-
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override {
     const ServerError error = parse_server_error(response.body);
     ErrorCode code = ErrorCode::io;

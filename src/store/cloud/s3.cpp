@@ -200,13 +200,6 @@ class S3Protocol final : public ObjectProtocol {
         throw Error(ErrorCode::io, scrubbed(url() + ": " + described(error, response.status)));
       }
     }
-    const std::string& sum = header_or_empty(response, "x-amz-checksum-crc32c");
-    // One of an object in parts ends with "-" and their number, and is none of its bytes.
-    if (response.status != 200 || body.empty() || sum.empty() || sum.find('-') != sum.npos) return;
-    const ConstBytes bytes = response.body.bytes();
-    if (base64(crc32c_bytes({&bytes, 1})) != sum) {
-      throw Error(ErrorCode::corrupt, url() + ": an object is not what its checksum says");
-    }
   }
 
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
