@@ -273,7 +273,13 @@ ServerAnswer ObjectServer::serve(const ServerRequest& request) {
     } else if (request.method == "GET" || request.method == "HEAD") {
       answer = read(request);
     } else if (request.method == "PUT" && !upload.empty()) {
-      uploads_[upload][std::atoi(request.parameter("part").c_str())] = request.body;
+      // A part whose sender has gone may be heard of behind the upload's end.
+      const auto at = uploads_.find(upload);
+      if (at == uploads_.end()) {
+        answer.status = 404;
+      } else {
+        at->second[std::atoi(request.parameter("part").c_str())] = request.body;
+      }
       answer.headers.emplace_back("ETag", etag(request.body));
     } else if (request.method == "PUT") {
       answer = write(request, request.body);

@@ -274,6 +274,7 @@ TEST(CustomStore, AnswersLater) {
     EXPECT_EQ(code_of([&] { array.read(); }), ErrorCode::io);
     late->refuses = false;
     late->answers = false;
+    late->reads = 0;
     Future<Tensor> future = array.read_async();
     while (late->reads == 0) std::this_thread::yield();
     EXPECT_TRUE(future.cancel());

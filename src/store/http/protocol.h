@@ -76,8 +76,8 @@ class ObjectProtocol {
   virtual HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) = 0;
 
   // An object in parts, numbered from 1 on. `upload` is what the server called it. A request whose
-  // method is empty is none: uploads of this server begin, or end, by themselves, and upload_of() is
-  // asked with an empty answer.
+  // method is empty is none: uploads of this server begin, or end, by themselves, and upload_of()
+  // is asked with an empty answer.
   virtual HttpRequest begin_upload(std::string_view key) = 0;
   virtual std::string upload_of(const HttpResponse& response) = 0;
   virtual HttpRequest put_part(std::string_view key,
