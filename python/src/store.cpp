@@ -72,8 +72,8 @@ nb::object get_bytes(PyStore& self,
                      const std::string& key,
                      std::int64_t offset,
                      std::optional<std::int64_t> nbytes) {
-  nb::object
-      bytes;  // outlives the release: a read that throws finds the GIL held where it is freed
+  // Outlives the release: where a read throws, it is freed with the GIL held.
+  nb::object bytes;
   std::optional<nb::gil_scoped_release> release(std::in_place);
   const std::optional<StoredObject> object = self.store.open(key);
   if (!object) {

@@ -195,6 +195,8 @@ def test_errors_name_what_to_do(cloud, prefix):
         cloud.bucket = before
     with pytest.raises(ValueError, match='"aws_acess_key_id" means nothing'):
         opened(cloud, prefix, aws_acess_key_id=SECRET)
+    with pytest.raises(ValueError, match='"tineout" means nothing'):
+        opened(cloud, prefix, client_options={"tineout": "1s"})
     with pytest.raises(ValueError, match="storage_options") as caught:
         _core.open_store(f"s3://{KEY}:hidden@bucket/a", "r", {})
     assert "hidden" not in str(caught.value)
@@ -240,6 +242,7 @@ def test_s3_by_names_of_fsspec_and_obstore_and_the_environment(s3, tmp_path):
         "aws_secret_access_key": SECRET,
         "endpoint": s3.endpoint,
         "aws_region": "us-east-1",
+        "client_options": {"timeout": "30s", "allow_http": True},
     }
     for options in (fsspec, names):
         assert bytes(_core.open_store(s3.url("names"), "r", options)._get("k")) == b"v"

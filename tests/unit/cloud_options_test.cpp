@@ -111,7 +111,7 @@ TEST(S3OptionNames, ThatNobodyTookAreAnErrorThatNamesThem) {
     EXPECT_EQ(message.find("SECRET"), std::string::npos) << message;
   };
   refused({{"anon", "true"}, {"kee", "SECRET"}}, "\"kee\"");
-  refused({{"anon", "true"}, {"client_kwargs", R"({"verfy": "SECRET"})"}}, "\"verfy\"");
+  refused({{"anon", "true"}, {"client_kwargs", R"({"certs": "SECRET"})"}}, "\"certs\"");
   refused({{"anon", "true"}, {"client_kwargs", "SECRET"}}, "client_kwargs");
   refused({{"secret", "SECRET"}}, "key and secret");
   refused({{"token", "SECRET"}}, "session token");
@@ -158,7 +158,7 @@ TEST(GcsOptionNames, AreThoseOfGcsfsAndObstore) {
         StorageOptions{{"key", "k"}},
         StorageOptions{{"token", "browser"}},
         StorageOptions{{"token", "anon"}, {"requester_pays", "true"}},
-        StorageOptions{{"token", "anon"}, {"toke", "x"}}}) {
+        StorageOptions{{"token", "anon"}, {"tokens", "x"}}}) {
     EXPECT_EQ(code_of([&] { gcs_of(bad); }), ErrorCode::invalid_argument);
   }
   EXPECT_EQ(code_of([] {

@@ -29,7 +29,7 @@ struct AzureClient {
   std::string federated_token_file{};
 };
 
-// By its secret, or by the token that the platform puts into a file (AKS).
+// By its secret, or by the token that the platform puts into a file (Kubernetes).
 std::shared_ptr<Tokens> azure_client_tokens(const AzureClient& client, const Surroundings& around);
 // Of the machine itself, of that identity of several; empty: its only one.
 std::shared_ptr<Tokens> azure_managed_tokens(const std::string& client_id,
