@@ -11,14 +11,15 @@ find_package(BZip2 REQUIRED)  # Debian's has no pkg-config file
 pkg_check_modules(LZMA REQUIRED IMPORTED_TARGET liblzma)
 pkg_check_modules(SNAPPY REQUIRED IMPORTED_TARGET snappy)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+# Its header alone: the library is loaded by the first request (src/store/http/curl_library.cpp).
 find_package(CURL 7.84 REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_library(BOOST_CONTEXT_LIBRARY boost_context REQUIRED)
 set(headrace_link_dependencies
   ${BOOST_CONTEXT_LIBRARY}
   fmt::fmt PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::BLOSC PkgConfig::DEFLATE PkgConfig::ZLIB
-  PkgConfig::SNAPPY PkgConfig::ISAL BZip2::BZip2 PkgConfig::LZMA CURL::libcurl OpenSSL::Crypto
-  Threads::Threads)
+  PkgConfig::SNAPPY PkgConfig::ISAL BZip2::BZip2 PkgConfig::LZMA OpenSSL::Crypto
+  Threads::Threads ${CMAKE_DL_LIBS})
 
 # Of zfp 1.0, whose own package asks for OpenMP though nothing here does. ZFP_LIBRARY=OFF: without.
 find_path(ZFP_INCLUDE_DIR zfp/bitstream.h)

@@ -14,7 +14,7 @@ from ._paths import SCHEME, ZIP_AND_PATH
 
 _MODES = ("r", "r+", "a", "w", "w-")
 _OWN_SCHEMES = re.compile(
-    r"file|memory|zip|https?|s3|gs|gcs|azure|az|abfss?|reference|icechunk(\+.+)?"
+    r"file|memory|zip|https?|s3a?|gs|gcs|azure|az|abfss?|reference|icechunk(\+.+)?"
 )
 _BY_FSSPEC = "fsspec+"
 

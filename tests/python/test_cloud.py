@@ -22,7 +22,7 @@ ODD_KEYS = [
     "x?y#z&w",
     "%41/%2F",
     "q'(!$,;:@)\"<>",
-    "é/ü/\u65e5\u672c",
+    "\xe9/\xfc/\u65e5\u672c",
     "a//b".replace("//", "/+/"),
     "-._~/[]{}|^`",
 ]
@@ -98,7 +98,7 @@ def test_keys_of_odd_names(cloud, prefix):
         assert store._exists(key)
         if not any(c in key for c in "%#"):  # obstore encodes these in keys
             assert bytes(obstore.get(other, key).bytes()) == key.encode()
-    assert sorted(store._list_dir("é/")) == ["ü"]
+    assert sorted(store._list_dir("\xe9/")) == ["\xfc"]
     store._erase(keys[0])
     store._erase(keys[0])
     assert store._get(keys[0]) is None

@@ -80,13 +80,17 @@ def test_an_array_over_http(served, shards):
         hr.open(f"{url}/nothing.zarr")
 
 
-def test_a_data_set_over_http(served):
+@pytest.mark.parametrize(
+    ("by", "options"),
+    [("", None), ("fsspec+", {"client_kwargs": {"trust_env": False}})],
+    ids=["itself", "fsspec"],
+)
+def test_a_data_set_over_http(served, by, options):
     xr = pytest.importorskip("xarray")
     folder, url = served
     ds = xr.Dataset({"t": (("y", "x"), np.arange(12.0).reshape(3, 4))}, {"x": [1, 2, 3, 4]})
     ds.to_zarr(folder / "ds.zarr", consolidated=True)
-    options = {"client_kwargs": {"trust_env": False}}
-    with xr.open_dataset(f"{url}/ds.zarr", engine="headrace", storage_options=options) as got:
+    with xr.open_dataset(f"{by}{url}/ds.zarr", engine="headrace", storage_options=options) as got:
         xr.testing.assert_identical(got, ds)
 
 

@@ -1,0 +1,184 @@
+"""Stores across a network as users open them: by URL, in other libraries, in other processes."""
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import cloud_servers
+import headrace as hr
+import numpy as np
+import pytest
+from cloud_servers import KEY, SECRET
+from headrace import _secrets
+from helpers import assert_same
+
+zarr = pytest.importorskip("zarr", minversion="3.1.6")
+
+DATA = np.arange(40 * 30, dtype="f4").reshape(40, 30)
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    with cloud_servers.rclone(tmp_path_factory.mktemp("rclone")) as server:
+        array = hr.create_array(
+            server.url("x.zarr"),
+            shape=DATA.shape,
+            dtype=DATA.dtype,
+            chunks=(10, 10),
+            storage_options=server.options,
+        )
+        array[...] = DATA
+        yield server
+
+
+def is_native(array) -> bool:
+    return array.store._python_store is None
+
+
+def test_a_url_is_opened_without_another_library(bucket):
+    code = (
+        "import sys, headrace as hr\n"
+        f"a = hr.open({bucket.url('x.zarr')!r}, storage_options={bucket.options!r})\n"
+        "assert a[3, 4] == 94\n"
+        "print([m for m in ('fsspec', 'zarr', 'obstore', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_other_names_of_a_scheme(bucket):
+    array = hr.open(bucket.url("x.zarr").replace("s3://", "s3a://"), storage_options=bucket.options)
+    assert is_native(array)
+    assert_same(array[7], DATA[7])
+
+
+def test_an_option_that_nobody_knows_is_named(bucket):
+    with pytest.raises(ValueError, match="colour"):
+        hr.open(bucket.url("x.zarr"), storage_options={**bucket.options, "colour": "red"})
+
+
+def test_a_pickle_has_no_secret_and_opens_here(bucket):
+    array = hr.open(bucket.url("x.zarr"), storage_options=bucket.options)
+    store = hr.zarr.Store(bucket.url("x.zarr"), storage_options=bucket.options)
+    for thing in (array, array.store, store, hr.cached(array.store)):
+        text = pickle.dumps(thing)
+        assert SECRET.encode() not in text
+        assert KEY.encode() not in text
+        pickle.loads(text)
+    assert_same(pickle.loads(pickle.dumps(array))[...], DATA)
+    assert_same(zarr.open_array(pickle.loads(pickle.dumps(store)), mode="r")[:], DATA)
+
+
+def test_a_pickle_has_secrets_where_that_is_wanted(bucket):
+    options = {**bucket.options, "pickle_credentials": True}
+    array = hr.open(bucket.url("x.zarr"), storage_options=options)
+    assert SECRET.encode() in pickle.dumps(array)
+
+
+def test_what_is_a_secret():
+    open_ones = {"anon": True, "region": "us-east-1", "endpoint_url": "http://x", "profile": "me"}
+    secret_ones = {
+        "key": "a",
+        "secret": "b",
+        "sas_token": "c",
+        "connection_string": "d",
+        "client_kwargs": {"headers": {"Authorization": "e"}},
+        "remote_options": '{"token": "f"}',
+    }
+    left, name = _secrets.set_aside({**open_ones, **secret_ones})
+    assert left == open_ones
+    assert _secrets.restored(left, name) == {**open_ones, **secret_ones}
+    assert _secrets.restored(left, "of another process") == open_ones
+
+
+def _read(array, queue) -> None:
+    queue.put(float(array[...].sum()))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_read_at_once(bucket, method, monkeypatch):
+    """Those that are spawned by the environment's credentials: a pickle has none."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    array = hr.open(bucket.url("x.zarr"), storage_options=bucket.options)
+    assert_same(array[...], DATA)  # connections and threads are there before the fork
+    context = multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    worker = context.Process(target=_read, args=(array, queue))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
+    assert queue.get() == DATA.sum(dtype="f8")
+    assert_same(array[...], DATA)
+
+
+def test_obstore_is_read_by_headrace_itself(bucket):
+    obstore = bucket.obstore("x.zarr")
+    array = hr.open(zarr.storage.ObjectStore(obstore, read_only=True))
+    assert is_native(array)
+    assert_same(array[...], DATA)
+    assert is_native(hr.open(obstore))
+
+
+def test_fsspec_over_http_is_read_by_headrace_itself(bucket):
+    pytest.importorskip("aiohttp")
+    store = zarr.storage.FsspecStore.from_url(f"{bucket.endpoint}/bucket/x.zarr", read_only=True)
+    from headrace._zarr_stores.urls import place_of
+
+    url, options = place_of(store)
+    assert url == f"{bucket.endpoint}/bucket/x.zarr"
+    assert options == {}
+
+
+def test_what_another_library_alone_knows_stays_its_own(bucket):
+    store = bucket.obstore("x.zarr")
+    with_provider = type(store)(
+        "bucket",
+        prefix="x.zarr",
+        endpoint=bucket.endpoint,
+        region="us-east-1",
+        credential_provider=lambda: {
+            "access_key_id": KEY,
+            "secret_access_key": SECRET,
+            "expires_at": None,
+        },
+        client_options={"allow_http": True},
+    )
+    array = hr.open(zarr.storage.ObjectStore(with_provider, read_only=True))
+    assert not is_native(array)
+    assert_same(array[...], DATA)
+
+
+def _command(*arguments: str) -> str:
+    binary = Path(hr.__file__).parents[2] / "build" / "dev" / "bin" / "headrace"
+    if not binary.exists():
+        pytest.skip("the command line is not built")
+    done = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _options(bucket, flag: str) -> list[str]:
+    return [word for name, value in bucket.options.items() for word in (flag, f"{name}={value}")]
+
+
+def test_the_command_line_copies_lists_and_measures(bucket, tmp_path):
+    url, options = bucket.url("x.zarr"), _options(bucket, "--storage-option")
+    assert "zarr.json" in _command("ls", url, *options).split()
+    assert len(_command("ls", "-r", url, *options).splitlines()) == 13
+    assert "13" in _command("du", url, *options)
+    local = str(tmp_path / "y.zarr")
+    assert "copied 13 of 13" in _command("cp", url, local, "--verify", *options)
+    assert_same(hr.open(local)[...], DATA)
+    os.remove(tmp_path / "y.zarr/c/1/1")
+    assert "copied 1 of 13" in _command("sync", url, local, *options)
+    (tmp_path / "y.zarr/other").write_bytes(b"x")
+    assert "removed 1" in _command("sync", url, local, "--delete", *options)
+    back = _options(bucket, "--to-option")
+    assert "copied 13 of 13" in _command("cp", local, bucket.url("z.zarr"), *back)
+    assert "copied 0 of 13" in _command("sync", "--checksum", local, bucket.url("z.zarr"), *back)
+    array = hr.open(bucket.url("z.zarr"), storage_options=bucket.options)
+    assert_same(array[...], DATA)
