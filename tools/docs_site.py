@@ -27,6 +27,7 @@ PAGES = {
     "src/loader/README.md": "inside/loader.md",
     "src/shm/README.md": "inside/shm.md",
     "src/store/README.md": "inside/stores.md",
+    "src/store/http/README.md": "inside/http.md",
 }
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 

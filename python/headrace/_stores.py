@@ -139,8 +139,8 @@ def open_store(
     store
         A path (a folder, a ``.zip`` file, an Icechunk repository) or a URL: ``file://``,
         ``zip://``, ``memory://NAME``, ``reference:///data/refs.json``, ``icechunk:///data/repo``,
-        and what fsspec knows (``https://``, ``s3://``, ``gs://``, ...), with ``headrace[remote]``
-        and fsspec's package for it.
+        ``https://``, ``s3://``, ``gs://``, ``az://`` or ``abfs://``. Others are fsspec's, with
+        ``headrace[remote]`` and fsspec's package for it; so are these as ``fsspec+s3://``.
     mode
         ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
         ``"w"``: emptied first.
@@ -152,8 +152,10 @@ def open_store(
         for ``"none"`` all of it is on the disk. For references fsspec's names (``fo``,
         ``remote_protocol``, ``remote_options``, ``target_options``) and ``allow``: prefixes of URLs
         and paths that they may lead to besides their own folder or bucket, a list. For Icechunk
-        ``branch``, ``tag`` or ``snapshot``, and ``allow`` for virtual chunks. For what fsspec
-        opens, its options.
+        ``branch``, ``tag`` or ``snapshot``, and ``allow`` for virtual chunks. For web servers and
+        clouds those of fsspec and obstore by their names (docs/object_stores.md), and
+        ``pickle_credentials``: whether pickles hold secrets, which they do not without it. For what
+        fsspec opens, its options.
 
     Raises
     ------

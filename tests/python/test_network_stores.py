@@ -182,3 +182,14 @@ def test_the_command_line_copies_lists_and_measures(bucket, tmp_path):
     assert "copied 0 of 13" in _command("sync", "--checksum", local, bucket.url("z.zarr"), *back)
     array = hr.open(bucket.url("z.zarr"), storage_options=bucket.options)
     assert_same(array[...], DATA)
+
+
+def test_zarr_writes_what_is_new_only_once(bucket):
+    import asyncio
+
+    from zarr.core.buffer import cpu
+
+    store = hr.zarr.Store(bucket.url("new"), storage_options=bucket.options)
+    for value in (b"first", b"second"):
+        asyncio.run(store.set_if_not_exists("k", cpu.Buffer.from_bytes(value)))
+    assert store.handle._get("k") == b"first"

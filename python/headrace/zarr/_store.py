@@ -18,6 +18,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from .. import _core, _secrets
 from .._stores import open_store
 from .._zarr_stores.own import OwnStore
+from ..errors import ConflictError
 
 
 class Store(OwnStore):
@@ -144,7 +145,13 @@ class Store(OwnStore):
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         self._check_writable()
-        if not await self.exists(key):
+        if await self.exists(key):  # some servers take no notice of the condition below
+            return
+        try:
+            await self._call(self._handle._set_new, key, value.as_buffer_like())
+        except ConflictError:
+            return
+        except NotImplementedError:
             await self.set(key, value)
 
     async def delete(self, key: str) -> None:
