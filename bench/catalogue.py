@@ -46,7 +46,7 @@ BENCHMARKS = {
     "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
     "network": Benchmark(
         "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",
-        HERE,
+        "",
         {"network.json": "e2e.network"},
     ),
     "references": Benchmark(
