@@ -37,7 +37,7 @@ std::optional<uid_t> peer_user(int connection) {
   return peer.uid;
 }
 
-bool is_this_user(uid_t user) { return user == this_user() && !may_be_several(user); }
+bool is_this_user(uid_t user) { return user == this_user.load()() && !may_be_several(user); }
 
 }  // namespace headrace::shm
 

@@ -21,7 +21,7 @@
 
 namespace headrace::shm {
 
-uid_t (*this_user)() = geteuid;
+std::atomic<uid_t (*)()> this_user = geteuid;
 
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace headrace::shm {
@@ -22,6 +23,6 @@ std::uint64_t pid_namespace();
 std::uint64_t monotonic_ns();
 
 // The user with whose rights this process acts. Tests pretend to be another.
-extern uid_t (*this_user)();
+extern std::atomic<uid_t (*)()> this_user;
 
 }  // namespace headrace::shm

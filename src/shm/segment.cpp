@@ -155,7 +155,7 @@ std::size_t checked_nbytes(int fd, bool writable) {
   struct stat status {};
   if (os().fstat(fd, &status) != 0) fail(ErrorCode::io, "fstat", errno);
   if (!S_ISREG(status.st_mode)) throw_unfit("it is no memory");
-  if (status.st_uid != this_user()) {
+  if (status.st_uid != this_user.load()()) {
     throw_unfit("it is of the user " + std::to_string(status.st_uid));
   }
 #ifdef MFD_ALLOW_SEALING

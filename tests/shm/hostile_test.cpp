@@ -48,7 +48,7 @@ std::vector<std::byte> publication_bytes(std::vector<std::uint64_t> words, std::
 class PretendedUser {
  public:
   PretendedUser() {
-    this_user = [] { return geteuid() + 1; };
+    this_user = +[] { return geteuid() + 1; };
   }
   ~PretendedUser() { this_user = geteuid; }
   PretendedUser(const PretendedUser&) = delete;
