@@ -13,6 +13,7 @@
 #include "base/start_thread.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/overlap.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -31,11 +32,6 @@ bool is_same(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// Of identities, which are paths: neither may hold the other.
-bool is_within(const std::string& place, const std::string& other) {
-  return place == other || place.starts_with(other.ends_with('/') ? other : other + '/');
-}
-
 class Copy {
  public:
   Copy(const Store& from,
@@ -48,8 +44,7 @@ class Copy {
         from_folder_(folder_of(from_prefix)),
         to_folder_(folder_of(to_prefix)),
         options_(options) {
-    const std::string source = from.identity(from_prefix), target = to.identity(to_prefix);
-    if (is_within(source, target) || is_within(target, source)) {
+    if (places_overlap(from, check_prefix(from_prefix), to, check_prefix(to_prefix))) {
       throw Error(ErrorCode::invalid_argument,
                   "copy of " + from.url() + " to " + to.url() + ": one lies within the other");
     }

@@ -1,11 +1,9 @@
 #include "engine/rechunk/tree.h"
 
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "headrace/rechunk.h"
-#include "store/url.h"
+#include "store/overlap.h"
 
 namespace headrace {
 namespace {
@@ -22,26 +20,6 @@ void gather(const Group& group, const std::string& path, WalkLimit& limit, Rechu
       tree.arrays.emplace_back(member, group.array(node.name).to(Device::cpu()));
     }
   }
-}
-
-// Files by their one real path, whatever links and ".." lead there.
-std::string real_place(const Store& store, const std::string& path) {
-  const std::string place = node_below(store.url(), path);
-  for (const std::string_view scheme : {"file://", "zip://"}) {
-    if (!place.starts_with(scheme)) continue;
-    std::error_code failed;
-    const std::string file = percent_decode(std::string_view(place).substr(scheme.size()));
-    const auto real = std::filesystem::weakly_canonical(file, failed);
-    return failed ? file : real.string();
-  }
-  return place;
-}
-
-bool overlap(const std::string& a, const std::string& b) {
-  const auto is_within = [](const std::string& inner, const std::string& outer) {
-    return outer.empty() || inner == outer || inner.starts_with(outer + '/');
-  };
-  return is_within(a, b) || is_within(b, a);
 }
 
 }  // namespace
@@ -65,12 +43,7 @@ bool nodes_overlap(const Store& store,
                    std::string_view path,
                    const Store& other_store,
                    std::string_view other_path) {
-  const std::string one(path);
-  const std::string other(other_path);
-  if (store.shared_driver() == other_store.shared_driver()) return overlap(one, other);
-  constexpr const char* kNamelessMemory = "memory://";
-  if (store.url() == kNamelessMemory || other_store.url() == kNamelessMemory) return false;
-  return overlap(real_place(store, one), real_place(other_store, other));
+  return places_overlap(store, path, other_store, other_path);
 }
 
 }  // namespace headrace

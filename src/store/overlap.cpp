@@ -1,0 +1,79 @@
+#include "store/overlap.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/system.h"
+#include "store/url.h"
+
+namespace headrace {
+namespace {
+
+bool is_within(std::string_view inner, std::string_view outer) {
+  while (outer.ends_with('/')) outer.remove_suffix(1);
+  return outer.empty() || inner == outer ||
+         (inner.starts_with(outer) && inner[outer.size()] == '/');
+}
+
+bool overlap(std::string_view one, std::string_view other) {
+  return is_within(one, other) || is_within(other, one);
+}
+
+std::string below(std::string place, std::string_view prefix) {
+  if (prefix.empty()) return place;
+  if (!place.ends_with('/')) place += '/';
+  return place.append(prefix);
+}
+
+// The path of a folder or an archive, its links resolved as far as it exists; nothing elsewhere.
+std::optional<std::filesystem::path> path_of(const Store& store, std::string_view prefix) {
+  const std::string place = below(store.url(), prefix);
+  for (const std::string_view scheme : {"file://", "zip://"}) {
+    if (!place.starts_with(scheme)) continue;
+    const std::filesystem::path path =
+        percent_decode(std::string_view(place).substr(scheme.size()));
+    std::error_code failed;
+    const auto real = std::filesystem::weakly_canonical(path, failed);
+    return failed ? path : real;
+  }
+  return std::nullopt;
+}
+
+// The file itself and the folders around it, up to the root; what is missing has no number.
+bool has_on_its_way(const std::filesystem::path& inner, const std::filesystem::path& outer) {
+  struct stat wanted;
+  if (os().stat(outer.c_str(), &wanted) != 0) return is_within(inner.string(), outer.string());
+  for (std::filesystem::path at = inner;; at = at.parent_path()) {
+    struct stat found;
+    if (os().stat(at.c_str(), &found) == 0 && found.st_dev == wanted.st_dev &&
+        found.st_ino == wanted.st_ino) {
+      return true;
+    }
+    if (at == at.parent_path()) return false;
+  }
+}
+
+}  // namespace
+
+bool places_overlap(const Store& store,
+                    std::string_view prefix,
+                    const Store& other,
+                    std::string_view other_prefix) {
+  if (store.shared_driver() == other.shared_driver()) return overlap(prefix, other_prefix);
+  const auto path = path_of(store, prefix);
+  const auto other_path = path_of(other, other_prefix);
+  if (path && other_path)
+    return has_on_its_way(*path, *other_path) || has_on_its_way(*other_path, *path);
+  if (overlap(store.identity(prefix), other.identity(other_prefix))) return true;
+  constexpr std::string_view kNamelessMemory = "memory://";
+  if (store.url() == kNamelessMemory || other.url() == kNamelessMemory) return false;
+  return overlap(below(store.url(), prefix), below(other.url(), other_prefix));
+}
+
+}  // namespace headrace
