@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "headrace/error.h"
+#include "store/cloud/cloud_protocol.h"
 #include "store/cloud/digest.h"
 #include "store/cloud/s3_xml.h"
 #include "store/cloud/xml.h"
@@ -41,18 +42,15 @@ std::string block_id(const std::string& upload, std::size_t number) {
                 digits);
 }
 
-class AzureProtocol final : public ObjectProtocol {
+class AzureProtocol final : public CloudProtocol {
  public:
   explicit AzureProtocol(AzureOptions options)
-      : options_(std::move(options)), root_(options_.prefix) {}
+      : CloudProtocol("az|" + options.endpoint + "|" + options.container, options.prefix),
+        options_(std::move(options)) {}
 
   std::string url() const override {
     return "abfss://" + options_.container + "@" + options_.account + ".dfs.core.windows.net" +
-           (root_.path().empty() ? "" : "/" + root_.path());
-  }
-
-  std::string identity() const override {
-    return "az|" + options_.endpoint + "|" + options_.container + "|" + root_.path();
+           root_.below();
   }
 
   ProtocolAbilities abilities() const override {
@@ -68,35 +66,22 @@ class AzureProtocol final : public ObjectProtocol {
   HttpRequest read(std::string_view key,
                    const Extent& extent,
                    const std::string& if_version) override {
-    HttpRequest request = about(key);
-    if (std::string range = range_header(extent); !range.empty()) {
-      request.headers.push_back({"Range", std::move(range)});
-    }
+    HttpRequest request = get_of(key, extent);
     if (!if_version.empty()) request.headers.push_back({"If-Match", if_version});
-    return finished(std::move(request));
-  }
-
-  HttpRequest look_up(std::string_view key) override {
-    HttpRequest request = about(key);
-    request.method = "HEAD";
     return finished(std::move(request));
   }
 
   HttpRequest put(std::string_view key,
                   std::span<const ConstBytes> parts,
                   const WriteCondition& condition) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.body.assign(parts.begin(), parts.end());
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    HttpRequest request = put_of(key, "", parts);
     request.headers.push_back({"x-ms-blob-type", "BlockBlob"});
     add_condition(request, condition);
     return finished(std::move(request));
   }
 
   HttpRequest erase(std::span<const std::string> keys) override {
-    HttpRequest request = about(keys.front());
-    request.method = "DELETE";
+    HttpRequest request = about("DELETE", keys.front());
     // Without it a blob that has snapshots can not be erased.
     request.headers.push_back({"x-ms-delete-snapshots", "include"});
     return finished(std::move(request));
@@ -124,13 +109,8 @@ class AzureProtocol final : public ObjectProtocol {
                        const std::string& upload,
                        int number,
                        std::span<const ConstBytes> part) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.url += "?comp=block&blockid=" +
-                   uri_encode(block_id(upload, static_cast<std::size_t>(number)), Slash::encoded);
-    request.body.assign(part.begin(), part.end());
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
-    return finished(std::move(request));
+    const std::string id = block_id(upload, static_cast<std::size_t>(number));
+    return finished(put_of(key, "?comp=block&blockid=" + uri_encode(id, Slash::encoded), part));
   }
 
   std::string part_of(const HttpResponse&) override { return "block"; }  // its id says which
@@ -139,9 +119,7 @@ class AzureProtocol final : public ObjectProtocol {
                             const std::string& upload,
                             std::span<const std::string> parts,
                             const WriteCondition& condition) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.url += "?comp=blocklist";
+    HttpRequest request = about("PUT", key, "?comp=blocklist");
     std::string body = R"(<?xml version="1.0" encoding="utf-8"?><BlockList>)";
     for (std::size_t i = 0; i < parts.size(); ++i) {
       body += "<Latest>" + block_id(upload, i + 1) + "</Latest>";
@@ -172,31 +150,11 @@ class AzureProtocol final : public ObjectProtocol {
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
 
  private:
-  std::string base() const {
+  std::string base() const override {
     return options_.endpoint + "/" + uri_encode(options_.container, Slash::encoded);
   }
 
-  HttpRequest about(std::string_view key) const {
-    HttpRequest request;
-    request.url = base() + "/" + uri_encode(root_.object(key), Slash::kept);
-    return request;
-  }
-
-  static void add_condition(HttpRequest& request, const WriteCondition& condition) {
-    switch (condition.kind) {
-      case WriteCondition::Kind::none:
-        return;
-      case WriteCondition::Kind::missing:
-        request.headers.push_back({"If-None-Match", "*"});
-        break;
-      case WriteCondition::Kind::version:
-        request.headers.push_back({"If-Match", condition.version});
-        break;
-    }
-    request.repeatable = false;
-  }
-
-  HttpRequest finished(HttpRequest request) const {
+  HttpRequest finished(HttpRequest request) const override {
     request.headers.push_back({"x-ms-version", kVersion});
     const AzureCredentials& credentials = options_.credentials;
     if (!credentials.account_key.empty()) {
@@ -218,7 +176,6 @@ class AzureProtocol final : public ObjectProtocol {
   }
 
   const AzureOptions options_;
-  const KeyRoot root_;
 };
 
 ListPage AzureProtocol::page_of(const HttpResponse& response) const {

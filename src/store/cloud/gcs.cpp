@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/error.h"
+#include "store/cloud/cloud_protocol.h"
 #include "store/cloud/digest.h"
 #include "store/cloud/s3_xml.h"
 
@@ -11,17 +12,13 @@ namespace headrace {
 
 namespace {
 
-class GcsProtocol final : public ObjectProtocol {
+class GcsProtocol final : public S3Dialect {
  public:
-  explicit GcsProtocol(GcsOptions options) : options_(std::move(options)), root_(options_.prefix) {}
+  explicit GcsProtocol(GcsOptions options)
+      : S3Dialect("gs|" + options.endpoint + "|" + options.bucket, options.prefix),
+        options_(std::move(options)) {}
 
-  std::string url() const override {
-    return "gs://" + options_.bucket + (root_.path().empty() ? "" : "/" + root_.path());
-  }
-
-  std::string identity() const override {
-    return "gs|" + options_.endpoint + "|" + options_.bucket + "|" + root_.path();
-  }
+  std::string url() const override { return "gs://" + options_.bucket + root_.below(); }
 
   ProtocolAbilities abilities() const override {
     ProtocolAbilities abilities;
@@ -37,10 +34,7 @@ class GcsProtocol final : public ObjectProtocol {
   HttpRequest read(std::string_view key,
                    const Extent& extent,
                    const std::string& if_version) override {
-    HttpRequest request = about(key);
-    if (std::string range = range_header(extent); !range.empty()) {
-      request.headers.push_back({"Range", std::move(range)});
-    }
+    HttpRequest request = get_of(key, extent);
     // As it is stored: what has Content-Encoding: gzip would be unpacked on its way.
     request.headers.push_back({"Accept-Encoding", "gzip"});
     if (!if_version.empty()) {
@@ -50,8 +44,7 @@ class GcsProtocol final : public ObjectProtocol {
   }
 
   HttpRequest look_up(std::string_view key) override {
-    HttpRequest request = about(key);
-    request.method = "HEAD";
+    HttpRequest request = about("HEAD", key);
     request.headers.push_back({"Accept-Encoding", "gzip"});
     return finished(std::move(request));
   }
@@ -59,11 +52,8 @@ class GcsProtocol final : public ObjectProtocol {
   HttpRequest put(std::string_view key,
                   std::span<const ConstBytes> parts,
                   const WriteCondition& condition) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.body.assign(parts.begin(), parts.end());
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
-    request.headers.push_back({"x-goog-hash", "crc32c=" + base64(crc32c_bytes(request.body))});
+    HttpRequest request = put_of(key, "", parts);
+    add_part_checksum(request);
     if (condition.kind != WriteCondition::Kind::none) {
       const bool missing = condition.kind == WriteCondition::Kind::missing;
       request.headers.push_back({"x-goog-if-generation-match", missing ? "0" : condition.version});
@@ -73,52 +63,7 @@ class GcsProtocol final : public ObjectProtocol {
   }
 
   HttpRequest erase(std::span<const std::string> keys) override {
-    HttpRequest request = about(keys.front());
-    request.method = "DELETE";
-    return finished(std::move(request));
-  }
-
-  HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) override {
-    HttpRequest request;
-    request.url = base() + "?list-type=2&encoding-type=url&max-keys=1000&prefix=" +
-                  uri_encode(root_.prefix(prefix), Slash::encoded);
-    if (delimiter) request.url += "&delimiter=%2F";
-    if (!from.empty()) request.url += "&continuation-token=" + uri_encode(from, Slash::encoded);
-    return finished(std::move(request));
-  }
-
-  HttpRequest begin_upload(std::string_view key) override {
-    HttpRequest request = about(key);
-    request.method = "POST";
-    request.url += "?uploads=";
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
-    return finished(std::move(request));
-  }
-
-  std::string upload_of(const HttpResponse& response) override {
-    return parse_upload_id(response.body);
-  }
-
-  HttpRequest put_part(std::string_view key,
-                       const std::string& upload,
-                       int number,
-                       std::span<const ConstBytes> part) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.url +=
-        "?partNumber=" + std::to_string(number) + "&uploadId=" + uri_encode(upload, Slash::encoded);
-    request.body.assign(part.begin(), part.end());
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
-    request.headers.push_back({"x-goog-hash", "crc32c=" + base64(crc32c_bytes(request.body))});
-    return finished(std::move(request));
-  }
-
-  std::string part_of(const HttpResponse& response) override {
-    const std::string& etag = header_or_empty(response, "etag");
-    if (etag.empty()) {
-      throw Error(ErrorCode::corrupt, url() + ": a part was stored, an answer without ETag came");
-    }
-    return etag;
+    return finished(about("DELETE", keys.front()));
   }
 
   HttpRequest finish_upload(std::string_view key,
@@ -129,20 +74,7 @@ class GcsProtocol final : public ObjectProtocol {
       throw Error(ErrorCode::unsupported,
                   url() + ": an upload in parts can not depend on what is there");
     }
-    HttpRequest request = about(key);
-    request.method = "POST";
-    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
-    set_body(request, upload_parts_xml(parts));
-    request.headers.push_back({"Content-Type", "application/xml"});
-    request.repeatable = false;
-    return finished(std::move(request));
-  }
-
-  HttpRequest abort_upload(std::string_view key, const std::string& upload) override {
-    HttpRequest request = about(key);
-    request.method = "DELETE";
-    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
-    return finished(std::move(request));
+    return S3Dialect::finish_upload(key, upload, parts, condition);
   }
 
   std::string version_of(const HttpResponse& response) const override {
@@ -181,17 +113,17 @@ class GcsProtocol final : public ObjectProtocol {
   }
 
  private:
-  std::string base() const {
+  std::string listed_url() const override { return base(); }
+
+  std::string base() const override {
     return options_.endpoint + "/" + uri_encode(options_.bucket, Slash::encoded);
   }
 
-  HttpRequest about(std::string_view key) const {
-    HttpRequest request;
-    request.url = base() + "/" + uri_encode(root_.object(key), Slash::kept);
-    return request;
+  void add_part_checksum(HttpRequest& request) const override {
+    request.headers.push_back({"x-goog-hash", "crc32c=" + base64(crc32c_bytes(request.body))});
   }
 
-  HttpRequest finished(HttpRequest request) const {
+  HttpRequest finished(HttpRequest request) const override {
     if (!options_.billed_project.empty()) {
       request.headers.push_back({"x-goog-user-project", options_.billed_project});
     }
@@ -232,7 +164,6 @@ class GcsProtocol final : public ObjectProtocol {
   }
 
   const GcsOptions options_;
-  const KeyRoot root_;
 };
 
 }  // namespace

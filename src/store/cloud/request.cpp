@@ -57,19 +57,6 @@ void set_body(HttpRequest& request, std::string body) {
   request.body_owner = std::move(kept);
 }
 
-std::string range_header(const Extent& extent) {
-  switch (extent.kind) {
-    case Extent::Kind::whole:
-      return "";
-    case Extent::Kind::range:
-      return "bytes=" + std::to_string(extent.offset) + "-" +
-             std::to_string(extent.offset + extent.nbytes - 1);
-    case Extent::Kind::suffix:
-      return "bytes=-" + std::to_string(extent.nbytes);
-  }
-  return "";
-}
-
 const std::string& header_or_empty(const HttpResponse& response, std::string_view name) {
   static const std::string kNone;
   const std::string* value = response.header(name);

@@ -15,7 +15,8 @@ class KeyRoot {
  public:
   explicit KeyRoot(std::string path);
 
-  const std::string& path() const { return path_; }
+  // "/a/b", or nothing: what names the place behind the bucket.
+  std::string below() const { return path_.empty() ? "" : "/" + path_; }
   std::string object(std::string_view key) const;  // "a/b/key"
   std::string prefix(std::string_view prefix) const;
   // Adds what a list names, unless it lies elsewhere, or is no key: "a/b/c/" stands for an empty
@@ -34,8 +35,6 @@ std::string lower(std::string_view text);
 
 // A body that the request keeps.
 void set_body(HttpRequest& request, std::string body);
-// The header of a range: "bytes=0-99", "bytes=-8"; empty for a whole object.
-std::string range_header(const Extent& extent);
 const std::string& header_or_empty(const HttpResponse& response, std::string_view name);
 // Without what must not be shown, were a server to say it.
 std::string scrub(std::string text, std::span<const std::string_view> secrets);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "headrace/error.h"
+#include "store/cloud/cloud_protocol.h"
 #include "store/cloud/digest.h"
 #include "store/cloud/renewed.h"
 #include "store/cloud/s3_xml.h"
@@ -28,24 +29,18 @@ std::string with_bucket_host(const std::string& endpoint, const std::string& buc
   return endpoint.substr(0, host) + bucket + "." + endpoint.substr(host);
 }
 
-class S3Protocol final : public ObjectProtocol {
+class S3Protocol final : public S3Dialect {
  public:
   explicit S3Protocol(S3Options options)
-      : options_(std::move(options)),
-        root_(options_.prefix),
+      // Buckets of AWS have one name the world over, whichever host is asked.
+      : S3Dialect("s3|" + options.endpoint + "|" + options.bucket, options.prefix),
+        options_(std::move(options)),
         region_(std::make_shared<Renewed<std::string>>([options = options_] {
           return Renewed<std::string>::Fetched{
               std::make_shared<const std::string>(ask_for_region(options))};
         })) {}
 
-  std::string url() const override {
-    return "s3://" + options_.bucket + (root_.path().empty() ? "" : "/" + root_.path());
-  }
-
-  std::string identity() const override {
-    // Buckets of AWS have one name the world over, whichever host is asked.
-    return "s3|" + options_.endpoint + "|" + options_.bucket + "|" + root_.path();
-  }
+  std::string url() const override { return "s3://" + options_.bucket + root_.below(); }
 
   ProtocolAbilities abilities() const override {
     ProtocolAbilities abilities;
@@ -61,40 +56,25 @@ class S3Protocol final : public ObjectProtocol {
   HttpRequest read(std::string_view key,
                    const Extent& extent,
                    const std::string& if_version) override {
-    HttpRequest request = about(key);
-    if (std::string range = range_header(extent); !range.empty()) {
-      request.headers.push_back({"Range", std::move(range)});
-    } else if (options_.checksum != Checksum::none) {
+    HttpRequest request = get_of(key, extent);
+    if (extent.kind == Extent::Kind::whole && options_.checksum != Checksum::none) {
       request.headers.push_back({"x-amz-checksum-mode", "ENABLED"});
     }
     if (!if_version.empty()) request.headers.push_back({"If-Match", if_version});
     return finished(std::move(request));
   }
 
-  HttpRequest look_up(std::string_view key) override {
-    HttpRequest request = about(key);
-    request.method = "HEAD";
-    return finished(std::move(request));
-  }
-
   HttpRequest put(std::string_view key,
                   std::span<const ConstBytes> parts,
                   const WriteCondition& condition) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.body.assign(parts.begin(), parts.end());
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
+    HttpRequest request = put_of(key, "", parts);
     add_checksum(request);
     add_condition(request, condition);
     return finished(std::move(request));
   }
 
   HttpRequest erase(std::span<const std::string> keys) override {
-    if (keys.size() == 1) {
-      HttpRequest request = about(keys.front());
-      request.method = "DELETE";
-      return finished(std::move(request));
-    }
+    if (keys.size() == 1) return finished(about("DELETE", keys.front()));
     HttpRequest request;
     request.method = "POST";
     request.url = base() + "/?delete=";
@@ -104,76 +84,10 @@ class S3Protocol final : public ObjectProtocol {
     return finished(std::move(request));
   }
 
-  HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) override {
-    HttpRequest request;
-    request.url = base() + "/?list-type=2&encoding-type=url&max-keys=1000&prefix=" +
-                  uri_encode(root_.prefix(prefix), Slash::encoded);
-    if (delimiter) request.url += "&delimiter=%2F";
-    if (!from.empty()) request.url += "&continuation-token=" + uri_encode(from, Slash::encoded);
-    return finished(std::move(request));
-  }
-
-  HttpRequest begin_upload(std::string_view key) override {
-    HttpRequest request = about(key);
-    request.method = "POST";
-    request.url += "?uploads=";
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
-    if (options_.checksum == Checksum::crc32c) {
-      request.headers.push_back({"x-amz-checksum-algorithm", "CRC32C"});
-    }
-    return finished(std::move(request));
-  }
-
-  std::string upload_of(const HttpResponse& response) override {
-    return parse_upload_id(response.body);
-  }
-
-  HttpRequest put_part(std::string_view key,
-                       const std::string& upload,
-                       int number,
-                       std::span<const ConstBytes> part) override {
-    HttpRequest request = about(key);
-    request.method = "PUT";
-    request.url +=
-        "?partNumber=" + std::to_string(number) + "&uploadId=" + uri_encode(upload, Slash::encoded);
-    request.body.assign(part.begin(), part.end());
-    request.headers.push_back({"Content-Type", "application/octet-stream"});
-    // Of a whole object in parts AWS takes the others only where they were announced.
-    if (options_.checksum == Checksum::crc32c || options_.checksum == Checksum::md5) {
-      add_checksum(request);
-    }
-    return finished(std::move(request));
-  }
-
   std::string part_of(const HttpResponse& response) override {
-    const std::string& etag = header_or_empty(response, "etag");
-    if (etag.empty()) {
-      throw Error(ErrorCode::corrupt, url() + ": a part was stored, an answer without ETag came");
-    }
+    const std::string etag = S3Dialect::part_of(response);
     const std::string& sum = header_or_empty(response, "x-amz-checksum-crc32c");
     return options_.checksum == Checksum::crc32c && !sum.empty() ? etag + " " + sum : etag;
-  }
-
-  HttpRequest finish_upload(std::string_view key,
-                            const std::string& upload,
-                            std::span<const std::string> parts,
-                            const WriteCondition& condition) override {
-    HttpRequest request = about(key);
-    request.method = "POST";
-    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
-    set_body(request, upload_parts_xml(parts));
-    request.headers.push_back({"Content-Type", "application/xml"});
-    add_condition(request, condition);
-    // Of one that was carried out there is no upload any more.
-    request.repeatable = false;
-    return finished(std::move(request));
-  }
-
-  HttpRequest abort_upload(std::string_view key, const std::string& upload) override {
-    HttpRequest request = about(key);
-    request.method = "DELETE";
-    request.url += "?uploadId=" + uri_encode(upload, Slash::encoded);
-    return finished(std::move(request));
   }
 
   std::string version_of(const HttpResponse& response) const override {
@@ -212,19 +126,14 @@ class S3Protocol final : public ObjectProtocol {
     return region ? *region : "us-east-1";
   }
 
-  // The URL of the bucket, without a slash at its end.
-  std::string base() const {
+  std::string listed_url() const override { return base() + "/"; }
+
+  std::string base() const override {
     const std::string endpoint =
         options_.endpoint.empty() ? aws_endpoint(region()) : options_.endpoint;
     return options_.addressing == S3Options::Addressing::virtual_host
                ? with_bucket_host(endpoint, options_.bucket)
                : endpoint + "/" + uri_encode(options_.bucket, Slash::encoded);
-  }
-
-  HttpRequest about(std::string_view key) const {
-    HttpRequest request;
-    request.url = base() + "/" + uri_encode(root_.object(key), Slash::kept);
-    return request;
   }
 
   void add_checksum(HttpRequest& request) const {
@@ -243,22 +152,20 @@ class S3Protocol final : public ObjectProtocol {
     }
   }
 
-  static void add_condition(HttpRequest& request, const WriteCondition& condition) {
-    switch (condition.kind) {
-      case WriteCondition::Kind::none:
-        return;
-      case WriteCondition::Kind::missing:
-        request.headers.push_back({"If-None-Match", "*"});
-        break;
-      case WriteCondition::Kind::version:
-        request.headers.push_back({"If-Match", condition.version});
-        break;
+  void announce_checksum(HttpRequest& request) const override {
+    if (options_.checksum == Checksum::crc32c) {
+      request.headers.push_back({"x-amz-checksum-algorithm", "CRC32C"});
     }
-    // A second try of one that was carried out finds its own object in the way.
-    request.repeatable = false;
   }
 
-  HttpRequest finished(HttpRequest request) const {
+  // Of a whole object in parts AWS takes the others only where they were announced.
+  void add_part_checksum(HttpRequest& request) const override {
+    if (options_.checksum == Checksum::crc32c || options_.checksum == Checksum::md5) {
+      add_checksum(request);
+    }
+  }
+
+  HttpRequest finished(HttpRequest request) const override {
     if (options_.requester_pays) {
       request.headers.push_back({"x-amz-request-payer", "requester"});
     }
@@ -287,7 +194,6 @@ class S3Protocol final : public ObjectProtocol {
   std::string advice(const ServerError& error, const HttpResponse& response) const;
 
   const S3Options options_;
-  const KeyRoot root_;
   const std::shared_ptr<Renewed<std::string>> region_;
 };
 

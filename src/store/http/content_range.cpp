@@ -3,7 +3,23 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/checked.h"
+
 namespace headrace {
+
+std::string range_header(const Extent& extent) {
+  switch (extent.kind) {
+    case Extent::Kind::whole:
+      return "";
+    case Extent::Kind::range: {
+      const std::uint64_t end = checked_add(extent.offset, extent.nbytes, "range of an object");
+      return "bytes=" + std::to_string(extent.offset) + "-" + std::to_string(end - 1);
+    }
+    case Extent::Kind::suffix:
+      return "bytes=-" + std::to_string(extent.nbytes);
+  }
+  return "";
+}
 
 namespace {
 

@@ -2,9 +2,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "store/async.h"
+
 namespace headrace {
+
+// The header Range: "bytes=0-99", "bytes=-8"; empty for a whole object.
+std::string range_header(const Extent& extent);
 
 // "bytes 5-9/20" and "bytes */20" (https://www.rfc-editor.org/rfc/rfc9110#name-content-range).
 struct ContentRange {

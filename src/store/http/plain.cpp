@@ -3,7 +3,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/checked.h"
 #include "headrace/error.h"
 #include "store/http/content_range.h"
 #include "store/store.h"
@@ -42,12 +41,8 @@ class PlainProtocol final : public ObjectProtocol {
                    const Extent& extent,
                    const std::string& if_version) override {
     HttpRequest request = request_of("GET", key);
-    if (extent.kind == Extent::Kind::range) {
-      const std::uint64_t end = checked_add(extent.offset, extent.nbytes, "range of an object");
-      request.headers.push_back(
-          {"Range", "bytes=" + std::to_string(extent.offset) + "-" + std::to_string(end - 1)});
-    } else if (extent.kind == Extent::Kind::suffix) {
-      request.headers.push_back({"Range", "bytes=-" + std::to_string(extent.nbytes)});
+    if (std::string range = range_header(extent); !range.empty()) {
+      request.headers.push_back({"Range", std::move(range)});
     }
     if (if_version.starts_with('"')) {
       request.headers.push_back({"If-Match", if_version});

@@ -1,0 +1,121 @@
+#include "store/cloud/cloud_protocol.h"
+
+#include <utility>
+
+#include "headrace/error.h"
+#include "store/cloud/digest.h"
+#include "store/cloud/s3_xml.h"
+#include "store/http/content_range.h"
+
+namespace headrace {
+
+HttpRequest CloudProtocol::about(std::string_view method,
+                                 std::string_view key,
+                                 std::string_view query) const {
+  HttpRequest request;
+  request.method = method;
+  request.url = base() + "/" + uri_encode(root_.object(key), Slash::kept);
+  request.url += query;
+  return request;
+}
+
+HttpRequest CloudProtocol::get_of(std::string_view key, const Extent& extent) const {
+  HttpRequest request = about("GET", key);
+  if (std::string range = range_header(extent); !range.empty()) {
+    request.headers.push_back({"Range", std::move(range)});
+  }
+  return request;
+}
+
+HttpRequest CloudProtocol::put_of(std::string_view key,
+                                  std::string_view query,
+                                  std::span<const ConstBytes> parts) const {
+  HttpRequest request = about("PUT", key, query);
+  request.body.assign(parts.begin(), parts.end());
+  request.headers.push_back({"Content-Type", "application/octet-stream"});
+  return request;
+}
+
+HttpRequest CloudProtocol::look_up(std::string_view key) { return finished(about("HEAD", key)); }
+
+void add_condition(HttpRequest& request, const WriteCondition& condition) {
+  switch (condition.kind) {
+    case WriteCondition::Kind::none:
+      return;
+    case WriteCondition::Kind::missing:
+      request.headers.push_back({"If-None-Match", "*"});
+      break;
+    case WriteCondition::Kind::version:
+      request.headers.push_back({"If-Match", condition.version});
+      break;
+  }
+  // A second try of one that was carried out finds its own object in the way.
+  request.repeatable = false;
+}
+
+HttpRequest S3Dialect::list(std::string_view prefix, bool delimiter, const std::string& from) {
+  HttpRequest request;
+  request.url = listed_url() + "?list-type=2&encoding-type=url&max-keys=1000&prefix=" +
+                uri_encode(root_.prefix(prefix), Slash::encoded);
+  if (delimiter) request.url += "&delimiter=%2F";
+  if (!from.empty()) request.url += "&continuation-token=" + uri_encode(from, Slash::encoded);
+  return finished(std::move(request));
+}
+
+namespace {
+
+std::string query_of(const std::string& upload) {
+  return "?uploadId=" + uri_encode(upload, Slash::encoded);
+}
+
+}  // namespace
+
+HttpRequest S3Dialect::begin_upload(std::string_view key) {
+  HttpRequest request = about("POST", key, "?uploads=");
+  request.headers.push_back({"Content-Type", "application/octet-stream"});
+  announce_checksum(request);
+  return finished(std::move(request));
+}
+
+std::string S3Dialect::upload_of(const HttpResponse& response) {
+  return parse_upload_id(response.body);
+}
+
+HttpRequest S3Dialect::put_part(std::string_view key,
+                                const std::string& upload,
+                                int number,
+                                std::span<const ConstBytes> part) {
+  HttpRequest request = put_of(
+      key,
+      "?partNumber=" + std::to_string(number) + "&uploadId=" + uri_encode(upload, Slash::encoded),
+      part);
+  add_part_checksum(request);
+  return finished(std::move(request));
+}
+
+std::string S3Dialect::part_of(const HttpResponse& response) {
+  const std::string& etag = header_or_empty(response, "etag");
+  if (etag.empty()) {
+    throw Error(ErrorCode::corrupt, url() + ": a part was stored, an answer without ETag came");
+  }
+  return etag;
+}
+
+HttpRequest S3Dialect::finish_upload(std::string_view key,
+                                     const std::string& upload,
+                                     std::span<const std::string> parts,
+                                     const WriteCondition& condition) {
+  HttpRequest request = about("POST", key, query_of(upload));
+  set_body(request, upload_parts_xml(parts));
+  request.headers.push_back({"Content-Type", "application/xml"});
+  add_condition(request, condition);
+  // Of one that was carried out there is no upload any more.
+  request.repeatable = false;
+  return finished(std::move(request));
+}
+
+HttpRequest S3Dialect::abort_upload(std::string_view key, const std::string& upload) {
+  return finished(about("DELETE", key, query_of(upload)));
+}
+
+}  // namespace headrace
