@@ -334,6 +334,11 @@ TEST(HttpDriver, ListsComeInPages) {
   std::sort(keys.begin(), keys.end());
   const auto store = toy(objects);
   EXPECT_EQ(store->list(""), keys);
+  const int before = objects.server().requests();
+  const std::vector<ObjectSize> sizes = store->list_sizes("d/3");
+  EXPECT_EQ(objects.server().requests() - before, 2);  // pages, and no look at each
+  ASSERT_EQ(sizes.size(), 10u);
+  for (const ObjectSize& each : sizes) EXPECT_EQ(each.nbytes, 1u) << each.key;
   EXPECT_EQ(store->list_dir("d/").size(), 10u);
   EXPECT_EQ(store->list_dir("d/3/").size(), 10u);
   store->erase_prefix("d/3/");

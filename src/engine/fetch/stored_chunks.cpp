@@ -10,10 +10,34 @@
 
 namespace headrace {
 
+namespace {
+
+std::string prefix_of(const ArrayState& state) {
+  return state.path().empty() ? "" : state.path() + "/";
+}
+
+// Whether a chunk lies within the shape of an array, or was left behind by another.
+class Inside {
+ public:
+  explicit Inside(const ArrayMetadata& metadata)
+      : grid_(grid_shape(metadata.shape, metadata.chunk_shape, metadata.chunk_edges)) {}
+
+  bool operator()(const ChunkCoordinates& coordinates) const {
+    for (std::size_t d = 0; d < grid_.size(); ++d)
+      if (coordinates[d] >= grid_[d]) return false;
+    return true;
+  }
+
+ private:
+  const Shape grid_;
+};
+
+}  // namespace
+
 void each_stored_chunk(const ArrayState& state,
                        const ArrayMetadata& metadata,
                        FunctionRef<void(std::string key, const ChunkCoordinates& at)> take) {
-  const std::string prefix = state.path().empty() ? "" : state.path() + "/";
+  const std::string prefix = prefix_of(state);
   for (std::string& key : state.driver().list(prefix)) {
     auto coordinates =
         metadata.chunk_keys.parse(std::string_view(key).substr(prefix.size()), metadata.ndim());
@@ -23,14 +47,25 @@ void each_stored_chunk(const ArrayState& state,
 
 Listing list_chunks(const ArrayState& state) {
   const auto metadata = state.metadata();
-  const Shape grid = grid_shape(metadata->shape, metadata->chunk_shape, metadata->chunk_edges);
+  const Inside is_inside(*metadata);
   Listing listing;
   each_stored_chunk(state, *metadata, [&](std::string key, const ChunkCoordinates& coordinates) {
-    bool inside = true;
-    for (std::size_t d = 0; d < grid.size(); ++d) inside &= coordinates[d] < grid[d];
-    (inside ? listing.inside : listing.outside).push_back(std::move(key));
+    (is_inside(coordinates) ? listing.inside : listing.outside).push_back(std::move(key));
   });
   return listing;
+}
+
+std::uint64_t stored_nbytes(const ArrayState& state) {
+  const auto metadata = state.metadata();
+  const Inside is_inside(*metadata);
+  const std::string prefix = prefix_of(state);
+  std::uint64_t nbytes = 0;
+  for (const ObjectSize& object : state.driver().list_sizes(prefix)) {
+    const auto coordinates = metadata->chunk_keys.parse(
+        std::string_view(object.key).substr(prefix.size()), metadata->ndim());
+    if (coordinates && is_inside(*coordinates)) nbytes += object.nbytes;
+  }
+  return nbytes;
 }
 
 std::shared_ptr<const ArrayLayout> layout_of_object(const StoredArray& array,

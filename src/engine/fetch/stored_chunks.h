@@ -19,6 +19,9 @@ struct Listing {
 };
 Listing list_chunks(const ArrayState& state);
 
+// Of the objects within its shape, by the store's list.
+std::uint64_t stored_nbytes(const ArrayState& state);
+
 // Calls take(key, coordinates) for each stored object that is a chunk of an array with these
 // metadata.
 using ChunkCoordinates = std::vector<std::int64_t>;

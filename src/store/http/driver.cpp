@@ -113,6 +113,7 @@ class Driver final : public HttpDriver {
   }
 
   std::vector<std::string> list(std::string_view prefix) override;
+  std::vector<ObjectSize> list_sizes(std::string_view prefix) override;
   std::vector<DirEntry> list_dir(std::string_view prefix) override;
 
  protected:
@@ -493,15 +494,21 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
   }
 }
 
-std::vector<std::string> Driver::list(std::string_view prefix) {
+std::vector<ObjectSize> Driver::list_sizes(std::string_view prefix) {
   prefix = check_prefix(prefix);
-  std::vector<std::string> keys;
+  std::vector<ObjectSize> objects;
   for_each_page(prefix, false, [&](ListPage& page) {
     for (ListedObject& object : page.objects) {
-      if (lies_below(object.key, prefix)) keys.push_back(std::move(object.key));
+      if (lies_below(object.key, prefix)) objects.push_back({std::move(object.key), object.nbytes});
     }
   });
-  std::sort(keys.begin(), keys.end());
+  std::ranges::sort(objects, {}, &ObjectSize::key);
+  return objects;
+}
+
+std::vector<std::string> Driver::list(std::string_view prefix) {
+  std::vector<std::string> keys;
+  for (ObjectSize& object : list_sizes(prefix)) keys.push_back(std::move(object.key));
   return keys;
 }
 
