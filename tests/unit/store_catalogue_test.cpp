@@ -97,6 +97,24 @@ class FarStore : public AsyncDriver {
   std::vector<std::thread> threads_ GUARDED_BY(mutex_);
 };
 
+// Answers nothing until it is told to leave it.
+class StuckStore final : public FarStore {
+ public:
+  StuckStore() : FarStore({}) {}
+  void submit(std::span<AsyncRead* const>) noexcept override {}
+  void cancel(AsyncRead& read) noexcept override {
+    ++cancelled;
+    read.error = std::make_exception_ptr(Error(ErrorCode::cancelled, "as it was told"));
+    read.done();
+  }
+  int cancelled = 0;
+};
+
+struct CountedRead final : AsyncRead {
+  int ended = 0;
+  void done() noexcept override { ++ended; }
+};
+
 class MapCatalogue : public Catalogue {
  public:
   std::map<std::string, Whereabouts, std::less<>> objects;
@@ -185,6 +203,25 @@ TEST_F(CatalogueStore, NeighboursAreOneRequest) {
   EXPECT_FALSE(requests[10].error);
   EXPECT_EQ(code_of([&] { std::rethrow_exception(requests[5].error); }), ErrorCode::corrupt);
   EXPECT_EQ(code_of([&] { std::rethrow_exception(requests[6].error); }), ErrorCode::io);
+}
+
+TEST_F(CatalogueStore, ARequestOfSeveralEndsWhenNobodyWantsItAnyMore) {
+  const auto stuck = std::make_shared<StuckStore>();
+  for (const char* key : {"a/0", "a/1"}) catalogue_->objects[key].store = stuck;
+  CountedRead one, other;
+  one.key = "a/0";
+  other.key = "a/1";
+  AsyncRead* const reads[] = {&one, &other};
+  store_->async_reads()->submit(reads);
+  store_->async_reads()->cancel(one);
+  store_->async_reads()->cancel(one);  // counts once
+  EXPECT_EQ(stuck->cancelled, 0);
+  store_->async_reads()->cancel(other);
+  EXPECT_EQ(stuck->cancelled, 1);
+  for (const CountedRead* read : {&one, &other}) {
+    EXPECT_EQ(read->ended, 1);
+    EXPECT_EQ(code_of([&] { std::rethrow_exception(read->error); }), ErrorCode::cancelled);
+  }
 }
 
 TEST_F(CatalogueStore, RangesAreShifted) {

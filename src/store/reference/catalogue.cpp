@@ -83,13 +83,9 @@ class PartReader : public ObjectReader {
   std::string key_;
 };
 
-class LocalCatalogueStore : public StoreDriver {
+class LocalCatalogueStore : public OfCatalogue<StoreDriver> {
  public:
-  explicit LocalCatalogueStore(std::shared_ptr<Catalogue> catalogue)
-      : catalogue_(std::move(catalogue)) {}
-
-  std::string url() const override { return catalogue_->url(); }
-  bool read_only() const override { return true; }
+  using OfCatalogue::OfCatalogue;
 
   bool get(std::string_view key, Buffer& into) override {
     return get_within(key, into, UINT64_MAX);
@@ -113,24 +109,6 @@ class LocalCatalogueStore : public StoreDriver {
     check_key(key);
     return catalogue_->exists(key);
   }
-
-  void set(std::string_view, ConstBytes) override { throw_read_only(url()); }
-  void erase(std::string_view) override { throw_read_only(url()); }
-  void erase_prefix(std::string_view) override { throw_read_only(url()); }
-
-  std::vector<std::string> list(std::string_view prefix) override {
-    return catalogue_->list(check_prefix(prefix));
-  }
-  std::vector<DirEntry> list_dir(std::string_view prefix) override {
-    return catalogue_->list_dir(check_prefix(prefix));
-  }
-  std::string identity(std::string_view prefix) override {
-    return catalogue_->identity() + '#' + std::string(prefix);
-  }
-  bool holds_only_keys() const override { return true; }
-
- private:
-  std::shared_ptr<Catalogue> catalogue_;
 };
 
 }  // namespace

@@ -35,6 +35,7 @@ class Joined final : public AsyncRead {
 
   std::shared_ptr<StoreDriver> store{};
   std::vector<Member> members{};
+  std::size_t unwanted = 0;        // of them, under the lock of UnderWay
   std::shared_ptr<Joined> self{};  // until done()
   Ended ended{};
 
@@ -93,26 +94,10 @@ struct UnderWay {
   std::uint64_t next GUARDED_BY(mutex) = 1;
 };
 
-class RemoteCatalogueStore : public AsyncDriver {
+class RemoteCatalogueStore : public OfCatalogue<AsyncDriver> {
  public:
   RemoteCatalogueStore(std::shared_ptr<Catalogue> catalogue, const Coalescing& near)
-      : catalogue_(std::move(catalogue)), near_(near) {}
-
-  std::string url() const override { return catalogue_->url(); }
-  bool read_only() const override { return true; }
-  void set(std::string_view, ConstBytes) override { throw_read_only(url()); }
-  void erase(std::string_view) override { throw_read_only(url()); }
-  void erase_prefix(std::string_view) override { throw_read_only(url()); }
-  std::vector<std::string> list(std::string_view prefix) override {
-    return catalogue_->list(check_prefix(prefix));
-  }
-  std::vector<DirEntry> list_dir(std::string_view prefix) override {
-    return catalogue_->list_dir(check_prefix(prefix));
-  }
-  std::string identity(std::string_view prefix) override {
-    return catalogue_->identity() + '#' + std::string(prefix);
-  }
-  bool holds_only_keys() const override { return true; }
+      : OfCatalogue(std::move(catalogue)), near_(near) {}
 
   std::size_t depth() const override { return kDepth; }
   void submit(std::span<AsyncRead* const> reads) noexcept override;
@@ -134,7 +119,6 @@ class RemoteCatalogueStore : public AsyncDriver {
   void send(std::span<Wanted* const> members, const Extent& extent);
   void submit_near(std::vector<Wanted>& wanted);
 
-  std::shared_ptr<Catalogue> catalogue_;
   const Coalescing near_;
   const std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
@@ -323,9 +307,10 @@ void RemoteCatalogueStore::cancel(AsyncRead& read) noexcept {
     const ForkLock lock(under_way_->mutex);
     const auto at = under_way_->reads.find(read.ticket);
     if (at == under_way_->reads.end()) return;
-    // With others it ends when they do.
-    if (at->second->members.size() > 1) return;
-    joined = at->second;
+    joined = std::move(at->second);
+    under_way_->reads.erase(at);
+    // With others it ends when they do, or nobody wants it any more.
+    if (++joined->unwanted < joined->members.size()) return;
     store = joined->store;  // done() lets go of it
   }
   store->async_reads()->cancel(*joined);
