@@ -62,6 +62,30 @@ void take_encoded(const ArrayLayout& layout,
       layout.devices.decode, layout.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
 }
 
+// Threads that fetch a slab; of packing, each decodes a chunk at a time.
+inline std::size_t threads_of_slab(const Request& request,
+                                   const ArrayLayout& layout,
+                                   FetchFor purpose) {
+  const bool packing = purpose == FetchFor::packing;
+  return static_cast<std::size_t>(packing ? request.threads_for(layout) : thread_count());
+}
+
+// What is asked for together, of those that are stored.
+template <typename Query>
+FetchList list_of_slab(const FetchPlan& plan,
+                       const ArrayLayout& layout,
+                       const std::vector<Chunk<Query>>& chunks,
+                       std::size_t batch) {
+  return plan.list(chunks.size(), batch, [&](std::size_t i) {
+    const Chunk<Query>& chunk = chunks[i];
+    return chunk.missing
+               ? std::nullopt
+               : std::optional(WantedChunk{chunk.query.size() * layout.itemsize(),
+                                           chunk.level->parent ? chunk.level.get() : nullptr,
+                                           chunk.range});
+  });
+}
+
 template <typename Query>
 class SlabFetch {
  public:
@@ -82,18 +106,10 @@ class SlabFetch {
         gds_(gds),
         chunks_(chunks),
         memory_(memory),
-        threads_(static_cast<std::size_t>(
-            purpose == FetchFor::packing ? request.threads_for(layout_) : thread_count())),
+        threads_(threads_of_slab(request, layout_, purpose)),
         plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
-    list_ = plan_.list(chunks.size(), batch, [&](std::size_t i) {
-      const Chunk<Query>& chunk = chunks[i];
-      return chunk.missing
-                 ? std::nullopt
-                 : std::optional(WantedChunk{chunk.query.size() * layout_.itemsize(),
-                                             chunk.level->parent ? chunk.level.get() : nullptr,
-                                             chunk.range});
-    });
+    list_ = list_of_slab(plan_, layout_, chunks, batch);
     if (list_.requests.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.requests.size());
   }

@@ -41,19 +41,11 @@ class SlabFromNetwork {
         purpose_(purpose),
         chunks_(chunks),
         memory_(memory),
-        threads_(static_cast<std::size_t>(
-            purpose == FetchFor::packing ? request.threads_for(layout_) : thread_count())),
+        threads_(threads_of_slab(request, layout_, purpose)),
         plan_(array, request, purpose, threads_),
         check_([&request] { request.check(); }),
         flight_(store, limits_of_flight(request, store), check_) {
-    list_ = plan_.list(chunks.size(), 1, [&](std::size_t i) {
-      const Chunk<Query>& chunk = chunks[i];
-      return chunk.missing
-                 ? std::nullopt
-                 : std::optional(WantedChunk{chunk.query.size() * layout_.itemsize(),
-                                             chunk.level->parent ? chunk.level.get() : nullptr,
-                                             chunk.range});
-    });
+    list_ = list_of_slab(plan_, layout_, chunks, 1);
     if (list_.order.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.order.size());
     flight_.add(std::make_unique<Source>(*this));
