@@ -5,30 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "codec/codec.h"
-#include "headrace/error.h"
+#include "fuzz_check.h"
 
 namespace headrace::fuzz {
-
-inline void check(bool holds) {
-  if (!holds) std::abort();
-}
-
-// What hostile bytes may raise; anything else is a bug.
-template <typename F>
-bool attempt(F&& call) {
-  try {
-    call();
-    return true;
-  } catch (const Error& error) {
-    check(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported);
-    return false;
-  }
-}
 
 // Wants one range, with and without memory of its own to offer.
 class RangeSink final : public PieceSink {

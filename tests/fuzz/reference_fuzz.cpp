@@ -4,38 +4,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
-#include "headrace/error.h"
+#include "fuzz_check.h"
 #include "store/reference/kerchunk_json.h"
 #include "store/reference/parquet_file.h"
 
-namespace {
-
 using namespace headrace;
-
-void check(bool holds) {
-  if (!holds) std::abort();
-}
-
-// What hostile bytes may raise; anything else is a bug.
-template <typename F>
-void tolerate(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    check(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported);
-  }
-}
-
-}  // namespace
+using namespace headrace::fuzz;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   if (text_of(bytes).starts_with("PAR1")) {
-    tolerate([&] {
+    attempt([&] {
       const ParquetTable table = read_parquet(bytes, "x");
       for (const ParquetColumn& column : table.columns) {
         for (const std::uint32_t row : column.rows) {
@@ -45,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     });
     return 0;
   }
-  tolerate([&] {
+  attempt([&] {
     // A generator of a few characters makes millions: that is bounded, and slow.
     const std::string_view text = text_of(bytes.subspan(1));
     if (text.find("stop") != std::string_view::npos) return;

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "fuzz_check.h"
 #include "headrace/error.h"
 #include "headrace/shm.h"
 #include "shm/ledger.h"
@@ -21,14 +22,11 @@
 namespace {
 
 using namespace headrace;
+using namespace headrace::fuzz;
 using namespace headrace::shm;
 
 constexpr std::size_t kNbytes = 16384;
 constexpr std::uint32_t kBlocks = 16;
-
-void check(bool holds) {
-  if (!holds) std::abort();
-}
 
 template <typename F>
 void tolerate(F&& call) {

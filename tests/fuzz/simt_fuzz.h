@@ -4,20 +4,16 @@
 // small as their contract allows.
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "fuzz_check.h"
 #include "kernels/kernels.h"
 #include "simt/host_queue.h"
 
 namespace headrace::fuzz {
 
 using Bytes = std::vector<std::uint8_t>;
-
-inline void check(bool holds) {
-  if (!holds) std::abort();
-}
 
 struct Decoded {
   Fault fault;

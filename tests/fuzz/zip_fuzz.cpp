@@ -10,27 +10,14 @@
 #include <cstdlib>
 #include <string>
 
-#include "headrace/error.h"
+#include "fuzz_check.h"
 #include "store/store.h"
 #include "store/zip.h"
 
 namespace {
 
 using namespace headrace;
-
-void check(bool holds) {
-  if (!holds) std::abort();
-}
-
-// What hostile bytes may raise; anything else is a bug.
-template <typename F>
-void tolerate(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    check(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported);
-  }
-}
+using namespace headrace::fuzz;
 
 void read_all(StoreDriver& store, std::size_t input_size) {
   const auto keys = store.list("");
@@ -39,12 +26,12 @@ void read_all(StoreDriver& store, std::size_t input_size) {
     check(store.exists(key));
     Buffer whole;
     bool got = false;
-    tolerate([&] {
+    attempt([&] {
       check(store.get(key, whole));
       got = true;
     });
     check(whole.size() <= input_size * 1032);
-    tolerate([&] {
+    attempt([&] {
       auto reader = store.open(key);
       check(reader != nullptr);
       check(!got || reader->size() == whole.size());
@@ -64,6 +51,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, data, size, 0) != static_cast<ssize_t>(size)) {
     std::abort();
   }
-  tolerate([&] { read_all(*open_zip_archive(path), size); });
+  attempt([&] { read_all(*open_zip_archive(path), size); });
   return 0;
 }
