@@ -13,6 +13,7 @@ import json
 import os
 import re
 from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 _SECRET = re.compile(
     r"key|secret|token|passw|sas|credential|connection_string|authorization|cookie|headers|auth\b"
@@ -22,6 +23,19 @@ _OPT_OUT = "pickle_credentials"
 # Names that say nothing of what they belong to.
 _salt = os.urandom(16)
 _kept: dict[str, dict[str, Any]] = {}
+
+
+def without_user(url: str, options: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+    """Of "https://user:password@host/" both as options, which are known for secrets."""
+    if not url.lower().startswith(("http://", "https://")):
+        return url, options
+    parts = urlsplit(url)
+    who, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, options
+    user, _, password = who.partition(":")
+    named = {"user": unquote(user), "password": unquote(password)}
+    return urlunsplit(parts._replace(netloc=host)), {**named, **(options or {})}
 
 
 def _is_secret(name: str, value: Any) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from . import _check, _core
+from . import _check, _core, _secrets
 from ._paths import SCHEME, ZIP_AND_PATH
 
 _MODES = ("r", "r+", "a", "w", "w-")
@@ -56,6 +56,7 @@ def resolve_store(
         if isinstance(url, bytes):
             url = os.fsdecode(url)
         _check.text("store", url)
+        url, storage_options = _secrets.without_user(url, storage_options)
         scheme = SCHEME.match(url)
         if scheme and not _is_own(scheme[1].lower(), storage_options):
             return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""

@@ -1,10 +1,14 @@
 """Stores across a network as users open them: by URL, in other libraries, in other processes."""
 
+import base64
+import http.server
 import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 import cloud_servers
@@ -70,6 +74,36 @@ def test_a_pickle_has_no_secret_and_opens_here(bucket):
         pickle.loads(text)
     assert_same(pickle.loads(pickle.dumps(array))[...], DATA)
     assert_same(zarr.open_array(pickle.loads(pickle.dumps(store)), mode="r")[:], DATA)
+
+
+def test_a_user_in_a_url_is_a_secret_too(tmp_path):
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            given = self.headers.get("Authorization", "")
+            if base64.b64decode(given.removeprefix("Basic ")) != b"me:pass word":
+                return self.send_error(401)
+            return super().do_GET()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    array = hr.create_array(tmp_path / "x.zarr", shape=(4,), dtype="i4", chunks=(2,))
+    array[:] = [1, 2, 3, 4]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=tmp_path))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://me:pass%20word@127.0.0.1:{server.server_port}/x.zarr"
+        for opened in (hr.open(url), zarr.open_array(hr.zarr.Store(url, read_only=True), mode="r")):
+            text = pickle.dumps(opened)
+            assert b"pass" not in text.replace(b"password", b"")
+            assert list(pickle.loads(text)[:]) == [1, 2, 3, 4]
+        with pytest.raises(PermissionError):
+            hr.open(url.replace("me:", "you:"))
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_pickle_has_secrets_where_that_is_wanted(bucket):
@@ -152,11 +186,15 @@ def test_what_another_library_alone_knows_stays_its_own(bucket):
     assert_same(array[...], DATA)
 
 
-def _command(*arguments: str) -> str:
+def _binary() -> Path:
     binary = Path(hr.__file__).parents[2] / "build" / "dev" / "bin" / "headrace"
     if not binary.exists():
         pytest.skip("the command line is not built")
-    done = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=60)
+    return binary
+
+
+def _command(*arguments: str) -> str:
+    done = subprocess.run([_binary(), *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -193,3 +231,32 @@ def test_zarr_writes_what_is_new_only_once(bucket):
     for value in (b"first", b"second"):
         asyncio.run(store.set_if_not_exists("k", cpu.Buffer.from_bytes(value)))
     assert store.handle._get("k") == b"first"
+
+
+def test_a_copy_never_takes_its_own_source(tmp_path):
+    """Whatever way leads there: what is removed from the target must not be the source."""
+    array = hr.create_array(tmp_path / "a/b", shape=(4,), dtype="i4", chunks=(2,))
+    array[:] = [1, 2, 3, 4]
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    binary = _binary()
+    for source, target in (
+        ("a/b", "a"),
+        ("a", "a/b"),
+        ("a/b", "link"),
+        ("link", "a"),
+        ("link/b", "a/b"),
+    ):
+        command = [binary, "sync", "--delete", tmp_path / source, tmp_path / target]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1, (source, target, done.stdout)
+        assert "within the other" in done.stderr
+        assert_same(hr.open(tmp_path / "a/b")[...], np.array([1, 2, 3, 4], "i4"))
+
+
+def test_one_place_of_a_bucket_is_one_place(bucket):
+    """Writers of one chunk wait for each other by it."""
+    by_url = hr.open_store(bucket.url("g/x"), storage_options=bucket.options)
+    by_path = hr.open_store(bucket.url("g"), storage_options=bucket.options)
+    root = hr.open_store("s3://bucket", storage_options=bucket.options)
+    places = {by_url._identity(""), by_path._identity("x"), root._identity("g/x")}
+    assert len(places) == 1

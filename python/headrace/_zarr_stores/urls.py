@@ -36,6 +36,9 @@ _OF_INSTANCES = {
     "batch_size",
 }
 
+# What of its exceptions zarr-python takes for a missing object, unless it is told otherwise.
+_MISSING = {FileNotFoundError, IsADirectoryError, NotADirectoryError}
+
 _OBJECT_STORES = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az", "HTTPStore": ""}
 # Names of what is in the URL.
 _BUCKETS = ("bucket", "container_name")
@@ -59,7 +62,7 @@ def place_of(store: Any) -> Place | None:
 def _place_of_fsspec(store: FsspecStore) -> Place | None:
     filesystem = store.fs
     scheme = _FILE_SYSTEMS.get((type(filesystem).__module__, type(filesystem).__name__))
-    if scheme is None or set(store.allowed_exceptions) != _usual_exceptions(store):
+    if scheme is None or set(store.allowed_exceptions) != _MISSING:
         return None
     options = {
         name: value
@@ -68,12 +71,6 @@ def _place_of_fsspec(store: FsspecStore) -> Place | None:
     }
     path = str(store.path)
     return (f"{scheme}://{path.strip('/')}" if scheme else path), options
-
-
-def _usual_exceptions(store: FsspecStore) -> set[type[Exception]]:
-    from zarr.storage._fsspec import ALLOWED_EXCEPTIONS
-
-    return set(ALLOWED_EXCEPTIONS)
 
 
 def _place_of_obstore(store: Any) -> Place | None:

@@ -54,6 +54,8 @@ class Store(OwnStore):
         storage_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(read_only=read_only)
+        if isinstance(store, str):
+            store, storage_options = _secrets.without_user(store, storage_options)
         self._source = (store, storage_options)
         mode = "r" if read_only else "a"
         self._owns_handle = not isinstance(store, _core.Store)
