@@ -49,6 +49,16 @@ BENCHMARKS = {
         "",
         {"network.json": "e2e.network"},
     ),
+    "network-writes": Benchmark(
+        "arrays written to a bucket that waits 0, 20 and 100 ms, beside peers",
+        "",
+        {"network-writes.json": "e2e.network_writes"},
+    ),
+    "loader-network": Benchmark(
+        "the loader over HTTP from a server that waits 0, 20 and 100 ms",
+        "",
+        {"loader-network.json": "e2e.loader_network"},
+    ),
     "references": Benchmark(
         "10^6 and 10^7 references: to open them, one chunk, memory",
         "[references](../docs/stores.md)",
@@ -139,7 +149,11 @@ BENCHMARKS = {
     "before-after": Benchmark(
         "checkouts of headrace in turns, on the host and a GPU; $BEFORE, $NOW: their PYTHONPATH",
         "",
-        {"before-after.json": "e2e.checkouts before=$BEFORE now=$NOW"},
+        {
+            "before-after.json": "e2e.checkouts before=$BEFORE now=$NOW",
+            "before-after-headers.json": "e2e.checkouts before=$BEFORE now=$NOW --only cuda "
+            "--steps 384 --rows 4MiB-zstd-whole,4MiB-blosc-whole,shard-*-whole,4MiB-none-whole",
+        },
     ),
     "device-read": Benchmark(
         "whole arrays into GPU memory, beside peers", HERE, {"device-read.json": "device.read"}
@@ -174,6 +188,17 @@ BENCHMARKS = {
         {
             "faults.json": "tests/python/long_runs.py --json {out} faults"
             " build/dev/tests/headrace_tests"
+        },
+    ),
+    "netcdf-references": Benchmark(
+        "real NetCDF files by references, beside netCDF4; $DATA: as the script prepares it",
+        "[references](../docs/stores.md)",
+        {
+            name: f"tests/python/netcdf_references.py compare $DATA {devices} --json {{out}}"
+            for name, devices in (
+                ("netcdf-references.json", "--device cpu --device simt"),
+                ("netcdf-references-cuda.json", "--device cpu --device cuda"),
+            )
         },
     ),
     "linearizability": Benchmark(

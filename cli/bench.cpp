@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options : CommonOptions {
   std::string pattern = "whole";
+  StoreBenchOptions store{};
   std::string selection;
   int repeat = 5;
   int samples = 200;
@@ -92,6 +93,18 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(share * last + 0.5)];
 }
 
+// 0 where the store does not list what it has.
+double stored_nbytes(const Array& array) {
+  try {
+    return static_cast<double>(array.nbytes_stored());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported || error.code() == ErrorCode::permission_denied) {
+      return 0;
+    }
+    throw;
+  }
+}
+
 Json measure(const Array& array, const Options& options) {
   const bool whole = options.pattern == "whole";
   if (!whole && !options.selection.empty()) throw_usage("--selection goes with --pattern whole");
@@ -119,7 +132,7 @@ Json measure(const Array& array, const Options& options) {
   Json all_runs = runs;
   std::sort(runs.begin(), runs.end());
   const auto decoded = static_cast<double>(nbytes);
-  const auto stored = static_cast<double>(array.nbytes_stored());
+  const double stored = stored_nbytes(array);
   const auto plain = static_cast<double>(nbytes_of(array.dtype(), array.shape()));
   return {
       {"target", options.target},
@@ -139,6 +152,50 @@ Json measure(const Array& array, const Options& options) {
       {"ratio", stored > 0 ? Json(plain / stored) : Json(nullptr)},
       {"version", version()},
   };
+}
+
+// Bars of one length for the largest value.
+std::string bar(double value, double most) {
+  constexpr double kCells = 40;
+  return std::string(most > 0 ? static_cast<std::size_t>(value / most * kCells + 0.5) : 0, '#');
+}
+
+std::string requests_text(const Json& report) {
+  const Json& latency = report.at("latency_ms");
+  std::string text = fmt::format("{} objects, the middle one of {}\n",
+                                 report.at("objects").get<std::size_t>(),
+                                 human_nbytes(report.at("object_nbytes").get<double>()));
+  text += fmt::format("latency  {:.1f} ms median, {:.1f} p95, {:.1f} min, of {} ranges of {}\n\n",
+                      latency.at("p50").get<double>(),
+                      latency.at("p95").get<double>(),
+                      latency.at("min").get<double>(),
+                      latency.at("samples").get<std::size_t>(),
+                      human_nbytes(latency.at("range_nbytes").get<double>()));
+  text += "at a time      MB/s  chunks/s  p95 ms  small/s\n";
+  double most = 0;
+  for (const Json& level : report.at("levels")) {
+    most = std::max(most, level.at("mb_s").get<double>());
+  }
+  for (const Json& level : report.at("levels")) {
+    const auto figure = [&](const char* name) { return level.at(name).get<double>(); };
+    text += fmt::format("{:>9} {:>9.1f} {:>9.1f} {:>7.0f} {:>8.0f}  {}\n",
+                        level.at("depth").get<std::size_t>(),
+                        figure("mb_s"),
+                        figure("chunks_s"),
+                        figure("chunk_p95_ms"),
+                        figure("small_s"),
+                        bar(figure("mb_s"), most));
+  }
+  const Json& depth = report.at("io_depth");
+  text += fmt::format("\nio_depth {} is enough here, {} is configured",
+                      depth.at("best").get<std::size_t>(),
+                      depth.at("configured").get<std::size_t>());
+  if (depth.at("still_rising").get<bool>()) {
+    text +=
+        "; it was still rising: --max-depth tries more, with --storage-option "
+        "max_concurrency=N for more than the store sends at a time";
+  }
+  return text + '\n';
 }
 
 std::string report_text(const Json& report) {
@@ -163,14 +220,33 @@ std::string report_text(const Json& report) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench", "Time reads of an array: warm, in this process");
+  CLI::App* command = app.add_subcommand(
+      "bench",
+      "Time reads of an array: warm, in this process; of one across a network the requests to its "
+      "store");
   const auto options = std::make_shared<Options>();
   add_common_options(*command, *options);
   command
-      ->add_option("--pattern",
-                   options->pattern,
-                   "whole: one call; chunk: a random chunk a call; point: a random element a call")
-      ->check(CLI::IsMember({"whole", "chunk", "point"}))
+      ->add_option(
+          "--pattern",
+          options->pattern,
+          "whole: one call; chunk: a random chunk a call; point: a random element a call; "
+          "requests: to a store across a network, by how many at a time (what counts there "
+          "unless another is asked for)")
+      ->check(CLI::IsMember({"whole", "chunk", "point", "requests"}))
+      ->capture_default_str();
+  command->add_option("--seconds", options->store.seconds, "About so long, for requests")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
+  command
+      ->add_option("--max-nbytes", options->store.nbytes, "Bytes that are asked for, for requests")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 50))
+      ->capture_default_str();
+  command
+      ->add_option("--max-depth",
+                   options->store.max_depth,
+                   "Requests at a time, at most; 0: as many as the store sends")
+      ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command->add_option("--selection", options->selection, "Part of the array, for --pattern whole");
   command->add_option("--repeat,-n", options->repeat, "Runs that count; one more goes before")
@@ -180,8 +256,14 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 100000000))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Of the random choice")->capture_default_str();
-  command->callback([options] {
+  command->callback([options, command] {
     const Array array = open_target_array(*options);
+    const bool is_remote = array.store().across_network();
+    if (options->pattern == "requests" || (is_remote && command->count("--pattern") == 0)) {
+      options->store.seed = options->seed;
+      const Json report = Json::parse(bench_store_json(array, options->store));
+      return options->json ? print_json(report) : print_text(requests_text(report));
+    }
     const Json report = measure(array, *options);
     if (options->json) {
       print_json(report);

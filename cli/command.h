@@ -19,7 +19,7 @@ void add_advise(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_cp(CLI::App& app);
-void add_doctor(CLI::App& app);
+void add_doctor(CLI::App& app, int& status);
 void add_du(CLI::App& app);
 void add_info(CLI::App& app);
 void add_ls(CLI::App& app);

@@ -58,14 +58,40 @@ std::string report_text(const Json& report) {
   return text;
 }
 
+std::string findings_text(const Json& report) {
+  std::string text = printable(report.at("url").get<std::string>()) + '\n';
+  for (const Json& row : report.at("findings")) {
+    text += fmt::format("{:<8} {:<11} {}\n",
+                        row.at("state").get<std::string>(),
+                        row.at("check").get<std::string>(),
+                        row.at("says").get<std::string>());
+  }
+  return text;
+}
+
+void look_at_place(const CommonOptions& options, int& status) {
+  const Json report = Json::parse(doctor_json(
+      options.target, parse_storage_options("--storage-option", options.storage_options)));
+  options.json ? print_json(report) : print_text(findings_text(report));
+  if (!report.at("good").get<bool>()) status = 1;
+}
+
 }  // namespace
 
-void add_doctor(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Print what this build and machine offer, and why not");
+void add_doctor(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "doctor",
+      "Print what this build and machine offer, and why not; of a path or URL what is wrong with "
+      "it, and how it is mended (exit status 1 where something is)");
   const auto options = std::make_shared<CommonOptions>();
+  command->add_option("place", options->target, "Path or URL of an array or group");
+  command->add_option("--storage-option",
+                      options->storage_options,
+                      "NAME=VALUE for the place's store, as in anon=true");
   add_json_option(*command, *options);
-  command->callback([options] {
+  command->callback([options, command, &status] {
+    if (command->count("place") > 0) return look_at_place(*options, status);
+    if (!options->storage_options.empty()) throw_usage("--storage-option goes with a place");
     const Json report = Json::parse(doctor_json());
     if (options->json) {
       print_json(report);

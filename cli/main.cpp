@@ -75,7 +75,7 @@ int run(int argc, char** argv) {
   add_cp(app);
   add_sync(app);
   add_bench(app);
-  add_doctor(app);
+  add_doctor(app, status);
   add_version(app);
   try {
     if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);

@@ -15,8 +15,12 @@ struct PlaceOptions {
   std::vector<std::string> storage_options;
   bool json = false;
 
-  Store open(StoreMode mode = StoreMode::read) const {
-    return open_store(place, mode, parse_storage_options("--storage-option", storage_options));
+  // A folder is its files, and a repository by its own scheme what it describes.
+  Store open() const {
+    StorageOptions options = parse_storage_options("--storage-option", storage_options);
+    if (place.find("://") == std::string::npos || place.starts_with("file://"))
+      options.try_emplace("icechunk", "false");
+    return open_store(place, StoreMode::read, options);
   }
 };
 

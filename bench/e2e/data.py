@@ -71,6 +71,7 @@ def codecs_of(codec: str) -> dict:
     return {
         "none": None,
         "zstd": ZstdCodec(level=3),
+        "zstd1": ZstdCodec(level=1),
         "blosc": BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=4),
         "gzip": GzipCodec(level=5),
     }[codec]

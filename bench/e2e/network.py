@@ -25,7 +25,16 @@ from e2e import data
 from e2e.client import Client
 from e2e.run import available, checked
 
-PEERS = ("headrace", "headrace_obstore", "zarr_obstore", "zarr_fsspec", "zarrs", "tensorstore")
+PEERS = (
+    "headrace",
+    "headrace_cached_cold",
+    "headrace_cached",
+    "headrace_obstore",
+    "zarr_obstore",
+    "zarr_fsspec",
+    "zarrs",
+    "tensorstore",
+)
 SHAPE = (64, data.NLAT, data.NLON)
 CHUNK = (1, 361, 720)  # 1 MiB of float32, four a step
 LAYOUTS = {"chunks": (CHUNK, None), "shards": ((16, 722, 1440), CHUNK)}

@@ -123,6 +123,16 @@ class Worker:
         array = self._peer.create(request["path"], request["spec"])
         return self._timed(lambda: self._peer.write(array, (Ellipsis,), data))
 
+    def make(self, request) -> dict:
+        """A new array in a bucket."""
+        self._array = self._peer.create_in_bucket(request["path"], request["spec"])
+        return {}
+
+    def write_part(self, request) -> dict:
+        data = self._load(request)
+        selection = selection_of(request["part"])
+        return self._timed(lambda: self._peer.write(self._array, selection, data))
+
     def _timed(self, work) -> dict:
         _reset_peak_rss()
         seconds, cpu_s = took(work)

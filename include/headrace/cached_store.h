@@ -8,8 +8,8 @@
 //     seen by reads that begin after them; those of others are when something of the object has to
 //     be fetched: then all that is read of it is read anew, and never a mix of both. Arrays do so
 //     by themselves; a StoredObject that was read from before raises `io` with ESTALE.
-//  4. Whether an object has changed, files, archives and memory tell by their versions. Of other
-//     stores a change is seen by the size, or by what is fetched once more: docs/cached.md.
+//  4. Whether an object has changed, files, archives, memory, web servers and object stores tell by
+//     versions. Of other stores a change is seen by what is fetched once more: docs/cached.md.
 
 #include <cstddef>
 #include <cstdint>

@@ -53,6 +53,8 @@ class Store {
 
   std::string url() const;  // "file:///data/era5.zarr", "memory://", "zip:///data/a.zip"
   bool read_only() const;
+  // Whether a request takes milliseconds, and many are under way at a time.
+  bool across_network() const;
   // Publishes a zip archive that is written: it appears under its name, whole, in place of what was
   // there. Writes after it fail. A second call does nothing, and so does one of another store.
   //
@@ -116,6 +118,13 @@ Store open_store(std::string_view path_or_url,
 
 // A new, empty store in memory that nobody else sees.
 Store memory_store();
+
+// What is wrong with a place and how it is mended, as a JSON object:
+//   {"url": ..., "good": true, "findings": [{"check": "tls", "state": "problem", "says": ...}]}
+// States are "good", "note" (what costs time, or may be meant so) and "problem"; "good" of the
+// whole is that there is no problem. Asks a server some ten times, for small documents; writes
+// nothing, and shows no secret. What is wrong with the place is a finding, never an error.
+std::string doctor_json(std::string_view path_or_url, const StorageOptions& options = {});
 
 // Which objects copy_objects() leaves as they are in the other store.
 enum class CopyOver {
@@ -220,6 +229,9 @@ class CustomStore {
   virtual std::string folder(const std::string& prefix) const;
   // How many objects get() had best be asked for at once.
   virtual std::size_t batch_size() const = 0;
+  // True where it answers in microseconds: then it is asked by the threads that decode. Else reads
+  // of arrays wait for it in threads of their own, at most 32 of them, which hold up nothing.
+  virtual bool local() const { return false; }
 
   // Whole objects, in the order of the keys; nothing where there is none.
   virtual std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) = 0;
@@ -233,7 +245,7 @@ class CustomStore {
   virtual std::optional<Coalescing> coalescing() const { return std::nullopt; }
 
   // Reads of arrays that take no thread each: of a store whose depth() is not 0, the default. That
-  // is how many reads it works at at a time. submit() begins them and returns; what it throws is
+  // is how many reads it works on at a time. submit() begins them and returns; what it throws is
   // the answer to all of them that have none. Who is told by cancel() that nobody waits for an
   // answer any more may go on with it or not.
   virtual std::size_t depth() const { return 0; }

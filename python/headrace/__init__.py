@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._doctor import doctor
     from ._ops import copy, load, save
     from ._rechunk import advise, rechunk, rechunk_plan
+    from ._references import references
     from ._trace import trace
 
 __version__ = version()
@@ -66,6 +67,7 @@ __all__ = [
     "read_many",
     "rechunk",
     "rechunk_plan",
+    "references",
     "save",
     "set_allocator",
     "trace",
@@ -84,6 +86,7 @@ _LAZY = {
     "load": ("_ops", "load"),
     "rechunk": ("_rechunk", "rechunk"),
     "rechunk_plan": ("_rechunk", "rechunk_plan"),
+    "references": ("_references", "references"),
     "save": ("_ops", "save"),
     "doctor": ("_doctor", "doctor"),
     "trace": ("_trace", "trace"),

@@ -48,7 +48,7 @@ def cached(
     name
         What the copies on disk are known by. None: the URL. Store objects of other libraries, and
         stores in memory, have no URL that other processes know, and need one; so do stores of one
-        URL at two endpoints.
+        URL at two endpoints or by other options, and references that are given as text.
     storage_options
         As `open_store` has them.
 
@@ -85,8 +85,13 @@ def cached(
     )
 
 
+_NAMELESS = "reference://"  # all of the URL where references are given as text
+
+
 def _lasting_name(store: Any, opened: _core.Store) -> str:
     """What other processes know the store by."""
+    if opened.url == _NAMELESS:
+        raise ValueError("name: copies on disk need one: the references have no place")
     if opened._python_store is None and not opened.url.startswith("memory:"):
         return opened.url
     if isinstance(store, str) and not store.startswith("memory:"):

@@ -17,38 +17,64 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 _SECRET = re.compile(
     r"key|secret|token|passw|sas|credential|connection_string|authorization|cookie|headers|auth\b"
+    r"|^query$"
 )
 _OPT_OUT = "pickle_credentials"
+# "http://me:password@proxy:3128", wherever it stands.
+_USER_IN_URL = re.compile(r"(?<=://)[^/?#\s]*@")
 
 # Names that say nothing of what they belong to.
 _salt = os.urandom(16)
 _kept: dict[str, dict[str, Any]] = {}
 
 
-def without_user(url: str, options: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
-    """Of "https://user:password@host/" both as options, which are known for secrets."""
+def without_secrets(url: str, options: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+    """Of "https://user:password@host/path?query" all three as options, known for secrets."""
     if not url.lower().startswith(("http://", "https://")):
         return url, options
     parts = urlsplit(url)
+    named = {}
     who, at, host = parts.netloc.rpartition("@")
-    if not at:
+    if at:
+        user, _, password = who.partition(":")
+        named = {"user": unquote(user), "password": unquote(password)}
+        parts = parts._replace(netloc=host)
+    if parts.query and "query" not in (options or {}):  # two are refused
+        named["query"] = parts.query
+        parts = parts._replace(query="")
+    if not named:
         return url, options
-    user, _, password = who.partition(":")
-    named = {"user": unquote(user), "password": unquote(password)}
-    return urlunsplit(parts._replace(netloc=host)), {**named, **(options or {})}
+    return urlunsplit(parts), {**named, **(options or {})}
+
+
+def shown(text: str) -> str:
+    """A URL, or a message with one, without its user and its query."""
+    return re.sub(r"(://[^\s?]*)\?[^\s]*", r"\1", _USER_IN_URL.sub("", text))
 
 
 def _is_secret(name: str, value: Any) -> bool:
+    if _SECRET.search(name.lower()):
+        return True
     if isinstance(value, dict):
-        return bool(_SECRET.search(name.lower())) or any(
-            _is_secret(str(n), v) for n, v in value.items()
-        )
-    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return any(_is_secret(str(n), v) for n, v in value.items())
+    if isinstance(value, list | tuple):
+        return any(_is_secret(name, v) for v in value)
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
             return _is_secret(name, json.loads(value))
         except ValueError:
             return True  # whatever it is
-    return bool(_SECRET.search(name.lower()))
+    return isinstance(value, str) and _USER_IN_URL.search(value) is not None
+
+
+def scrubbed(text: str, url: str, options: dict[str, Any] | None) -> str:
+    """What others say of a store, without what proves who asks."""
+    parts = urlsplit(url)
+    secrets = [parts.netloc.rpartition("@")[0], parts.query]
+    secrets += [str(v) for n, v in (options or {}).items() if _is_secret(n, v)]
+    for secret in secrets:
+        text = text.replace(secret, "...") if secret else text
+    return text
 
 
 def is_allowed(options: dict[str, Any]) -> bool:

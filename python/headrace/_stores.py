@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _check, _core, _secrets
@@ -46,7 +46,10 @@ def resolve_store(
     store: Any, mode: str, storage_options: dict[str, Any] | None = None
 ) -> tuple[_core.Store, str]:
     """The store that `store` names, and the path within it."""
-    _check.mapping("storage_options", storage_options)
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        # Not what it is: it may hold a password.
+        wrong = type(storage_options).__qualname__
+        raise TypeError(f"storage_options: expected a mapping, got {wrong}")
     if isinstance(store, _core.Store | StorePlace):
         if storage_options:
             raise ValueError("storage_options: the store is open already")
@@ -56,10 +59,10 @@ def resolve_store(
         if isinstance(url, bytes):
             url = os.fsdecode(url)
         _check.text("store", url)
-        url, storage_options = _secrets.without_user(url, storage_options)
         scheme = SCHEME.match(url)
         if scheme and not _is_own(scheme[1].lower(), storage_options):
             return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
+        url, storage_options = _secrets.without_secrets(url, storage_options)
         archive = ZIP_AND_PATH.fullmatch(url)
         if archive and os.path.isfile(archive[1]):
             url, base = archive[1], archive[2]
@@ -70,6 +73,12 @@ def resolve_store(
         _check.place(store)
         return _resolve_object(store, mode, storage_options)
     return _core.open_store(url, mode, storage_options), base
+
+
+def is_own(url: str, storage_options: dict[str, Any] | None) -> bool:
+    """Whether headrace reads it without another library."""
+    scheme = SCHEME.match(url)
+    return not scheme or _is_own(scheme[1].lower(), storage_options)
 
 
 def _is_own(scheme: str, storage_options: dict[str, Any] | None) -> bool:
@@ -117,7 +126,7 @@ def _open_remote(url: str, mode: str, storage_options: dict[str, Any] | None) ->
         from ._zarr_stores.remote import open_url
     except ImportError as error:
         raise NotImplementedError(
-            f"store {url}: needs zarr and fsspec (pip install 'headrace[remote]')"
+            f"store {_secrets.shown(url)}: needs zarr and fsspec (pip install 'headrace[remote]')"
         ) from error
     return open_url(url, mode, storage_options)
 

@@ -340,6 +340,18 @@ void bind_store(nb::module_& m) {
         nb::arg("storage_options") = nb::none(),
         nb::sig("def open_store(url: str, mode: str, "
                 "storage_options: dict[str, typing.Any] | None = None) -> Store"));
+  m.def(
+      "doctor_of_place",
+      [](const std::string& url, nb::handle storage_options) {
+        StorageOptions options = storage_options_from_python(storage_options);
+        options.erase("pickle_credentials");  // headrace._secrets asks for it
+        nb::gil_scoped_release release;
+        return doctor_json(url, options);
+      },
+      nb::arg("url"),
+      nb::arg("storage_options") = nb::none(),
+      nb::sig("def doctor_of_place(url: str, "
+              "storage_options: dict[str, typing.Any] | None = None) -> str"));
   m.def("cached_store",
         cached,
         nb::arg("store"),

@@ -26,10 +26,24 @@ void KeyLocks::Lock::unlock() {
     entry.freed.notify_one();
 }
 
-KeyLocks::Lock KeyLocks::lock(std::string_view key, const std::function<void()>& poll) {
+std::optional<KeyLocks::Lock> KeyLocks::try_lock(std::string_view key) {
+  Shard& shard = shard_of(key);
+  const MutexLock guard(shard.mutex);
+  const auto [at, is_new] = shard.entries.try_emplace(std::string(key));
+  if (!is_new) return std::nullopt;  // held, or somebody is about to have it
+  at->second.users = 1;
+  at->second.held = true;
+  return Lock(shard, *at);
+}
+
+KeyLocks::Shard& KeyLocks::shard_of(std::string_view key) {
   auto& shards = shards_.get();
   const std::size_t hash = std::hash<std::string_view>()(key);
-  Shard& shard = shards[(hash >> 40) % shards.size()];  // the map uses the low bits
+  return shards[(hash >> 40) % shards.size()];  // the map uses the low bits
+}
+
+KeyLocks::Lock KeyLocks::lock(std::string_view key, const std::function<void()>& poll) {
+  Shard& shard = shard_of(key);
   const MutexLock guard(shard.mutex);
   auto at = shard.entries.find(key);
   if (at == shard.entries.end()) at = shard.entries.try_emplace(std::string(key)).first;

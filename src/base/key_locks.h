@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,8 +13,8 @@
 
 namespace headrace {
 
-// Locks by key: who holds one keeps nobody from any other, so that code of the application may run
-// under it and take others. A child of fork starts with all free.
+// Locks by key, which any thread may release: who holds one keeps nobody from any other, so that
+// code of the application may run under it and take others. A child of fork starts with all free.
 class KeyLocks {
  private:
   struct Entry {  // under its shard's mutex
@@ -56,10 +57,14 @@ class KeyLocks {
     unsigned generation_ = 0;
   };
 
+  // Nothing: somebody has it.
+  std::optional<Lock> try_lock(std::string_view key);
   // `poll`, when there is one, is called about every 50 ms of waiting; throwing from it gives up.
   Lock lock(std::string_view key, const std::function<void()>& poll = {});
 
  private:
+  Shard& shard_of(std::string_view key);
+
   PerProcess<std::array<Shard, 64>> shards_;
 };
 

@@ -45,5 +45,14 @@ CodecPtr make_json2(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_msgpack2(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_base64(const CodecSpec& spec, const CodecSite& site);
 CodecPtr make_categorize(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_hdf5_szip(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_hdf5_scaleoffset(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_hdf5_nbit(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_lzf(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_tiff_lzw(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_tiff_packbits(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_tiff_delta(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_tiff_floatpred(const CodecSpec& spec, const CodecSite& site);
+CodecPtr make_grib(const CodecSpec& spec, const CodecSite& site);
 
 }  // namespace headrace

@@ -53,12 +53,24 @@ constexpr CodecEntry kEntries[] = {
     {"msgpack2", "headrace", "cpu", make_msgpack2},
     {"categorize", "headrace", "cpu", make_categorize},
     {"base64", "headrace", "cpu", make_base64},
+#ifdef HEADRACE_HAVE_AEC
+    {"hdf5_szip", "libaec", "cpu", make_hdf5_szip, false},
+#endif
+    {"hdf5_scaleoffset", "headrace", "cpu", make_hdf5_scaleoffset, false},
+    {"hdf5_nbit", "headrace", "cpu", make_hdf5_nbit, false},
+    {"lzf", "headrace", "cpu", make_lzf, false},
+    {"imagecodecs_lzw", "headrace", "cpu", make_tiff_lzw, false},
+    {"imagecodecs_packbits", "headrace", "cpu", make_tiff_packbits, false},
+    {"imagecodecs_delta", "headrace", "cpu", make_tiff_delta, false},
+    {"imagecodecs_floatpred", "headrace", "cpu", make_tiff_floatpred, false},
+    {"grib", "headrace", "cpu", make_grib, false},
 };
 
 // Known names that have no body here, and why. A provider of the application may have one.
 constexpr std::pair<std::string_view, std::string_view> kMissing[] = {
     {"zfp", "this build is without libzfp"},
     {"zfpy", "this build is without libzfp"},
+    {"hdf5_szip", "this build is without libaec"},
     {"pcodec", "headrace has no decoder for it; in Python, numcodecs has with pcodec installed"},
     {"gdeflate", "this version has no decoder for it"},
 };
@@ -89,6 +101,8 @@ std::span<const CodecEntry> codec_entries() { return kEntries; }
 std::string_view canonical_codec_name(std::string_view name) {
   if (name.starts_with(kNumcodecs)) name.remove_prefix(kNumcodecs.size());
   if (name == "imagecodecs_bitshuffle") return "bitshuffle";
+  if (name == "imagecodecs_lzf") return "lzf";
+  if (name == "imagecodecs_zstd") return "zstd";
   if (name == "endian") return "bytes";  // its name in drafts of v3
   return name;
 }

@@ -15,6 +15,7 @@ struct CodecEntry {
   std::string_view implementation;  // "libzstd"
   std::string_view device;          // "cpu"
   CodecFactory make;
+  bool encodes = true;  // as well
 };
 
 // All implementations in order of preference. The one table: a codec is added here and nowhere

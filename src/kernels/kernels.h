@@ -37,16 +37,32 @@ struct Frame {
 };
 inline constexpr std::size_t kSourcePadding = 32;
 
+// What a decoder has to know of encoded bytes before the device works on them, read on the host
+// while the bytes are in its cache.
+class Headers {
+ public:
+  Headers() = default;
+  virtual ~Headers() = default;
+  Headers(const Headers&) = delete;
+  Headers& operator=(const Headers&) = delete;
+};
+// Of the source of a Frame. Never fails: what is wrong is raised by the decoder.
+using ReadHeaders = std::unique_ptr<const Headers> (*)(const std::uint8_t* source,
+                                                       std::uint64_t source_nbytes,
+                                                       std::uint64_t target_nbytes);
+
 struct DecodeBatch {
   std::span<const Frame> frames{};  // host memory, needed until the call returns
   // The same encoded bytes in host memory, when they are there: spares a round trip for headers.
   // Empty otherwise.
   std::span<const std::uint8_t* const> host_sources{};
-  std::uint32_t* faults =
-      nullptr;  // Fault of each chunk, device memory; zeros before the first call
+  // Fault of each chunk, device memory; zeros before the first call.
+  std::uint32_t* faults = nullptr;
   // What comes out are planes of bytes or bits, which a filter makes elements of: for LZ codecs
   // another way is then faster.
   bool planes = false;
+  // In place of host_sources, what ReadHeaders of the same table has read in each source.
+  std::span<const Headers* const> headers{};
 };
 
 using Decode = void (*)(Queue&, const DecodeBatch&);
@@ -167,8 +183,8 @@ struct GatherBatch {
 using Filter = void (*)(Queue&, const FilterBatch&);
 using TypedDecode = void (*)(Queue&, const DecodeBatch&, const TypedFilter&);
 
-// Compressors take and give bytes. Without host_sources a call may wait for the device once,
-// blosc two times more: for headers and for the sizes of streams.
+// Compressors take and give bytes. Without host_sources or headers a call may wait for the device
+// once, blosc two times more: for headers and for the sizes of streams.
 struct Kernels {
   Decode zstd = nullptr;     // one frame or several, skippable ones too (RFC 8878)
   Decode lz4 = nullptr;      // one block, no framing
@@ -178,6 +194,10 @@ struct Kernels {
   Decode zlib = nullptr;     // RFC 1950
   Decode gzip = nullptr;     // RFC 1952, several members too
   Decode blosc = nullptr;    // blosc 1 container with any of these inside
+
+  // Null for decoders that ask for nothing before.
+  ReadHeaders zstd_headers = nullptr;
+  ReadHeaders blosc_headers = nullptr;
 
   // At most n + n / 255 + 16 bytes: one block, no framing.
   Encode lz4_encode = nullptr;

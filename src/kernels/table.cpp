@@ -30,6 +30,8 @@ const Kernels& host_kernels() {
       .zlib = zlib_decode,
       .gzip = gzip_decode,
       .blosc = blosc_decode,
+      .zstd_headers = read_zstd_headers,
+      .blosc_headers = read_blosc_headers,
       .lz4_encode = lz4_encode,
       .zstd_encode = zstd_encode,
       .blosc_encode = blosc_encode,

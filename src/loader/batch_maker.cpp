@@ -1,9 +1,15 @@
 #include "loader/batch_maker.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <new>
+#include <thread>
+#include <utility>
 
+#include "base/mutex.h"
+#include "base/start_thread.h"
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "headrace/config.h"
@@ -14,6 +20,7 @@ namespace {
 // Kernels are launched for all of them together.
 constexpr std::size_t kDeviceChunks = 64;
 constexpr std::int64_t kBatchesAhead = 64;
+constexpr std::chrono::milliseconds kPollInterval{50};
 
 std::size_t largest_chunk_nbytes(const Plan& plan) {
   std::size_t largest = 1;
@@ -32,6 +39,17 @@ ReadLimit read_limit(const Plan& plan) {
     const std::size_t nbytes =
         std::max(largest, std::min(3 * config().device_slab_nbytes, quarter));
     return {nbytes, kUnlimited, nbytes, kDeviceChunks};
+  }
+  const bool is_remote = std::any_of(
+      plan.variables.begin(), plan.variables.end(), [](const PlannedVariable& variable) {
+        return variable.array.store().across_network();
+      });
+  if (is_remote) {
+    // What is asked for and not decoded yet is no more than the chunks that it becomes.
+    const Config settings = config();
+    const std::size_t nbytes = std::max(largest, std::min(settings.io_nbytes, quarter));
+    const std::size_t chunks = std::clamp<std::size_t>(nbytes / largest, 1, settings.io_depth);
+    return {nbytes, kUnlimited, nbytes, chunks, chunks, nbytes};
   }
   const auto threads = static_cast<std::size_t>(std::max(thread_count(), 1));
   const std::size_t chunks = std::clamp<std::size_t>(quarter / largest, 1, threads);
@@ -78,6 +96,68 @@ struct BatchMaker::ReadJob {
   bool dropped = false;  // read ahead in vain: it is for the batch that needs it to say so
 };
 
+// Chunks of the next batches, read by a thread of its own.
+struct BatchMaker::BesideRead {
+  std::vector<ReadJob> jobs;
+  std::vector<ReadRequest> requests;
+  std::size_t nbytes = 0;
+  std::atomic<bool> stop{false};
+  Mutex mutex;
+  ConditionVariable changed;
+  bool over GUARDED_BY(mutex) = false;
+  std::thread thread;  // the last member: it uses all others
+
+  void run(const std::atomic<bool>& session_stops, StatsBoard& board) {
+    const Span span("read beside");
+    std::atomic<std::uint64_t> compressed{0};
+    ReadOptions options;
+    options.encoded_nbytes = &compressed;
+    options.poll = [&] {
+      if (stop.load(std::memory_order_relaxed) || session_stops.load(std::memory_order_relaxed))
+        throw Error(ErrorCode::cancelled, "[loader] the loader was closed");
+    };
+    read(0, jobs.size(), options);
+    board.update([&](Stats& stats) {
+      for (const ReadJob& job : jobs) {
+        if (job.dropped) continue;
+        ++stats.chunks_decoded;
+        stats.decoded_nbytes += static_cast<std::int64_t>(job.nbytes);
+      }
+      stats.compressed_nbytes += static_cast<std::int64_t>(compressed.load());
+    });
+    const MutexLock lock(mutex);
+    over = true;
+    changed.notify_all();
+  }
+
+  bool is_over(std::chrono::milliseconds patience = {}) {
+    const MutexLock lock(mutex);
+    if (!over && patience.count() > 0) changed.wait_for(mutex, patience);
+    return over;
+  }
+
+  void drop(std::size_t first, std::size_t count) {
+    for (std::size_t i = first; i < first + count; ++i) jobs[i].dropped = true;
+  }
+
+  // What cannot be read is for the batch that needs it to say: of some that fail, halves are tried.
+  void read(std::size_t first, std::size_t count, const ReadOptions& options) {
+    try {
+      read_many({requests.begin() + static_cast<std::ptrdiff_t>(first),
+                 requests.begin() + static_cast<std::ptrdiff_t>(first + count)},
+                options);
+      return;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::cancelled) return drop(first, count);
+    } catch (...) {
+      // A codec of the application's, or no memory: likewise.
+    }
+    if (count == 1) return drop(first, count);
+    read(first, count / 2, options);
+    read(first + count / 2, count - count / 2, options);
+  }
+};
+
 BatchMaker::BatchMaker(std::shared_ptr<const Plan> plan,
                        StatsBoard& board,
                        const std::atomic<bool>& stop)
@@ -89,7 +169,10 @@ BatchMaker::BatchMaker(std::shared_ptr<const Plan> plan,
       limit_(read_limit(*plan_)),
       boxes_(plan_->variables.size()) {}
 
+BatchMaker::~BatchMaker() { stop_reads_beside(); }
+
 void BatchMaker::begin_epoch(std::shared_ptr<const Order> order, std::int64_t epoch) {
+  stop_reads_beside();
   order_ = std::move(order);
   epoch_ = epoch;
   needed_.clear();
@@ -151,6 +234,17 @@ Batch BatchMaker::make(std::int64_t position, const std::function<void()>& poll)
 }
 
 bool BatchMaker::read_ahead(std::int64_t position, std::int64_t now) {
+  if (reads_beside()) {
+    poll_ = {};
+    begin_reads_beside(position, now);
+    const auto is_there = [&](const Need& need) { return cache_.find(need.key) != nullptr; };
+    const auto needs = find_needs(*plan_, samples_of_rank(position));
+    if (std::all_of(needs.begin(), needs.end(), is_there)) return true;
+    if (beside_.empty()) return false;
+    wait_for(beside_.begin());
+    begin_reads_beside(position, now);
+    return std::all_of(needs.begin(), needs.end(), is_there);
+  }
   std::vector<ReadJob> jobs;
   for (const Need& need : find_needs(*plan_, samples_of_rank(position))) {
     if (cache_.find(need.key) || is_direct(need)) continue;
@@ -171,7 +265,8 @@ bool BatchMaker::read_ahead(std::int64_t position, std::int64_t now) {
 // Where no other sample can need it.
 bool BatchMaker::is_direct(const Need& need) const {
   const PlannedVariable& variable = plan_->variables[need.key.variable];
-  if (variable.format || need.parts.size() != 1) return false;
+  // What is read before its batch has memory is kept.
+  if (reads_beside() || variable.format || need.parts.size() != 1) return false;
   const Range samples = plan_->samples_of(variable, need.key.chunk);
   if (samples.second - samples.first != 1) return false;
   const Shape at = variable.chunk_at(need.key.chunk);
@@ -190,20 +285,55 @@ bool BatchMaker::make_room(std::size_t nbytes, std::int64_t now, std::int64_t ne
 
 void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
   std::vector<ReadJob> missing;
+  std::vector<Need*> under_way;
   std::int64_t hits = 0;
   for (Need& need : needs) {
-    if (CachedChunk* const chunk = cache_.find(need.key)) {
-      chunk->pinned = true;
-      chunk->next_use = position;
-      add_parts(need, *chunk);
-      if (chunk->bad) note_bad(need);
-      ++hits;
-    } else {
+    CachedChunk* const chunk = cache_.find(need.key);
+    if (chunk == nullptr) {
       missing.push_back({need.key, &need, is_direct(need)});
+      continue;
+    }
+    chunk->pinned = true;
+    if (chunk->under_way) {
+      under_way.push_back(&need);
+    } else {
+      use_cached(need, position);
+      ++hits;
     }
   }
   board_.update([&](Stats& stats) { stats.cache_hits += hits; });
 
+  if (reads_beside()) {
+    missing = begin_needed(std::move(missing), under_way, position);
+    begin_reads_beside(position + plan_->global_batch(), position);
+  }
+  read_missing(std::move(missing), position);
+  std::vector<ReadJob> failed;
+  for (Need* const need : under_way) {
+    CachedChunk* chunk = cache_.find(need->key);
+    if (chunk != nullptr && chunk->under_way) {
+      wait_for(read_of(need->key));
+      chunk = cache_.find(need->key);
+    }
+    if (chunk == nullptr) {
+      failed.push_back({need->key, need, false});
+    } else {
+      use_cached(*need, position);
+    }
+  }
+  read_missing(std::move(failed), position);
+  flush();
+}
+
+void BatchMaker::use_cached(Need& need, std::int64_t position) {
+  CachedChunk& chunk = *cache_.find(need.key);
+  chunk.pinned = true;
+  chunk.next_use = position;
+  add_parts(need, chunk);
+  if (chunk.bad) note_bad(need);
+}
+
+void BatchMaker::read_missing(std::vector<ReadJob> missing, std::int64_t position) {
   std::size_t done = 0;
   while (done < missing.size()) {
     // As many as there is room for.
@@ -221,9 +351,11 @@ void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
     }
     if (jobs.empty()) {  // what this batch has been given so far takes all of it
       flush();
+      // Or what is on its way for later ones.
+      if (!beside_.empty()) wait_for(beside_.begin());
       continue;
     }
-    if (done == missing.size()) add_following(jobs, position, position);
+    if (done == missing.size() && !reads_beside()) add_following(jobs, position, position);
     read(jobs);
     for (ReadJob& job : jobs) {
       if (!job.need) {
@@ -236,7 +368,131 @@ void BatchMaker::serve(std::vector<Need>& needs, std::int64_t position) {
       if (job.need && job.bad) note_bad(*job.need);
     }
   }
-  flush();
+}
+
+// Those of the batch in the making go out before all others; what there is no room for is returned.
+std::vector<BatchMaker::ReadJob> BatchMaker::begin_needed(std::vector<ReadJob> missing,
+                                                          std::vector<Need*>& under_way,
+                                                          std::int64_t position) {
+  std::vector<ReadJob> begun;
+  std::vector<ReadJob> left;
+  std::size_t nbytes = 0;
+  for (ReadJob& job : missing) {
+    const PlannedVariable& variable = plan_->variables[job.key.variable];
+    const std::size_t size = variable.chunk_nbytes(job.key.chunk);
+    if (!left.empty() ||
+        !make_room(nbytes + size, position, std::numeric_limits<std::int64_t>::min())) {
+      left.push_back(std::move(job));
+      continue;
+    }
+    nbytes += size;
+    begun.push_back({job.key, nullptr, false, size});
+    under_way.push_back(job.need);
+  }
+  if (begun.empty()) return left;
+  begin_read_beside(std::move(begun), position);
+  for (Need* const need : under_way) cache_.find(need->key)->pinned = true;
+  return left;
+}
+
+// Chunks of the batches from `position` on, as many as may be under way and there is room for,
+// while the batch from `now` on is the next.
+void BatchMaker::begin_reads_beside(std::int64_t position, std::int64_t now) {
+  for (auto read = beside_.begin(); read != beside_.end();) {
+    read = (*read)->is_over() ? end_read_beside(read) : std::next(read);
+  }
+  // So many by one call, so that new ones go out before all of the others are there.
+  const std::size_t at_once = std::max<std::size_t>(limit_.beside_chunks / 4, 1);
+  std::vector<ReadJob> jobs;
+  std::size_t nbytes = 0;
+  const auto begin = [&] {
+    if (!jobs.empty()) begin_read_beside(std::exchange(jobs, {}), position);
+    nbytes = 0;
+  };
+  // Where all is there for long it is not looked for further.
+  std::size_t looked = 0;
+  for (std::int64_t i = 0; looked < 2 * limit_.beside_chunks; ++i) {
+    const std::int64_t at = position + i * plan_->global_batch();
+    if (at >= order_->size()) break;
+    for (const Need& need : find_needs(*plan_, samples_of_rank(at))) {
+      ++looked;
+      const auto is_wanted = [&](const ReadJob& job) { return job.key == need.key; };
+      if (cache_.find(need.key) || std::any_of(jobs.begin(), jobs.end(), is_wanted)) continue;
+      const std::size_t size = plan_->variables[need.key.variable].chunk_nbytes(need.key.chunk);
+      const bool is_enough = beside_chunks_ + jobs.size() >= limit_.beside_chunks ||
+                             beside_nbytes_ + nbytes + size > limit_.beside_nbytes;
+      if (is_enough || !make_room(nbytes + size, now, at)) return begin();
+      nbytes += size;
+      jobs.push_back({need.key, nullptr, false, size});
+      if (jobs.size() == at_once) begin();
+    }
+  }
+  begin();
+}
+
+void BatchMaker::begin_read_beside(std::vector<ReadJob> jobs, std::int64_t position) {
+  auto read = std::make_unique<BesideRead>();
+  for (ReadJob& job : jobs) {
+    job.memory = memory_->allocate(job.nbytes);
+    read->requests.push_back(read_request(job));
+    read->nbytes += job.nbytes;
+  }
+  read->jobs = std::move(jobs);
+  BesideRead& begun = *read;
+  for (const ReadJob& job : begun.jobs) {
+    CachedChunk chunk{job.memory, job.nbytes, position};
+    chunk.under_way = true;
+    cache_.insert(job.key, std::move(chunk));
+  }
+  beside_chunks_ += begun.jobs.size();
+  beside_nbytes_ += begun.nbytes;
+  beside_.push_back(std::move(read));
+  try {
+    begun.thread = start_thread([this, &begun] { begun.run(stop_, board_); });
+  } catch (...) {
+    // Nobody reads them: the batches that need them do.
+    for (ReadJob& job : begun.jobs) job.dropped = true;
+    const MutexLock lock(begun.mutex);
+    begun.over = true;
+  }
+}
+
+BatchMaker::BesideReads::iterator BatchMaker::read_of(const ChunkKey& key) {
+  return std::find_if(beside_.begin(), beside_.end(), [&](const auto& read) {
+    return std::any_of(
+        read->jobs.begin(), read->jobs.end(), [&](const ReadJob& job) { return job.key == key; });
+  });
+}
+
+void BatchMaker::wait_for(BesideReads::iterator read) {
+  const StageTimer timer(board_, &Stats::read_s);
+  const ReadOptions options = read_options();
+  while (!(*read)->is_over(kPollInterval)) options.poll();
+  end_read_beside(read);
+}
+
+// Of one that is over or was stopped.
+BatchMaker::BesideReads::iterator BatchMaker::end_read_beside(BesideReads::iterator read) {
+  BesideRead& ended = **read;
+  if (ended.thread.joinable()) ended.thread.join();
+  beside_chunks_ -= ended.jobs.size();
+  beside_nbytes_ -= ended.nbytes;
+  for (const ReadJob& job : ended.jobs) {
+    if (job.dropped) {
+      cache_.erase(job.key);
+    } else {
+      cache_.find(job.key)->under_way = false;
+    }
+  }
+  const auto nbytes = static_cast<std::int64_t>(cache_.nbytes());
+  board_.update(
+      [&](Stats& stats) { stats.peak_cache_nbytes = std::max(stats.peak_cache_nbytes, nbytes); });
+  return beside_.erase(read);
+}
+
+void BatchMaker::stop_reads_beside() {
+  for (const auto& read : beside_) read->stop = true;
+  while (!beside_.empty()) end_read_beside(beside_.begin());
 }
 
 // Chunks of the batches after the one at `position`, up to what is best decoded together.

@@ -31,6 +31,7 @@ struct CachedChunk {
   std::int64_t next_use = 0;  // position in the order
   bool pinned = false;        // by the batch in the making
   bool bad = false;
+  bool under_way = false;  // `memory` is being filled
 };
 
 // Decoded chunks, within a limit. As the order is known, the one goes first that is needed last
@@ -47,6 +48,12 @@ class ChunkCache {
   CachedChunk& insert(const ChunkKey& key, CachedChunk chunk) {
     nbytes_ += chunk.nbytes;
     return chunks_.emplace(key, std::move(chunk)).first->second;
+  }
+  void erase(const ChunkKey& key) {
+    const auto found = chunks_.find(key);
+    if (found == chunks_.end()) return;
+    nbytes_ -= found->second.nbytes;
+    chunks_.erase(found);
   }
   void unpin() {
     for (auto& [key, chunk] : chunks_) chunk.pinned = false;
@@ -68,7 +75,7 @@ class ChunkCache {
     std::vector<std::pair<std::int64_t, const ChunkKey*>> candidates;
     std::size_t freed = 0;
     for (auto& [key, chunk] : chunks_) {
-      if (chunk.pinned) continue;
+      if (chunk.pinned || chunk.under_way) continue;
       if (chunk.next_use < now) chunk.next_use = next_use(key);
       if (chunk.next_use <= needed_until) continue;
       candidates.emplace_back(chunk.next_use, &key);

@@ -10,9 +10,9 @@
 
 namespace headrace {
 
-class WaitedRead::Latch {
+class WaitLatch {
  public:
-  explicit Latch(std::size_t reads) : left_(reads) {}
+  explicit WaitLatch(std::size_t wanted) : left_(wanted) {}
 
   void count_down() {
     // Notified under the lock: who waits may destroy this as soon as it has it.
@@ -32,9 +32,10 @@ class WaitedRead::Latch {
 };
 
 void WaitedRead::done() noexcept { latch_->count_down(); }
+void WaitedWrite::done() noexcept { latch_->count_down(); }
 
 void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted) {
-  WaitedRead::Latch latch(wanted.size());
+  WaitLatch latch(wanted.size());
   std::vector<AsyncRead*> reads;
   reads.reserve(wanted.size());
   for (WaitedRead& read : wanted) {
@@ -47,6 +48,15 @@ void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted) {
 
 void read_and_wait(AsyncReads& store, WaitedRead& wanted) {
   read_and_wait(store, {&wanted, 1});
+  if (wanted.error) std::rethrow_exception(wanted.error);
+}
+
+void write_and_wait(AsyncWrites& store, WaitedWrite& wanted) {
+  WaitLatch latch(1);
+  wanted.latch_ = &latch;
+  AsyncWrite* const write = &wanted;
+  store.submit({&write, 1});
+  latch.wait();
   if (wanted.error) std::rethrow_exception(wanted.error);
 }
 
@@ -71,6 +81,7 @@ class AsyncReader : public ObjectReader {
 
   std::uint64_t size() const override { return nbytes_; }
   std::uint64_t version() const override { return version_number(version_); }
+  std::string version_text() const override { return version_; }
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
     const RangeRead range{offset, dst};
@@ -129,6 +140,20 @@ bool AsyncDriver::get_within(std::string_view key, Buffer& into, std::uint64_t m
   get_many({&request, 1});
   if (request.error) std::rethrow_exception(request.error);
   return request.found;
+}
+
+bool AsyncDriver::get_versioned(std::string_view key,
+                                Buffer& into,
+                                std::uint64_t max_nbytes,
+                                std::string& version) {
+  check_key(key);
+  WaitedRead read;
+  read.key = key;
+  read.max_nbytes = max_nbytes;
+  read_and_wait(*this, read);
+  into = std::move(read.bytes);
+  version = std::move(read.version);
+  return read.found;
 }
 
 void AsyncDriver::get_many(std::span<GetRequest> requests) {

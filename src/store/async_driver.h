@@ -1,6 +1,6 @@
 #pragma once
 
-// The blocking methods of store.h, of a store whose reads are asynchronous.
+// The blocking methods of store.h, of a store whose reads, or reads and writes, are asynchronous.
 
 #include <memory>
 #include <optional>
@@ -26,6 +26,11 @@ class AsyncDriver : public StoreDriver,
   void get_many(std::span<GetRequest> requests) final;
   std::size_t batch_size() const final { return depth(); }
 
+  bool get_versioned(std::string_view key,
+                     Buffer& into,
+                     std::uint64_t max_nbytes,
+                     std::string& version) final;
+
   // By one request for the object's size and version; what is read then is of that version.
   std::unique_ptr<ObjectReader> open(std::string_view key) final;
   bool exists(std::string_view key) final;
@@ -42,6 +47,8 @@ class AsyncDriver : public StoreDriver,
 // What ObjectReader::version() is of an object of that version; 0 where the store cannot tell.
 std::uint64_t version_number(const std::string& version);
 
+class WaitLatch;  // of async_driver.cpp
+
 // A read whose maker waits for it.
 class WaitedRead final : public AsyncRead {
  public:
@@ -49,13 +56,24 @@ class WaitedRead final : public AsyncRead {
 
  private:
   friend void read_and_wait(AsyncReads&, std::span<WaitedRead>);
-  class Latch;
-  Latch* latch_ = nullptr;
+  WaitLatch* latch_ = nullptr;
 };
 
 // Submits the reads and returns when all are done, their errors in each.
 void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted);
 // The same of one, whose error it throws.
 void read_and_wait(AsyncReads& store, WaitedRead& wanted);
+
+// The same of a write.
+class WaitedWrite final : public AsyncWrite {
+ public:
+  void done() noexcept override;
+
+ private:
+  friend void write_and_wait(AsyncWrites&, WaitedWrite&);
+  WaitLatch* latch_ = nullptr;
+};
+
+void write_and_wait(AsyncWrites& store, WaitedWrite& wanted);  // throws its error
 
 }  // namespace headrace

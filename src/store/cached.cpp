@@ -4,163 +4,38 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "base/checked.h"
 #include "headrace/cached_store.h"
 #include "headrace/error.h"
+#include "store/async_driver.h"
 #include "store/cached_driver.h"
 
 namespace headrace {
-namespace {
-
-constexpr std::size_t kRecordNbytes = 3 * sizeof(std::uint64_t);
-
-CachedBytes record_of(const KnownObject& object) {
-  auto bytes = std::make_shared<Buffer>(kRecordNbytes);
-  std::byte* at = bytes->data();
-  for (const std::uint64_t value : {object.size, object.version, object.number}) {
-    store_le(at, value);
-    at += sizeof value;
-  }
-  return bytes;
-}
-
-std::optional<KnownObject> object_of(ConstBytes record) {
-  if (record.size() != kRecordNbytes) return std::nullopt;
-  const auto value = [&](std::size_t i) {
-    return load_le<std::uint64_t>(record.data() + i * sizeof(std::uint64_t));
-  };
-  if (value(2) == 0) return std::nullopt;
-  return KnownObject{value(0), value(1), value(2)};
-}
-
-// No number is 0.
-std::uint64_t new_number() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random() | 1;
-}
-
-}  // namespace
 
 CachedDriver::CachedDriver(std::shared_ptr<StoreDriver> store, const CacheOptions& options)
     : store_(std::move(store)),
       options_(options),
       block_nbytes_(options.block_nbytes),
-      memory_(options.memory_nbytes) {
-  if (block_nbytes_ == 0)
-    throw Error(ErrorCode::invalid_argument, "[cached_store] blocks of 0 bytes");
-  if (options.directory.empty()) return;
-  check_apart(options.directory, store_->url());
-  disk_ = std::make_unique<DiskCache>(
-      options.directory, options.disk_nbytes, std::max(options.block_nbytes, kRecordNbytes));
-}
-
-std::string CachedDriver::name_of(std::string_view key) const {
-  return (options_.name.empty() ? url() : options_.name) + '\n' + std::string(key);
-}
-
-std::string CachedDriver::name_of(std::string_view key,
-                                  const KnownObject& object,
-                                  std::uint64_t block) const {
-  return name_of(key) + '\n' + std::to_string(object.number) + '\n' +
-         std::to_string(block * block_nbytes_) + '+' + std::to_string(block_nbytes_);
+      copies_(options, store_->url()) {
+  if (AsyncReads* const source = store_->async_reads())
+    reads_ = std::make_unique<CachedReads>(copies_, *source, url());
 }
 
 // Null: neither in memory nor on disk.
 CachedBytes CachedDriver::find(const std::string& name, std::uint64_t nbytes) {
-  if (CachedBytes bytes = memory_.find(name); bytes && bytes->size() == nbytes) {
-    ++memory_hits_;
+  if (CachedBytes bytes = copies_.find_in_memory(name, nbytes)) {
+    copies_.count_hits(1, 0);
     return bytes;
   }
-  CachedBytes bytes = disk_ ? disk_->find(name) : nullptr;
-  if (!bytes || bytes->size() != nbytes) return nullptr;
-  ++disk_hits_;
-  memory_.put(name, bytes);
+  CachedBytes bytes = copies_.find_on_disk(name, nbytes);
+  if (bytes) copies_.count_hits(0, 1);
   return bytes;
 }
 
-void CachedDriver::keep(const std::string& name, CachedBytes bytes) {
-  if (disk_) disk_->put(name, *bytes);
-  memory_.put(name, std::move(bytes));
-}
-
-std::optional<KnownObject> CachedDriver::find_object(std::string_view key) {
-  const std::string name = name_of(key);
-  CachedBytes known = memory_.find(name);
-  if (!known && disk_) {
-    const auto lock = locks_.lock(name);
-    known = disk_->find(name);
-    if (known) memory_.put(name, known);
-  }
-  return known ? object_of(*known) : std::nullopt;
-}
-
-KnownObject CachedDriver::remember(
-    std::string_view key, std::uint64_t size, std::uint64_t version, long writes, bool fresh) {
-  KnownObject object{size, version, 0};
-  const std::string name = name_of(key);
-  const auto lock = locks_.lock(name);
-  if (writes != writes_ || is_written(name)) return object;
-  CachedBytes record = memory_.find(name);
-  if (!record && disk_) record = disk_->find(name);
-  const std::optional<KnownObject> known = record ? object_of(*record) : std::nullopt;
-  const bool is_same = known && known->size == size && known->version == version;
-  if (is_same && (version != 0 || !fresh)) {
-    memory_.put(name, std::move(record));
-    return *known;
-  }
-  object.number = new_number();
-  keep(name, record_of(object));
-  return object;
-}
-
-// Not what another process has remembered meanwhile.
-void CachedDriver::forget(std::string_view key, const KnownObject& object) {
-  const std::string name = name_of(key);
-  const auto lock = locks_.lock(name);
-  ++writes_;
-  memory_.erase(name);
-  if (!disk_) return;
-  const CachedBytes record = disk_->find(name);
-  const std::optional<KnownObject> known = record ? object_of(*record) : std::nullopt;
-  if (!known || known->number == object.number) disk_->erase(name);
-}
-
-bool CachedDriver::is_written(const std::string& name) {
-  const ForkLock lock(written_mutex_);
-  return written_.contains(name);
-}
-
-// From here until its end nobody remembers the object: one that read it before the write and kept
-// it during the write would leave a copy that is no longer true, should the process die now.
-void CachedDriver::begin_write(std::string_view key) {
-  const std::string name = name_of(key);
-  {
-    const ForkLock lock(written_mutex_);
-    ++written_[name];
-  }
-  const auto lock = locks_.lock(name);
-  ++writes_;
-  memory_.erase(name);
-  if (disk_) disk_->erase(name);
-}
-
-void CachedDriver::end_write(std::string_view key) {
-  const std::string name = name_of(key);
-  if (disk_) {  // another process may have read it while it was written, and noted what was before
-    const auto lock = locks_.lock(name);
-    disk_->erase(name);
-  }
-  ++writes_;
-  const ForkLock lock(written_mutex_);
-  const auto found = written_.find(name);
-  if (found != written_.end() && --found->second == 0) written_.erase(found);
-}
-
 bool CachedDriver::serve_whole(GetRequest& request) {
-  const std::optional<KnownObject> object = find_object(request.key);
+  const std::optional<KnownObject> object = copies_.find_object(request.key);
   if (!object) return false;
   check_object_nbytes(request.key, object->size, request.max_nbytes);
   Buffer& into = *request.into;
@@ -182,15 +57,15 @@ void CachedDriver::keep_whole(std::string_view key,
                               ConstBytes bytes,
                               std::uint64_t version,
                               long writes) {
-  misses_ += static_cast<std::int64_t>((bytes.size() + block_nbytes_ - 1) / block_nbytes_);
-  fetched_nbytes_ += static_cast<std::int64_t>(bytes.size());
-  const KnownObject object = remember(key, bytes.size(), version, writes, true);
+  copies_.count_misses(
+      static_cast<std::int64_t>((bytes.size() + block_nbytes_ - 1) / block_nbytes_), bytes.size());
+  const KnownObject object = copies_.remember(key, {bytes.size(), version}, writes, true);
   if (object.number == 0) return;
   for (std::uint64_t block = 0; !bytes.empty(); ++block) {
     const std::size_t nbytes = std::min<std::uint64_t>(block_nbytes_, bytes.size());
     auto copy = std::make_shared<Buffer>();
     copy->assign(bytes.first(nbytes));
-    keep(name_of(key, object, block), std::move(copy));
+    copies_.keep(name_of(key, object, block), std::move(copy));
     bytes = bytes.subspan(nbytes);
   }
 }
@@ -198,7 +73,7 @@ void CachedDriver::keep_whole(std::string_view key,
 // Opened, so that its version is known: that costs a local store nothing.
 void CachedDriver::fetch_whole_local(GetRequest& request) {
   for (int attempt = 1;; ++attempt) {
-    const long writes = writes_;
+    const long writes = copies_.writes();
     const std::unique_ptr<ObjectReader> behind = store_->open(request.key);
     request.found = behind != nullptr;
     if (!behind) return;
@@ -222,7 +97,7 @@ void CachedDriver::fetch_whole(GetRequest& request) {
     request.found = store_->get_within(request.key, *request.into, request.max_nbytes);
     return;
   }
-  const long writes = writes_;
+  const long writes = copies_.writes();
   request.found = store_->get_within(request.key, *request.into, request.max_nbytes);
   if (request.found) keep_whole(request.key, *request.into, 0, writes);
 }
@@ -234,7 +109,33 @@ bool CachedDriver::get_within(std::string_view key, Buffer& into, std::uint64_t 
   return request.found;
 }
 
+void CachedDriver::get_and_wait(std::span<GetRequest> requests) {
+  std::vector<GetRequest*> asked;
+  for (GetRequest& request : requests) {
+    request.found = false;
+    request.error = nullptr;
+    try {
+      check_key(request.key);
+      asked.push_back(&request);
+    } catch (const Error&) {
+      request.error = std::current_exception();
+    }
+  }
+  std::vector<WaitedRead> reads(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    reads[i].key = asked[i]->key;
+    reads[i].max_nbytes = asked[i]->max_nbytes;
+  }
+  read_and_wait(*reads_, reads);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    asked[i]->error = reads[i].error;
+    asked[i]->found = reads[i].found && !reads[i].error;
+    if (asked[i]->found) *asked[i]->into = std::move(reads[i].bytes);
+  }
+}
+
 void CachedDriver::get_many(std::span<GetRequest> requests) {
+  if (reads_) return get_and_wait(requests);
   const auto at = [](GetRequest& request, auto body) {
     request.error = nullptr;
     try {
@@ -249,7 +150,8 @@ void CachedDriver::get_many(std::span<GetRequest> requests) {
   for (GetRequest& request : requests) {
     at(request, [&] {
       request.found = serve_whole(request);
-      if (!request.found) (claim.add(name_of(request.key)) ? mine : others).push_back(&request);
+      if (!request.found)
+        (claim.add(copies_.name_of(request.key)) ? mine : others).push_back(&request);
     });
   }
   if (store_->local() || mine.size() == 1) {
@@ -258,7 +160,7 @@ void CachedDriver::get_many(std::span<GetRequest> requests) {
     std::vector<GetRequest> asked;
     for (const GetRequest* request : mine)
       asked.push_back({request->key, request->into, false, nullptr, request->max_nbytes});
-    const long writes = writes_;
+    const long writes = copies_.writes();
     store_->get_many(asked);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       mine[i]->found = asked[i].found;
@@ -269,7 +171,7 @@ void CachedDriver::get_many(std::span<GetRequest> requests) {
   claim.release();
   for (GetRequest* request : others) {
     at(*request, [&] {
-      flights_.wait(name_of(request->key));
+      flights_.wait(copies_.name_of(request->key));
       request->found = serve_whole(*request);
       if (!request->found) fetch_whole(*request);
     });
@@ -278,7 +180,8 @@ void CachedDriver::get_many(std::span<GetRequest> requests) {
 
 std::unique_ptr<ObjectReader> CachedDriver::open(std::string_view key) {
   std::optional<Source> source;
-  if (const auto object = find_object(key)) {
+  const auto object = copies_.find_object(key);
+  if (object && object->size != KnownObject::kNotTold) {
     source = Source{*object, nullptr};
   } else {
     source = open_now(key);
@@ -288,11 +191,13 @@ std::unique_ptr<ObjectReader> CachedDriver::open(std::string_view key) {
 }
 
 std::optional<Source> CachedDriver::open_now(std::string_view key) {
-  const long writes = writes_;
+  const long writes = copies_.writes();
   std::shared_ptr<const ObjectReader> behind = store_->open(key);
   if (!behind) return std::nullopt;
-  const KnownObject object = remember(key, behind->size(), behind->version(), writes, false);
-  return Source{object, std::move(behind)};
+  KnownObject found{behind->size(), behind->version()};
+  if (reads_) found.tag = behind->version_text();
+  const KnownObject object = copies_.remember(key, std::move(found), writes, false);
+  return Source{object, reads_ ? nullptr : std::move(behind)};
 }
 
 // Forgets the objects before they are written, as nobody may be left to do it after.
@@ -301,12 +206,12 @@ void CachedDriver::change(std::span<const std::string> keys, Write write) {
   std::size_t begun = 0;
   std::exception_ptr error;
   try {
-    for (; begun < keys.size(); ++begun) begin_write(keys[begun]);
+    for (; begun < keys.size(); ++begun) copies_.begin_write(keys[begun]);
     write();
   } catch (...) {
     error = std::current_exception();
   }
-  for (const std::string& key : keys.first(begun)) end_write(key);
+  for (const std::string& key : keys.first(begun)) copies_.end_write(key);
   if (error) std::rethrow_exception(error);
 }
 
@@ -318,6 +223,15 @@ void CachedDriver::set(std::string_view key, ConstBytes bytes) {
 void CachedDriver::set_parts(std::string_view key, std::span<const ConstBytes> parts) {
   const std::string keys[] = {std::string(key)};
   change(keys, [&] { store_->set_parts(key, parts); });
+}
+
+std::string CachedDriver::set_if(std::string_view key,
+                                 std::span<const ConstBytes> parts,
+                                 const WriteCondition& condition) {
+  const std::string keys[] = {std::string(key)};
+  std::string version;
+  change(keys, [&] { version = store_->set_if(key, parts, condition); });
+  return version;
 }
 
 void CachedDriver::erase(std::string_view key) {
@@ -334,21 +248,6 @@ void CachedDriver::erase_names(std::span<const StoredName> names, std::string_vi
   std::vector<std::string> keys;
   for (const StoredName& name : names) keys.push_back(name.key);
   change(keys, [&] { store_->erase_names(names, kept); });
-}
-
-CacheStats CachedDriver::stats() const {
-  CacheStats stats;
-  stats.memory_hits = memory_hits_;
-  stats.disk_hits = disk_hits_;
-  stats.misses = misses_;
-  stats.fetched_nbytes = fetched_nbytes_;
-  stats.memory_nbytes = static_cast<std::int64_t>(memory_.nbytes());
-  if (!disk_) return stats;
-  const DiskCache::Stats disk = disk_->stats();
-  stats.damaged_files = disk.damaged_files;
-  stats.failures = disk.failures;
-  stats.last_failure = disk.last_failure;
-  return stats;
 }
 
 Store cached_store(const Store& store, const CacheOptions& options) {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include "headrace/error.h"
+#include "store/async_driver.h"
 #include "store/cached_driver.h"
 
 namespace headrace {
@@ -153,6 +155,34 @@ std::vector<Block> CachedDriver::wanted_blocks(std::string_view key,
 }
 
 void CachedDriver::read(const std::string& key, Source& source, std::span<const RangeRead> reads) {
+  if (reads_) return read_and_wait_for(key, source.object, reads);
+  read_by_blocks(key, source, reads);
+}
+
+void CachedDriver::read_and_wait_for(const std::string& key,
+                                     const KnownObject& object,
+                                     std::span<const RangeRead> ranges) {
+  std::vector<WaitedRead> reads(static_cast<std::size_t>(
+      std::ranges::count_if(ranges, [](const RangeRead& each) { return !each.dst.empty(); })));
+  auto read = reads.begin();
+  for (const auto& [offset, dst] : ranges) {
+    if (dst.empty()) continue;
+    read->key = key;
+    read->extent = Extent::range(offset, dst.size());
+    read->if_version = told_version(object);
+    read->into = dst;
+    ++read;
+  }
+  read_and_wait(*reads_, reads);
+  for (const WaitedRead& each : reads) {
+    if (each.error) std::rethrow_exception(each.error);
+    if (!each.found) throw_removed(url(), key);
+  }
+}
+
+void CachedDriver::read_by_blocks(const std::string& key,
+                                  Source& source,
+                                  std::span<const RangeRead> reads) {
   const KnownObject& object = source.object;
   std::vector<Block> blocks = wanted_blocks(key, object, reads);
   const auto blocks_of = [&](const RangeRead& read) {
@@ -201,13 +231,13 @@ void CachedDriver::fetch(const std::string& key, Source& source, std::span<Block
   if (blocks.empty()) return;
   const KnownObject& object = source.object;
   const auto changed = [&] {
-    forget(key, object);
+    copies_.forget(key, object);
     throw_changed(url() + ": " + key);
   };
   if (!source.behind) {
     source.behind = store_->open(key);
     if (!source.behind) {
-      forget(key, object);
+      copies_.forget(key, object);
       throw_removed(url(), key);
     }
     if (source.behind->size() != object.size || source.behind->version() != object.version) {
@@ -220,16 +250,17 @@ void CachedDriver::fetch(const std::string& key, Source& source, std::span<Block
   std::vector<MutableBytes> places;
   std::vector<RangeRead> runs;
   std::vector<std::size_t> first_of_run;
+  std::uint64_t fetched_nbytes = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const std::uint64_t nbytes = nbytes_of(object, blocks[i]->index);
     buffers.push_back(std::make_shared<Buffer>(nbytes));
     places.push_back(buffers.back()->bytes());
-    fetched_nbytes_ += static_cast<std::int64_t>(nbytes);
+    fetched_nbytes += nbytes;
     if (i > 0 && blocks[i]->index == blocks[i - 1]->index + 1) continue;
     runs.push_back({blocks[i]->index * block_nbytes_, {}});
     first_of_run.push_back(i);
   }
-  misses_ += static_cast<std::int64_t>(blocks.size());
+  copies_.count_misses(std::ssize(blocks), fetched_nbytes);
   try {
     if (runs.size() == 1) {
       source.behind->read_scattered(runs[0].offset, places);
@@ -237,7 +268,7 @@ void CachedDriver::fetch(const std::string& key, Source& source, std::span<Block
       read_runs(*source.behind, runs, first_of_run, places);
     }
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::not_found) forget(key, object);
+    if (error.code() == ErrorCode::not_found) copies_.forget(key, object);
     throw;
   }
 
@@ -249,7 +280,7 @@ void CachedDriver::fetch(const std::string& key, Source& source, std::span<Block
   if (!is_same) changed();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     blocks[i]->bytes = buffers[i];
-    if (object.number != 0) keep(blocks[i]->name, std::move(buffers[i]));
+    if (object.number != 0) copies_.keep(blocks[i]->name, std::move(buffers[i]));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,6 +63,12 @@ class Copy {
     if (options.over != CopyOver::everything || options.remove_others) {
       for (ObjectSize& object : to_.list_sizes(check_prefix(to_prefix)))
         present_.emplace(std::move(object.key), object.nbytes);
+    }
+    if (options.remove_others && objects_.empty() && !present_.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "copy of " + from.url() + " to " + to.url() +
+                      ": the source has no objects, as a wrong name has none; for that not all of "
+                      "the target is removed");
     }
     const MutexLock lock(mutex_);
     progress_.objects = objects_.size();
@@ -161,9 +168,11 @@ class Copy {
     const std::string target = target_of(object.key);
     const auto present = present_.find(target);
     const bool same_size = present != present_.end() && present->second == object.nbytes;
-    if (same_size && options_.over == CopyOver::other_size) return false;
+    // A document says other things in as many bytes: "shape": [100], [200].
+    const bool by_size = options_.over == CopyOver::other_size && !names_metadata(object.key);
+    if (same_size && by_size) return false;
     if (!from_.get(object.key, bytes)) return false;
-    if (same_size && options_.over == CopyOver::other_bytes && to_.get(target, other) &&
+    if (same_size && options_.over != CopyOver::everything && to_.get(target, other) &&
         is_same(bytes, other)) {
       return false;
     }
@@ -176,13 +185,41 @@ class Copy {
   }
 
   void remove_others() {
-    std::map<std::string, std::uint64_t> others = std::move(present_);
-    for (const ObjectSize& object : objects_) others.erase(target_of(object.key));
-    for (const auto& [key, nbytes] : others) {
-      to_.erase(key);
-      const MutexLock lock(mutex_);
-      ++progress_.removed;
+    std::set<std::string, std::less<>> wanted;
+    for (const ObjectSize& object : objects_) wanted.insert(target_of(object.key));
+    std::set<std::string> others;
+    for (const auto& [key, nbytes] : present_) {
+      if (wanted.contains(key)) continue;
+      const std::string link = link_above(key);
+      if (link.empty()) {
+        others.insert(key);
+      } else if (const auto at = wanted.lower_bound(link + '/');
+                 at == wanted.end() || !at->starts_with(link + '/')) {
+        others.insert(link);
+      }
     }
+    // Documents that describe nodes first: no array is seen without its chunks.
+    for (const bool documents : {true, false}) {
+      for (const std::string& name : others) {
+        if (names_metadata(name) != documents) continue;
+        to_.erase(name);
+        const MutexLock lock(mutex_);
+        ++progress_.removed;
+      }
+    }
+  }
+
+  // The outermost link that an object of the target lies behind, or "": what that leads to is not
+  // the target's to remove.
+  std::string link_above(const std::string& key) {
+    for (std::size_t slash = key.find('/', to_folder_.size()); slash != std::string::npos;
+         slash = key.find('/', slash + 1)) {
+      const std::string folder = key.substr(0, slash);
+      auto known = is_link_.find(folder);
+      if (known == is_link_.end()) known = is_link_.emplace(folder, to_.is_link(folder)).first;
+      if (known->second) return folder;
+    }
+    return {};
   }
 
   std::string target_of(const std::string& key) const {
@@ -207,6 +244,7 @@ class Copy {
   std::vector<ObjectSize> objects_;
   std::size_t first_document_ = 0;
   std::map<std::string, std::uint64_t> present_;  // in the target; not changed while threads run
+  std::map<std::string, bool> is_link_;           // folders of the target
 
   Mutex mutex_;
   ConditionVariable changed_;

@@ -6,6 +6,7 @@
 
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/blocking_reads.h"
 #include "store/custom_reads.h"
 #include "store/folder_lock.h"
 #include "store/store.h"
@@ -39,7 +40,7 @@ class CustomReader : public ObjectReader {
     if (nbytes == 0) return;
     const std::optional<StoredBytes> found = store_->get_range(key_, {offset, nbytes});
     if (!found) throw_removed();
-    check_object_range(key_, found->bytes.size(), 0, nbytes);
+    check_answered_range(store_->url(), key_, found->bytes.size(), nbytes);
     const std::byte* from = found->bytes.data();
     for (MutableBytes dst : dsts) {
       if (!dst.empty()) std::memcpy(dst.data(), from, dst.size());
@@ -62,7 +63,7 @@ class CustomReader : public ObjectReader {
     check_count(store_->url(), "ranges", ranges.size(), found->size());
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const ConstBytes bytes = (*found)[i].bytes;
-      check_object_range(key_, bytes.size(), 0, ranges[i].nbytes);
+      check_answered_range(store_->url(), key_, bytes.size(), ranges[i].nbytes);
       std::memcpy(dsts[i].data(), bytes.data(), dsts[i].size());
     }
   }
@@ -81,12 +82,16 @@ class CustomReader : public ObjectReader {
 class CustomDriver : public StoreDriver {
  public:
   explicit CustomDriver(std::shared_ptr<CustomStore> store) : store_(std::move(store)) {
-    if (store_->depth() > 0) reads_ = std::make_unique<CustomReads>(store_);
+    if (store_->depth() > 0) {
+      reads_ = std::make_unique<CustomReads>(store_);
+    } else if (!store_->local()) {
+      reads_ = std::make_unique<BlockingReads>(store_);
+    }
   }
 
   std::string url() const override { return store_->url(); }
   bool read_only() const override { return store_->read_only(); }
-  bool local() const override { return false; }
+  bool local() const override { return store_->local(); }
   std::string identity(std::string_view prefix) override {
     return store_->identity(std::string(prefix));
   }
@@ -190,7 +195,7 @@ class CustomDriver : public StoreDriver {
   }
 
   std::shared_ptr<CustomStore> store_;
-  std::unique_ptr<CustomReads> reads_;  // null: a thread each
+  std::unique_ptr<AsyncReads> reads_;  // null: it answers at once
 };
 
 }  // namespace

@@ -28,6 +28,17 @@ StoreRead::Kind kind_of(const Extent& extent) {
 
 }  // namespace
 
+void check_answered_range(const std::string& url,
+                          const std::string& key,
+                          std::uint64_t nbytes,
+                          std::uint64_t wanted) {
+  check_object_range(key, nbytes, 0, wanted);
+  if (nbytes == wanted) return;
+  throw Error(ErrorCode::corrupt,
+              url + ": " + key + ": " + std::to_string(nbytes) + " bytes came where " +
+                  std::to_string(wanted) + " were asked for");
+}
+
 // Outlives the driver for as long as the application holds it.
 class CustomReads::Answers final : public StoreAnswers {
  public:
@@ -104,15 +115,14 @@ class CustomReads::Answers final : public StoreAnswers {
     return read;
   }
 
-  static void give(AsyncRead& read, ConstBytes bytes) {
+  void give(AsyncRead& read, ConstBytes bytes) const {
     switch (read.extent.kind) {
       case Extent::Kind::whole:
         check_object_nbytes(read.key, bytes.size(), read.max_nbytes);
         read.object_nbytes = bytes.size();
         break;
       case Extent::Kind::range:
-        check_object_range(read.key, bytes.size(), 0, read.extent.nbytes);
-        bytes = bytes.first(static_cast<std::size_t>(read.extent.nbytes));
+        check_answered_range(url_, read.key, bytes.size(), read.extent.nbytes);
         break;
       case Extent::Kind::suffix:
         if (bytes.size() > read.extent.nbytes)

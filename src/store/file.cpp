@@ -294,6 +294,20 @@ bool FileStore::exists(std::string_view key) {
 void FileStore::set(std::string_view key, ConstBytes bytes) { set_parts(key, {&bytes, 1}); }
 
 void FileStore::set_parts(std::string_view key, std::span<const ConstBytes> parts) {
+  publish(key, parts, false);
+}
+
+std::string FileStore::set_if(std::string_view key,
+                              std::span<const ConstBytes> parts,
+                              const WriteCondition& condition) {
+  if (condition.kind != WriteCondition::Kind::missing) {
+    return StoreDriver::set_if(key, parts, condition);
+  }
+  if (!publish(key, parts, true)) throw_exists(path_of(key));
+  return {};
+}
+
+bool FileStore::publish(std::string_view key, std::span<const ConstBytes> parts, bool is_new) {
   const Span span("store", total_size(parts));
   if (options_.read_only) throw_read_only(url());
   const std::string path = path_of(key);
@@ -308,9 +322,11 @@ void FileStore::set_parts(std::string_view key, std::span<const ConstBytes> part
   for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     TemporaryFile file(path, durable);
     write_at(file.fd(), 0, parts, path);
-    if (!file.publish()) continue;
+    const auto published = is_new ? file.publish_new() : std::optional(file.publish());
+    if (!published) return false;
+    if (!*published) continue;
     if (durable) sync_folders_of(key);
-    return;
+    return true;
   }
   throw_io(ENOENT, "write", path);
 }

@@ -43,6 +43,12 @@ class FileStore : public StoreDriver {
   bool exists(std::string_view key) override;
   void set(std::string_view key, ConstBytes bytes) override;
   void set_parts(std::string_view key, std::span<const ConstBytes> parts) override;
+  // By a link, which is made where nothing has the name; `unsupported` too on file systems that
+  // have none.
+  WriteConditions write_conditions() const override { return {.missing = !options_.read_only}; }
+  std::string set_if(std::string_view key,
+                     std::span<const ConstBytes> parts,
+                     const WriteCondition& condition) override;
   void erase(std::string_view key) override;
   void erase_prefix(std::string_view prefix) override;
   std::vector<std::string> list(std::string_view prefix) override;
@@ -63,6 +69,8 @@ class FileStore : public StoreDriver {
   // Device, inode, and when it was made, as inodes come again.
   using FolderId = std::array<std::uint64_t, 4>;
 
+  // False: there was an object, where one is to be new.
+  bool publish(std::string_view key, std::span<const ConstBytes> parts, bool is_new);
   bool is_durable(std::string_view key) const;
   // Syncs the entries of the folders that a key is in, below the root: who made them may have been
   // a write that was not to be synced, or another program.

@@ -53,6 +53,14 @@ class MemoryContents {
     shard.values[std::move(name)].swap(value);
   }
 
+  // False: there is one already.
+  bool set_new(std::string_view key, Value value) {
+    std::string name(key);
+    Shard& shard = shard_of(key);
+    ForkLock lock(shard.mutex);
+    return shard.values.try_emplace(std::move(name), std::move(value)).second;
+  }
+
   void erase(std::string_view key) {
     Value old;
     Shard& shard = shard_of(key);
@@ -166,6 +174,21 @@ class MemoryStore : public StoreDriver {
     auto value = std::make_shared<MemoryObject>();
     value->bytes.assign(bytes);
     contents_->set(key, std::move(value));
+  }
+
+  WriteConditions write_conditions() const override { return {.missing = true}; }
+  std::string set_if(std::string_view key,
+                     std::span<const ConstBytes> parts,
+                     const WriteCondition& condition) override {
+    if (condition.kind != WriteCondition::Kind::missing) {
+      return StoreDriver::set_if(key, parts, condition);
+    }
+    check_writable();
+    check_key(key);
+    auto value = std::make_shared<MemoryObject>();
+    for (const ConstBytes part : parts) value->bytes.append(part);
+    if (!contents_->set_new(key, std::move(value))) throw_exists(key);
+    return {};
   }
 
   void erase(std::string_view key) override {

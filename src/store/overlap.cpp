@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/system.h"
+#include "store/icechunk/repository.h"
+#include "store/reference/targets.h"
 #include "store/url.h"
 
 namespace headrace {
@@ -31,9 +33,21 @@ std::string below(std::string place, std::string_view prefix) {
   return place.append(prefix);
 }
 
+// What a store takes its objects from: of a repository the whole of it, of references the file that
+// they are in.
+std::string place_of(const Store& store, std::string_view prefix) {
+  const std::string url = store.url();
+  const std::string scheme = scheme_of_url(url);
+  if (is_icechunk_scheme(scheme)) return icechunk_place(url);
+  constexpr std::string_view kReference = "reference://";
+  if (scheme != "reference" || url.size() == kReference.size()) return below(url, prefix);
+  const std::string file = url.substr(kReference.size());
+  return file.starts_with('/') ? "file://" + file : file;
+}
+
 // The path of a folder or an archive, its links resolved as far as it exists; nothing elsewhere.
 std::optional<std::filesystem::path> path_of(const Store& store, std::string_view prefix) {
-  const std::string place = below(store.url(), prefix);
+  const std::string place = place_of(store, prefix);
   for (const std::string_view scheme : {"file://", "zip://"}) {
     if (!place.starts_with(scheme)) continue;
     const std::filesystem::path path =
@@ -73,7 +87,7 @@ bool places_overlap(const Store& store,
   if (overlap(store.identity(prefix), other.identity(other_prefix))) return true;
   constexpr std::string_view kNamelessMemory = "memory://";
   if (store.url() == kNamelessMemory || other.url() == kNamelessMemory) return false;
-  return overlap(below(store.url(), prefix), below(other.url(), other_prefix));
+  return overlap(place_of(store, prefix), place_of(other, other_prefix));
 }
 
 }  // namespace headrace

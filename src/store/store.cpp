@@ -9,7 +9,6 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
-#include "store/http/driver.h"
 
 namespace headrace {
 
@@ -91,6 +90,14 @@ void StoreDriver::set_parts(std::string_view key, std::span<const ConstBytes> pa
   set(key, object.bytes());
 }
 
+std::string StoreDriver::set_if(std::string_view key,
+                                std::span<const ConstBytes> parts,
+                                const WriteCondition& condition) {
+  if (condition.kind != WriteCondition::Kind::none) throw_no_condition(url(), condition);
+  set_parts(key, parts);
+  return {};
+}
+
 std::string StoreDriver::identity(std::string_view prefix) {
   return "driver:" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + '/' +
          std::string(prefix);
@@ -170,11 +177,37 @@ bool is_changed(const Error& error) {
 std::uint64_t total_size(std::span<const MutableBytes> parts) { return sum_of_sizes(parts); }
 std::uint64_t total_size(std::span<const ConstBytes> parts) { return sum_of_sizes(parts); }
 
+void throw_in_doubt(std::string_view object) {
+  throw Error(ErrorCode::io,
+              std::string(object) +
+                  ": the answer to a write was lost, and another writer was there meanwhile: it is "
+                  "not known whether this write came before it or was not made at all",
+              EALREADY);
+}
+
+bool is_in_doubt(const Error& error) {
+  return error.code() == ErrorCode::io && error.os_error() == EALREADY;
+}
+
+void throw_exists(std::string_view object) {
+  throw Error(ErrorCode::conflict, std::string(object) + ": is there already");
+}
+
+void throw_no_condition(std::string_view url, const WriteCondition& condition) {
+  throw Error(ErrorCode::unsupported,
+              std::string(url) +
+                  (condition.kind == WriteCondition::Kind::missing
+                       ? ": does not tell whether an object is new when it is written"
+                       : ": does not tell whether an object was replaced when it is written"));
+}
+
 void throw_read_only(std::string_view url) {
   throw Error(ErrorCode::permission_denied, std::string(url) + " is open for reading only");
 }
 
 std::string Store::url() const { return driver_->url(); }
+bool Store::across_network() const { return driver_->async_reads() != nullptr; }
+
 bool Store::read_only() const { return driver_->read_only(); }
 void Store::close() { driver_->close(); }
 void Store::discard() { driver_->discard(); }
@@ -189,12 +222,7 @@ std::optional<StoredObject> Store::open(std::string_view key) const {
 bool Store::exists(std::string_view key) const { return driver_->exists(key); }
 void Store::set(std::string_view key, ConstBytes bytes) const { driver_->set(key, bytes); }
 void Store::set_new(std::string_view key, ConstBytes bytes) const {
-  auto* writes = dynamic_cast<ConditionalWrites*>(driver_.get());
-  if (writes == nullptr) {
-    throw Error(ErrorCode::unsupported,
-                url() + ": does not tell whether an object is new when it is written");
-  }
-  writes->set_parts_if(key, {&bytes, 1}, {WriteCondition::Kind::missing, ""});
+  driver_->set_if(key, {&bytes, 1}, WriteCondition::if_missing());
 }
 void Store::erase(std::string_view key) const { driver_->erase(key); }
 void Store::erase_prefix(std::string_view prefix) const { driver_->erase_prefix(prefix); }

@@ -24,11 +24,13 @@
 #include "base/bytes.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/condition.h"
 #include "store/posix.h"
 
 namespace headrace {
 
-class AsyncReads;  // store/async.h
+class AsyncReads;   // store/async.h
+class AsyncWrites;  // store/async.h
 
 // A local file that holds the bytes of an object and nothing else.
 struct ObjectFile {
@@ -49,6 +51,8 @@ class ObjectReader {
   // Differs whenever the object was replaced; 0 when the store cannot tell. What is derived from an
   // object (shard indices) is kept for as long as this stays the same.
   virtual std::uint64_t version() const { return 0; }
+  // The same as reads across a network are told it (AsyncRead::version); of others empty.
+  virtual std::string version_text() const { return {}; }
   // Whether the object still is what version() was told of: false where it was written over in its
   // place since, and what was read may be a mix. True where the store cannot tell.
   virtual bool unchanged() const { return true; }
@@ -127,6 +131,7 @@ class StoreDriver {
   // Reads that take no thread each, of a store across a network; null for a store that answers at
   // once, and is best asked by the methods below.
   virtual AsyncReads* async_reads() { return nullptr; }
+  virtual AsyncWrites* async_writes() { return nullptr; }  // likewise
   // How many small objects get_many() had best be asked for at once; 1 where it gains nothing.
   virtual std::size_t batch_size() const { return 1; }
 
@@ -142,6 +147,14 @@ class StoreDriver {
   virtual void set(std::string_view key, ConstBytes bytes) = 0;
   // The same of an object whose parts lie apart in memory.
   virtual void set_parts(std::string_view key, std::span<const ConstBytes> parts);
+  // Which conditions set_if() knows.
+  virtual WriteConditions write_conditions() const { return {}; }
+  // As set_parts() where the condition holds, else `conflict`, or the error of throw_in_doubt();
+  // `unsupported` for a condition that the store does not know. What it gives is the version of
+  // what was written; empty: the store does not tell.
+  virtual std::string set_if(std::string_view key,
+                             std::span<const ConstBytes> parts,
+                             const WriteCondition& condition);
   virtual void erase(std::string_view key) = 0;            // of a missing key: nothing happens
   virtual void erase_prefix(std::string_view prefix) = 0;  // "" empties the store
   // All keys under a prefix ("" or "a/b/"), sorted.
@@ -166,6 +179,14 @@ class StoreDriver {
   // As get_within(), past what a cache keeps.
   virtual bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
     return get_within(key, into, max_nbytes);
+  }
+  // The same with the version for set_if(); empty where the store cannot tell.
+  virtual bool get_versioned(std::string_view key,
+                             Buffer& into,
+                             std::uint64_t max_nbytes,
+                             std::string& version) {
+    version.clear();
+    return get_latest(key, into, max_nbytes);
   }
   // Never waits.
   virtual LockAttempt try_lock(std::string_view prefix, MissingFolder missing);
@@ -206,6 +227,14 @@ void check_object_nbytes(std::string_view object, std::uint64_t nbytes, std::uin
 // to read anew gives what there is now.
 [[noreturn]] void throw_changed(std::string_view object);
 bool is_changed(const Error& error);
+// A write on condition whose answer was lost, when another write was made meanwhile: behind it,
+// which was made then, or in its place. `io` with EALREADY.
+[[noreturn]] void throw_in_doubt(std::string_view object);
+bool is_in_doubt(const Error& error);
+// `conflict`, of one that was to be new.
+[[noreturn]] void throw_exists(std::string_view object);
+// `unsupported`, of a condition that the store does not know.
+[[noreturn]] void throw_no_condition(std::string_view url, const WriteCondition& condition);
 std::uint64_t total_size(std::span<const MutableBytes> parts);
 std::uint64_t total_size(std::span<const ConstBytes> parts);
 [[noreturn]] void throw_read_only(std::string_view url);

@@ -18,6 +18,7 @@
 #include "base/per_process.h"
 #include "base/system.h"
 #include "base/thread_pool.h"
+#include "headrace/error.h"
 
 namespace headrace {
 
@@ -179,6 +180,37 @@ bool TemporaryFile::publish(bool keep_open) {
   }
   pending_ = false;
   path_ = target_;
+  if (durable_) sync_folder(parent_of(target_));
+  return true;
+}
+
+std::optional<bool> TemporaryFile::publish_new() {
+  if (durable_) sync_file(fd_.get(), target_);
+  const std::string from = nameless_ ? "/proc/self/fd/" + std::to_string(fd_.get()) : path_;
+  const int follow = nameless_ ? AT_SYMLINK_FOLLOW : 0;
+  if (os().linkat(AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(), follow) != 0) {
+    switch (errno) {
+      case EEXIST:
+        return std::nullopt;
+      case ENOENT:
+        return false;  // it was taken away, or its folder
+      case EXDEV:
+      case EOPNOTSUPP:
+      case ENOSYS:
+      case EINVAL:
+      case EPERM:
+        if (!nameless_) {
+          throw Error(ErrorCode::unsupported,
+                      target_ + ": its file system does not tell whether a file is new");
+        }
+        g_links_nameless = false;
+        return false;
+      default:
+        throw_io(errno, "name", target_);
+    }
+  }
+  nameless_ = false;  // of one with a temporary name the destructor removes that
+  close_published();
   if (durable_) sync_folder(parent_of(target_));
   return true;
 }

@@ -13,6 +13,7 @@
 // <start> for when the process began. So whoever finds such a name knows for certain whether its
 // writer is gone: of another host, or where /proc does not say, nobody knows, and the file stays.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,9 @@ class TemporaryFile {
   // disk afterwards. The descriptor is closed unless `keep_open`. False when somebody has removed
   // the file before it had its name, or the file system has no way to name it: start again.
   bool publish(bool keep_open = false);
+
+  // The same where nothing has that name; nothing when something has.
+  std::optional<bool> publish_new();
 
   // Names that stores neither list nor read: what a writer that was killed has left behind.
   static bool is_temporary(std::string_view name);

@@ -271,12 +271,17 @@ std::string percent_decode(std::string_view text) {
 Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOptions& options) {
   const std::string scheme = scheme_of(path_or_url);
   if (scheme == "reference") return Store(open_reference_store(path_or_url, mode, options));
-  if (is_icechunk_scheme(scheme) ||
-      (mode == StoreMode::read && (scheme.empty() || scheme == "file") &&
-       is_icechunk_repository(percent_decoded_path(path_or_url, scheme)))) {
-    return Store(open_icechunk_store(path_or_url, mode, options));
+  if (is_icechunk_scheme(scheme)) return Store(open_icechunk_store(path_or_url, mode, options));
+  if (!scheme.empty() && scheme != "file") return open_plain_place(path_or_url, mode, options);
+  StorageOptions rest = options;
+  bool looks = mode == StoreMode::read;
+  if (const auto at = rest.find("icechunk"); at != rest.end()) {
+    looks = looks && OptionReader(rest, std::string(path_or_url)).take_bool("icechunk");
+    rest.erase(at);
   }
-  return open_plain_place(path_or_url, mode, options);
+  if (looks && is_icechunk_repository(percent_decoded_path(path_or_url, scheme)))
+    return Store(open_icechunk_store(path_or_url, mode, rest));
+  return open_plain_place(path_or_url, mode, rest);
 }
 
 Store open_plain_place(std::string_view path_or_url,
@@ -314,6 +319,16 @@ Store open_plain_place(std::string_view path_or_url,
     return Store(open_zip(path, place, mode, std::move(reader)));
   }
   return Store(open_folder(path, place, mode, std::move(reader)));
+}
+
+std::optional<RemoteParts> remote_parts(std::string_view url,
+                                        const StorageOptions& options,
+                                        const HttpAdjustment& adjust) {
+  const std::string scheme = scheme_of(url);
+  if (scheme.empty()) return std::nullopt;
+  OptionReader reader(options, without_secrets(url));
+  std::optional<RemoteParts> parts = http_parts(scheme, url, reader, adjust);
+  return parts ? std::move(parts) : cloud_parts(scheme, url, reader, adjust);
 }
 
 Store memory_store() { return Store(make_memory_store(new_memory_contents(), "", false)); }

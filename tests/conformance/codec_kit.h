@@ -290,6 +290,22 @@ inline void decode_hostile(const Codec& codec, ConstBytes encoded, std::size_t n
   });
 }
 
+// Encoded bytes with some of them changed.
+inline void check_flipped(const Codec& codec,
+                          const Bytes& encoded,
+                          std::size_t decoded_nbytes,
+                          int flips) {
+  std::mt19937 random(7);
+  for (int i = 0; i < flips && !encoded.empty(); ++i) {
+    Bytes bad = encoded;
+    for (unsigned k = 0; k <= random() % 4; ++k) {
+      bad[random() % (i % 2 == 0 ? bad.size() : std::min<std::size_t>(bad.size(), 40))] =
+          std::byte(random());
+    }
+    decode_hostile(codec, bad, decoded_nbytes);
+  }
+}
+
 // `strict`: a stream cut short anywhere is an error.
 inline void check_hostile(const Codec& codec,
                           ConstBytes data,
@@ -311,15 +327,7 @@ inline void check_hostile(const Codec& codec,
     Buffer out;
     EXPECT_THROW(codec.decode_unknown(encoded, data.size() - 1, out), Error);
   }
-  std::mt19937 random(7);
-  for (int i = 0; i < flips && !encoded.empty(); ++i) {
-    Bytes bad = encoded;
-    for (unsigned k = 0; k <= random() % 4; ++k) {
-      bad[random() % (i % 2 == 0 ? bad.size() : std::min<std::size_t>(bad.size(), 40))] =
-          std::byte(random());
-    }
-    decode_hostile(codec, bad, data.size());
-  }
+  check_flipped(codec, encoded, data.size(), flips);
 }
 
 }  // namespace headrace::kit

@@ -427,6 +427,39 @@ TEST_P(StoreConformance, WritersOfManyKeysAtOnce) {
   }
 }
 
+TEST_P(StoreConformance, OfSeveralNewOnesOneIsMade) {
+  const std::string text = pattern(1000, 1);
+  const ConstBytes bytes = bytes_of(text);
+  const auto set_new = [&](ConstBytes of) {
+    store_->set_if("d/k", {&of, 1}, WriteCondition::if_missing());
+  };
+  if (!store_->write_conditions().missing) {
+    EXPECT_EQ(error_of([&] { set_new(bytes); }), ErrorCode::unsupported);
+    EXPECT_EQ(get_text(*store_, "d/k"), "(none)");
+    return;
+  }
+  std::atomic<int> made{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      try {
+        set_new(bytes);
+        ++made;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::conflict) << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(error_of([&] { set_new(bytes_of("another")); }), ErrorCode::conflict);
+  EXPECT_EQ(get_text(*store_, "d/k"), text);
+  EXPECT_EQ(store_->list(""), std::vector<std::string>{"d/k"});
+  store_->erase("d/k");
+  set_new(bytes_of("another"));
+  EXPECT_EQ(get_text(*store_, "d/k"), "another");
+}
+
 TEST_P(StoreConformance, ChildAfterForkReads) {
 #ifdef __SANITIZE_THREAD__
   if (!store_->local()) {

@@ -113,6 +113,28 @@ class HttpFixture : public StoreFixture {
   std::shared_ptr<StoreDriver> store_;
 };
 
+// That, behind a cache.
+class CachedHttpFixture : public StoreFixture {
+ public:
+  std::shared_ptr<StoreDriver> writable() override {
+    if (!store_) store_ = wrap(inner_.writable());
+    return store_;
+  }
+  std::shared_ptr<StoreDriver> reopened() override { return wrap(inner_.reopened()); }
+
+ private:
+  std::shared_ptr<StoreDriver> wrap(std::shared_ptr<StoreDriver> store) const {
+    return cached_store(
+               Store(std::move(store)),
+               {.memory_nbytes = 200'000, .directory = folder_ / "cache", .block_nbytes = 20'000})
+        .shared_driver();
+  }
+
+  TempFolder folder_;
+  HttpFixture inner_{true};
+  std::shared_ptr<StoreDriver> store_;
+};
+
 StoreCase at_path(std::string name, std::string file, StorageOptions options) {
   return {std::move(name), [=] { return std::make_unique<PathFixture>(file, options); }};
 }
@@ -127,6 +149,7 @@ std::vector<StoreCase> cases() {
       {"cached", [] { return std::make_unique<CachedFixture>(); }},
       {"http", [] { return std::make_unique<HttpFixture>(true); }},
       {"http_without_suffixes", [] { return std::make_unique<HttpFixture>(false); }},
+      {"cached_http", [] { return std::make_unique<CachedHttpFixture>(); }},
       {"inject", [] { return std::make_unique<InjectFixture>(); }},
   };
   std::string why_not;

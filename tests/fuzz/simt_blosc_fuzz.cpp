@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::uint32_t nbytes = 0;
   std::memcpy(&nbytes, chunk.data() + 4, 4);
   nbytes &= 0xffff;
-  const fuzz::Decoded got = fuzz::decode(host_kernels().blosc, chunk, nbytes, data[0]);
+  const fuzz::Decoded got =
+      fuzz::decode(host_kernels().blosc, chunk, nbytes, data[0], host_kernels().blosc_headers);
 
   fuzz::Bytes expected;
   const bool good = fuzz::library_decodes(chunk, nbytes, expected);

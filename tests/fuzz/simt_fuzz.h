@@ -20,8 +20,13 @@ struct Decoded {
   Bytes bytes;
 };
 
+// `read_headers`: null for decoders that ask for nothing before.
 template <class F>
-Decoded decode(F&& decoder, const Bytes& encoded, std::size_t nbytes, std::uint64_t seed) {
+Decoded decode(F&& decoder,
+               const Bytes& encoded,
+               std::size_t nbytes,
+               std::uint64_t seed,
+               ReadHeaders read_headers = nullptr) {
   HostQueue queue(seed);
   // Aligned, with 16 bytes behind the last 16 that are begun.
   const Scratch<std::uint8_t> source(queue, (encoded.size() + 15) / 16 * 16 + 16);
@@ -31,7 +36,14 @@ Decoded decode(F&& decoder, const Bytes& encoded, std::size_t nbytes, std::uint6
   const std::uint8_t* const host_source = encoded.data();
   std::uint32_t fault = 0;
   DecodeBatch batch{{&frame, 1}, {}, &fault};
-  if (seed & 1) batch.host_sources = {&host_source, 1};
+  std::unique_ptr<const Headers> read;
+  if (seed & 1) {
+    batch.host_sources = {&host_source, 1};
+  } else if (read_headers && seed & 2) {
+    read = read_headers(host_source, encoded.size(), nbytes);
+  }
+  const Headers* const headers = read.get();
+  if (read) batch.headers = {&headers, 1};
   decoder(queue, batch);
   result.fault = static_cast<Fault>(fault);
   return result;

@@ -69,7 +69,14 @@ Decoded decode(const std::uint8_t* data,
   const headrace::Frame frame{source.get() + shift, size, decoded.bytes.data(), nbytes, 0};
   headrace::HostQueue queue(seed);
   headrace::DecodeBatch batch{{&frame, 1}, {}, &decoded.fault};
-  if (options & 16) batch.host_sources = {&data, 1};
+  std::unique_ptr<const headrace::Headers> read;
+  if (options & 16 && seed & 1) read = headrace::host_kernels().zstd_headers(data, size, nbytes);
+  const headrace::Headers* const headers = read.get();
+  if (read) {
+    batch.headers = {&headers, 1};
+  } else if (options & 16) {
+    batch.host_sources = {&data, 1};
+  }
   headrace::host_kernels().zstd(queue, batch);
   return decoded;
 }

@@ -132,13 +132,13 @@ void expect_as_library(const Place& place,
                        const std::string& inner,
                        const std::vector<Bytes>& chunks,
                        std::size_t nbytes) {
-  for (const bool with_host_sources : {true, false}) {
+  for (const HostHas host_has : kHostHas) {
     const Decoded got = decode(place,
                                place.kernels->blosc,
                                chunks,
                                std::vector<std::size_t>(chunks.size(), nbytes),
                                1,
-                               with_host_sources);
+                               host_has);
     Bytes expected;
     std::size_t refusals_left = inner == "lz4" || inner == "zstd" ? chunks.size() / 200 : 0;
     for (std::size_t i = 0; i < chunks.size(); ++i) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -17,6 +19,17 @@ struct Decoded {
   std::vector<Fault> faults;
 };
 
+// What the host has of the sources of a batch.
+enum class HostHas : std::uint8_t { bytes, headers, nothing };
+inline constexpr HostHas kHostHas[] = {HostHas::bytes, HostHas::headers, HostHas::nothing};
+
+// Null for decoders that ask for nothing before.
+inline ReadHeaders header_reader(const Kernels& kernels, Decode decoder) {
+  if (decoder == kernels.zstd) return kernels.zstd_headers;
+  if (decoder == kernels.blosc) return kernels.blosc_headers;
+  return nullptr;
+}
+
 // Decodes `encoded` to chunks of the given sizes in one batch. What surrounds a source is random,
 // as are the alignments of sources and targets; bytes around each target are checked to be
 // untouched.
@@ -25,7 +38,7 @@ inline Decoded decode(const Place& place,
                       const std::vector<Bytes>& encoded,
                       const std::vector<std::size_t>& nbytes,
                       std::uint64_t seed = 1,
-                      bool with_host_sources = true) {
+                      HostHas host_has = HostHas::bytes) {
   constexpr std::size_t kGuard = 64;
   const auto queue = place.make_queue(seed);
   std::mt19937_64 random(seed);
@@ -58,7 +71,20 @@ inline Decoded decode(const Place& place,
   Scratch<std::uint32_t> faults(*queue, encoded.size());
   queue->fill(faults.data(), 0, encoded.size() * sizeof(std::uint32_t));
   DecodeBatch batch{frames, {}, faults.data()};
-  if (with_host_sources) batch.host_sources = host_sources;
+  std::vector<std::unique_ptr<const Headers>> read;
+  std::vector<const Headers*> headers;
+  const ReadHeaders read_headers = header_reader(*place.kernels, decoder);
+  if (host_has == HostHas::headers && read_headers) {
+    for (std::size_t i = 0; i < encoded.size(); ++i) {
+      // In memory of their own, for nothing is read beyond.
+      const auto exact = std::make_unique<std::uint8_t[]>(encoded[i].size());
+      std::ranges::copy(encoded[i], exact.get());
+      read.push_back(read_headers(exact.get(), encoded[i].size(), nbytes[i]));
+      headers.push_back(read.back().get());
+    }
+    batch.headers = headers;
+  }
+  if (host_has == HostHas::bytes) batch.host_sources = host_sources;
   decoder(*queue, batch);
 
   Decoded result;
@@ -89,8 +115,8 @@ inline void expect_decodes(const Place& place,
                            std::uint64_t seed = 1) {
   std::vector<std::size_t> nbytes;
   for (const Bytes& original : originals) nbytes.push_back(original.size());
-  for (const bool with_host_sources : {true, false}) {
-    const Decoded got = decode(place, decoder, encoded, nbytes, seed, with_host_sources);
+  for (const HostHas host_has : kHostHas) {
+    const Decoded got = decode(place, decoder, encoded, nbytes, seed, host_has);
     for (std::size_t i = 0; i < originals.size(); ++i) {
       EXPECT_EQ(got.faults[i], Fault::none) << place.name << " chunk " << i;
       EXPECT_TRUE(got.chunks[i] == originals[i]) << place.name << " chunk " << i;

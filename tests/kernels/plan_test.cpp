@@ -144,31 +144,41 @@ TEST_F(Plan, OfZstdIsTheSameOnHostAndDevice) {
     frames.push_back({encoded[i].data(), encoded[i].size() - kSourcePadding, nullptr, 7 << 20, i});
   }
   HostQueue queue;
-  const host::zstd::HostParse parse(frames, host_sources);
-  const auto counted = host::zstd::count_on_device(queue, frames);
-  std::size_t slabs = 0;
-  for (std::size_t first = 0; first < frames.size(); ++slabs) {
-    const auto on_host = parse.upload(queue, frames, first);
-    const auto on_device = host::zstd::parse_on_device(
-        queue, std::span(frames).subspan(first), std::span(counted).subspan(first));
-    const auto expect_same = [](const auto* a, const auto* b, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(fields(a[i]), fields(b[i])) << i;
-    };
-    ASSERT_EQ(on_host.sources.size(), on_device.sources.size());
-    ASSERT_EQ(on_host.total.blocks, on_device.total.blocks);
-    ASSERT_EQ(on_host.total.frames, on_device.total.frames);
-    expect_same(on_host.device_sources, on_device.device_sources, on_host.sources.size());
-    expect_same(on_host.frames, on_device.frames, on_host.total.frames);
-    expect_same(on_host.blocks, on_device.blocks, on_host.total.blocks);
-    EXPECT_TRUE(std::equal(on_host.with_sequences,
-                           on_host.with_sequences + on_host.total.with_sequences,
-                           on_device.with_sequences));
-    EXPECT_TRUE(std::equal(on_host.with_pool_literals,
-                           on_host.with_pool_literals + on_host.total.with_pool_literals,
-                           on_device.with_pool_literals));
-    first += on_host.sources.size();
+  std::vector<std::unique_ptr<const Headers>> read;
+  std::vector<const Headers*> headers;
+  for (const Frame& frame : frames) {
+    read.push_back(host_kernels().zstd_headers(
+        host_sources[frame.chunk], frame.source_nbytes, frame.target_nbytes));
+    headers.push_back(read.back().get());
   }
-  EXPECT_EQ(slabs, 6u);
+  const host::zstd::HostParse of_bytes(frames, host_sources);
+  const host::zstd::HostParse of_headers(headers);
+  const auto counted = host::zstd::count_on_device(queue, frames);
+  const auto expect_same = [](const auto* a, const auto* b, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(fields(a[i]), fields(b[i])) << i;
+  };
+  for (const host::zstd::HostParse* const parse : {&of_bytes, &of_headers}) {
+    std::size_t slabs = 0;
+    for (std::size_t first = 0; first < frames.size(); ++slabs) {
+      const auto on_host = parse->upload(queue, frames, first);
+      const auto on_device = host::zstd::parse_on_device(
+          queue, std::span(frames).subspan(first), std::span(counted).subspan(first));
+      ASSERT_EQ(on_host.sources.size(), on_device.sources.size());
+      ASSERT_EQ(on_host.total.blocks, on_device.total.blocks);
+      ASSERT_EQ(on_host.total.frames, on_device.total.frames);
+      expect_same(on_host.device_sources, on_device.device_sources, on_host.sources.size());
+      expect_same(on_host.frames, on_device.frames, on_host.total.frames);
+      expect_same(on_host.blocks, on_device.blocks, on_host.total.blocks);
+      EXPECT_TRUE(std::equal(on_host.with_sequences,
+                             on_host.with_sequences + on_host.total.with_sequences,
+                             on_device.with_sequences));
+      EXPECT_TRUE(std::equal(on_host.with_pool_literals,
+                             on_host.with_pool_literals + on_host.total.with_pool_literals,
+                             on_device.with_pool_literals));
+      first += on_host.sources.size();
+    }
+    EXPECT_EQ(slabs, 6u);
+  }
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ struct Bad {
 void expect_faults(const std::vector<Bad>& all) {
   const Bytes good = packed_field(700, 1), good_encoded = compress(good);
   for (const Place& place : places())
-    for (const bool with_host_sources : {true, false}) {
+    for (const HostHas host_has : kHostHas) {
       std::vector<Bytes> encoded;
       std::vector<std::size_t> nbytes;
       for (const Bad& bad : all) {
@@ -115,7 +115,7 @@ void expect_faults(const std::vector<Bad>& all) {
         encoded.push_back(good_encoded);
         nbytes.push_back(good.size());
       }
-      const Decoded got = decode(place, place.kernels->zstd, encoded, nbytes, 1, with_host_sources);
+      const Decoded got = decode(place, place.kernels->zstd, encoded, nbytes, 1, host_has);
       for (std::size_t i = 0; i < all.size(); ++i) {
         EXPECT_EQ(got.faults[2 * i], all[i].fault) << all[i].name;
         EXPECT_EQ(got.faults[2 * i + 1], Fault::none) << "behind " << all[i].name;
@@ -206,9 +206,8 @@ TEST(ZstdFaults, OfTinyBlocks) {
                       block(BlockType::compressed, repeated_literals(7, 0) + no_sequences);
   const std::vector<Bytes> good{tiny_blocks(kMost), tiny_blocks(1000, empty)};
   for (const Place& place : places())
-    for (const bool with_host_sources : {true, false}) {
-      const Decoded got =
-          decode(place, place.kernels->zstd, good, {kMost, 1000}, 1, with_host_sources);
+    for (const HostHas host_has : kHostHas) {
+      const Decoded got = decode(place, place.kernels->zstd, good, {kMost, 1000}, 1, host_has);
       for (std::size_t i = 0; i < good.size(); ++i) {
         Bytes expected(got.chunks[i].size());
         EXPECT_TRUE(reference_decode(good[i], expected));

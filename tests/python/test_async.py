@@ -15,6 +15,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
+from headrace._zarr_stores.pending import PendingReads
 from helpers import assert_same, read_zarr, smooth, values, write_zarr
 
 
@@ -264,3 +265,24 @@ def test_read_many_raises_and_names_the_chunk(pair, store):
         hr.read_many([(array, (0,), None), (array, ..., None)])
     with pytest.raises(ValueError):
         hr.read_many([(array, (0,), np.zeros(3, "f4"))])
+
+
+def test_reads_are_watched_after_a_thread_could_not_start(monkeypatch):
+    """Those of a loop that is closed are answered, also behind a call that failed."""
+    reads, answers = PendingReads(), []
+    loop = asyncio.new_event_loop()
+    start = threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        reads.begin([1], lambda *answer: answers.append(answer), loop)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    reads.begin([2], lambda *answer: answers.append(answer), loop)
+    loop.close()
+    until = time.monotonic() + 10
+    while not answers and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [(id, type(error)) for id, _, error in answers] == [(2, RuntimeError)]

@@ -1,5 +1,8 @@
 """hr.cached: what is read of a store once is not asked for again."""
 
+import asyncio
+import contextlib
+import json
 import os
 import pickle
 import re
@@ -7,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import headrace as hr
@@ -68,6 +72,92 @@ def test_what_was_read_is_not_asked_for_again(path, tmp_path, place):
     assert np.array_equal(hr.open_array(other, zarr_format=3)[...], DATA)
     stats = hr.cache_stats(other)
     assert stats["disk_hits"] > 0 == stats["memory_bytes"] == stats["fetched_bytes"]
+
+
+@contextlib.contextmanager
+def slow_server(folder, delay_ms):
+    """Its URL, and what it was asked since the last call."""
+    server = ROOT / "bench" / "e2e" / "slow_server.py"
+    command = [sys.executable, server, folder, "--delay-ms", str(delay_ms)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+        def counts():
+            with urllib.request.urlopen(f"{url}/_counts") as answer:
+                return json.load(answer)
+
+        try:
+            yield url, counts
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("place", ["cpu", *DEVICES])
+@pytest.mark.parametrize("selection", [np.s_[...], np.s_[5:9, 3], np.s_[::7]])
+def test_a_web_server_is_asked_no_more_than_without_it(path, tmp_path, place, selection):
+    def values(array):
+        got = array[selection]
+        return got if place == "cpu" else got.to_numpy()
+
+    with slow_server(path, 2) as (url, counts):
+        plain = hr.open_array(url, device=place)
+        counts()
+        assert np.array_equal(values(plain), DATA[selection])
+        wanted = counts()
+        store = hr.cached(url, directory=tmp_path / "cache")
+        for again in range(2):
+            array = hr.open_array(store, device=place)
+            if again == 0:
+                counts()
+            assert np.array_equal(values(array), DATA[selection])
+            asked = counts()
+            assert asked["requests"] <= (0 if again else wanted["requests"])
+        # Nor by who comes next.
+        other = hr.cached(url, directory=tmp_path / "cache", memory=0)
+        assert np.array_equal(values(hr.open_array(other, device=place)), DATA[selection])
+        assert counts()["requests"] == 0 == hr.cache_stats(other)["fetched_bytes"]
+
+
+def test_many_requests_are_under_way_without_a_thread_each(tmp_path):
+    hr.create_array(tmp_path / "a.zarr", shape=(64, 100), dtype="f4", chunks=(1, 100))[...] = 1
+
+    with slow_server(tmp_path / "a.zarr", 20) as (url, counts), hr.config.set({"threads": 1}):
+        array = hr.open_array(hr.cached(url))
+        counts()
+        assert (array[...] == 1).all()
+        assert counts()["most_at_once"] > 8
+
+    class Slow(zarr.storage.WrapperStore):
+        now = most = 0
+
+        async def get(self, *args, **kwargs):
+            Slow.now += 1
+            Slow.most = max(Slow.most, Slow.now)
+            await asyncio.sleep(0.02)
+            Slow.now -= 1
+            return await super().get(*args, **kwargs)
+
+    with hr.config.set({"threads": 1}):
+        array = hr.open_array(hr.cached(Slow(zarr.storage.LocalStore(tmp_path / "a.zarr"))))
+        assert (array[...] == 1).all()
+        assert Slow.most > 8
+
+
+def test_a_cached_read_that_is_cancelled_ends_at_once(tmp_path):
+    hr.create_array(tmp_path / "a.zarr", shape=(64, 100), dtype="f4", chunks=(1, 100))[...] = 1
+    with slow_server(tmp_path / "a.zarr", 0) as (url, counts):
+        array = hr.open_array(hr.cached(url))
+        urllib.request.urlopen(f"{url}/_delay?ms=60000").close()
+        request = array.read_async()
+        while counts()["requests"] == 0:
+            time.sleep(0.01)
+        begin = time.monotonic()
+        assert request.cancel()
+        with pytest.raises(hr.CancelledError):
+            request.result()
+        assert time.monotonic() - begin < 30
+        urllib.request.urlopen(f"{url}/_delay?ms=0").close()
+        assert (array[...] == 1).all()
 
 
 def test_writes_through_it_are_seen(path, tmp_path):
@@ -259,6 +349,9 @@ def test_wrong_calls(tmp_path):
         hr.cached(hr.memory_store(), memory="much")
     with pytest.raises(ValueError, match="blocks of 0 bytes"):
         hr.cached(hr.memory_store(), block=0)
+    text = {"fo": '{"a": "text"}'}
+    with pytest.raises(ValueError, match="name: copies on disk need one"):
+        hr.cached("reference://", directory=tmp_path / "cache", storage_options=text)
     with pytest.raises(ValueError, match="name: copies on disk need one"):
         hr.cached(hr.memory_store(), directory=tmp_path)
     with pytest.raises(ValueError, match="name: copies on disk need one"):

@@ -2,7 +2,11 @@
 
 import concurrent.futures
 import contextlib
+import json
+import multiprocessing
 import os
+import subprocess
+import sys
 
 import cloud_servers
 import headrace as hr
@@ -157,6 +161,70 @@ def test_writes_with_a_condition(cloud, prefix):
         store._set_new("k", b"second")
     assert no_secrets(cloud, caught.value)
     assert bytes(store._get("k")) == b"first"
+
+
+APPENDER = """
+import json, sys
+import headrace as hr
+import numpy as np
+
+url, options, me, rows = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+array = hr.open(url, mode="r+", storage_options=options)["a"]
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(rows):
+    array.append(np.full((1, 8), 1 + me * rows + i, "int32"))
+    array.attrs[f"w{me}-{i}"] = i
+"""
+
+
+def test_two_processes_append_and_lose_nothing(cloud, prefix):
+    if cloud.name == "rclone":
+        pytest.skip("rclone serve s3 knows no conditional writes")
+    store = opened(cloud, prefix)
+    hr.create_group(store).create_array("a", shape=(0, 8), dtype="int32", chunks=(5, 8))
+    rows = 8
+    command = [sys.executable, "-c", APPENDER, cloud.url(prefix), json.dumps(cloud.options)]
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [*command, str(me), str(rows)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for me in range(2)
+        ]
+        for writer in writers:
+            assert writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        assert [writer.wait(120) for writer in writers] == [0, 0]
+    array = hr.open(store)["a"]
+    assert array.shape == (2 * rows, 8)
+    assert sorted(array[:, 7].tolist()) == list(range(1, 2 * rows + 1))
+    assert len(array.attrs) == 2 * rows
+
+
+def test_parts_of_one_chunk_by_two_processes(cloud, prefix):
+    if cloud.name == "rclone":
+        pytest.skip("rclone serve s3 knows no conditional writes")
+    store = opened(cloud, prefix)
+    array = hr.create_array(store, shape=(64,), dtype="int32", chunks=(64,))
+    # Pools of two interpreters, which share no lock.
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(4, spawn) as pool:
+        parts = [(cloud.url(prefix), cloud.options, part) for part in range(16)]
+        list(pool.map(_write_part, *zip(*parts, strict=True)))
+    assert_same(array[:], np.repeat(np.arange(1, 17, dtype="int32"), 4))
+
+
+def _write_part(url, options, part):
+    array = hr.open(url, mode="r+", storage_options=options)
+    array[4 * part : 4 * part + 4] = part + 1
 
 
 def no_secrets(cloud, *things):
@@ -345,3 +413,37 @@ def test_gcs_reads_from_fake_gcs_server():
         assert bytes(store._get("a b/c", -2)) == b"89"
         assert bytes(store._get("d")) == b""
         assert store._get("e") is None
+
+
+class Echoes(cloud_servers.ObjectHandler):
+    """Repeats in its refusals what it was told."""
+
+    def do_GET(self):
+        self.read_query()
+        text = f"{self.headers.get('Authorization')} {self.path} {self.server.more}"
+        text = text.replace("&", "&amp;").replace("<", "&lt;")
+        body = f"<Error><Code>AuthenticationFailed</Code><Message>{text}</Message></Error>"
+        self.answer(403, body.encode())
+
+    do_HEAD = do_PUT = do_DELETE = do_GET
+
+
+@pytest.mark.parametrize(
+    ("options", "secrets"),
+    [
+        ({"bearer_token": "eyJ0.hidden.token"}, ["eyJ0.hidden.token"]),
+        ({"sas_token": "sv=1&sig=hid%2Fden%3D&se=2"}, ["hid%2Fden%3D", "hid/den="]),
+        ({"account_key": ACCOUNT_KEY}, [ACCOUNT_KEY]),
+    ],
+)
+def test_azure_shows_no_secret_that_a_server_repeats(options, secrets):
+    with cloud_servers.fake_server(Echoes) as (server, url):
+        server.more = " ".join(secrets)
+        base = {"account_name": ACCOUNT, "endpoint": url}
+        store = _core.open_store("az://bucket/p", "a", base | options)
+        calls = [store._list, lambda: store._get("k"), lambda: store._set("k", b"")]
+        for call in calls:
+            with pytest.raises(PermissionError) as caught:
+                call()
+            assert "***" in str(caught.value) or "HEAD" in str(caught.value)  # has no words
+            assert not [secret for secret in secrets if secret in str(caught.value)]

@@ -1,7 +1,11 @@
 """Icechunk repositories, read natively: all that zarr finds through icechunk's own store."""
 
 import os
+import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
@@ -103,6 +107,45 @@ def test_branches_tags_and_snapshots(repository, tmp_path):
         hr.open(path, storage_options={"branch": "main", "tag": "v1"})
     with pytest.raises(PermissionError, match="icechunk"):
         hr.open(f"icechunk://{path}", mode="r+")
+
+
+def test_what_is_kept_is_of_one_snapshot(repository, tmp_path):
+    path = tmp_path / "repo"
+    before = hr.open(path, "field")
+    sent = pickle.dumps(before)
+    session = repository.writable_session("main")
+    zarr.open_group(session.store)["field"][...] = 0
+    later = session.commit("changed")
+    assert_same(pickle.loads(sent)[...], FIELD)
+    assert (hr.open(path, "field")[...] == 0).all()
+    assert_same(hr.open(before.store.url, "field")[...], FIELD)
+    # Copies on disk, too.
+    for options in ({"snapshot": later}, {"snapshot": before.store.url[-20:]}, {}):
+        store = hr.cached(path, directory=tmp_path / "cache", memory=0, storage_options=options)
+        wanted = hr.open(path, "field", storage_options=options)[...]
+        for _ in range(2):
+            assert_same(hr.open_array(store, "field")[...], wanted)
+
+
+def test_the_command_line_copies_the_files_of_a_repository(repository, tmp_path):
+    def run(*arguments):
+        command = [Path(sys.executable).parent / "headrace", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    path, copy = tmp_path / "repo", tmp_path / "copy"
+    files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+    assert run("ls", "-r", path).stdout.split() == files
+    assert run("cp", path, copy).returncode == 0
+    assert_all_same(copy, repository.readonly_session("main"))
+    # Its arrays by its own scheme; not to where their chunks lie.
+    arrays = tmp_path / "arrays"
+    assert run("cp", f"icechunk://{path}", arrays).returncode == 0
+    assert_same(hr.open(arrays, "field")[...], FIELD)
+    for target in (path, tmp_path):
+        refused = run("sync", "--delete", f"icechunk://{path}", target)
+        assert refused.returncode == 1
+        assert "within the other" in refused.stderr
+    assert run("ls", "-r", path).stdout.split() == files
 
 
 def test_many_manifests(tmp_path):

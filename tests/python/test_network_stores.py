@@ -260,3 +260,47 @@ def test_one_place_of_a_bucket_is_one_place(bucket):
     root = hr.open_store("s3://bucket", storage_options=bucket.options)
     places = {by_url._identity(""), by_path._identity("x"), root._identity("g/x")}
     assert len(places) == 1
+
+
+class Signed(cloud_servers.ObjectHandler):
+    """Gives objects to who has the signature."""
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        if "X-Amz-Signature=hidden" not in query:
+            return self.fail(403, "AccessDenied")
+        data = self.server.objects.get(path[1:])
+        if data is None:
+            return self.fail(404, "NoSuchKey")
+        self.answer_object(data, {"ETag": '"1"'}, self.headers.get("Range"), True)
+
+    do_HEAD = do_GET
+
+
+def test_a_presigned_url_keeps_its_signature_as_credentials_are_kept():
+    with cloud_servers.fake_server(Signed) as (server, url):
+        store = zarr.storage.MemoryStore()
+        zarr.create_array(store, name="x", data=DATA, chunks=(10, 10))
+        server.objects = {key: value.to_bytes() for key, value in store._store_dict.items()}
+        signed = f"{url}/x?X-Amz-Signature=hidden&X-Amz-Expires=1"
+        array = hr.open(signed)
+        assert_same(array[...], DATA)
+        assert "hidden" not in array.store.url
+        text = pickle.dumps(array)
+        assert b"hidden" not in text
+        assert_same(pickle.loads(text)[3], DATA[3])
+        code = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[3, 4])"
+
+        def elsewhere(pickled):
+            command = [sys.executable, "-c", code]
+            return subprocess.run(command, input=pickled, capture_output=True)
+
+        failed = elsewhere(text)
+        assert failed.returncode != 0
+        assert b"pickle_credentials" in failed.stderr
+        allowed = hr.open(signed, storage_options={"pickle_credentials": True})
+        done = elsewhere(pickle.dumps(allowed))
+        assert done.returncode == 0, done.stderr
+        assert float(done.stdout) == DATA[3, 4]
+        with pytest.raises(ValueError, match="query"):
+            hr.open(signed, storage_options={"query": "a=b"})

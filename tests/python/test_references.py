@@ -10,8 +10,10 @@ import pickle
 import subprocess
 import sysconfig
 import warnings
+import zlib
 from pathlib import Path
 
+import cloud_servers
 import headrace as hr
 import numpy as np
 import pytest
@@ -209,3 +211,43 @@ def test_the_command_line(netcdf, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert "shuffled" in run.stdout
+
+
+class OneObject(cloud_servers.ObjectHandler):
+    def do_GET(self):
+        self.server.asked.append(self.headers.get("Range"))
+        self.answer_object(
+            self.server.objects["data"], {"ETag": '"1"'}, self.headers.get("Range"), True
+        )
+
+    do_HEAD = do_GET
+
+
+def test_a_reference_beyond_the_end_fails_alone(tmp_path):
+    data = np.arange(40, dtype="u1")
+    document = {
+        "zarr_format": 2,
+        "shape": [50],
+        "chunks": [10],
+        "dtype": "|u1",
+        "compressor": {"id": "zlib", "level": 1},
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+    }
+    chunks = [zlib.compress(bytes(data[i : i + 10])) for i in range(0, 40, 10)]
+    with cloud_servers.fake_server(OneObject) as (server, url):
+        server.asked = []
+        server.objects["data"] = b"".join(chunks)
+        refs, at = {".zarray": json.dumps(document)}, 0
+        for i, chunk in enumerate(chunks):
+            refs[str(i)] = [f"{url}/data", at, len(chunk)]
+            at += len(chunk)
+        refs["4"] = [f"{url}/data", at - 3, 20]  # the object was cut
+        (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": refs}))
+        options = {"allow": f"{url}/"}
+        array = hr.open(f"reference://{tmp_path}/refs.json", storage_options=options)
+        with pytest.raises(hr.CorruptError, match="chunk 4"):
+            array[...]
+        assert len([asked for asked in server.asked if asked]) == 1
+        assert_same(array[:40], data)

@@ -94,6 +94,23 @@ def test_a_data_set_over_http(served, by, options):
         xr.testing.assert_identical(got, ds)
 
 
+def test_references_of_a_file_over_http(served, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    folder, url = served
+    data = np.arange(300, dtype="f4").reshape(20, 15)
+    with h5py.File(folder / "a.h5", "w") as file:
+        file.create_dataset("x", data=data, chunks=(4, 4), compression="gzip", shuffle=True)
+        file["plain"] = data
+    store = hr.references(f"{url}/a.h5", out=folder / "refs.json")
+    for name in ("x", "plain"):
+        assert_same(hr.open(store)[name][...], data)
+        assert_same(hr.open(f"reference://{url}/refs.json")[name][3:9], data[3:9])
+    with pytest.raises(PermissionError):
+        hr.open(f"reference://{folder}/refs.json")["x"][...]
+
+
 def test_chunks_in_other_files_by_references(tmp_path):
     data = np.arange(1000, dtype="<i4")
     (tmp_path / "data.bin").write_bytes(b"header" + data.tobytes())

@@ -32,6 +32,7 @@ class Stuck:
     url = identity = "stuck://"
     folder = ""
     read_only = True
+    local = True  # the threads that decode ask it themselves
     batch_size = 1
     coalescing = None
 

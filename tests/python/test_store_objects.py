@@ -6,7 +6,9 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
+from headrace._zarr_stores.urls import place_of
 from helpers import DEVICES, assert_same, smooth
+from zarr.storage import FsspecStore
 
 DATA = smooth("f4", (20, 30))
 TIME = np.arange(20, dtype="i8")
@@ -136,3 +138,17 @@ def test_obstore_that_is_read_only(tmp_path):
     check_group(store)
     with pytest.raises(PermissionError):
         hr.open(store, "plain", mode="r+")[0] = 1
+
+
+def test_an_option_that_is_an_object_leaves_a_store_to_its_library():
+    """A session of botocore, DefaultAzureCredential() of adlfs, Google's credentials."""
+    asyn = pytest.importorskip("fsspec.asyn")
+    members = {"__module__": "fsspec.implementations.http", "protocol": "http", "cacheable": False}
+    cls = type("HTTPFileSystem", (asyn.AsyncFileSystem,), members)
+
+    def place(**options):
+        return place_of(FsspecStore(cls(asynchronous=True, **options), path="http://host/x"))
+
+    assert place(headers={"a": "b"}) == ("http://host/x", {"headers": {"a": "b"}})
+    assert place(credential=object()) is None
+    assert place(client_kwargs={"auth": object()}) is None

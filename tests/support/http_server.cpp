@@ -233,11 +233,17 @@ std::string ObjectServer::etag(const std::string& bytes) {
 void ObjectServer::put(const std::string& key, std::string bytes) {
   const std::lock_guard lock(mutex_);
   objects_[key] = std::move(bytes);
+  write_names_.erase(key);
 }
 
 void ObjectServer::erase(const std::string& key) {
   const std::lock_guard lock(mutex_);
   objects_.erase(key);
+}
+
+void ObjectServer::name_write(const std::string& key, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  write_names_[key] = name;
 }
 
 std::optional<std::string> ObjectServer::get(const std::string& key) {
@@ -286,6 +292,7 @@ ServerAnswer ObjectServer::serve(const ServerRequest& request) {
     } else if (request.method == "POST" && upload.empty()) {
       answer.body = "u" + std::to_string(next_upload_++);
       uploads_[answer.body];
+      write_names_[answer.body] = request.header("X-Write");
     } else if (request.method == "POST") {
       const auto at = uploads_.find(upload);
       if (at == uploads_.end()) {
@@ -301,13 +308,19 @@ ServerAnswer ObjectServer::serve(const ServerRequest& request) {
           answer.status = 400;
         } else {
           answer = write(request, std::move(bytes));
-          if (answer.status == 200) uploads_.erase(at);
+          if (answer.status == 200) {
+            write_names_[request.path] = write_names_[upload];
+            uploads_.erase(at);
+          }
         }
       }
     } else if (request.method == "DELETE" && !upload.empty()) {
       answer.status = uploads_.erase(upload) > 0 ? 204 : 404;
     } else if (request.method == "DELETE") {
-      answer.status = objects_.erase(request.path) > 0 ? 204 : 404;
+      const std::string wanted = request.header("If-Match");
+      const auto at = objects_.find(request.path);
+      const bool fails = !wanted.empty() && at != objects_.end() && etag(at->second) != wanted;
+      answer.status = fails ? 412 : objects_.erase(request.path) > 0 ? 204 : 404;
     } else {
       answer.status = 405;
     }
@@ -333,6 +346,8 @@ ServerAnswer ObjectServer::read(const ServerRequest& request) {
     answer.status = 412;
     return answer;
   }
+  const auto name = write_names_.find(request.path);
+  if (name != write_names_.end()) answer.headers.emplace_back("X-Write", name->second);
   if (request.method == "HEAD") {
     answer.headers.emplace_back("Content-Length", std::to_string(bytes.size()));
     return answer;
@@ -378,6 +393,7 @@ ServerAnswer ObjectServer::write(const ServerRequest& request, std::string bytes
   }
   answer.headers.emplace_back("ETag", etag(bytes));
   objects_[request.path] = std::move(bytes);
+  write_names_[request.path] = request.header("X-Write");
   return answer;
 }
 

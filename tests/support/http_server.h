@@ -96,6 +96,7 @@ class ObjectServer {
   std::string url() const { return server_.url(); }
   void put(const std::string& key, std::string bytes);
   void erase(const std::string& key);
+  void name_write(const std::string& key, const std::string& name);
   std::optional<std::string> get(const std::string& key);
   std::size_t count();
   std::size_t uploads();  // begun, and neither finished nor aborted
@@ -111,6 +112,7 @@ class ObjectServer {
 
   std::mutex mutex_;
   std::map<std::string, std::string> objects_;
+  std::map<std::string, std::string> write_names_;  // of objects, and of uploads
   std::map<std::string, std::map<int, std::string>> uploads_;
   int next_upload_ = 1;
   std::atomic<std::size_t> page_{1000};

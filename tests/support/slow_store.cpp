@@ -52,6 +52,7 @@ class SlowStore::State {
   };
   struct Asked {
     AsyncRead* read = nullptr;
+    AsyncWrite* write = nullptr;  // instead
     Clock::time_point due{};
     bool on_wire = false;
     bool cancelled = false;
@@ -89,6 +90,49 @@ class SlowStore::State {
       --given_;
     }
     read.done();
+  }
+
+  void answer(AsyncWrite& write, bool cancelled) {
+    std::function<void(const AsyncWrite&)> hook;
+    {
+      const MutexLock lock(mutex_);
+      hook = write_hook_;
+    }
+    if (hook) hook(write);
+    {
+      const MutexLock lock(mutex_);
+      try {
+        if (cancelled) throw Error(ErrorCode::cancelled, "slow://test: " + write.key);
+        if (const auto fault = faults_.find(write.key); fault != faults_.end())
+          std::rethrow_exception(fault->second);
+        take(write);
+      } catch (...) {
+        write.error = std::current_exception();
+      }
+      --given_writes_;
+      given_write_nbytes_ -= total_size(std::span<const ConstBytes>(write.parts));
+    }
+    write.done();
+  }
+
+  void take(AsyncWrite& write) REQUIRES(mutex_) {
+    const auto found = objects_.find(write.key);
+    const bool is_there = found != objects_.end();
+    using Kind = WriteCondition::Kind;
+    if ((write.condition.kind == Kind::missing && is_there) ||
+        (write.condition.kind == Kind::version &&
+         (!is_there || write.condition.version != "v" + std::to_string(found->second.version)))) {
+      throw Error(ErrorCode::conflict, "slow://test: " + write.key + " is another one");
+    }
+    if (write.erases) {
+      if (is_there) objects_.erase(found);
+      return;
+    }
+    std::vector<std::byte> bytes;
+    for (const ConstBytes part : write.parts) bytes.insert(bytes.end(), part.begin(), part.end());
+    objects_[write.key] = {std::make_shared<const std::vector<std::byte>>(std::move(bytes)),
+                           ++version_};
+    write.version = "v" + std::to_string(version_);
   }
 
   bool chance(double rate) REQUIRES(mutex_) {
@@ -174,7 +218,11 @@ class SlowStore::State {
       counts_.cancelled += asked.cancelled;
       answered_round_ = std::max(answered_round_, asked.round);
       const MutexUnlock free(mutex_);
-      answer(*asked.read, asked.cancelled);
+      if (asked.write != nullptr) {
+        answer(*asked.write, asked.cancelled);
+      } else {
+        answer(*asked.read, asked.cancelled);
+      }
     }
   }
 
@@ -184,6 +232,9 @@ class SlowStore::State {
   std::mt19937_64 random_ GUARDED_BY(mutex_);
   SlowCounts counts_ GUARDED_BY(mutex_);
   std::function<void(const AsyncRead&)> hook_ GUARDED_BY(mutex_);
+  std::function<void(const AsyncWrite&)> write_hook_ GUARDED_BY(mutex_);
+  std::size_t given_writes_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t given_write_nbytes_ GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::exception_ptr, std::less<>> faults_ GUARDED_BY(mutex_);
   std::map<std::string, Object, std::less<>> objects_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t, std::less<>> sizes_ GUARDED_BY(mutex_);  // as first set
@@ -224,7 +275,11 @@ void SlowStore::before_answer(std::function<void(const AsyncRead&)> hook) {
 
 void SlowStore::fail_key(std::string key, std::exception_ptr error) {
   const MutexLock lock(state_->mutex_);
-  state_->faults_[std::move(key)] = std::move(error);
+  if (error) {
+    state_->faults_[std::move(key)] = std::move(error);
+  } else {
+    state_->faults_.erase(key);
+  }
 }
 
 void SlowStore::put(std::string_view key, ConstBytes bytes) {
@@ -263,7 +318,7 @@ void SlowStore::submit(std::span<AsyncRead* const> reads) noexcept {
       state_->given_nbytes_ += state_->asked_nbytes(*read);
       const std::size_t round = state_->answered_round_ + 1;
       counts.rounds = std::max(counts.rounds, round);
-      if (!now) state_->asked_.push_back({read, {}, false, false, round});
+      if (!now) state_->asked_.push_back({read, nullptr, {}, false, false, round});
     }
     counts.most_given = std::max(counts.most_given, state_->given_);
     counts.most_nbytes = std::max(counts.most_nbytes, state_->given_nbytes_);
@@ -278,6 +333,50 @@ void SlowStore::cancel(AsyncRead& read) noexcept {
   if (!state_->manners_.hears_cancel) return;
   for (State::Asked& asked : state_->asked_) asked.cancelled |= asked.read == &read;
   state_->changed_.notify_all();
+}
+
+void SlowStore::submit(std::span<AsyncWrite* const> writes) noexcept {
+  bool now = false;
+  {
+    const MutexLock lock(state_->mutex_);
+    SlowCounts& counts = state_->counts_;
+    now = state_->manners_.answers_in_submit;
+    for (AsyncWrite* const write : writes) {
+      write->ticket = ++state_->tickets_;
+      ++counts.writes;
+      ++state_->given_writes_;
+      state_->given_write_nbytes_ += total_size(std::span<const ConstBytes>(write->parts));
+      if (!now) state_->asked_.push_back({nullptr, write, {}, false, false, 0});
+    }
+    counts.most_writes = std::max(counts.most_writes, state_->given_writes_);
+    counts.most_write_nbytes = std::max(counts.most_write_nbytes, state_->given_write_nbytes_);
+    state_->changed_.notify_all();
+  }
+  if (!now) return;
+  for (AsyncWrite* const write : writes) state_->answer(*write, false);
+}
+
+void SlowStore::cancel(AsyncWrite& write) noexcept {
+  const MutexLock lock(state_->mutex_);
+  if (!state_->manners_.hears_cancel) return;
+  for (State::Asked& asked : state_->asked_) asked.cancelled |= asked.write == &write;
+  state_->changed_.notify_all();
+}
+
+void SlowStore::before_write(std::function<void(const AsyncWrite&)> hook) {
+  const MutexLock lock(state_->mutex_);
+  state_->write_hook_ = std::move(hook);
+}
+
+AsyncWrites* SlowStore::async_writes() {
+  const MutexLock lock(state_->mutex_);
+  return state_->manners_.writes_later ? this : nullptr;
+}
+
+WriteConditions SlowStore::write_conditions() const {
+  const MutexLock lock(state_->mutex_);
+  const bool knows = state_->manners_.knows_conditions;
+  return {knows, knows};
 }
 
 std::size_t SlowStore::depth() const {

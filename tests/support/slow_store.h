@@ -28,6 +28,8 @@ struct SlowManners {
   bool tells_versions = true;
   bool tells_object_nbytes = true;
   bool hears_cancel = true;
+  bool writes_later = false;      // has asynchronous writes
+  bool knows_conditions = false;  // of them
 };
 
 struct SlowCounts {
@@ -38,13 +40,16 @@ struct SlowCounts {
   std::uint64_t nbytes = 0;       // answered
   std::uint64_t most_nbytes = 0;  // asked for by range at one time, or the sizes of objects
   std::size_t cancelled = 0;
+  std::size_t writes = 0;
+  std::size_t most_writes = 0;          // submitted and not answered
+  std::uint64_t most_write_nbytes = 0;  // of those
   // Round trips one after another: a read that was submitted after answers is in the round behind
   // the last of theirs.
   std::size_t rounds = 0;
   std::vector<std::string> asked;  // "key whole", "key 16+32", "key -20", in the order of asking
 };
 
-class SlowStore : public AsyncDriver {
+class SlowStore : public AsyncDriver, public AsyncWrites {
  public:
   explicit SlowStore(const SlowManners& manners = {});
   ~SlowStore() override;
@@ -54,6 +59,8 @@ class SlowStore : public AsyncDriver {
   void forget_counts();
   // Called before an answer is made, by the store's thread; may change the objects.
   void before_answer(std::function<void(const AsyncRead&)> hook);
+  void before_write(std::function<void(const AsyncWrite&)> hook);
+  // Null: no more.
   void fail_key(std::string key, std::exception_ptr error);
 
   // Objects, at once.
@@ -63,7 +70,11 @@ class SlowStore : public AsyncDriver {
 
   void submit(std::span<AsyncRead* const> reads) noexcept override;
   void cancel(AsyncRead& read) noexcept override;
+  void submit(std::span<AsyncWrite* const> writes) noexcept override;
+  void cancel(AsyncWrite& write) noexcept override;
   std::size_t depth() const override;
+  AsyncWrites* async_writes() override;
+  WriteConditions write_conditions() const override;
 
   std::string url() const override { return "slow://test"; }
   bool read_only() const override { return false; }

@@ -35,6 +35,12 @@ class ToyProtocol final : public ObjectProtocol {
   HttpRequest erase(std::span<const std::string> keys) override {
     return make("DELETE", keys.front(), "");
   }
+  HttpRequest erase_if(std::string_view key, const std::string& version) override {
+    HttpRequest request = make("DELETE", key, "");
+    add(request, WriteCondition::if_version(version));
+    return request;
+  }
+  const char* write_name_header() const override { return "X-Write"; }
   HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) override {
     return make("GET",
                 "",

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <fstream>
@@ -54,6 +55,51 @@ TEST(Renewed, IsFetchedOnceByManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(*number.latest(), 1);
   EXPECT_EQ(fetches, 1);
+}
+
+TEST(Renewed, AFailureIsThatOfAllWhoWaitedForIt) {
+  std::atomic<int> fetches{0};
+  Renewed<int> number([&]() -> Renewed<int>::Fetched {
+    ++fetches;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    throw Error(ErrorCode::io, "nobody answers");
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&] { EXPECT_EQ(code_of([&] { number.get(); }), ErrorCode::io); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1600));
+  EXPECT_LT(fetches, 8);
+  const int before = fetches;
+  EXPECT_EQ(code_of([&] { number.get(); }), ErrorCode::io);  // who comes later tries it
+  EXPECT_EQ(fetches, before + 1);
+}
+
+TEST(Credentials, EndAtTimesAsServersWriteThem) {
+  const auto at = parse_time("2026-11-23T07:00:00Z");
+  EXPECT_EQ(system_clock::to_time_t(at), 1795417200);
+  EXPECT_EQ(parse_time("2026-11-23T07:00:00.123456Z"), at);
+  EXPECT_EQ(parse_time("2026-11-23T07:00:00"), at);
+  EXPECT_EQ(parse_time("2026-11-23T09:30:00+02:30"), at);
+  EXPECT_EQ(parse_time("2026-11-23T07:00:00+0000"), at);
+  EXPECT_EQ(parse_time("2026-11-23T01:00:00.5-06:00"), at);
+  // Behind the end of the clock, which an int64 of nanoseconds is.
+  EXPECT_EQ(parse_time("9999-12-31T23:59:59Z"), system_clock::time_point::max());
+  EXPECT_EQ(time_at(INT64_MAX), system_clock::time_point::max());
+  EXPECT_LT(time_at(INT64_MIN), system_clock::now());
+  for (const char* text :
+       {"", "tomorrow", "2026-11-23", "2026-11-23T07:00:00 or so", "2026-11-23T07:00:00+"}) {
+    EXPECT_EQ(code_of([&] { parse_time(text); }), ErrorCode::corrupt) << text;
+  }
+  const auto token = [](const std::string& rest) {
+    return token_of(answer(200, R"({"access_token": "t", )" + rest + "}"), "a server");
+  };
+  const auto ended = token(R"("expires_in": -9223372036854775808)").end;
+  EXPECT_LE(ended, system_clock::now());
+  EXPECT_GT(ended, system_clock::now() - std::chrono::minutes(1));
+  EXPECT_EQ(token(R"("expires_on": "9223372036854775807")").end, system_clock::time_point::max());
 }
 
 TEST(Renewed, IsFetchedAnewBeforeItEndsAndKeepsWhatHoldsWhenThatFails) {
@@ -205,14 +251,36 @@ TEST(AwsCredentials, OfAContainerAreAskedForWithItsToken) {
   EXPECT_EQ(keys->get()->access_key_id, "C");
   EXPECT_EQ(client->all().at(0).headers.at("authorization"), "of file");
   // The token would go to anybody in the clear.
-  EXPECT_EQ(code_of([&] {
-              make_aws_credentials(
-                  {},
-                  surroundings({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/"},
-                                {"AWS_CONTAINER_AUTHORIZATION_TOKEN", "x"}},
-                               client));
-            }),
-            ErrorCode::permission_denied);
+  for (const char* url : {"http://evil.example/",
+                          "http://127.evil.example/",
+                          "http://127.0.0.1@evil.example/",
+                          "http://[::1]@evil.example/",
+                          "http://localhost.evil.example/",
+                          "ftp://localhost/"}) {
+    EXPECT_EQ(code_of([&] {
+                make_aws_credentials({},
+                                     surroundings({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", url},
+                                                   {"AWS_CONTAINER_AUTHORIZATION_TOKEN", "x"}},
+                                                  client));
+              }),
+              ErrorCode::permission_denied)
+        << url;
+  }
+  for (const char* url : {"http://127.0.0.1:80/x",
+                          "http://localhost:1",
+                          "http://[::1]:8080/",
+                          "http://[fd00:ec2::23]/v1",
+                          "https://anybody.example/"}) {
+    make_aws_credentials({}, surroundings({{"AWS_CONTAINER_CREDENTIALS_FULL_URI", url}}, client));
+  }
+}
+
+TEST(Credentials, AreNotWaitedForInAPipe) {
+  const TempFolder folder;
+  const std::string pipe = folder.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(code_of([&] { read_small_file(pipe); }), ErrorCode::io);
+  EXPECT_EQ(read_small_file("/dev/null"), "");
 }
 
 TEST(AwsCredentials, OfAnInstanceAskForASessionFirst) {

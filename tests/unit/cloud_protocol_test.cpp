@@ -8,6 +8,7 @@
 #include "store/cloud/gcs.h"
 #include "store/cloud/s3.h"
 #include "store/cloud/s3_xml.h"
+#include "store/http/driver.h"
 #include "tests/conformance/error_code.h"
 #include "tests/unit/cloud_kit.h"
 
@@ -82,6 +83,18 @@ TEST(S3Protocol, AsksForRangesAndVersions) {
   EXPECT_EQ(whole.headers.at("x-amz-checksum-mode"), "ENABLED");
 }
 
+TEST(CloudProtocols, SetNoConditionThatNeverHolds) {
+  const auto azure = make_azure_protocol({.account = "a", .container = "c"});
+  for (const auto& protocol : {prepared(make_s3_protocol(s3_options())), azure}) {
+    const auto headers = [&](const char* version) {
+      return asked_of(protocol->read("k", Extent::whole(), version)).headers;
+    };
+    EXPECT_EQ(headers("\"e\"").at("if-match"), "\"e\"");
+    EXPECT_FALSE(headers("W/\"e\"").contains("if-match"));
+    EXPECT_FALSE(headers("").contains("if-match"));
+  }
+}
+
 TEST(S3Protocol, WritesWithConditionsAndChecksums) {
   const std::string zeros(32, '\0');
   const ConstBytes parts[] = {bytes_of(zeros).first(3), bytes_of(zeros).subspan(3)};
@@ -129,13 +142,22 @@ TEST(S3Protocol, WritesInParts) {
   EXPECT_EQ(finish.body, upload_parts_xml(names));
   EXPECT_EQ(finish.headers.at("x-amz-content-sha256"), hex(sha256(finish.body)));
   EXPECT_EQ(asked_of(s3->abort_upload("k", "u/1=")).method, "DELETE");
-  // A success that is an error in words.
-  EXPECT_EQ(code_of([&] {
-              s3->check_answer(answer(200,
-                                      "<?xml?>\n<Error><Code>InternalError</Code></Error>",
-                                      {{"Content-Type", "application/xml"}}));
-            }),
-            ErrorCode::io);
+  // A success that is an error in words, whatever it is said to be.
+  const std::string blanks(5000, ' ');
+  for (const std::string& before : {std::string("<?xml?>\n"), "\n" + blanks + "<?xml?>", blanks}) {
+    for (const char* type :
+         {"application/xml", "application/xml; charset=utf-8", "", "text/html"}) {
+      const std::string body = before + "<Error><Code>InternalError</Code></Error>";
+      EXPECT_EQ(code_of([&] {
+                  s3->check_answer(answer(200, body, {{"Content-Type", type}}));
+                }),
+                ErrorCode::io)
+          << type;
+      s3->check_answer(answer(200, body, {{"Content-Type", "application/octet-stream"}}));
+    }
+  }
+  s3->check_answer(answer(200, "<CompleteMultipartUploadResult/>"));
+  s3->check_answer(answer(200, "<Errors/>"));
 }
 
 TEST(S3Protocol, ErasesOneAndSeveral) {
@@ -160,6 +182,46 @@ TEST(S3Protocol, ErasesOneAndSeveral) {
                 &message),
             ErrorCode::permission_denied);
   EXPECT_NE(message.find("data/a.zarr/a"), std::string::npos);
+  const auto failed = [](const std::string& key, const std::string& code) {
+    return "<Error><Key>" + key + "</Key><Code>" + code + "</Code></Error>";
+  };
+  s3->check_erased(answer(200, "<DeleteResult>" + failed("a", "NoSuchKey") + "</DeleteResult>"));
+  EXPECT_EQ(code_of([&] {
+              s3->check_erased(answer(200,
+                                      "<DeleteResult>" + failed("a", "AccessDenied") +
+                                          failed("b", "NoSuchKey") + "</DeleteResult>"));
+            }),
+            ErrorCode::permission_denied);
+  // Nobody says that anything was erased.
+  for (const char* page : {"<html>please log in<br></html>", "please log in", "<DeleteResult>"}) {
+    EXPECT_EQ(code_of([&] { s3->check_erased(answer(200, page)); }), ErrorCode::corrupt) << page;
+  }
+  EXPECT_EQ(code_of([&] { s3->check_erased(answer(200, failed("", "SlowDown"))); }), ErrorCode::io);
+}
+
+TEST(CloudProtocols, AMissingBucketIsNoMissingObject) {
+  const std::string gone = "<Error><Code>NoSuchBucket</Code></Error>";
+  const std::string missing = "<Error><Code>NoSuchKey</Code></Error>";
+  for (const auto& protocol :
+       {prepared(make_s3_protocol(s3_options())), prepared(make_gcs_protocol({.bucket = "b"}))}) {
+    EXPECT_TRUE(protocol->is_missing_object(answer(404, missing)));
+    EXPECT_TRUE(protocol->is_missing_object(answer(404, "")));
+    EXPECT_FALSE(protocol->is_missing_object(answer(404, gone)));
+  }
+  const auto azure = make_azure_protocol({.account = "a", .container = "c"});
+  EXPECT_TRUE(azure->is_missing_object(answer(404, "", {{"x-ms-error-code", "BlobNotFound"}})));
+  EXPECT_FALSE(
+      azure->is_missing_object(answer(404, "", {{"x-ms-error-code", "ContainerNotFound"}})));
+
+  // As a read meets it.
+  const auto client = std::make_shared<FunctionClient>(
+      [&](const Asked& asked) { return answer(404, asked.method == "HEAD" ? "" : gone); });
+  const auto store =
+      make_http_driver(prepared(make_s3_protocol(s3_options())), client, HttpAccess::read_only);
+  Buffer buffer;
+  std::string message;
+  EXPECT_EQ(code_of([&] { store->get("k", buffer); }, &message), ErrorCode::not_found);
+  EXPECT_NE(message.find("no such bucket"), std::string::npos) << message;
 }
 
 struct SaidError {
@@ -221,6 +283,58 @@ TEST(S3Protocol, SaysWhatToDoAboutAnError) {
       std::string(prepared(make_s3_protocol(anonymous))->error_of(request, answer(403, "")).what())
           .find("not public"),
       std::string::npos);
+}
+
+// Of what was revoked, or ends before its time.
+TEST(CloudProtocols, FetchCredentialsAnewThatAServerTakesForEnded) {
+  int fetches = 0;
+  const auto token = [&] {
+    return Tokens::Fetched{std::make_shared<const std::string>(std::to_string(++fetches))};
+  };
+  const auto s3 = [&] {
+    S3Options options = s3_options();
+    options.credentials = std::make_shared<AwsCredentials>([&] {
+      const AwsKeys keys{"AK" + std::to_string(++fetches), "S", "T"};
+      return AwsCredentials::Fetched{std::make_shared<const AwsKeys>(keys)};
+    });
+    return make_s3_protocol(options);
+  };
+  struct Case {
+    std::shared_ptr<ObjectProtocol> protocol;
+    int status;
+    const char* code;
+  };
+  const Case cases[] = {
+      {s3(), 400, "ExpiredToken"},
+      {s3(), 403, "InvalidAccessKeyId"},
+      {make_gcs_protocol({.bucket = "b", .tokens = std::make_shared<Tokens>(token)}), 401, ""},
+      {make_azure_protocol({.account = "a",
+                            .container = "c",
+                            .credentials = {.tokens = std::make_shared<Tokens>(token)}}),
+       401,
+       "InvalidAuthenticationInfo"},
+  };
+  for (const auto& [protocol, status, code] : cases) {
+    fetches = 0;
+    const auto fail = [&](int answered, const std::string& said) {
+      const HttpRequest request = protocol->read("k", Extent::whole(), "");
+      const std::string body = "<Error><Code>" + said + "</Code></Error>";
+      EXPECT_NE(protocol->error_of(request, answer(answered, body)).code(), ErrorCode::conflict);
+    };
+    protocol->prepare();
+    fail(403, "AccessDenied");
+    fail(503, "SlowDown");
+    protocol->prepare();
+    EXPECT_EQ(fetches, 1) << code;
+    fail(status, code);
+    protocol->prepare();
+    EXPECT_EQ(fetches, 2) << code;
+    const std::string sent =
+        asked_of(protocol->read("k", Extent::whole(), "")).headers.at("authorization");
+    EXPECT_TRUE(sent.starts_with("Bearer 2") || sent.find("AK2/") != sent.npos) << sent;
+    protocol->prepare();
+    EXPECT_EQ(fetches, 2) << code;
+  }
 }
 
 TEST(S3Protocol, AsksAwsForARegionThatNobodySaid) {

@@ -47,7 +47,7 @@ TEST(DeviceSlab, FillsBlocksWhileAnotherThreadWaitsForOne) {
     SlowDevice device;
     const auto queue = device.make_queue(0);
     PinnedBlocks pinned(device, 0);
-    SlabMemory memory(pinned, *queue, kBlock, false);
+    SlabMemory memory(pinned, *queue, kBlock);
     const SlabMemory::Piece first = memory.reserve(kBlock - 200);
     bool filled = false;
     std::future<void> other;
@@ -77,7 +77,7 @@ TEST(DeviceSlab, OneThreadTakesABlockForAll) {
   device.before = [&](int) { ++taken; };
   const auto queue = device.make_queue(0);
   PinnedBlocks pinned(device, 0);
-  SlabMemory memory(pinned, *queue, kBlock, false);
+  SlabMemory memory(pinned, *queue, kBlock);
   std::vector<std::vector<SlabMemory::Piece>> pieces(kThreads);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
@@ -102,7 +102,7 @@ TEST(DeviceSlab, GoesOnAfterABlockThatCouldNotBeHad) {
   SlowDevice device;
   const auto queue = device.make_queue(0);
   PinnedBlocks pinned(device, 0);
-  SlabMemory memory(pinned, *queue, kBlock, false);
+  SlabMemory memory(pinned, *queue, kBlock);
   const SlabMemory::Piece first = memory.reserve(kBlock - 200);
   fill(first, kBlock - 200, 5);
   memory.filled(first);

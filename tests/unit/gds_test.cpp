@@ -371,7 +371,7 @@ class WatchedQueue final : public Queue {
 TEST_F(GdsRead, WritesToMemoryThatTheQueueIsDoneWith) {
   WatchedQueue queue;
   PinnedBlocks pinned(simt_backend(), 0);
-  SlabMemory memory(pinned, queue, 1 << 20, false);
+  SlabMemory memory(pinned, queue, 1 << 20);
   for (int i = 1; i < 4; ++i) {
     const SlabMemory::Piece piece = memory.reserve_on_device(1000);
     EXPECT_EQ(piece.host, nullptr);

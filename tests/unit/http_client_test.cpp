@@ -2,8 +2,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <future>
 #include <random>
 #include <thread>
@@ -145,6 +147,36 @@ TEST(HttpClient, HoldsToItsLimit) {
   EXPECT_LE(server.most_at_once(), 24);
   EXPECT_GE(server.most_at_once(), 12);
   EXPECT_LE(server.connections(), 2 * 24);  // kept, by each of the threads
+}
+
+// Requests that follow each other, as those of many threads do: more than may be under way, and
+// some of each reactor's.
+TEST(HttpClient, NoneWaitsForEverBehindOthers) {
+  HttpServer server([](const ServerRequest&) {
+    ServerAnswer answer = ok("x");
+    answer.delay = 1ms;
+    return answer;
+  });
+  HttpOptions options = quick();
+  options.max_in_flight = 2;
+  const auto client = make_http_client(options);
+  constexpr std::size_t kChains = 40;
+  constexpr int kCount = 800;
+  std::array<std::atomic<int>, kChains> counts{};
+  std::atomic<int> total{0};
+  std::atomic<std::size_t> left{kChains};
+  std::promise<void> all;
+  const std::function<void(std::size_t)> ask = [&](std::size_t chain) {
+    client->send(get(server.url() + "/k"), [&, chain](HttpResponse) {
+      ++counts[chain];
+      if (++total < kCount) return ask(chain);
+      if (--left == 0) all.set_value();
+    });
+  };
+  for (std::size_t chain = 0; chain < kChains; ++chain) ask(chain);
+  all.get_future().wait();
+  // 20 of each on average.
+  for (const std::atomic<int>& count : counts) EXPECT_GE(count, 8);
 }
 
 TEST(HttpClient, TriesAgainWhatMayPass) {

@@ -303,22 +303,148 @@ TEST(HttpDriver, WritesOnConditionMayConflict) {
     const ConstBytes two = bytes_of("two");
     const WriteCondition missing{.kind = WriteCondition::Kind::missing};
     objects.erase("k");
-    store->set_parts_if("k", {&one, 1}, missing);
-    EXPECT_EQ(code_of([&] { store->set_parts_if("k", {&two, 1}, missing); }), ErrorCode::conflict);
+    store->set_if("k", {&one, 1}, missing);
+    EXPECT_EQ(code_of([&] { store->set_if("k", {&two, 1}, missing); }), ErrorCode::conflict);
     EXPECT_EQ(objects.get("k"), "one");
     WriteCondition same{.kind = WriteCondition::Kind::version,
                         .version = ObjectServer::etag("one")};
-    store->set_parts_if("k", {&two, 1}, same);
-    EXPECT_EQ(code_of([&] { store->set_parts_if("k", {&one, 1}, same); }), ErrorCode::conflict);
+    store->set_if("k", {&two, 1}, same);
+    EXPECT_EQ(code_of([&] { store->set_if("k", {&one, 1}, same); }), ErrorCode::conflict);
     EXPECT_EQ(objects.get("k"), "two");
     EXPECT_EQ(objects.uploads(), 0u);
   }
   const ConstBytes one = bytes_of("one");
+  objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+    if (request.method == "PUT" && answer.status == 412) answer = {.status = 404};
+  });
+  objects.erase("k");
+  EXPECT_EQ(
+      code_of([&] {
+        toy(objects)->set_if("k", {&one, 1}, WriteCondition::if_version(ObjectServer::etag("one")));
+      }),
+      ErrorCode::conflict);
+  objects.set_fault(nullptr);
   const auto store = toy(objects, {.conditional_writes = false});
   EXPECT_EQ(code_of([&] {
-              store->set_parts_if("k", {&one, 1}, {.kind = WriteCondition::Kind::missing});
+              store->set_if("k", {&one, 1}, {.kind = WriteCondition::Kind::missing});
             }),
             ErrorCode::unsupported);
+}
+
+// What is done to a write on condition whose answer does not arrive.
+class LostAnswer : public testing::TestWithParam<std::uint64_t> {
+ protected:
+  LostAnswer() {
+    objects_.put("k", "before");
+    store_ = toy(objects_, {.max_put_nbytes = GetParam(), .part_nbytes = 4});
+  }
+
+  // The first write that ends an object is answered like this.
+  void at_first_write(std::function<void(ServerAnswer&)> then) {
+    objects_.set_fault([this, then](const ServerRequest& request, ServerAnswer& answer) {
+      const bool ends = GetParam() < 5
+                            ? request.method == "POST" && !request.parameter("upload").empty()
+                            : request.method == "PUT";
+      if (ends && writes_++ == 0) then(answer);
+    });
+  }
+
+  std::string write(const std::string& text) {
+    const ConstBytes bytes = bytes_of(text);
+    return store_->set_if(
+        "k", {&bytes, 1}, WriteCondition::if_version(ObjectServer::etag("before")));
+  }
+
+  ObjectServer objects_;
+  std::shared_ptr<HttpDriver> store_;
+  std::atomic<int> writes_{0};
+};
+
+TEST_P(LostAnswer, OfAWriteThatWasMadeIsNoConflict) {
+  for (const int status : {0, 500, 504}) {
+    objects_.put("k", "before");
+    writes_ = 0;
+    at_first_write([&](ServerAnswer& answer) {
+      if (status == 0) {
+        answer.reset = true;
+      } else {
+        answer = {.status = status};
+      }
+    });
+    EXPECT_EQ(write("after!"), ObjectServer::etag("after!"));
+    EXPECT_EQ(objects_.get("k"), "after!");
+    // On a connection that was kept libcurl sends it again by itself.
+    EXPECT_LE(writes_, status == 0 ? 2 : 1) << status;
+    EXPECT_EQ(objects_.uploads(), 0u);
+  }
+}
+
+TEST_P(LostAnswer, OfAWriteThatWasNotMadeIsMadeUp) {
+  if (GetParam() < 5) GTEST_SKIP() << "an upload that the server has ended is gone";
+  at_first_write([&](ServerAnswer& answer) {
+    objects_.put("k", "before");
+    answer.reset = true;
+  });
+  write("after!");
+  EXPECT_EQ(objects_.get("k"), "after!");
+  EXPECT_EQ(writes_, 2);
+}
+
+TEST_P(LostAnswer, BesideAnotherWriterLeavesADoubt) {
+  for (const std::string theirs : {"theirs", "after!"}) {
+    objects_.put("k", "before");
+    writes_ = 0;
+    at_first_write([&](ServerAnswer& answer) {
+      objects_.put("k", theirs);  // equal bytes are not ours either
+      objects_.name_write("k", "another");
+      answer.reset = true;
+    });
+    try {
+      write("after!");
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_TRUE(is_in_doubt(error)) << error.what();
+    }
+    EXPECT_EQ(objects_.get("k"), theirs);
+    EXPECT_EQ(objects_.uploads(), 0u);
+  }
+}
+
+TEST_P(LostAnswer, HidesNoConflict) {
+  objects_.put("k", "theirs");
+  EXPECT_EQ(code_of([&] { write("after!"); }), ErrorCode::conflict);
+  EXPECT_EQ(objects_.get("k"), "theirs");
+}
+
+INSTANTIATE_TEST_SUITE_P(WholeAndInParts, LostAnswer, testing::Values(1 << 20, 4));
+
+TEST(HttpDriver, CancelledUploadsAreAborted) {
+  ObjectServer objects;
+  const auto store = toy(objects, {.max_put_nbytes = 10, .part_nbytes = 10});
+  objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+    if (!request.parameter("part").empty()) answer.delay = 10s;
+  });
+  struct Put final : AsyncWrite {
+    void done() noexcept override { is_done = true; }
+    std::atomic<bool> is_done{false};
+  } put;
+  const std::string bytes = pattern(1000, 5);
+  put.key = "k";
+  put.parts = {bytes_of(bytes)};
+  const auto begin = Clock::now();
+  AsyncWrite* const asked = &put;
+  store->submit({&asked, 1});
+  while (objects.uploads() == 0) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(20ms);
+  store->cancel(put);
+  while (!put.is_done) std::this_thread::sleep_for(1ms);
+  EXPECT_LT(Clock::now() - begin, 5s);
+  EXPECT_EQ(code_of([&] {
+              if (put.error) std::rethrow_exception(put.error);
+            }),
+            ErrorCode::cancelled);
+  EXPECT_EQ(objects.uploads(), 0u);
+  EXPECT_EQ(objects.get("k"), std::nullopt);
 }
 
 TEST(HttpDriver, ListsComeInPages) {
@@ -347,6 +473,18 @@ TEST(HttpDriver, ListsComeInPages) {
     if (request.path.empty()) answer.body = "object a 1\nnext a\n";
   });
   EXPECT_EQ(code_of([&] { store->list(""); }), ErrorCode::corrupt);  // and not for ever
+  objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+    const char* next = request.parameter("from") == "a" ? "b" : "a";
+    if (request.path.empty()) answer.body = std::string("object x 1\nnext ") + next + "\n";
+  });
+  EXPECT_EQ(code_of([&] { store->list(""); }), ErrorCode::corrupt);
+  // A page that does not end takes no more memory than one may have.
+  objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+    if (!request.path.empty()) return;
+    answer.body.assign(kMaxAnswerNbytes + 1, ' ');
+    answer.chunked = true;
+  });
+  EXPECT_EQ(code_of([&] { store->list(""); }), ErrorCode::corrupt);
 }
 
 TEST(HttpDriver, ManySmallObjects) {
@@ -511,7 +649,8 @@ TEST(HttpDriver, RandomFaults) {
       ASSERT_TRUE(came == expected) << "schedule " << seed << ", read " << i;
     }
   }
-  EXPECT_GT(right, 5 * raised) << right << " right, " << raised << " raised";
+  // A busy machine has more of them end by their deadlines.
+  EXPECT_GT(right, 2 * raised) << right << " right, " << raised << " raised";
 }
 
 // Writes under the same: whole or absent, and nothing is left of those that failed.
@@ -590,6 +729,17 @@ TEST(PlainHttp, RefusesWhatItDoesNotKnow) {
       };
   const std::string url = "https://u:SECRET@host/a?SECRET";
   EXPECT_EQ(refused(url, {{"anon", "true"}}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused(url, {{"query", "SECRET"}}), ErrorCode::invalid_argument);
+  for (const char* headers : {"SECRET",
+                              ": SECRET",
+                              "a b: SECRET",
+                              R"({"a b": "SECRET"})",
+                              R"({"a": 1})",
+                              R"({"SECRET)",
+                              R"( {"a": "SECRET"})"}) {
+    EXPECT_EQ(refused("https://host/a", {{"headers", headers}}), ErrorCode::invalid_argument)
+        << headers;
+  }
   EXPECT_EQ(refused(url, {{"timeout", "soon"}}), ErrorCode::invalid_argument);
   EXPECT_EQ(refused(url, {{"headers", "SECRET"}}), ErrorCode::invalid_argument);
   EXPECT_EQ(refused(url, {{"token", "SECRET"}, {"bearer_token", "SECRET"}}),
@@ -620,9 +770,9 @@ TEST(PlainHttp, TellsVersionsByTheTime) {
   EXPECT_NE(weak, version({time, {"Content-Length", "11"}}));
   EXPECT_EQ(version({{"Content-Length", "11"}}), "");
   const HttpRequest request = protocol->read("k", Extent::whole(), weak);
-  ASSERT_EQ(request.headers.size(), 1u);
-  EXPECT_EQ(request.headers[0].name, "If-Unmodified-Since");
-  EXPECT_EQ(request.headers[0].value, time.value);
+  ASSERT_EQ(request.headers.size(), 2u);
+  EXPECT_EQ(request.headers[1].name, "If-Unmodified-Since");
+  EXPECT_EQ(request.headers[1].value, time.value);
 }
 
 }  // namespace

@@ -54,6 +54,18 @@ TEST(KeyLocks, AWaitEndsWhenPollThrows) {
   static_cast<void>(locks.lock("a"));
 }
 
+TEST(KeyLocks, AnyThreadReleasesOne) {
+  KeyLocks locks;
+  auto lock = locks.try_lock("a");
+  ASSERT_TRUE(lock);
+  EXPECT_FALSE(locks.try_lock("a"));
+  EXPECT_TRUE(locks.try_lock("b"));
+  std::thread([mine = std::move(*lock)]() mutable { mine = {}; }).join();
+  EXPECT_TRUE(locks.try_lock("a"));
+  const auto again = locks.lock("a");
+  EXPECT_FALSE(locks.try_lock("a"));
+}
+
 TEST(KeyLocks, AreFreeInAChildOfFork) {
   KeyLocks locks;
   const auto held = locks.lock("a");

@@ -230,6 +230,36 @@ TEST_F(NetworkRead, IsWhatAStoreInMemoryGives) {
   }
 }
 
+TEST_F(NetworkRead, ReadManySharesWhatIsUnderWay) {
+  const Array array = many_chunks();
+  // A second store of the same objects, and an array on the way that is in memory.
+  const auto other = std::make_shared<SlowStore>();
+  copy_objects(truth_->store(), *other);
+  const Array far = open_array(Store(other), "a");
+  for (SlowStore* const store : {slow_.get(), other.get()}) {
+    store->set_manners({.latency = 50ms});
+    store->forget_counts();
+  }
+  std::vector<Tensor> found;
+  std::vector<ReadRequest> requests;
+  const Array arrays[] = {array, far, *truth_};
+  for (std::int64_t i = 0; i < 90; ++i) {
+    found.push_back(Tensor::empty({1, 64}, DType::float32, Device::cpu()));
+    requests.push_back({arrays[i % 3], Selection{slice(i, i + 1)}, found.back().view()});
+  }
+  read_many(requests);
+  for (std::int64_t i = 0; i < 90; ++i) {
+    EXPECT_EQ(bytes_of(found[static_cast<std::size_t>(i)]),
+              bytes_of(truth_->read(Selection{slice(i, i + 1)})));
+  }
+  for (const SlowStore* const store : {slow_.get(), other.get()}) {
+    EXPECT_EQ(store->counts().requests, 30u);
+    EXPECT_EQ(store->counts().rounds, 1u);
+  }
+  slow_->fail_key("a/c/30/0", std::make_exception_ptr(Error(ErrorCode::io, "no such luck")));
+  EXPECT_EQ(code_of([&] { read_many(requests); }), ErrorCode::io);
+}
+
 TEST_F(NetworkRead, ReadsRectilinearGridsInOneRoundTrip) {
   CreateOptions options;
   options.shape = {60, 60};

@@ -9,7 +9,9 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -76,7 +78,9 @@ std::string scattered(const Store& store) {
 // A store that cannot tell versions, and counts what it is asked for.
 class Unversioned final : public CustomStore {
  public:
-  explicit Unversioned(Store store) : store_(std::move(store)) {}
+  explicit Unversioned(Store store, bool is_local = false)
+      : store_(std::move(store)), is_local_(is_local) {}
+  bool local() const override { return is_local_; }
   std::string url() const override { return "unversioned"; }
   bool read_only() const override { return false; }
   std::size_t batch_size() const override { return 8; }
@@ -133,6 +137,7 @@ class Unversioned final : public CustomStore {
   }
 
   Store store_;
+  const bool is_local_;
 };
 
 // What is behind the cache, and how others replace its object.
@@ -163,6 +168,11 @@ const Kind kKinds[] = {
      }},
     {"unversioned",
      [](const TempFolder&) { return make_store(std::make_shared<Unversioned>(memory_store())); },
+     set_behind},
+    {"unversioned, local",
+     [](const TempFolder&) {
+       return make_store(std::make_shared<Unversioned>(memory_store(), true));
+     },
      set_behind},
 };
 
@@ -296,43 +306,49 @@ TEST(CachedStoreChanges, AWriterThatNeverRestsGivesWholeObjects) {
 }
 
 TEST(CachedStoreChanges, AsksForAllRangesAtOnce) {
-  const Store inner = memory_store();
-  std::string text;
-  for (int i = 0; i < 4096; ++i) text += static_cast<char>(i * 7 % 251);
-  inner.set("k", bytes_of(text));
-  const auto behind = std::make_shared<Unversioned>(inner);
-  const Store store = cached_store(make_store(behind), {.block_nbytes = kBlock});
-  ASSERT_TRUE(store.driver().coalescing());
-  EXPECT_EQ(store.driver().coalescing()->gap, 17u);
-  // Known, so that the reader opens what is behind only when it must.
-  EXPECT_EQ(range(store, 0, 1), text.substr(0, 1));
-  behind->sizes = behind->range_gets = behind->ranges_gets = 0;
-  const auto reader = store.driver().open("k");
-  std::string got(80, '\0');
-  std::vector<RangeRead> reads;
-  for (std::size_t i = 0; i < 8; ++i) {
-    reads.push_back({100 + 400 * i, std::as_writable_bytes(std::span(got)).subspan(10 * i, 10)});
+  for (const bool is_local : {false, true}) {
+    const Store inner = memory_store();
+    std::string text;
+    for (int i = 0; i < 4096; ++i) text += static_cast<char>(i * 7 % 251);
+    inner.set("k", bytes_of(text));
+    const auto behind = std::make_shared<Unversioned>(inner, is_local);
+    const Store store = cached_store(make_store(behind), {.block_nbytes = kBlock});
+    ASSERT_TRUE(store.driver().coalescing());
+    EXPECT_EQ(store.driver().coalescing()->gap, 17u);
+    // Known, so that the reader opens what is behind only when it must.
+    EXPECT_EQ(range(store, 0, 1), text.substr(0, 1));
+    behind->sizes = behind->range_gets = behind->ranges_gets = 0;
+    const auto reader = store.driver().open("k");
+    std::string got(80, '\0');
+    std::vector<RangeRead> reads;
+    for (std::size_t i = 0; i < 8; ++i) {
+      reads.push_back({100 + 400 * i, std::as_writable_bytes(std::span(got)).subspan(10 * i, 10)});
+    }
+    reader->read_ranges(reads);
+    for (std::size_t i = 0; i < 8; ++i)
+      EXPECT_EQ(got.substr(10 * i, 10), text.substr(100 + 400 * i, 10));
+    EXPECT_EQ(behind->ranges_gets, 1);
+    EXPECT_EQ(behind->range_gets, 0);
+    // Who opens an object looks at its size; across a network an answer tells when it has changed.
+    EXPECT_EQ(behind->sizes, is_local ? 1 : 0);
+    reader->read(3500, std::as_writable_bytes(std::span(got)));
+    EXPECT_EQ(got, text.substr(3500, 80));
+    EXPECT_EQ(behind->sizes, is_local ? 1 : 0);  // opened once
+    EXPECT_EQ(behind->range_gets, 1);
   }
-  reader->read_ranges(reads);
-  for (std::size_t i = 0; i < 8; ++i)
-    EXPECT_EQ(got.substr(10 * i, 10), text.substr(100 + 400 * i, 10));
-  EXPECT_EQ(behind->ranges_gets, 1);
-  EXPECT_EQ(behind->range_gets, 0);
-  EXPECT_EQ(behind->sizes, 1);
-  reader->read(3500, std::as_writable_bytes(std::span(got)));
-  EXPECT_EQ(got, text.substr(3500, 80));
-  EXPECT_EQ(behind->sizes, 1);  // opened once
-  EXPECT_EQ(behind->range_gets, 1);
 }
 
 // Two threads that miss the same at the same time: the store answers the first only when the second
 // has asked as well, or surely will not.
 TEST(CachedStoreChanges, OneOfTwoThreadsFetchesWhatBothMiss) {
-  for (const bool is_whole : {false, true}) {
-    SCOPED_TRACE(is_whole);
+  for (const auto& [is_whole, is_local] : {std::pair(false, false),
+                                           std::pair(true, false),
+                                           std::pair(false, true),
+                                           std::pair(true, true)}) {
+    SCOPED_TRACE(std::to_string(is_whole) + std::to_string(is_local));
     const Store inner = memory_store();
     inner.set("k", bytes_of(all('a')));
-    const auto behind = std::make_shared<Unversioned>(inner);
+    const auto behind = std::make_shared<Unversioned>(inner, is_local);
     std::mutex mutex;
     std::condition_variable asked;
     int askers = 0;
@@ -357,11 +373,11 @@ TEST(CachedStoreChanges, OneOfTwoThreadsFetchesWhatBothMiss) {
   }
 }
 
-// Who fetches fails: the others try it themselves.
+// Who fetches of a local store fails: the others try it themselves.
 TEST(CachedStoreChanges, AFailureIsNoAnswerForOthers) {
   const Store inner = memory_store();
   inner.set("k", bytes_of(all('a')));
-  const auto behind = std::make_shared<Unversioned>(inner);
+  const auto behind = std::make_shared<Unversioned>(inner, true);
   std::mutex mutex;
   std::condition_variable asked;
   int askers = 0;

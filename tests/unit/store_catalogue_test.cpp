@@ -77,6 +77,13 @@ class FarStore : public AsyncDriver {
           range.nbytes = std::min<std::uint64_t>(all.size(), read.extent.nbytes);
           range.offset = all.size() - range.nbytes;
         }
+        if (read.into.empty() && range.offset < all.size() &&
+            range.offset + range.nbytes > all.size()) {
+          // As a web server does: what there is before the end.
+          read.bytes.resize(range.nbytes);
+          read.nbytes_before_end = all.size() - range.offset;
+          std::memcpy(read.bytes.data(), all.data() + range.offset, read.nbytes_before_end);
+        }
         check_object_range(read.key, all.size(), range.offset, range.nbytes);
         const ConstBytes part = all.subspan(range.offset, range.nbytes);
         if (read.into.empty()) {
@@ -158,6 +165,7 @@ class CatalogueStore : public testing::Test {
     catalogue_->objects["a/5"] = at("f", 24, 9);
     catalogue_->objects["a/6"] = at("none", 0, 1);
     catalogue_->objects["a/7"].bytes = bytes_of("here");
+    catalogue_->objects["a/7"].offset = 1000;  // of no object
     catalogue_->objects["a/8"] = at("f", 3, 0);
     catalogue_->objects["a/9"] = at("g", 0, 2);
     catalogue_->objects["a/9"].if_version = "v0";
@@ -180,7 +188,7 @@ TEST_F(CatalogueStore, NeighboursAreOneRequest) {
   store_->get_many(requests);
   auto asked = far_->asked();
   std::sort(asked.begin(), asked.end());
-  // The two at the end of "f" as well: the second leads beyond it, and both fail.
+  // The two at the end of "f" as well: the second leads beyond it, and fails alone.
   EXPECT_EQ(asked,
             (std::vector<std::string>{"f range 0 8",
                                       "f range 20 13",
@@ -189,7 +197,7 @@ TEST_F(CatalogueStore, NeighboursAreOneRequest) {
                                       "g whole 0 0",
                                       "none range 0 1"}));
   const char* wanted[] = {
-      "abc", "fgh", nullptr, "12", "0123", nullptr, nullptr, "here", "", nullptr};
+      "abc", "fgh", "uvwx", "12", "0123", nullptr, nullptr, "here", "", nullptr};
   for (std::size_t i = 0; i < 10; ++i) {
     if (wanted[i] == nullptr) {
       EXPECT_TRUE(requests[i].error != nullptr) << i;
@@ -224,6 +232,52 @@ TEST_F(CatalogueStore, ARequestOfSeveralEndsWhenNobodyWantsItAnyMore) {
   }
 }
 
+// Beside those of a network: files, and what is in memory.
+TEST_F(CatalogueStore, ObjectsThatAreReadAtOnceHaveVersions) {
+  const Store memory = memory_store();
+  memory.set("f", bytes_of("old one"));
+  Whereabouts& where = catalogue_->objects["a/0"];
+  where.store = memory.shared_driver();
+  where.nbytes = 7;
+  WaitedRead first;
+  first.key = "a/0";
+  first.extent = Extent::suffix(3);
+  read_and_wait(*store_->async_reads(), first);
+  EXPECT_EQ(text_of(first.bytes), "one");
+  EXPECT_NE(first.version, "");
+  for (const bool is_new : {false, true}) {
+    WaitedRead second;
+    second.key = "a/0";
+    second.extent = Extent::range(0, 3);
+    second.if_version = first.version;
+    if (is_new) memory.set("f", bytes_of("new one"));
+    const auto read = [&] { read_and_wait(*store_->async_reads(), second); };
+    if (is_new) {
+      EXPECT_EQ(code_of(read), ErrorCode::io);
+    } else {
+      read();
+      EXPECT_EQ(text_of(second.bytes), "old");
+    }
+  }
+}
+
+TEST_F(CatalogueStore, SizesAreThoseOfTheCatalogue) {
+  catalogue_->objects.erase("a/4");  // whole: to be looked at
+  std::map<std::string, std::uint64_t> sizes;
+  for (const ObjectSize& object : store_->list_sizes("a")) sizes[object.key] = object.nbytes;
+  EXPECT_EQ(sizes,
+            (std::map<std::string, std::uint64_t>{{"a/0", 3},
+                                                  {"a/1", 3},
+                                                  {"a/2", 4},
+                                                  {"a/3", 2},
+                                                  {"a/5", 9},
+                                                  {"a/6", 1},
+                                                  {"a/7", 4},
+                                                  {"a/8", 0},
+                                                  {"a/9", 2}}));
+  EXPECT_TRUE(far_->asked().empty());
+}
+
 TEST_F(CatalogueStore, RangesAreShifted) {
   const auto reader = store_->open("a/2");
   ASSERT_NE(reader, nullptr);
@@ -248,6 +302,7 @@ TEST_F(CatalogueStore, RangesAreShifted) {
   whole.extent = Extent::suffix(3);
   read_and_wait(*store_->async_reads(), whole);
   EXPECT_EQ(text_of(whole.bytes), "123");
+  EXPECT_EQ(whole.object_nbytes, 4u);
   WaitedRead bounded;
   bounded.key = "a/2";
   bounded.max_nbytes = 3;

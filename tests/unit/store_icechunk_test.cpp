@@ -9,6 +9,8 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,8 +20,10 @@
 #include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/icechunk/metadata_file.h"
+#include "store/icechunk/repository.h"
 #include "store/icechunk/snapshot.h"
 #include "store/store.h"
+#include "support/http_server.h"
 
 namespace headrace::test {
 namespace {
@@ -171,7 +175,12 @@ std::string manifest_file(const std::string& location, bool in_order = true) {
   ZSTD_freeCCtx(context);
   const Any packed_url(b.CreateVector(small).o);
   std::vector<Any> chunks{chunk(
-                              0, [&](Any at) { b.AddOffset(field(1), at); }, here),
+                              0,
+                              [&](Any at) {
+                                range(std::uint64_t{1} << 40, 5);  // means nothing here
+                                b.AddOffset(field(1), at);
+                              },
+                              here),
                           chunk(
                               1,
                               [&](Any) {
@@ -243,6 +252,18 @@ class IcechunkVersion2 : public testing::Test {
   TempFolder folder_;
 };
 
+// Where virtual chunks may be elsewhere, all reads are asynchronous.
+TEST_F(IcechunkVersion2, ChunksAreReadTheSameWhereOthersMayBeElsewhere) {
+  const Store store = open({{"allow", "https://nowhere.example"}});
+  ASSERT_NE(store.driver().async_reads(), nullptr);
+  EXPECT_EQ(get(store, "g/x/c/0"), "in it");
+  EXPECT_EQ(get(store, "g/x/c/1"), "2345");
+  EXPECT_EQ(get(store, "g/x/c/2"), "irt");
+  std::byte bytes[2];
+  store.driver().open("g/x/c/0")->read(3, bytes);
+  EXPECT_EQ(text_of(bytes), "it");
+}
+
 TEST_F(IcechunkVersion2, EveryKindOfChunkIsRead) {
   const Store store = open();
   EXPECT_EQ(get(store, "zarr.json"), "second");
@@ -264,6 +285,40 @@ TEST_F(IcechunkVersion2, EveryKindOfChunkIsRead) {
   EXPECT_TRUE(open_store(folder_.path(), StoreMode::read).url().starts_with("icechunk+file://"));
 }
 
+// The repository's token is the repository's host's.
+TEST_F(IcechunkVersion2, SecretsGoToNoOtherHost) {
+  ObjectServer here, elsewhere;
+  const std::string location = elsewhere.url() + "/f.bin";
+  write("manifests/" + name_of(id12(9)), manifest_file(location));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    here.put("repo" + entry.path().string().substr(folder_.path().size()),
+             std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  elsewhere.put("f.bin", "virtual");
+  std::mutex mutex;
+  std::string seen_here, seen_elsewhere;
+  const auto note = [&mutex](std::string& seen) {
+    return [&mutex, &seen](const ServerRequest& request, ServerAnswer&) {
+      const std::lock_guard lock(mutex);
+      seen = request.header("Authorization");
+    };
+  };
+  here.set_fault(note(seen_here));
+  elsewhere.set_fault(note(seen_elsewhere));
+  StorageOptions options{{"bearer_token", "SECRET"}, {"allow", elsewhere.url()}};
+  for (const char* wanted : {"", "Bearer OTHER"}) {
+    const Store store = open_store("icechunk+" + here.url() + "/repo", StoreMode::read, options);
+    EXPECT_EQ(get(store, "g/x/c/1"), "2345");
+    EXPECT_EQ(get(store, "g/x/c/2"), "irt");
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(seen_here, "Bearer SECRET");
+    EXPECT_EQ(seen_elsewhere, wanted);
+    options["remote_options"] = R"({"bearer_token": "OTHER"})";
+  }
+}
+
 TEST_F(IcechunkVersion2, RefsNameSnapshots) {
   EXPECT_EQ(get(open({{"tag", "v1"}}), "zarr.json"), "first");
   EXPECT_EQ(get(open({{"branch", "main"}}), "zarr.json"), "second");
@@ -272,10 +327,87 @@ TEST_F(IcechunkVersion2, RefsNameSnapshots) {
   EXPECT_EQ(code_of([&] { open({{"branch", "lost"}}); }), ErrorCode::corrupt);
 }
 
+// What is opened in another process later, or kept of it on a disk, is of that snapshot.
+TEST_F(IcechunkVersion2, TheUrlNamesTheSnapshot) {
+  const std::string url = open({{"tag", "v1"}}).url();
+  EXPECT_TRUE(url.starts_with("icechunk+file://")) << url;
+  EXPECT_TRUE(url.ends_with("?snapshot=" + name_of(id12(1)))) << url;
+  EXPECT_EQ(icechunk_place(url), "file://" + folder_.path());
+  for (const StorageOptions& options : {StorageOptions{},
+                                        {{"tag", "v1"}},
+                                        {{"branch", "main"}},
+                                        {{"snapshot", name_of(id12(1))}}}) {
+    const Store again = open_store(url, StoreMode::read, options);
+    EXPECT_EQ(again.url(), url);
+    EXPECT_EQ(get(again, "zarr.json"), "first");
+  }
+  EXPECT_EQ(code_of([&] {
+              open_store(url, StoreMode::read, {{"snapshot", name_of(id12(2))}});
+            }),
+            ErrorCode::invalid_argument);
+  // No name of one: a folder may be called so.
+  EXPECT_EQ(icechunk_place("icechunk:///a?snapshot=b"), "/a?snapshot=b");
+}
+
 TEST_F(IcechunkVersion2, ChunksOutOfOrderAreNotTakenForMissing) {
   write("manifests/" + name_of(id12(9)), manifest_file("x", false));
   const Store store = open();
   EXPECT_EQ(code_of([&] { get(store, "g/x/c/0"); }), ErrorCode::corrupt);
+}
+
+std::string fault_of(const std::string& file, bool is_snapshot) {
+  try {
+    if (is_snapshot) {
+      const IcechunkSnapshot snapshot(as_bytes(file), "x");
+    } else {
+      const IcechunkManifest manifest(as_bytes(file), "x");
+    }
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    return error.what();
+  }
+  return "none";
+}
+
+// 1000 nodes that are one table in the file, or have one manifest's.
+TEST_F(IcechunkVersion2, TablesThatAreSharedTakeNoMoreThanTheFile) {
+  for (const bool by_path : {true, false}) {
+    FlatBufferBuilder b;
+    const Id12 id = id12(1);
+    const Id8 node_id = id8(1);
+    const std::vector<Range> ranges(64);
+    const auto extents = b.CreateVectorOfStructs(ranges);
+    const Any ref = table(b, [&] {
+      b.AddStruct(field(0), &id);
+      b.AddOffset(field(1), extents);
+    });
+    const Any refs = tables(b, std::vector<Any>(by_path ? 0 : 1000, ref));
+    const Any array = table(b, [&] { b.AddOffset(field(2), refs); });
+    const auto path = b.CreateString("/" + std::string(by_path ? 10000 : 1, 'x'));
+    const Any node = table(b, [&] {
+      b.AddStruct(field(0), &node_id);
+      b.AddOffset(field(1), path);
+      b.AddElement<std::uint8_t>(field(3), 1, 0);
+      b.AddOffset(field(4), array);
+    });
+    const Any nodes = tables(b, std::vector<Any>(by_path ? 1000 : 1, node));
+    const Any root = table(b, [&] { b.AddOffset(field(2), nodes); });
+    EXPECT_EQ(fault_of(packed(b, root, IcechunkFile::snapshot), true),
+              "x: its nodes share their paths or manifests");
+  }
+}
+
+// Each word of the vector leads to itself, as the table of an array without chunks.
+TEST_F(IcechunkVersion2, AManifestHasNoMoreArraysThanAGroup) {
+  constexpr std::uint32_t kArrays = (1U << 20) + 1;
+  std::string body;
+  const auto add = [&](std::uint32_t word) {
+    body.append(reinterpret_cast<const char*>(&word), sizeof word);
+  };
+  for (const std::uint32_t word : {12U, 8U << 16 | 8U, 4U << 16, 8U, 4U, kArrays}) add(word);
+  for (std::uint32_t i = 0; i < kArrays + 4; ++i) add(8);
+  const std::string header = manifest_file("x").substr(0, 38) + '\0';
+  EXPECT_EQ(fault_of(header + body, false), "x: more arrays than a group may have members");
 }
 
 TEST_F(IcechunkVersion2, IdsAreNamedAsTheSpecificationDoes) {

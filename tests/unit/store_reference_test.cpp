@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <zstd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "store/reference/targets.h"
 #include "store/reference/templates.h"
 #include "store/store.h"
+#include "support/http_server.h"
 
 namespace headrace::test {
 namespace {
@@ -241,6 +243,17 @@ TEST(KerchunkJson, HostileTextIsCorrupt) {
   EXPECT_EQ(json_error(deep), ErrorCode::corrupt);
 }
 
+// Each may have a megabyte.
+TEST(KerchunkJson, GeneratorsMakeNoTextWithoutEnd) {
+  const std::string url(1'000'000, 'u');
+  const auto generated = [&](int count) {
+    return R"({"version": 1, "gen": [{"key": "k{{i}}", "url": ")" + url +
+           R"(", "dimensions": {"i": {"stop": )" + std::to_string(count) + "}}}]}";
+  };
+  EXPECT_EQ(parse(generated(3))->size(), 3u);
+  EXPECT_EQ(json_error(generated(2200)), ErrorCode::corrupt);
+}
+
 TEST(Templates, ExpressionsHaveTheValuesOfJinja) {
   const Templates templates{{"u", "host/path"}, {"f", "{{c}}-{{d}}"}};
   const TemplateValues variables{{"i", std::int64_t{7}}, {"s", std::string("text")}};
@@ -353,6 +366,56 @@ TEST_F(References, LeadNowhereButWhereTheyMay) {
   // A name that begins alike is another one.
   const Store store = open(json, {{"allow", folder_ / "secret"}});
   EXPECT_EQ(code_of([&] { get_text(store, "up"); }), ErrorCode::permission_denied);
+}
+
+// What is relative lies on the same host, and is read as all of a network is.
+TEST_F(References, AreRelativeToAnotherHost) {
+  ObjectServer server;
+  server.put("data/refs.json", R"({"a/0": ["f.bin", 2, 5], "a/1": ["../f.bin"]})");
+  server.put("data/f.bin", "0123456789");
+  const Store store =
+      open_store("reference://" + server.url() + "/data/refs.json", StoreMode::read);
+  ASSERT_NE(store.driver().async_reads(), nullptr);
+  const int before = server.server().requests();
+  EXPECT_EQ(get_text(store, "a/0"), "23456");
+  EXPECT_EQ(server.server().requests(), before + 1);
+  EXPECT_EQ(code_of([&] { get_text(store, "a/1"); }), ErrorCode::corrupt);
+}
+
+TEST_F(References, UnpackToNoMoreThanTheyCanBe) {
+  const auto packed = [](std::size_t spaces) {
+    const std::string json = R"({"a": "text")" + std::string(spaces, ' ') + "}";
+    std::string out(ZSTD_compressBound(json.size()), '\0');
+    out.resize(ZSTD_compress(out.data(), out.size(), json.data(), json.size(), 3));
+    return out;
+  };
+  EXPECT_EQ(get_text(open(packed(1 << 20)), "a"), "text");
+  EXPECT_EQ(code_of([&] { open(packed(80 << 20)); }), ErrorCode::corrupt);
+}
+
+TEST_F(References, ShowNoPassword) {
+  ObjectServer server;
+  server.put("refs.json", R"({"a": ["http://nowhere.example/x"], "b": ["f"]})");
+  server.put("f", "text");
+  const std::string place = "reference://http://user:SECRET@" + server.url().substr(7);
+  const Store store = open_store(place + "/refs.json", StoreMode::read);
+  EXPECT_EQ(store.url(), "reference://" + server.url() + "/refs.json");
+  EXPECT_EQ(get_text(store, "b"), "text");
+  const auto message_of = [](auto&& body) -> std::string {
+    try {
+      body();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "SECRET, for there is no error";
+  };
+  for (const std::string& message :
+       {message_of([&] { get_text(store, "a"); }),
+        message_of([&] { open_store(place + "/none.json", StoreMode::read); }),
+        message_of([&] { open_store(place + "/none.parq", StoreMode::read); }),
+        message_of([&] { open_store(place + "/f", StoreMode::read); })}) {
+    EXPECT_EQ(message.find("SECRET"), std::string::npos) << message;
+  }
 }
 
 TEST_F(References, OptionsThatMeanNothingAreErrors) {

@@ -26,12 +26,13 @@ def _compressors(codec: str):
     return {
         "none": lambda: None,
         "zstd": lambda: hr.codecs.Zstd(level=3),
+        "zstd1": lambda: hr.codecs.Zstd(level=1),
         "blosc": lambda: hr.codecs.Blosc(cname="lz4", clevel=5, shuffle="shuffle", typesize=4),
         "gzip": lambda: hr.codecs.Gzip(level=5),
     }[codec]()
 
 
-def create(path: str, spec: dict):
+def create(path: str, spec: dict, **options):
     return hr.create_array(
         path,
         shape=tuple(spec["shape"]),
@@ -40,7 +41,13 @@ def create(path: str, spec: dict):
         shards=tuple(spec["chunks"]) if spec["inner_chunks"] else None,
         compressors=_compressors(spec["codec"]),
         fill_value=0.0,
+        **options,
     )
+
+
+def create_in_bucket(url: str, spec: dict):
+    options = {"anon": True, "endpoint_url": spec["endpoint"], "region": "us-east-1"}
+    return create(url, spec, storage_options=options)
 
 
 def write(array, selection, data) -> None:

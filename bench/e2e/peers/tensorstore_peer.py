@@ -42,6 +42,7 @@ def _bytes_codecs(codec: str) -> list:
     compressor = {
         "none": [],
         "zstd": [{"name": "zstd", "configuration": {"level": 3}}],
+        "zstd1": [{"name": "zstd", "configuration": {"level": 1}}],
         "blosc": [
             {
                 "name": "blosc",
@@ -95,6 +96,19 @@ def _create(kvstore: dict, spec: dict):
 
 def create(path: str, spec: dict):
     return _create({"driver": "file", "path": path + "/"}, spec)
+
+
+def create_in_bucket(url: str, spec: dict):
+    bucket, _, path = url.removeprefix("s3://").partition("/")
+    kvstore = {
+        "driver": "s3",
+        "bucket": bucket,
+        "path": path + "/",
+        "endpoint": spec["endpoint"],
+        "aws_region": "us-east-1",
+        "aws_credentials": {"type": "anonymous"},
+    }
+    return _create(kvstore, spec)
 
 
 def write(array, selection, data) -> None:

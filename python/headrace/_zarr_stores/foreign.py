@@ -218,6 +218,11 @@ class ForeignStore:
         """How many reads run at a time; 0, of a store in memory: it is asked, and answers."""
         return 0 if self._in_memory else _BATCH
 
+    @property
+    def local(self) -> bool:
+        """Whether it answers without waiting."""
+        return self._in_memory
+
     def submit(self, requests: _Requests, answer: _Answer) -> None:
         """Begins reads; the loop tells what came of each by `answer(id, bytes, error)`."""
         loop = _loop_of(self._loop)

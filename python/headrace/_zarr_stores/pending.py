@@ -53,7 +53,15 @@ class PendingReads:
             if self._is_watched:
                 return
             self._is_watched = True
-        threading.Thread(target=self._watch, name="headrace-loop-watch", daemon=True).start()
+        try:
+            threading.Thread(target=self._watch, name="headrace-loop-watch", daemon=True).start()
+        except BaseException:
+            # Nobody watches those that follow either, unless they try.
+            with self._lock:
+                self._is_watched = False
+                for id in ids:
+                    self._reads.pop(id, None)
+            raise
 
     def run(self, id: int, task: asyncio.Task[None]) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from typing import Any
 import fsspec  # noqa: F401  (zarr imports it when it is needed: too late to say what is missing)
 from zarr.storage import FsspecStore
 
-from .. import _core
+from .. import _core, _secrets
 from .native import resolve
 
 
@@ -53,12 +53,12 @@ def open_url(url: str, mode: str, storage_options: dict[str, Any] | None) -> _co
     try:
         opened = FsspecStore.from_url(url, storage_options=storage_options, read_only=mode == "r")
     except (ImportError, ValueError) as error:
-        raise NotImplementedError(f"store {url}: {error}") from error
+        raise NotImplementedError(_secrets.shown(f"store {url}: {error}")) from error
     if not opened.path.strip("/"):
         opened = _RootStore(opened.fs, opened.read_only, opened.path, opened.allowed_exceptions)
     store, _ = resolve(opened, "r" if mode == "r" else "a")
     if mode == "w":
         store._remove_nodes()
     if mode == "w-" and store._list_dir(""):
-        raise FileExistsError(f"{url} exists")
+        raise FileExistsError(f"{_secrets.shown(url)} exists")
     return store

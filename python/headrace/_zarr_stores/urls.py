@@ -6,6 +6,7 @@ known here leaves the store to its own library.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from zarr.storage import FsspecStore, ObjectStore
@@ -52,11 +53,21 @@ def place_of(store: Any) -> Place | None:
     store
         zarr-python's store.
     """
+    place = None
     if type(store) is FsspecStore:
-        return _place_of_fsspec(store)
-    if type(store) is ObjectStore:
-        return _place_of_obstore(store.store)
-    return None
+        place = _place_of_fsspec(store)
+    elif type(store) is ObjectStore:
+        place = _place_of_obstore(store.store)
+    return place if place is not None and _is_data(place[1]) else None
+
+
+def _is_data(options: dict[str, Any]) -> bool:
+    """Whether none is an object: a session, a credential that renews itself."""
+    try:
+        json.dumps(options)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _place_of_fsspec(store: FsspecStore) -> Place | None:

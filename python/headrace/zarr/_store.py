@@ -55,7 +55,7 @@ class Store(OwnStore):
     ) -> None:
         super().__init__(read_only=read_only)
         if isinstance(store, str):
-            store, storage_options = _secrets.without_user(store, storage_options)
+            store, storage_options = _secrets.without_secrets(store, storage_options)
         self._source = (store, storage_options)
         mode = "r" if read_only else "a"
         self._owns_handle = not isinstance(store, _core.Store)
@@ -85,7 +85,12 @@ class Store(OwnStore):
         return f"headrace.zarr.Store({self._handle.url!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Store) and self._handle.url == other._handle.url
+        if not isinstance(other, Store):
+            return False
+        ours, theirs = self._handle, other._handle
+        if ours._python_store is not None and theirs._python_store is not None:
+            return bool(ours._identity() == theirs._identity())  # their names tell each apart
+        return bool(ours.url == theirs.url)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -216,7 +216,7 @@ void DeviceBatch::decode_slice(const Codec& codec,
     for (const Frame& frame : frames) copies.add(frame.source, frame.target, frame.target_nbytes);
     copies.run(*queue_, backend_.kernels());
   } else {
-    run_stage(*queue_, kernels, stage, frames, sources.on_host, faults.data());
+    run_stage(*queue_, kernels, stage, frames, {sources.on_host}, faults.data());
   }
   queue_->download(found.get(), faults.data(), n * sizeof(std::uint32_t));
   for (std::size_t i = 0; i < n; ++i) {

@@ -17,6 +17,7 @@
 #include "engine/fetch/in_flight.h"
 #include "engine/fetch/plan.h"
 #include "engine/fetch/shard_read.h"
+#include "kernels/kernels.h"
 
 namespace headrace {
 
@@ -28,11 +29,10 @@ struct Chunk {
   bool missing = false;      // reads as the fill value
   ByteRange range{};         // of the object; of chunks outside of shards once they are fetched
 
-  // What was fetched: encoded bytes, or the wanted elements one after another. Null: only the
-  // device has them.
-  std::byte* host = nullptr;
+  // What was fetched: encoded bytes, or, packed, the wanted elements one after another.
   const std::uint8_t* device = nullptr;
   bool packed = false;
+  std::unique_ptr<const Headers> headers{};  // as read_headers() gives them
 
   std::size_t encoded_nbytes() const { return static_cast<std::size_t>(range.nbytes); }
 };

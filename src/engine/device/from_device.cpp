@@ -1,7 +1,8 @@
 // A write from a device goes through it slab by slab, as a read to one does, the other way: one
 // kernel puts the elements of all chunks together, one call a step encodes them, and when the
 // host knows their sizes the encoded bytes come to pinned memory, from where threads store them.
-// While one slab is stored, the next is encoded. Stored objects that are covered in part come as
+// While one slab is stored, the next is encoded; across a network more than one is on its way, and
+// no thread waits for it. Stored objects that are covered in part come as
 // their elements, and so do all when the host encodes.
 
 #include "engine/device/from_device.h"
@@ -21,6 +22,7 @@
 #include "engine/device/stages.h"
 #include "engine/layout/device_codecs.h"
 #include "engine/write/from_host.h"
+#include "engine/write/network_boxes.h"
 #include "engine/write/shard_writer.h"
 
 namespace headrace {
@@ -71,6 +73,38 @@ struct Item {
   std::size_t nbytes = 0;          // there
 };
 
+// What was encoded and is to be stored.
+struct Encoded {
+  std::string key;
+  bool at_edge = false;
+  std::optional<ConstBytes> bytes{};  // nothing: the object is erased
+  Buffer buffer{};                    // that the bytes lie in, unless it is empty
+};
+
+using PinnedMemory = std::vector<std::shared_ptr<std::byte>>;
+
+// On its way across a network.
+class DevicePut final : public WritesInFlight::Write {
+ public:
+  DevicePut(const StoredArray& array, Encoded what, std::shared_ptr<const PinnedMemory> pinned)
+      : array_(array), what_(std::move(what)), pinned_(std::move(pinned)) {
+    key = what_.key;
+    erases = !what_.bytes;
+    if (erases) return;
+    parts.push_back(what_.buffer.empty() ? *what_.bytes : ConstBytes(what_.buffer.bytes()));
+    held_nbytes = parts.front().size();
+  }
+
+  Error located(const Error& failure) const override {
+    return failure.with_context(array_.where("write", key));
+  }
+
+ private:
+  const StoredArray& array_;
+  const Encoded what_;
+  const std::shared_ptr<const PinnedMemory> pinned_;
+};
+
 class DeviceWriter {
  public:
   DeviceWriter(Request& request,
@@ -91,6 +125,7 @@ class DeviceWriter {
         index_(index),
         encoder_(encoder),
         own_queue_(backend.make_queue(index)) {
+    if (writes_in_flight(array.driver)) network_.emplace(request, array, locks);
     if (!layout_.shards.empty())
       order_.emplace(array.state.choice().shard_order, layout_.shards.front().inner_grid);
     queues_[0] = &queue;
@@ -111,6 +146,7 @@ class DeviceWriter {
     for (const RegionPart<Box>& part : parts) add_region(part);
     start_slab();
     while (!in_flight_.empty()) finish_oldest();
+    if (network_) network_->writes().finish();
   }
 
  private:
@@ -122,7 +158,7 @@ class DeviceWriter {
     std::vector<std::size_t> encoded;  // items of the device
     Scratch<std::uint8_t> decoded;
     std::optional<DeviceEncoder> encoder;
-    std::vector<std::shared_ptr<std::byte>> pinned;
+    PinnedMemory pinned;
     std::shared_ptr<std::byte> sizes;  // pinned, once `started`: of each encoded item
     std::unique_ptr<Mark> started;
   };
@@ -282,13 +318,61 @@ class DeviceWriter {
     in_flight_.pop_front();
     slab->started->wait();
     download_encoded(*slab);
+    const auto pinned = std::make_shared<const PinnedMemory>(slab->pinned);
     request_.parallel(
         slab->items.size(),
         [&](std::size_t i) {
           request_.check();
-          store(slab->items[i]);
+          Item& item = slab->items[i];
+          if (!network_) {
+            store(item);
+          } else if (item.encoder == Encoder::device) {
+            send(item, pinned);
+          }
         },
         threads_);
+    if (network_) send_elements(*slab);
+  }
+
+  // Returns before they are stored.
+  void send(Item& item, const std::shared_ptr<const PinnedMemory>& pinned) {
+    std::optional<Encoded> encoded;
+    try {
+      encoded = finish_item(item);
+    } catch (const Error& error) {
+      throw error.with_context(array_.where("write", key_of(item)));
+    }
+    if (!encoded) return;
+    // With a place on the wire it waits for the key, and not the other way.
+    auto room = network_->writes().room(encoded->bytes ? encoded->bytes->size() : 0);
+    const bool at_edge = encoded->at_edge;
+    auto put = std::make_unique<DevicePut>(array_, std::move(*encoded), pinned);
+    try {
+      put->lock = locks_.lock(put->key, [this] { request_.check(); });
+      if (at_edge && !put->erases && array_.driver.write_conditions().missing) {
+        put->condition = WriteCondition::if_missing();
+      } else if (at_edge) {
+        check_still_missing(put->key);
+      }
+    } catch (const Error& error) {
+      throw put->located(error);
+    }
+    network_->writes().put(std::move(room), std::move(put));
+  }
+
+  // What the host encodes; returns when it is stored.
+  void send_elements(const Slab& slab) {
+    std::size_t at = 0;
+    const auto next = [&]() -> std::optional<NetworkBoxes::Object> {
+      while (at < slab.items.size() && slab.items[at].encoder != Encoder::host) ++at;
+      if (at == slab.items.size()) return std::nullopt;
+      const Item& item = slab.items[at++];
+      return NetworkBoxes::Object{
+          item.key, item.box.packed(item.pinned, layout_.itemsize()), item.valid};
+    };
+    if (std::ranges::any_of(slab.items,
+                            [](const Item& item) { return item.encoder == Encoder::host; }))
+      network_->write(next);
   }
 
   void download_encoded(Slab& slab) {
@@ -326,19 +410,25 @@ class DeviceWriter {
                      item.key,
                      item.box.packed(item.pinned, layout_.itemsize()),
                      item.valid);
-      else
-        store_chunk(item);
+      else if (const std::optional<Encoded> encoded = finish_item(item))
+        put(*encoded);
     } catch (const Error& error) {
       throw error.with_context(array_.where("write", key_of(item)));
     }
   }
 
-  void store_chunk(Item& item) {
+  // Nothing: of a shard of which more is to come.
+  std::optional<Encoded> finish_item(Item& item) {
     Buffer scratch;
     const ConstBytes bytes = finish_encoding(plan_, {item.pinned, item.nbytes}, scratch);
     const bool drops = is_fill(bytes);
-    if (!item.shard)
-      return put(item.key, item.at_edge, drops ? std::nullopt : std::optional(bytes));
+    if (!item.shard) {
+      Encoded encoded{item.key, item.at_edge};
+      if (drops) return encoded;
+      encoded.bytes = bytes;
+      encoded.buffer = std::move(scratch);
+      return encoded;
+    }
     Shard& shard = *item.shard;
     if (drops) {
       shard.writer.remove(item.turn, item.inner);
@@ -346,19 +436,23 @@ class DeviceWriter {
       if (scratch.empty()) scratch.assign(bytes);
       shard.writer.put(item.turn, item.inner, scratch);
     }
-    if (shard.left.fetch_sub(1) > 1) return;
-    Buffer encoded;
-    const bool any = shard.writer.finish(encoded);
-    put(shard.key, shard.at_edge, any ? std::optional<ConstBytes>(encoded.bytes()) : std::nullopt);
+    if (shard.left.fetch_sub(1) > 1) return std::nullopt;
+    Encoded encoded{shard.key, shard.at_edge};
+    if (shard.writer.finish(encoded.buffer)) encoded.bytes = encoded.buffer.bytes();
+    return encoded;
   }
 
-  void put(const std::string& key, bool at_edge, std::optional<ConstBytes> bytes) {
-    const auto lock = locks_.lock(key);
-    if (at_edge && array_.driver.exists(key)) {
-      throw Error(ErrorCode::conflict,
-                  "another writer has made it meanwhile; it reaches over the edge of the array");
-    }
-    bytes ? array_.driver.set(key, *bytes) : array_.driver.erase(key);
+  void check_still_missing(const std::string& key) const {
+    if (!array_.driver.exists(key)) return;
+    throw Error(ErrorCode::conflict,
+                "another writer has made it meanwhile; it reaches over the edge of the array");
+  }
+
+  void put(const Encoded& encoded) {
+    const auto lock = locks_.lock(encoded.key);
+    if (encoded.at_edge) check_still_missing(encoded.key);
+    encoded.bytes ? array_.driver.set(encoded.key, *encoded.bytes)
+                  : array_.driver.erase(encoded.key);
   }
 
   // Equal chunks are encoded to equal bytes: so one that is all fill value is known.
@@ -402,6 +496,7 @@ class DeviceWriter {
   std::vector<Item> pending_;
   std::size_t pending_nbytes_ = 0;
   std::deque<std::unique_ptr<Slab>> in_flight_;
+  std::optional<NetworkBoxes> network_;  // of a store across a network
 };
 
 void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {

@@ -121,7 +121,7 @@ void SlabMemory::finish() {
 void SlabMemory::copy(Block& block) {
   const Span span("copy", block.used);
   queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
-  if (!keeps_host_) pinned_.give_back(std::move(block.pinned), queue_.mark());
+  pinned_.give_back(std::move(block.pinned), queue_.mark());
 }
 
 }  // namespace headrace

@@ -42,12 +42,12 @@ class PinnedBlocks {
 };
 
 // Pinned memory in blocks and as much memory of the device. Several threads fill it; each block is
-// copied as soon as it is full and what was put into it is there.
+// copied as soon as it is full and what was put into it is there, and its pinned memory is taken
+// again.
 class SlabMemory {
  public:
-  // `keeps_host`: pinned memory stays until the slab's end, else until it is copied.
-  SlabMemory(PinnedBlocks& pinned, Queue& queue, std::size_t block_nbytes, bool keeps_host)
-      : pinned_(pinned), queue_(queue), block_nbytes_(block_nbytes), keeps_host_(keeps_host) {}
+  SlabMemory(PinnedBlocks& pinned, Queue& queue, std::size_t block_nbytes)
+      : pinned_(pinned), queue_(queue), block_nbytes_(block_nbytes) {}
 
  private:
   struct Block {
@@ -86,7 +86,6 @@ class SlabMemory {
   PinnedBlocks& pinned_;
   Queue& queue_;
   const std::size_t block_nbytes_;
-  const bool keeps_host_;
   Mutex mutex_;
   ConditionVariable added_;                 // a thread is done with adding
   bool adding_ GUARDED_BY(mutex_) = false;  // one thread adds a block

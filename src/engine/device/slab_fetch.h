@@ -25,7 +25,6 @@ void pack(const ArrayLayout& layout, Chunk<Query>& chunk, SlabMemory& memory, Fi
   const SlabMemory::Piece piece = memory.reserve(chunk.query.size() * layout.itemsize());
   chunk.packed = unless_removed([&] { fill(chunk.query.packed(piece.host, layout.itemsize())); });
   chunk.missing = !chunk.packed;
-  chunk.host = piece.host;
   chunk.device = piece.device;
   memory.filled(piece);
 }
@@ -50,16 +49,19 @@ bool is_packed(const ArrayLayout& layout, FetchFor purpose, const Query& query) 
          is_part(layout, query.size() * layout.itemsize(), layout.chain.decoded_nbytes());
 }
 
-// The chunk's encoded bytes begin at `offset` of the piece.
+// The chunk's encoded bytes begin at `offset` of the piece. Headers are read now: the bytes are in
+// the processor's cache, and their pinned memory is filled anew as soon as they are copied.
 template <typename Query>
-void take_encoded(const ArrayLayout& layout,
+void take_encoded(const Backend& backend,
+                  const ArrayLayout& layout,
                   Chunk<Query>& chunk,
                   const SlabMemory::Piece& piece,
                   std::size_t offset) {
-  chunk.host = piece.host ? piece.host + offset : nullptr;
+  const DevicePlan& plan = layout.devices.decode;
+  const std::byte* const host = piece.host ? piece.host + offset : nullptr;
   chunk.device = piece.device + offset;
-  check_encoded(
-      layout.devices.decode, layout.chain.decoded_nbytes(), chunk.encoded_nbytes(), chunk.host);
+  check_encoded(plan, layout.chain.decoded_nbytes(), chunk.encoded_nbytes(), host);
+  if (host) chunk.headers = read_headers(backend, plan, {host, chunk.encoded_nbytes()});
 }
 
 // Threads that fetch a slab; of packing, each decodes a chunk at a time.
@@ -95,6 +97,7 @@ class SlabFetch {
   // decodes.
   SlabFetch(Request& request,
             const StoredArray& array,
+            const Backend& backend,
             FetchFor purpose,
             Gds* gds,
             Chunks& chunks,
@@ -102,6 +105,7 @@ class SlabFetch {
       : request_(request),
         array_(array),
         layout_(array.layout),
+        backend_(backend),
         purpose_(purpose),
         gds_(gds),
         chunks_(chunks),
@@ -289,7 +293,7 @@ class SlabFetch {
   }
 
   void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece, std::size_t offset = 0) {
-    take_encoded(layout_, chunk, piece, offset);
+    take_encoded(backend_, layout_, chunk, piece, offset);
   }
 
   void decode(Chunk<Query>& chunk, ConstBytes encoded) {
@@ -311,6 +315,7 @@ class SlabFetch {
   Request& request_;
   const StoredArray& array_;
   const ArrayLayout& layout_;
+  const Backend& backend_;
   const FetchFor purpose_;
   Gds* const gds_;
   Chunks& chunks_;

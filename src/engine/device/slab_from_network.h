@@ -32,12 +32,14 @@ class SlabFromNetwork {
   // `purpose`: of packing, the host decodes all chunks.
   SlabFromNetwork(Request& request,
                   const StoredArray& array,
+                  const Backend& backend,
                   FetchFor purpose,
                   AsyncReads& store,
                   Chunks& chunks,
                   SlabMemory& memory)
       : array_(array),
         layout_(array.layout),
+        backend_(backend),
         purpose_(purpose),
         chunks_(chunks),
         memory_(memory),
@@ -211,7 +213,6 @@ class SlabFromNetwork {
       if (--parts_->left > 0) return;
       chunk.missing = !found;
       chunk.packed = found;
-      chunk.host = parts_->piece.host;
       chunk.device = parts_->piece.device;
       slab_.memory_.filled(parts_->piece);
     }
@@ -276,7 +277,7 @@ class SlabFromNetwork {
 
   // The chunk's encoded bytes begin at `offset` of the piece.
   void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece, std::size_t offset) {
-    take_encoded(layout_, chunk, piece, offset);
+    take_encoded(backend_, layout_, chunk, piece, offset);
   }
 
   void decode(Chunk<Query>& chunk, ConstBytes encoded) {
@@ -295,6 +296,7 @@ class SlabFromNetwork {
 
   const StoredArray& array_;
   const ArrayLayout& layout_;
+  const Backend& backend_;
   const FetchFor purpose_;
   Chunks& chunks_;
   SlabMemory& memory_;

@@ -31,6 +31,12 @@ Decode decoder(const Kernels& kernels, Kind kind) {
   }
 }
 
+ReadHeaders header_reader(const Kernels& kernels, Kind kind) {
+  if (kind == Kind::zstd) return kernels.zstd_headers;
+  if (kind == Kind::blosc) return kernels.blosc_headers;
+  return nullptr;
+}
+
 Checksum checksum_of(Kind kind) {
   switch (kind) {
     case Kind::crc32:
@@ -118,10 +124,9 @@ DeviceDecoder::DeviceDecoder(Queue& queue,
     frames_[i].source_nbytes = chunks[i].nbytes;
     frames_[i].chunk = static_cast<std::uint32_t>(i);
   }
-  if (!std::ranges::all_of(chunks, [](const DeviceChunk& chunk) { return chunk.host; })) return;
-  host_sources_.reserve(chunks.size());
-  for (const DeviceChunk& chunk : chunks)
-    host_sources_.push_back(reinterpret_cast<const std::uint8_t*>(chunk.host));
+  if (!std::ranges::all_of(chunks, [](const DeviceChunk& chunk) { return chunk.headers; })) return;
+  headers_.reserve(chunks.size());
+  for (const DeviceChunk& chunk : chunks) headers_.push_back(chunk.headers);
 }
 
 void DeviceDecoder::run(const DevicePlan& plan, std::uint32_t* faults) {
@@ -141,13 +146,11 @@ void DeviceDecoder::verify(const DeviceStep& step, std::uint32_t* faults) {
     frame.target = nullptr;
     frame.target_nbytes = frame.source_nbytes - kChecksumNbytes;
   }
-  kernels_.verify(
-      queue_, checksum_of(step.stage.kind), step.stage.at_start, {frames_, host_sources_, faults});
+  kernels_.verify(queue_, checksum_of(step.stage.kind), step.stage.at_start, {frames_, {}, faults});
   for (Frame& frame : frames_) {
     frame.source += skipped(step.stage);
     frame.source_nbytes -= kChecksumNbytes;
   }
-  for (const std::uint8_t*& source : host_sources_) source += skipped(step.stage);
 }
 
 // Into memory that the next step reads; the last step, where the caller wants it.
@@ -173,12 +176,12 @@ void DeviceDecoder::move(const DeviceStep& step, bool last, std::uint32_t* fault
               kernels_of(devices_, step.library),
               step.stage,
               frames_,
-              host_sources_,
+              {{}, headers_},
               faults,
               step.gives_planes);
   }
   current_ = std::move(next);
-  host_sources_.clear();
+  headers_.clear();
   for (Frame& frame : frames_) {
     frame.source = frame.target;
     frame.source_nbytes = nbytes;
@@ -213,12 +216,12 @@ void run_stage(Queue& queue,
                const Kernels& kernels,
                const DeviceStage& stage,
                std::span<Frame> frames,
-               std::span<const std::uint8_t*> host_sources,
+               const OnHost& on_host,
                std::uint32_t* faults,
                bool gives_planes) {
   const Kind kind = stage.kind;
-  if (kind == Kind::lz4) skip_header(frames, host_sources, kLz4SizeNbytes);
-  const DecodeBatch batch{frames, host_sources, faults, gives_planes};
+  if (kind == Kind::lz4) skip_header(frames, on_host.sources, kLz4SizeNbytes);
+  const DecodeBatch batch{frames, on_host.sources, faults, gives_planes, on_host.headers};
   if (is_checksum(kind)) return kernels.verify(queue, checksum_of(kind), stage.at_start, batch);
   switch (kind) {
     case Kind::unshuffle:
@@ -337,6 +340,23 @@ void check_encoded(const DevicePlan& plan,
                 "codec bytes: expected " + std::to_string(decoded_nbytes) + " bytes, got " +
                     std::to_string(nbytes));
   }
+}
+
+std::unique_ptr<const Headers> read_headers(const Backend& devices,
+                                            const DevicePlan& plan,
+                                            ConstBytes encoded) {
+  for (const DeviceStep& step : plan.steps) {
+    if (is_checksum(step.stage.kind)) {
+      const std::size_t nbytes = encoded.size() - kChecksumNbytes;
+      encoded = encoded.subspan(skipped(step.stage), nbytes);
+      continue;
+    }
+    const ReadHeaders read = header_reader(kernels_of(devices, step.library), step.stage.kind);
+    if (!read) break;
+    return read(
+        reinterpret_cast<const std::uint8_t*>(encoded.data()), encoded.size(), step.nbytes.value());
+  }
+  return nullptr;
 }
 
 Error fault_error(const DeviceStep& step, Fault fault) {

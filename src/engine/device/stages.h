@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,8 @@ namespace headrace {
 // A chunk before the first step and after the last.
 struct DeviceChunk {
   std::size_t nbytes = 0;                // encoded
-  const std::byte* host = nullptr;       // the encoded bytes; null when only the device has them
-  const std::uint8_t* source = nullptr;  // the same on the device, padded as kernels want it
+  const Headers* headers = nullptr;      // of read_headers(), if it gave any
+  const std::uint8_t* source = nullptr;  // encoded, on the device, padded as kernels want it
   std::uint8_t* target = nullptr;        // where the caller wants it; null when anywhere will do
 };
 
@@ -43,8 +44,8 @@ class DeviceDecoder {
   const Kernels& kernels_;
   std::span<const DeviceChunk> chunks_;
   RecyclingVector<Frame> frames_;
-  RecyclingVector<const std::uint8_t*> host_sources_;  // of all chunks or none
-  Scratch<std::uint8_t> current_;                      // what the last step gave
+  RecyclingVector<const Headers*> headers_;  // of all chunks or none
+  Scratch<std::uint8_t> current_;            // what the last step gave
 };
 
 bool has_kernel(const Kernels& kernels, DeviceStage::Kind kind);
@@ -57,15 +58,22 @@ std::string missing_decoder(const Backend& devices,
 // Why devices of the type cannot run the plan; empty when they can.
 std::string missing_decoder(const Backend& devices, const DevicePlan& plan);
 
+// What the host has of the sources of a stage: their bytes, or what it has read in them, or
+// nothing. As in DecodeBatch.
+struct OnHost {
+  std::span<const std::uint8_t*> sources{};
+  std::span<const Headers* const> headers{};
+};
+
 // Gives one stage to the queue: frames[i].source, of the size that the stage makes of
 // frames[i].target_nbytes, to frames[i].target. What lies before the encoded bytes is skipped, in
-// `frames` and in `host_sources`. `gives_planes`: DecodeBatch::planes. Not for transposes, which
-// need a shape.
+// `frames` and in the host's sources. `gives_planes`: DecodeBatch::planes. Not for transposes,
+// which need a shape.
 void run_stage(Queue& queue,
                const Kernels& kernels,
                const DeviceStage& stage,
                std::span<Frame> frames,
-               std::span<const std::uint8_t*> host_sources,
+               const OnHost& on_host,
                std::uint32_t* faults,
                bool gives_planes = false);
 
@@ -80,6 +88,13 @@ void check_encoded(const DevicePlan& plan,
                    std::size_t decoded_nbytes,
                    std::size_t nbytes,
                    const std::byte* host);
+
+// Of a chunk whose encoded bytes the host has, and check_encoded() took: what the kernel of the
+// plan's compressor asks for, so that it need neither wait for the device nor find the bytes on the
+// host later. Null where it asks for nothing.
+std::unique_ptr<const Headers> read_headers(const Backend& devices,
+                                            const DevicePlan& plan,
+                                            ConstBytes encoded);
 
 // The error for a fault that a step found.
 Error fault_error(const DeviceStep& step, Fault fault);

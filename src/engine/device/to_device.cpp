@@ -3,12 +3,13 @@
 //
 //   walk -> fetch, copy (threads) -> plan, decode, place (one thread) -> wait
 //
-// Threads fetch encoded bytes into pinned blocks, which are copied as they fill, or from files
-// straight into the device's memory (engine/device/gds.h). Then one call a decoding step is given
+// Threads fetch encoded bytes into pinned blocks, which are copied as they fill and then filled
+// anew, or from files straight into the device's memory (engine/device/gds.h). What decoders want
+// to know of headers is read on the way. Then one call a decoding step is given
 // to the slab's queue for all its chunks, and one that places the elements, while the other threads
 // fetch the next slab. Nothing waits for the device but the reuse of a slab's memory, kSlabs later,
 // and the end. Then faults that the decoders found are turned into errors, and what no kernel takes
-// is decoded by the host.
+// is fetched again and decoded by the host.
 
 #include "engine/device/to_device.h"
 
@@ -44,7 +45,6 @@ class DeviceReader {
         array_(array),
         layout_(array.layout),
         plan_(array.layout.devices.decode),
-        threads_(request.threads_for(array.layout)),
         backend_(backend),
         device_(device),
         kernels_(backend.kernels()),
@@ -74,8 +74,8 @@ class DeviceReader {
 
  private:
   struct Slab {
-    Slab(PinnedBlocks& pinned, Queue& q, std::size_t block_nbytes, bool keeps_host)
-        : queue(q), memory(pinned, q, block_nbytes, keeps_host) {}
+    Slab(PinnedBlocks& pinned, Queue& q, std::size_t block_nbytes)
+        : queue(q), memory(pinned, q, block_nbytes) {}
 
     Queue& queue;
     std::vector<Chunk<Query>> chunks;
@@ -106,19 +106,23 @@ class DeviceReader {
     fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
     fetched_->chunks = std::exchange(pending_, {});
     pending_nbytes_ = 0;
-    AsyncReads* const store = array_.driver.async_reads();
-    if (store && !(gds_ && gds_->forced())) {
-      SlabFromNetwork<Query> fetch(
-          request_, array_, purpose_, *store, fetched_->chunks, fetched_->memory);
-      fetch_beside(fetch, fetched);
-    } else {
-      SlabFetch<Query> fetch(
-          request_, array_, purpose_, gds_.get(), fetched_->chunks, fetched_->memory);
-      fetch_beside(fetch, fetched);
-    }
-    fetched_->memory.finish();
+    fetch(*fetched_, purpose_, gds_.get(), fetched);
     for (const Chunk<Query>& chunk : fetched_->chunks)
       if (!chunk.missing) request_.count_encoded(chunk.range.nbytes);
+  }
+
+  // `ready`: a slab to submit meanwhile, or null.
+  void fetch(Slab& slab, FetchFor purpose, Gds* gds, Slab* ready) {
+    AsyncReads* const store = array_.driver.async_reads();
+    if (store && !(gds && gds->forced())) {
+      SlabFromNetwork<Query> source(
+          request_, array_, backend_, purpose, *store, slab.chunks, slab.memory);
+      fetch_beside(source, ready);
+    } else {
+      SlabFetch<Query> source(request_, array_, backend_, purpose, gds, slab.chunks, slab.memory);
+      fetch_beside(source, ready);
+    }
+    slab.memory.finish();
   }
 
   template <typename Fetch>
@@ -137,11 +141,9 @@ class DeviceReader {
     if (fetched_) submit(*std::exchange(fetched_, nullptr));
   }
 
-  // Decoders read headers from host memory.
   Slab& add_slab(Queue& queue, std::size_t nbytes) {
-    const bool keeps_host = purpose_ == FetchFor::device && !plan_.steps.empty();
-    in_flight_.push_back(std::make_unique<Slab>(
-        pinned_, queue, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes), keeps_host));
+    in_flight_.push_back(
+        std::make_unique<Slab>(pinned_, queue, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes)));
     return *in_flight_.back();
   }
 
@@ -162,13 +164,16 @@ class DeviceReader {
         const Chunk<Query>& chunk = slab.chunks[i];
         if (chunk.missing || chunk.packed) continue;
         slab.decoded.push_back(i);
-        chunks.push_back(
-            {chunk.encoded_nbytes(), chunk.host, chunk.device, direct_target(chunk.query)});
+        chunks.push_back({chunk.encoded_nbytes(),
+                          chunk.headers.get(),
+                          chunk.device,
+                          direct_target(chunk.query)});
       }
     }
     DeviceDecoder decoder(slab.queue, backend_, chunks);
     decode(slab, decoder);
     place(slab, chunks, decoder);
+    for (const std::size_t i : slab.decoded) slab.chunks[i].headers.reset();
     slab.done = slab.queue.mark();
   }
 
@@ -240,26 +245,12 @@ class DeviceReader {
     return std::nullopt;
   }
 
-  // Chunks that the kernels do not take and the host may.
+  // Chunks that the kernels do not take and the host may, fetched once more: what the host had of
+  // them is gone.
   void decode_refused(Slab& slab, const std::vector<std::size_t>& refused) {
     Slab& again = add_slab(slab.queue, refused.size() * layout_.chain.decoded_nbytes());
     for (const std::size_t chunk : refused) again.chunks.push_back(std::move(slab.chunks[chunk]));
-    const DecodeContext decode_context{
-        again.chunks.size() < 2 * static_cast<std::size_t>(threads_) ? threads_ : 1};
-    request_.parallel(
-        again.chunks.size(),
-        [&](std::size_t i) {
-          request_.check();
-          Chunk<Query>& chunk = again.chunks[i];
-          try {
-            const ConstBytes encoded(chunk.host, chunk.encoded_nbytes());
-            decode_packed(layout_, chunk, encoded, again.memory, decode_context);
-          } catch (const Error& error) {
-            throw located(array_, *chunk.level, chunk.position, error);
-          }
-        },
-        threads_);
-    again.memory.finish();
+    fetch(again, FetchFor::packing, nullptr, nullptr);
     submit(again);
   }
 
@@ -267,7 +258,6 @@ class DeviceReader {
   const StoredArray& array_;
   const ArrayLayout& layout_;
   const DevicePlan& plan_;
-  const int threads_;  // that decode on the host
   Backend& backend_;
   const Device device_;
   const Kernels& kernels_;

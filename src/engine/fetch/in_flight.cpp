@@ -1,5 +1,6 @@
 #include "engine/fetch/in_flight.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -79,6 +80,7 @@ bool ReadsInFlight::pull() {
       Read& read = *one.front();
       read.flight_ = this;
       read.place_ = one.begin();
+      read.store_ = (*last)->store == nullptr ? &store_ : (*last)->store;
       next_.splice(next_.end(), one);
       return true;
     }
@@ -88,10 +90,10 @@ bool ReadsInFlight::pull() {
   return false;
 }
 
-// As many as there is room for, by one call of the store.
+// As many as there is room for, by one call of each store.
 void ReadsInFlight::submit_more() {
   submits_ = true;
-  std::vector<AsyncRead*> batch;
+  std::vector<std::pair<AsyncReads*, std::vector<AsyncRead*>>> batches;
   try {
     while (!failed_ && has_room()) {
       if (next_.empty() && !pull()) break;
@@ -101,7 +103,11 @@ void ReadsInFlight::submit_more() {
         answers_.splice(answers_.end(), next_);
         changed_.notify_one();
       } else if (has_room()) {
-        batch.push_back(&read);
+        auto batch = std::find_if(batches.begin(), batches.end(), [&](const auto& other) {
+          return other.first == read.store_;
+        });
+        if (batch == batches.end()) batch = batches.insert(batch, {read.store_, {}});
+        batch->second.push_back(&read);
         held_nbytes_ += read.held_nbytes;
         submitting_.splice(submitting_.end(), next_);
       }
@@ -112,10 +118,10 @@ void ReadsInFlight::submit_more() {
     submits_ = false;
     throw;
   }
-  if (!batch.empty() && !failed_) {
+  if (!batches.empty() && !failed_) {
     {
       const MutexUnlock free(mutex_);
-      store_.submit(batch);
+      for (const auto& [store, batch] : batches) store->submit(batch);
     }
     for (const std::unique_ptr<Read>& read : submitting_) read->submitted_ = true;
     in_flight_.splice(in_flight_.end(), submitting_);
@@ -200,7 +206,7 @@ void ReadsInFlight::cancel_all() noexcept {
     read.cancelled_ = true;
     in_flight_.splice(in_flight_.end(), in_flight_, read.place_);
     const MutexUnlock free(mutex_);
-    store_.cancel(read);
+    read.store_->cancel(read);
   }
 }
 

@@ -42,6 +42,7 @@ class ReadsInFlight {
 
     // Under the lock of the flight.
     ReadsInFlight* flight_ = nullptr;
+    AsyncReads* store_ = nullptr;
     std::list<std::unique_ptr<Read>>::iterator place_{};
     bool submitted_ = false;  // and not only about to be
     bool cancelled_ = false;
@@ -55,6 +56,9 @@ class ReadsInFlight {
     virtual ~Source() = default;
     // Null: there is nothing more. Called by one thread at a time.
     virtual std::unique_ptr<Read> next() = 0;
+
+    // Where its reads go, which outlives the flight; null: the flight's store.
+    AsyncReads* store = nullptr;
   };
 
   struct Limits {

@@ -280,15 +280,20 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
     outs.push_back(request.place ? request.place(selection.result_shape) : request.out);
     check_out(state, selection, outs.back());
   }
-  // Those of one array to a device are one plan there.
+  // Those of one array to a device are one plan there, and all of arrays across a network share
+  // what is under way.
+  const auto is_remote = [&](std::size_t i) {
+    return outs[i].device.is_cpu() && requests[i].array.state()->driver().async_reads() != nullptr;
+  };
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto is_like = [&](const std::vector<std::size_t>& group) {
       const std::size_t other = group.front();
+      if (is_remote(i) || is_remote(other)) return is_remote(i) && is_remote(other);
       return requests[other].array.state() == requests[i].array.state() &&
              reads[other].layout == reads[i].layout;
     };
-    const auto group = outs[i].device.is_cpu()
+    const auto group = outs[i].device.is_cpu() && !is_remote(i)
                            ? groups.end()
                            : std::find_if(groups.begin(), groups.end(), is_like);
     if (group == groups.end())
@@ -304,6 +309,14 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
     const ReadOptions& here = poll.is_caller() ? options : elsewhere;
     const std::size_t first = groups[g].front();
     const ArrayState& state = *requests[first].array.state();
+    if (groups[g].size() > 1 && is_remote(first)) {
+      std::vector<HostRead> together;
+      for (const std::size_t i : groups[g]) {
+        together.push_back(
+            {requests[i].array.state().get(), reads[i].layout, &reads[i].selection, outs[i]});
+      }
+      return read_from_network_together(together, here);
+    }
     if (outs[first].device.is_cpu()) return read_prepared(state, reads[first], outs[first], here);
     std::vector<DeviceTarget> targets;
     for (const std::size_t i : groups[g]) targets.push_back({&reads[i].selection, outs[i]});

@@ -84,6 +84,53 @@ void try_to(Undo undo) noexcept {
   }
 }
 
+// Behind its end as the store has it. Where another writer forestalls it nothing is written.
+Shape append_once(const ArrayState& state,
+                  const TensorView& data,
+                  std::size_t d,
+                  const WriteOptions& options) {
+  ArrayChange change("append", state, options.poll);
+  const auto before = change.now();
+  const Shape after = appended_shape(state.path(), before->shape, data, d);
+  const auto wanted = with_new_shape("append", state.path(), *before, after);
+  const auto write = [&] {
+    std::vector<SelectionItem> items(after.size(), all);
+    items[d] = slice(before->shape[d], after[d]);
+    write_anywhere(
+        state,
+        state.layout_of(wanted, options.implementations),
+        resolve_selection(
+            Selection(std::move(items)), wanted->shape, wanted->chunk_shape, wanted->chunk_edges),
+        data,
+        options);
+  };
+  if (change.excludes_processes()) {
+    // Nobody sees rows that are not written yet.
+    try {
+      write();
+      change.store(wanted);
+    } catch (...) {
+      try_to([&] {
+        if (change.is_current()) erase_outside(state, before->shape, wanted);
+      });
+      throw;
+    }
+    return after;
+  }
+  // The shape is what keeps two from writing to one place.
+  change.store(wanted);
+  try {
+    write();
+  } catch (...) {
+    try_to([&] {
+      change.store(before);  // `conflict` when somebody has grown it further
+      erase_outside(state, before->shape, wanted);
+    });
+    throw;
+  }
+  return after;
+}
+
 }  // namespace
 
 void Array::resize(const Shape& shape, const WriteOptions& options) const {
@@ -98,11 +145,13 @@ void Array::resize(const Shape& shape, const WriteOptions& options) const {
     if (extent < 0)
       throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
   }
-  ArrayChange change("resize", *state_, options.poll);
-  const auto before = change.now();
-  change.store(with_new_shape("resize", path(), *before, shape));
-  // Still under the lock: nobody has grown it again and written there.
-  if (is_smaller(shape, before->shape)) erase_outside(*state_, shape, before);
+  again_when_forestalled(options.poll, OnDoubt::again, [&] {
+    ArrayChange change("resize", *state_, options.poll);
+    const auto before = change.now();
+    change.store(with_new_shape("resize", path(), *before, shape));
+    // Still under the lock: nobody has grown it again and written there.
+    if (is_smaller(shape, before->shape)) erase_outside(*state_, shape, before);
+  });
 }
 
 Shape Array::append(const TensorView& data, int axis, const WriteOptions& options) const {
@@ -121,62 +170,30 @@ Shape Array::append(const TensorView& data, int axis, const WriteOptions& option
                     data.dtype.to_string());
   }
   const auto d = static_cast<std::size_t>(at);
-  ArrayChange change("append", *state_, options.poll);
-  const auto before = change.now();
-  const Shape after = appended_shape(path(), before->shape, data, d);
-  const auto wanted = with_new_shape("append", path(), *before, after);
-  const auto write = [&] {
-    std::vector<SelectionItem> items(after.size(), all);
-    items[d] = slice(before->shape[d], after[d]);
-    write_anywhere(
-        *state_,
-        state_->layout_of(wanted, options.implementations),
-        resolve_selection(
-            Selection(std::move(items)), wanted->shape, wanted->chunk_shape, wanted->chunk_edges),
-        data,
-        options);
-  };
-  if (change.excludes_processes()) {
-    // Nobody sees rows that are not written yet.
-    try {
-      write();
-      change.store(wanted);
-    } catch (...) {
-      try_to([&] {
-        if (change.is_current()) erase_outside(*state_, before->shape, wanted);
-      });
-      throw;
-    }
-    return after;
-  }
-  // The shape is what keeps two from writing to one place.
-  change.store(wanted);
-  try {
-    write();
-  } catch (...) {
-    try_to([&] {
-      change.store(before);  // `conflict` when somebody has grown it further
-      erase_outside(*state_, before->shape, wanted);
-    });
-    throw;
-  }
-  return after;
+  // What may have been made before another writer's is not made once more: there would be rows that
+  // nobody has written.
+  return again_when_forestalled(
+      options.poll, OnDoubt::raise, [&] { return append_once(*state_, data, d, options); });
 }
 
 void Array::set_attributes_json(std::string_view json, const WriteOptions& options) const {
   state_->check_writable();
-  std::string attributes = checked_json_object(json, "attributes");
-  ArrayChange change("attributes", *state_, options.poll);
-  change.store(with_new_attributes(*change.now(), std::move(attributes)));
+  const std::string attributes = checked_json_object(json, "attributes");
+  again_when_forestalled(options.poll, OnDoubt::again, [&] {
+    ArrayChange change("attributes", *state_, options.poll);
+    change.store(with_new_attributes(*change.now(), attributes));
+  });
 }
 
 std::string Array::update_attributes(const AttributeChanges& changes,
                                      const WriteOptions& options) const {
   state_->check_writable();
-  ArrayChange change("attributes", *state_, options.poll);
-  const auto before = change.now();
-  change.store(with_new_attributes(*before, changed_attributes(before->attributes, changes)));
-  return before->attributes;
+  return again_when_forestalled(options.poll, OnDoubt::again, [&] {
+    ArrayChange change("attributes", *state_, options.poll);
+    const auto before = change.now();
+    change.store(with_new_attributes(*before, changed_attributes(before->attributes, changes)));
+    return before->attributes;
+  });
 }
 
 }  // namespace headrace

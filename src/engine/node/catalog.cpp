@@ -136,19 +136,23 @@ std::optional<std::string> read_document(const Store& store, const std::string& 
   });
 }
 
-std::optional<std::string> read_latest(const Store& store, const std::string& key) {
+std::optional<std::string> read_latest(const Store& store,
+                                       const std::string& key,
+                                       std::string* version) {
   return bounded_document(store, [&](Buffer& into) {
-    return store.driver().get_latest(key, into, kMaxDocumentNbytes);
+    if (version == nullptr) return store.driver().get_latest(key, into, kMaxDocumentNbytes);
+    return store.driver().get_versioned(key, into, kMaxDocumentNbytes, *version);
   });
 }
 
 std::optional<NodeDocuments> find_latest(const Store& store,
                                          const std::string& path,
                                          NodeType type,
-                                         int zarr_format) {
+                                         int zarr_format,
+                                         NodeVersions* versions) {
   NodeDocuments node{type, zarr_format, {}, "{}"};
   const std::string key = join_key(path, document_name(node));
-  auto document = read_latest(store, key);
+  auto document = read_latest(store, key, versions ? &versions->document : nullptr);
   if (!document) return std::nullopt;
   node.document = std::move(*document);
   if (zarr_format == 3) {
@@ -156,7 +160,9 @@ std::optional<NodeDocuments> find_latest(const Store& store,
     return found == type ? std::optional(std::move(node)) : std::nullopt;
   }
   const std::string attributes_key = join_key(path, ".zattrs");
-  if (auto attributes = read_latest(store, attributes_key)) {
+  if (auto attributes =
+          read_latest(store, attributes_key, versions ? &versions->attributes : nullptr)) {
+    if (versions) versions->has_attributes = true;
     with_place(store, attributes_key, [&] { checked_json_object(*attributes, "attributes"); });
     node.attributes = std::move(*attributes);
   }
@@ -194,16 +200,47 @@ GroupMetadata group_metadata_of(const Store& store,
   });
 }
 
-void store_array_metadata(const Store& store,
-                          const std::string& path,
-                          const ArrayMetadata& metadata) {
+NodeDocuments documents_of(const ArrayMetadata& metadata) {
+  return {NodeType::array, metadata.zarr_format, metadata.document, metadata.attributes};
+}
+
+void store_documents(const Store& store, const std::string& path, const NodeDocuments& node) {
   StoreDriver& driver = store.driver();
-  if (metadata.zarr_format == 3) {
-    driver.set(join_key(path, "zarr.json"), bytes_of(metadata.document));
-    return;
+  if (node.zarr_format == 2) driver.set(join_key(path, ".zattrs"), bytes_of(node.attributes));
+  driver.set(join_key(path, document_name(node)), bytes_of(node.document));
+}
+
+namespace {
+
+// False where one is there.
+bool set_new(StoreDriver& driver, const std::string& key, const std::string& text) {
+  const ConstBytes bytes = bytes_of(text);
+  try {
+    driver.set_if(key, {&bytes, 1}, WriteCondition::if_missing());
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported) {
+      driver.set(key, bytes);  // by this server
+      return true;
+    }
+    if (error.code() != ErrorCode::conflict && !is_in_doubt(error)) throw;
+    return false;
   }
-  driver.set(join_key(path, ".zattrs"), bytes_of(metadata.attributes));
-  driver.set(join_key(path, ".zarray"), bytes_of(metadata.document));
+}
+
+}  // namespace
+
+bool store_new_documents(const Store& store, const std::string& path, const NodeDocuments& node) {
+  StoreDriver& driver = store.driver();
+  const std::string document_key = join_key(path, document_name(node));
+  if (node.zarr_format == 2) {
+    const std::string key = join_key(path, ".zattrs");
+    if (!set_new(driver, key, node.attributes)) {
+      if (driver.exists(document_key)) return false;
+      driver.set(key, bytes_of(node.attributes));
+    }
+  }
+  return set_new(driver, document_key, node.document);
 }
 
 void check_depth(const Store& store, std::string_view path) {

@@ -23,6 +23,14 @@ struct NodeDocuments {
   std::string attributes = "{}";  // v2: .zattrs
 };
 
+// By which they are replaced on condition; empty: there is no such document, or the store cannot
+// tell.
+struct NodeVersions {
+  std::string document;
+  std::string attributes;
+  bool has_attributes = false;  // v2: whether there is a .zattrs
+};
+
 // By path relative to a group.
 using NodeMap = std::map<std::string, NodeDocuments, std::less<>>;
 
@@ -40,7 +48,9 @@ const char* document_name(const NodeDocuments& node);
 
 std::optional<std::string> read_document(const Store& store, const std::string& key);
 // Past what a cache keeps.
-std::optional<std::string> read_latest(const Store& store, const std::string& key);
+std::optional<std::string> read_latest(const Store& store,
+                                       const std::string& key,
+                                       std::string* version = nullptr);
 
 // Without a format v3 is looked for first, then v2: where both are, v3 counts, as in zarr-python.
 // A v2 array counts before a v2 group.
@@ -52,7 +62,8 @@ std::optional<NodeDocuments> find_node(const Store& store,
 std::optional<NodeDocuments> find_latest(const Store& store,
                                          const std::string& path,
                                          NodeType type,
-                                         int zarr_format);
+                                         int zarr_format,
+                                         NodeVersions* versions = nullptr);
 
 // Parse documents; what is wrong with them is told with their key.
 ArrayMetadata array_metadata_of(const Store& store,
@@ -62,10 +73,16 @@ GroupMetadata group_metadata_of(const Store& store,
                                 const std::string& path,
                                 const NodeDocuments& node);
 
-// Writes the metadata documents of an array (zarr.json, or .zarray and .zattrs).
-void store_array_metadata(const Store& store,
-                          const std::string& path,
-                          const ArrayMetadata& metadata);
+// The documents of an array.
+NodeDocuments documents_of(const ArrayMetadata& metadata);
+// Writes the documents of a node. v2: attributes come first, so that a crash leaves no node without
+// those that it was made with.
+void store_documents(const Store& store, const std::string& path, const NodeDocuments& node);
+// The same of one that is not there yet, where the store knows conditions; false when another
+// writer has made it meanwhile. v2: the document says whose node it is. Attributes that lie there
+// without one, of a writer that was killed, are replaced: where two writers are at it at once, they
+// may be the other's.
+bool store_new_documents(const Store& store, const std::string& path, const NodeDocuments& node);
 
 // What a listing does with a node whose document is malformed.
 enum class Malformed {

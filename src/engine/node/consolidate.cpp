@@ -63,15 +63,18 @@ void consolidate_metadata(const Store& store,
   if (!root || root->type != NodeType::group)
     throw Error(ErrorCode::not_found, where + ": there is no group");
   // The nodes below are read as they are; only the group's own documents are this call's.
-  NodeChange change("consolidate_metadata", store, clean, NodeType::group, root->zarr_format, poll);
-  NodeMap nodes;
-  WalkLimit limit;
-  gather(store, clean, "", root->zarr_format, limit, nodes);
-  const NodeDocuments& now = change.documents();
-  if (root->zarr_format == 3)
-    change.store(consolidated_v3(now, nodes), now.attributes);
-  else
-    store.driver().set(join_key(clean, ".zmetadata"), bytes_of(consolidated_v2(now, nodes)));
+  again_when_forestalled(poll, OnDoubt::again, [&] {
+    NodeChange change(
+        "consolidate_metadata", store, clean, NodeType::group, root->zarr_format, poll);
+    NodeMap nodes;
+    WalkLimit limit;
+    gather(store, clean, "", root->zarr_format, limit, nodes);
+    const NodeDocuments& now = change.documents();
+    if (root->zarr_format == 3)
+      change.store(consolidated_v3(now, nodes), now.attributes);
+    else
+      store.driver().set(join_key(clean, ".zmetadata"), bytes_of(consolidated_v2(now, nodes)));
+  });
 }
 
 }  // namespace headrace

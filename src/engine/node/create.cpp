@@ -20,17 +20,24 @@ void check_store_writable(const char* call, const Store& store) {
   }
 }
 
-// v2: attributes come first, so that a crash leaves no group without those it was made with.
-void store_group(const Store& store,
-                 const std::string& path,
-                 int zarr_format,
-                 const std::string& attributes) {
-  if (zarr_format == 3) {
-    store.driver().set(join_key(path, "zarr.json"), bytes_of(write_group_v3(attributes)));
-    return;
+NodeDocuments documents_of_group(int zarr_format, const std::string& attributes) {
+  const bool is_v3 = zarr_format == 3;
+  return {NodeType::group,
+          zarr_format,
+          is_v3 ? write_group_v3(attributes) : write_group_v2(),
+          attributes};
+}
+
+// False: another writer has made it meanwhile.
+bool store_node(const Store& store,
+                const std::string& path,
+                const NodeLock& lock,
+                const NodeDocuments& documents) {
+  if (!lock.excludes_processes() && store.driver().write_conditions().missing) {
+    return store_new_documents(store, path, documents);
   }
-  store.driver().set(join_key(path, ".zattrs"), bytes_of(attributes));
-  store.driver().set(join_key(path, ".zgroup"), bytes_of(write_group_v2()));
+  store_documents(store, path, documents);
+  return true;
 }
 
 // "", "a", "a/b" for "a/b/c".
@@ -87,12 +94,12 @@ void refuse_links_above(const std::string& where, const Store& store, const std:
 
 }  // namespace
 
-NodeLock prepare_node(const char* call,
-                      const Store& store,
-                      const std::string& path,
-                      int zarr_format,
-                      bool overwrite,
-                      const std::function<void()>& poll) {
+NewNode prepare_node(const char* call,
+                     const Store& store,
+                     const std::string& path,
+                     int zarr_format,
+                     bool overwrite,
+                     const std::function<void()>& poll) {
   check_store_writable(call, store);
   const std::string where = std::string("[") + call + "] " + place_of(store, path) + ": ";
   // All that can be refused is, before anything is changed.
@@ -113,7 +120,7 @@ NodeLock prepare_node(const char* call,
   for (const std::string& above : missing) {
     const NodeLock lock(store, above, poll, MissingFolder::make);
     if (!missing_above(where, store, join_key(above, "x"), zarr_format).empty())
-      store_group(store, above, zarr_format, "{}");
+      store_node(store, above, lock, documents_of_group(zarr_format, "{}"));
   }
   if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
   NodeLock lock(store, path, poll, MissingFolder::make);
@@ -121,7 +128,18 @@ NodeLock prepare_node(const char* call,
     remove_node(call, store, path, poll);
   else
     refuse_existing(where, store, path);
-  return lock;
+  return {std::move(lock), overwrite};
+}
+
+void NewNode::store(const char* call,
+                    const Store& store,
+                    const std::string& path,
+                    const NodeDocuments& documents) const {
+  if (overwrite) return store_documents(store, path, documents);
+  if (store_node(store, path, lock, documents)) return;
+  const std::string where = std::string("[") + call + "] " + place_of(store, path) + ": ";
+  refuse_existing(where, store, path);
+  throw Error(ErrorCode::conflict, where + "another writer was at it at the same time");
 }
 
 Array create_array(const Store& store, std::string_view path, const CreateOptions& options) {
@@ -132,9 +150,9 @@ Array create_array(const Store& store, std::string_view path, const CreateOption
   } catch (const Error& e) {
     throw e.with_context("[create_array] " + place_of(store, clean));
   }
-  const NodeLock lock = prepare_node(
+  const NewNode node = prepare_node(
       "create_array", store, clean, options.zarr_format, options.overwrite, options.poll);
-  store_array_metadata(store, clean, metadata);
+  node.store("create_array", store, clean, documents_of(metadata));
   ArrayState::Choice choice;
   choice.write_empty_chunks = options.write_empty_chunks;
   return Array(std::make_shared<ArrayState>(
@@ -155,8 +173,8 @@ Group create_group(const Store& store,
   const std::string attributes =
       attributes_json.empty() ? "{}"
                               : checked_json_object(attributes_json, "[create_group] attributes");
-  const NodeLock lock = prepare_node("create_group", store, clean, zarr_format, overwrite, poll);
-  store_group(store, clean, zarr_format, attributes);
+  const NewNode node = prepare_node("create_group", store, clean, zarr_format, overwrite, poll);
+  node.store("create_group", store, clean, documents_of_group(zarr_format, attributes));
   OpenOptions options;
   options.zarr_format = zarr_format;
   return open_group(store, clean, options);

@@ -127,15 +127,17 @@ void GroupState::change_attributes(const std::function<std::string(const std::st
   if (options.read_only || store.read_only())
     throw Error(ErrorCode::permission_denied, where + " is open for reading only");
   const int format = metadata()->zarr_format;
-  NodeChange node("group", store, path, NodeType::group, format, poll);
-  std::string attributes = change(group_metadata_of(store, path, node.documents()).attributes);
-  // The rest of the document stays: somebody may have consolidated metadata.
-  std::string document = node.documents().document;
-  if (format == 3) document = with_attributes(document, attributes);
-  node.store(std::move(document), std::move(attributes));
-  GroupMetadata fresh = group_metadata_of(store, path, node.documents());
-  fresh.consolidated.reset();  // `nodes` has them
-  replace_metadata(std::move(fresh));
+  again_when_forestalled(poll, OnDoubt::again, [&] {
+    NodeChange node("group", store, path, NodeType::group, format, poll);
+    std::string attributes = change(group_metadata_of(store, path, node.documents()).attributes);
+    // The rest of the document stays: somebody may have consolidated metadata.
+    std::string document = node.documents().document;
+    if (format == 3) document = with_attributes(document, attributes);
+    node.store(std::move(document), std::move(attributes));
+    GroupMetadata fresh = group_metadata_of(store, path, node.documents());
+    fresh.consolidated.reset();  // `nodes` has them
+    replace_metadata(std::move(fresh));
+  });
 }
 
 void Group::set_attributes_json(std::string_view json, const WriteOptions& options) const {

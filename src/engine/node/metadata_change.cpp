@@ -7,14 +7,6 @@
 #include "format/json.h"
 
 namespace headrace {
-namespace {
-
-NodeDocuments documents_of(const ArrayMetadata& metadata) {
-  return {NodeType::array, metadata.zarr_format, metadata.document, metadata.attributes};
-}
-
-}  // namespace
-
 NodeChange::NodeChange(const char* call,
                        const Store& store,
                        const std::string& path,
@@ -23,7 +15,8 @@ NodeChange::NodeChange(const char* call,
                        const std::function<void()>& poll,
                        const NodeDocuments* given)
     : call_(call), store_(store), path_(path), lock_(store, path, poll) {
-  if (auto found = find_latest(store, path, type, zarr_format)) {
+  const bool versioned = !excludes_processes() && store.driver().write_conditions().version;
+  if (auto found = find_latest(store, path, type, zarr_format, versioned ? &versions_ : nullptr)) {
     documents_ = std::move(*found);
   } else if (given) {
     is_stored_ = false;
@@ -54,7 +47,60 @@ void NodeChange::check_unchanged() const {
   if (!is_current()) throw_conflict();
 }
 
+bool NodeChange::replaces_on_condition() const {
+  if (excludes_processes()) return false;
+  const WriteConditions known = store_.driver().write_conditions();
+  // Of what was read a store that tells versions told one.
+  const bool told = (!is_stored_ || !versions_.document.empty()) &&
+                    (!versions_.has_attributes || !versions_.attributes.empty());
+  return known.version && known.missing && told;
+}
+
+// False: the server does not know the condition.
+bool NodeChange::replace(const char* name,
+                         const std::string& text,
+                         bool is_there,
+                         std::string& version) {
+  const std::string key = join_key(path_, name);
+  const ConstBytes bytes = bytes_of(text);
+  const std::string where = std::string("[") + call_ + "] " + place_of(store_, path_);
+  try {
+    version = store_.driver().set_if(
+        key,
+        {&bytes, 1},
+        is_there ? WriteCondition::if_version(version) : WriteCondition::if_missing());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::conflict) {
+      throw Forestalled(error.code(),
+                        where + ": another writer changed the metadata meanwhile: " + error.what());
+    }
+    if (is_in_doubt(error)) {
+      throw InDoubt(error.code(), where + ": " + error.what(), error.os_error());
+    }
+    if (error.code() == ErrorCode::unsupported) return false;
+    throw;
+  }
+  if (version.empty() && read_latest(store_, key, &version) != text) throw_conflict();
+  return true;
+}
+
+bool NodeChange::store_on_condition(const std::string& document, const std::string& attributes) {
+  if (documents_.zarr_format == 2 && (!is_stored_ || attributes != documents_.attributes)) {
+    if (!replace(".zattrs", attributes, versions_.has_attributes, versions_.attributes))
+      return false;
+    versions_.has_attributes = true;
+    documents_.attributes = attributes;
+  }
+  if (!is_stored_ || document != documents_.document) {
+    if (!replace(document_name(documents_), document, is_stored_, versions_.document)) return false;
+    documents_.document = document;
+  }
+  is_stored_ = true;
+  return true;
+}
+
 void NodeChange::store(std::string document, std::string attributes) {
+  if (replaces_on_condition() && store_on_condition(document, attributes)) return;
   if (!excludes_processes()) check_unchanged();
   const bool is_v2 = documents_.zarr_format == 2;
   StoreDriver& driver = store_.driver();
@@ -123,8 +169,8 @@ std::string changed_attributes(const std::string& now, const AttributeChanges& c
   };
   for (const auto& [name, value] : present) {
     if (std::ranges::find(changes.remove, name) != changes.remove.end()) continue;
-    const auto next =
-        std::ranges::find_if(wanted, [&](const auto& member) { return member.first == name; });
+    const auto next = std::ranges::find_if(
+        wanted, [&name = name](const auto& member) { return member.first == name; });
     if (next == wanted.end()) {
       add(name, value.text());
       continue;

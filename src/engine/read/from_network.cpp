@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -28,19 +29,26 @@ constexpr std::size_t kFilledAtOnce = 64;
 template <typename Query>
 class NetworkReader {
  public:
-  NetworkReader(Request& request, const StoredArray& array, VlenArena* arena, AsyncReads& store)
+  // `others`: chunks that are read at the same time beside those of this one.
+  NetworkReader(Request& request,
+                const StoredArray& array,
+                VlenArena* arena,
+                AsyncReads& store,
+                std::size_t others)
       : request_(request),
         array_(array),
         arena_(arena),
+        store_(store),
         threads_(request.threads_for(array.layout)),
-        few_chunks_(threads_ < thread_count()),
-        check_([this] { request_.check(); }),
-        flight_(store, limits_of_flight(request, store), check_) {}
+        others_(others),
+        few_chunks_(threads_ < thread_count()) {}
 
-  void read(Query query) {
-    flight_.add(std::make_unique<Regions>(*this, std::move(query)));
-    request_.parallel(
-        static_cast<std::size_t>(threads_), [this](std::size_t) { flight_.work(); }, threads_);
+  int threads() const { return threads_; }
+
+  // This outlives the flight.
+  void begin(Flight& flight, Query query) {
+    flight_ = &flight;
+    add(std::make_unique<Regions>(*this, std::move(query)));
   }
 
  private:
@@ -233,10 +241,9 @@ class NetworkReader {
       if (!level) return reader_.fill(*grid_, *this->parent(), this->position());
       reader_.note_chunks(level->cut.size());
       if (is_innermost(grid_->array.layout, *level)) {
-        reader_.flight_.add(
-            std::make_unique<PieceSource>(reader_, reader_.pieces_of_shard(grid_, level)));
+        reader_.add(std::make_unique<PieceSource>(reader_, reader_.pieces_of_shard(grid_, level)));
       } else {
-        reader_.flight_.add(std::make_unique<Children>(reader_, grid_, std::move(level)));
+        reader_.add(std::make_unique<Children>(reader_, grid_, std::move(level)));
       }
     }
 
@@ -325,6 +332,11 @@ class NetworkReader {
     std::size_t next_ = 0;
   };
 
+  void add(std::unique_ptr<Flight::Source> source) {
+    source->store = &store_;
+    flight_->add(std::move(source));
+  }
+
   GridOwner grid_of(std::shared_ptr<const ArrayLayout> layout) {
     GridOwner& grid = grids_[layout.get()];
     if (!grid) grid = std::make_shared<const Grid>(request_, array_.state, std::move(layout));
@@ -332,7 +344,7 @@ class NetworkReader {
   }
 
   void note_chunks(std::size_t n) {
-    if (n < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
+    if (n + others_ < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
   }
 
   DecodeContext decode_context() const { return {few_chunks_ ? thread_count() : 1, arena_}; }
@@ -436,25 +448,50 @@ class NetworkReader {
   Request& request_;
   const StoredArray& array_;
   VlenArena* const arena_;
+  AsyncReads& store_;
   const int threads_;
+  const std::size_t others_;
   std::atomic<bool> few_chunks_;  // at a time: each may use several threads
   // Used by the sources, one at a time.
   Query query_{};
   std::optional<typename Query::Cut> regions_;  // of a rectilinear grid; borrows from query_
   std::map<const ArrayLayout*, GridOwner> grids_;
-  const std::function<void()> check_;
-  ReadsInFlight flight_;  // its reads refer to all of the above
+  Flight* flight_ = nullptr;  // its reads refer to all of the above
 };
+
+using AnyReader = std::variant<NetworkReader<Box>, NetworkReader<Points>>;
 
 }  // namespace
 
-template <typename Query>
-void read_from_network(
-    Request& request, const StoredArray& array, VlenArena* arena, AsyncReads& store, Query query) {
-  NetworkReader<Query>(request, array, arena, store).read(std::move(query));
+void read_from_network(Request& request, std::vector<NetworkQuery> queries) {
+  if (queries.empty()) return;
+  const std::function<void()> check = [&] { request.check(); };
+  std::deque<AnyReader> readers;
+  int threads = thread_count();
+  for (const NetworkQuery& query : queries) {
+    AsyncReads& store = *query.array->driver.async_reads();
+    const auto make = [&]<typename Query>(const Query&) {
+      readers.emplace_back(std::in_place_type<NetworkReader<Query>>,
+                           request,
+                           *query.array,
+                           query.arena,
+                           store,
+                           queries.size() - 1);
+      threads = std::min(threads, std::get<NetworkReader<Query>>(readers.back()).threads());
+    };
+    std::visit(make, query.query);
+  }
+  AsyncReads& first = *queries.front().array->driver.async_reads();
+  Flight flight(first, limits_of_flight(request, first), check);
+  // What is added last is asked for first.
+  for (std::size_t i = queries.size(); i-- > 0;) {
+    const auto begin = [&]<typename Query>(Query& query) {
+      std::get<NetworkReader<Query>>(readers[i]).begin(flight, std::move(query));
+    };
+    std::visit(begin, queries[i].query);
+  }
+  request.parallel(
+      static_cast<std::size_t>(threads), [&](std::size_t) { flight.work(); }, threads);
 }
-
-template void read_from_network(Request&, const StoredArray&, VlenArena*, AsyncReads&, Box);
-template void read_from_network(Request&, const StoredArray&, VlenArena*, AsyncReads&, Points);
 
 }  // namespace headrace

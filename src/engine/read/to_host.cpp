@@ -1,7 +1,9 @@
 #include "engine/read/to_host.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/thread_pool.h"
@@ -234,8 +236,11 @@ class Reader {
 
 template <typename Query>
 void read_query(Request& request, const StoredArray& array, VlenArena* arena, Query query) {
-  if (AsyncReads* const reads = array.driver.async_reads())
-    return read_from_network(request, array, arena, *reads, std::move(query));
+  if (array.driver.async_reads() != nullptr) {
+    std::vector<NetworkQuery> alone;
+    alone.push_back({&array, arena, std::move(query)});
+    return read_from_network(request, std::move(alone));
+  }
   // Each thread decodes one chunk at a time: where the budget has room for fewer, one region does.
   const int fit = request.threads_for(array.layout);
   const int threads = fit < thread_count() ? 1 : fit;
@@ -262,6 +267,22 @@ void read_elements(Request& request,
   }
 }
 
+void read_all_from_network(Request& request, std::span<const HostRead> reads) {
+  std::deque<StoredArray> arrays;
+  std::vector<NetworkQuery> queries;
+  for (const HostRead& read : reads) {
+    check_forced(read.layout->devices, Device::Type::cpu);
+    if (read.selection->size() == 0) continue;
+    const StoredArray& array = arrays.emplace_back(*read.state, read.layout);
+    if (read.selection->pointwise) {
+      queries.push_back({&array, nullptr, Points(*read.selection, read.out)});
+    } else {
+      queries.push_back({&array, nullptr, Box(*read.selection, read.out)});
+    }
+  }
+  read_from_network(request, std::move(queries));
+}
+
 // A result of variable length: its elements, and all that they point into.
 struct VlenResult {
   VlenArena arena;
@@ -280,6 +301,13 @@ void read_selection(const ArrayState& state,
   again_when_changed([&](int attempt) {
     Request request(options, cancel, attempt);
     read_elements(request, {state, layout}, nullptr, selection, out);
+  });
+}
+
+void read_from_network_together(std::span<const HostRead> reads, const ReadOptions& options) {
+  again_when_changed([&](int attempt) {
+    Request request(options, nullptr, attempt);
+    read_all_from_network(request, reads);
   });
 }
 

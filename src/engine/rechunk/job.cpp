@@ -87,7 +87,7 @@ class Rechunk {
     if (!state_.found() || !state_.same_arguments()) {
       if (state_.found()) state_.forget();
       lock_.reset();  // what is removed may be the folder; under the node's lock nobody else begins
-      const NodeLock lock =
+      const NewNode room =
           prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
       lock_ = lock_notes(MissingFolder::make);
       state_.begin(0, 0);
@@ -111,7 +111,7 @@ class Rechunk {
   Array destination(const PlannedArray& array) const {
     const std::string where = node_below(path_, array.plan.path);
     if (!node_is_group(store_, where)) {
-      store_array_metadata(store_, where, *array.target.state()->metadata());
+      store_documents(store_, where, documents_of(*array.target.state()->metadata()));
     }
     return open_array(store_, where);
   }
@@ -131,7 +131,7 @@ class Rechunk {
       for (Shape& sizes :
            common_chunks(array.plan.passes[0].block_sizes, array.plan.passes[1].block_sizes))
         create.edges.emplace_back(std::move(sizes));
-      store_array_metadata(store_, where, new_array_metadata(create));
+      store_documents(store_, where, documents_of(new_array_metadata(create)));
     }
     return open_array(store_, where);
   }

@@ -128,8 +128,8 @@ std::vector<CodecInfo> codec_table() {
                      true,
                      {},
                      usage.of_host(entry),
-                     true,
-                     usage.of_host_encoder(entry)});
+                     entry.encodes,
+                     entry.encodes ? usage.of_host_encoder(entry) : std::string()});
   }
   for (const Device::Type type : kDeviceTypes) {
     const Backend& devices = backend(type);

@@ -60,6 +60,18 @@ struct FindStreams {
   }
 };
 
+// c-blosc takes streams that overlap. Some do by chance; thousands over the same bytes would make
+// hours of work of a small chunk.
+constexpr u64 kMostOverlap = 4;
+
+// A chunk, read when it was there.
+struct BloscHeaders final : Headers {
+  Fault fault = Fault::none;
+  BloscHeader header;
+  std::vector<BloscStream> streams;                     // of all blocks; none with a fault
+  std::vector<std::unique_ptr<const Headers>> of_zstd;  // of each stream, where zstd made it
+};
+
 class BloscDecoder {
  public:
   BloscDecoder(Queue& queue, const DecodeBatch& batch)
@@ -89,6 +101,7 @@ class BloscDecoder {
   struct Inner {
     RecyclingVector<Frame> frames;
     RecyclingVector<const u8*> host_sources;
+    RecyclingVector<const Headers*> headers;
   };
   struct StreamLists {
     std::array<Inner, kBloscInners> inners;
@@ -108,9 +121,20 @@ class BloscDecoder {
   using Shuffle = std::pair<BloscFilter, u32>;  // and typesize
 
   bool on_host() const { return !batch_.host_sources.empty(); }
+  bool has_headers() const { return !batch_.headers.empty(); }
+  const BloscHeaders& headers_of(std::size_t frame) const {
+    return static_cast<const BloscHeaders&>(*batch_.headers[frame]);
+  }
 
   void read_headers() {
     const auto frames = batch_.frames;
+    if (has_headers()) {
+      for (std::size_t i = 0; i < frames.size(); ++i) {
+        faults_[i] = headers_of(i).fault;
+        headers_[i] = headers_of(i).header;
+      }
+      return;
+    }
     std::vector<u8> bytes;
     if (!on_host()) {
       bytes.resize(kBloscHeader * frames.size());
@@ -144,8 +168,10 @@ class BloscDecoder {
 
   void list_blocks() {
     blocks_.reserve(headers_.size());
+    first_streams_.resize(headers_.size());
     u64 waiting = 0;
     for (u32 f = 0; f < headers_.size(); ++f) {
+      first_streams_[f] = n_streams_;
       const BloscHeader& header = headers_[f];
       const Frame& frame = batch_.frames[f];
       if (faults_[f] != Fault::none) continue;
@@ -163,6 +189,11 @@ class BloscDecoder {
 
   void find_streams() {
     streams_.resize(n_streams_);
+    if (has_headers()) {
+      for (std::size_t f = 0; f < headers_.size(); ++f)
+        std::ranges::copy(headers_of(f).streams, streams_.data() + first_streams_[f]);
+      return;
+    }
     RecyclingVector<u32> found(blocks_.size(), 1);
     if (on_host())
       read_streams(found);
@@ -199,10 +230,7 @@ class BloscDecoder {
     return std::max<u64>(1, kListRange * blocks.size() / streams);
   }
 
-  // c-blosc takes streams that overlap. Some do by chance; thousands over the same bytes would make
-  // hours of work of a small chunk.
   void check_streams(const RecyclingVector<u32>& found) {
-    constexpr u64 kMostOverlap = 4;
     std::vector<u64> nbytes(batch_.frames.size());
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
@@ -289,6 +317,8 @@ class BloscDecoder {
       Inner& inner = lists.inners[i];
       inner.frames.resize(take_places(places, i));
       if (on_host()) inner.host_sources.resize(inner.frames.size());
+      if (has_headers() && static_cast<BloscInner>(i) == BloscInner::zstd)
+        inner.headers.resize(inner.frames.size());
     }
     for_each_range(blocks.size(), length, [&](std::size_t begin, std::size_t end) {
       Places& next = places[begin / length];
@@ -337,8 +367,13 @@ class BloscDecoder {
     auto& frames = list == kStored ? lists.stored : lists.inners[list].frames;
     frames[place] = {
         frame.source + stream.offset, stream.nbytes, target + u64{k} * nbytes, nbytes, frame.chunk};
-    if (on_host() && list != kStored)
-      lists.inners[list].host_sources[place] = batch_.host_sources[block.frame] + stream.offset;
+    if (list == kStored) return;
+    Inner& inner = lists.inners[list];
+    if (on_host()) inner.host_sources[place] = batch_.host_sources[block.frame] + stream.offset;
+    if (!inner.headers.empty())
+      inner.headers[place] = headers_of(block.frame)
+                                 .of_zstd[block.first_stream + k - first_streams_[block.frame]]
+                                 .get();
   }
 
   std::map<Shuffle, RecyclingVector<Frame>> list_shuffled(std::span<const Block> blocks,
@@ -358,7 +393,7 @@ class BloscDecoder {
   }
 
   void decode_inner(BloscInner codec, const Inner& inner, bool planes) {
-    const DecodeBatch batch{inner.frames, inner.host_sources, batch_.faults, planes};
+    const DecodeBatch batch{inner.frames, inner.host_sources, batch_.faults, planes, inner.headers};
     switch (codec) {
       case BloscInner::blosclz:
         return blosclz_decode(queue_, batch);
@@ -379,7 +414,8 @@ class BloscDecoder {
   std::vector<Fault> faults_;  // of each frame, found on the host
   RecyclingVector<Block> blocks_;
   RecyclingVector<BloscStream> streams_;
-  std::vector<Frame> copies_;  // chunks that hold their bytes as they are
+  std::vector<Frame> copies_;           // chunks that hold their bytes as they are
+  RecyclingVector<u64> first_streams_;  // of each frame
   u64 n_streams_ = 0;
 };
 
@@ -389,17 +425,72 @@ class BloscDecoder {
 // faster, lists the streams of the next. Without sources on the host, each part would wait for the
 // device.
 void blosc_decode(Queue& queue, const DecodeBatch& batch) {
-  const auto [frames, host_sources, faults, planes] = batch;
-  if (host_sources.empty()) return BloscDecoder(queue, batch).run();
+  const auto [frames, host_sources, faults, planes, headers] = batch;
+  if (host_sources.empty() && headers.empty()) return BloscDecoder(queue, batch).run();
   const std::size_t least = tuning_of(queue).blosc.part_chunks;
   for (std::size_t begin = 0, n = 0; begin < frames.size(); begin += n) {
     const std::size_t left = frames.size() - begin;
     n = std::max(least, 2 * begin);
     if (left < 2 * n) n = left;
-    const DecodeBatch part{
-        frames.subspan(begin, n), host_sources.subspan(begin, n), faults, planes};
+    DecodeBatch part{frames.subspan(begin, n), {}, faults, planes, {}};
+    if (headers.empty()) {
+      part.host_sources = host_sources.subspan(begin, n);
+    } else {
+      part.headers = headers.subspan(begin, n);
+    }
     BloscDecoder(queue, part).run();
   }
+}
+
+namespace {
+
+Fault find_streams(const u8* source,
+                   u64 source_nbytes,
+                   const BloscHeader& header,
+                   std::vector<BloscStream>& streams) {
+  u64 streams_nbytes = 0;
+  for (u32 block = 0; block < header.n_blocks; ++block) {
+    const u32 n = header.n_streams(block);
+    streams.resize(streams.size() + n);
+    BloscStream* const of_block = &streams.back() + 1 - n;
+    for (u32 k = 0; k < n; ++k) {
+      if (!find_blosc_stream(source, static_cast<u32>(source_nbytes), block, k, of_block))
+        return Fault::truncated;
+      streams_nbytes += of_block[k].nbytes;
+    }
+  }
+  return streams_nbytes > kMostOverlap * source_nbytes ? Fault::malformed : Fault::none;
+}
+
+}  // namespace
+
+std::unique_ptr<const Headers> read_blosc_headers(const u8* source,
+                                                  u64 source_nbytes,
+                                                  u64 target_nbytes) {
+  auto headers = std::make_unique<BloscHeaders>();
+  BloscHeader& header = headers->header;
+  std::vector<BloscStream>& streams = headers->streams;
+  headers->fault = read_blosc_header(
+      source, {.source_nbytes = source_nbytes, .target_nbytes = target_nbytes}, header);
+  if (headers->fault == Fault::none)
+    headers->fault = find_streams(source, source_nbytes, header, streams);
+  if (headers->fault != Fault::none) {
+    streams.clear();
+    return headers;
+  }
+  if (header.inner != BloscInner::zstd) return headers;
+  headers->of_zstd.resize(streams.size());
+  std::size_t at = 0;
+  for (u32 block = 0; block < header.n_blocks; ++block) {
+    const u32 n = header.n_streams(block);
+    const u32 decoded = header.block_nbytes(block) / n;
+    for (u32 k = 0; k < n; ++k, ++at) {
+      const auto [offset, nbytes] = streams[at];
+      if (nbytes != decoded)  // else it is stored as it is
+        headers->of_zstd[at] = read_zstd_headers(source + offset, nbytes, decoded);
+    }
+  }
+  return headers;
 }
 
 }  // namespace headrace::SIMT_SPACE

@@ -49,6 +49,11 @@ void decode_zstd(Queue& queue, const DecodeBatch& batch) {
     return decode_slabs(
         [&](std::size_t first) { return parse.upload(queue, batch.frames, first); });
   }
+  if (!batch.headers.empty()) {
+    const zstd::HostParse parse(batch.headers);
+    return decode_slabs(
+        [&](std::size_t first) { return parse.upload(queue, batch.frames, first); });
+  }
   const auto counted = zstd::count_on_device(queue, batch.frames);
   decode_slabs([&](std::size_t first) {
     return zstd::parse_on_device(

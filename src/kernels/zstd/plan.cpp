@@ -4,10 +4,12 @@
 #include <functional>
 
 #include "kernels/tuning.h"
+#include "kernels/zstd/decode.h"
 #include "kernels/zstd/look_ahead.h"
 #include "simt/ranges.h"
 
-namespace headrace::SIMT_SPACE::zstd {
+namespace headrace::SIMT_SPACE {
+namespace zstd {
 namespace {
 
 constexpr unsigned kParseThreads = 64;
@@ -188,9 +190,10 @@ HostParse::HostParse(std::span<const headrace::Frame> frames,
                      std::span<const u8* const> host_sources)
     : length_(range_length(frames)),
       counted_(frames.size()),
-      ranges_((frames.size() + length_ - 1) / length_) {
+      parsed_((frames.size() + length_ - 1) / length_) {
+  for (const ParsedRange& range : parsed_) ranges_.push_back(&range);
   for_each_range(frames.size(), length_, [&](std::size_t begin, std::size_t end) {
-    Range& range = ranges_[begin / length_];
+    ParsedRange& range = parsed_[begin / length_];
     range.reserve(kRangeBlocks);
     Tally tally;
     for (std::size_t i = begin; i < end; ++i) {
@@ -199,12 +202,22 @@ HostParse::HostParse(std::span<const headrace::Frame> frames,
                       look_ahead(frames.subspan(i, end - i), host_sources.subspan(i)));
       const Source source = to_source(frames[i]);
       const Tally before = tally;
-      const Fault fault = source.fault == Fault::none
-                              ? range.parse(host_sources[i], source, static_cast<u32>(i), tally)
-                              : source.fault;
+      const Fault fault =
+          source.fault == Fault::none
+              ? range.parse(host_sources[i], source, static_cast<u32>(i - begin), tally)
+              : source.fault;
       counted_[i] = {tally - before, fault};
     }
   });
+}
+
+HostParse::HostParse(std::span<const Headers* const> headers)
+    : length_(1), counted_(headers.size()), ranges_(headers.size()) {
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const auto& source = static_cast<const SourceHeaders&>(*headers[i]);
+    counted_[i] = source.counted;
+    ranges_[i] = &source.parsed;
+  }
 }
 
 Plan HostParse::upload(Queue& queue,
@@ -229,32 +242,38 @@ Plan HostParse::upload(Queue& queue,
                              twin(plan.with_pool_literals)};
     std::ranges::copy(plan.sources, twin(plan.device_sources));
     const std::size_t last = first + plan.sources.size() - 1, first_range = first / length_;
-    for_each_range(last / length_ + 1 - first_range, 1, [&](std::size_t i, std::size_t) {
-      const std::size_t range = first_range + i, range_begin = range * length_;
-      const std::size_t begin = std::max(first, range_begin);
-      const std::size_t end = std::min(last + 1, range_begin + length_);
-      Tally from;
-      for (std::size_t s = range_begin; s < begin; ++s) from = from + counted_[s].tally;
-      const Tally to = before[begin - first];
-      const Tally after = end == last + 1 ? plan.total : before[end - first];
-      ranges_[range].copy(from, to, after - to, static_cast<u32>(first), output);
+    const std::size_t ranges = last / length_ + 1 - first_range;
+    const std::size_t at_once =
+        std::max<std::size_t>(1, kRangeBlocks * ranges / std::max<u32>(plan.total.blocks, 1));
+    for_each_range(ranges, at_once, [&](std::size_t begin_range, std::size_t end_range) {
+      for (std::size_t i = begin_range; i < end_range; ++i) {
+        const std::size_t range_begin = (first_range + i) * length_;
+        const std::size_t begin = std::max(first, range_begin);
+        const std::size_t end = std::min(last + 1, range_begin + length_);
+        Tally from;
+        for (std::size_t s = range_begin; s < begin; ++s) from = from + counted_[s].tally;
+        const Tally to = before[begin - first];
+        const Tally after = end == last + 1 ? plan.total : before[end - first];
+        ranges_[first_range + i]->copy(
+            from, to, after - to, static_cast<u32>(range_begin - first), output);
+      }
     });
   });
   return plan;
 }
 
-void HostParse::Range::reserve(std::size_t blocks) {
+void ParsedRange::reserve(std::size_t blocks) {
   if (blocks > blocks_.size()) resize(std::max(blocks, 2 * blocks_.size()));
 }
 
-void HostParse::Range::resize(std::size_t blocks) {
+void ParsedRange::resize(std::size_t blocks) {
   frames_.resize(blocks);
   blocks_.resize(blocks);
   with_sequences_.resize(blocks);
   with_pool_literals_.resize(blocks);
 }
 
-Fault HostParse::Range::parse(const u8* data, const Source& source, u32 index, Tally& tally) {
+Fault ParsedRange::parse(const u8* data, const Source& source, u32 index, Tally& tally) {
   const Parser start(data, source.nbytes, source.target_nbytes, index, tally);
   Parser parser = start;
   const Fault fault = parser.run(output());
@@ -267,7 +286,7 @@ Fault HostParse::Range::parse(const u8* data, const Source& source, u32 index, T
   return Fault::none;
 }
 
-ParseOutput HostParse::Range::output() {
+ParseOutput ParsedRange::output() {
   return {static_cast<u32>(blocks_.size()),
           frames_.data(),
           blocks_.data(),
@@ -275,21 +294,21 @@ ParseOutput HostParse::Range::output() {
           with_pool_literals_.data()};
 }
 
-void HostParse::Range::copy(const Tally& from,
-                            const Tally& to,
-                            const Tally& count,
-                            u32 first_source,
-                            const ParseOutput& output) const {
+void ParsedRange::copy(const Tally& from,
+                       const Tally& to,
+                       const Tally& count,
+                       u32 first_source,
+                       const ParseOutput& output) const {
   const Tally shift = to - from;
   for (u32 i = 0; i < count.frames; ++i) {
     Frame& frame = output.frames[to.frames + i] = frames_[from.frames + i];
-    frame.source -= first_source;
+    frame.source += first_source;
     frame.first_block += shift.blocks;
     frame.end_block += shift.blocks;
   }
   for (u32 i = 0; i < count.blocks; ++i) {
     Block& block = output.blocks[to.blocks + i] = blocks_[from.blocks + i];
-    block.source -= first_source;
+    block.source += first_source;
     block.frame += shift.frames;
     block.records += shift.records;
     block.literals += shift.literals;
@@ -302,4 +321,22 @@ void HostParse::Range::copy(const Tally& from,
         with_pool_literals_[from.with_pool_literals + i] + shift.blocks;
 }
 
-}  // namespace headrace::SIMT_SPACE::zstd
+}  // namespace zstd
+
+std::unique_ptr<const Headers> read_zstd_headers(const u8* source,
+                                                 u64 source_nbytes,
+                                                 u64 target_nbytes) {
+  // As libzstd makes them; of smaller ones there is more than one walk.
+  constexpr u64 kMostBlocks = 4096;
+  auto headers = std::make_unique<zstd::SourceHeaders>();
+  const zstd::Source whole =
+      zstd::to_source({.source_nbytes = source_nbytes, .target_nbytes = target_nbytes});
+  headers->parsed.reserve(std::min(target_nbytes / zstd::kMaxBlock + 2, kMostBlocks));
+  zstd::Tally tally;
+  const Fault fault =
+      whole.fault == Fault::none ? headers->parsed.parse(source, whole, 0, tally) : whole.fault;
+  headers->counted = {tally, fault};
+  return headers;
+}
+
+}  // namespace headrace::SIMT_SPACE

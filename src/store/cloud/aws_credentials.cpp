@@ -1,5 +1,7 @@
 #include "store/cloud/aws_credentials.h"
 
+#include <arpa/inet.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -133,6 +135,22 @@ Fetch by_role(const Role& role,
   };
 }
 
+// Of this machine, or an address that the platform keeps for itself.
+bool is_near(std::string_view url) {
+  if (!url.starts_with("http://")) return false;
+  std::string_view host = url.substr(std::string_view("http://").size());
+  host = host.substr(0, host.find_first_of("/?#"));
+  if (host.find('@') != host.npos) return false;
+  const std::size_t port = host.rfind(':');
+  if (port != host.npos && host.find(']', port) == host.npos) host = host.substr(0, port);
+  in_addr address{};
+  if (::inet_pton(AF_INET, std::string(host).c_str(), &address) == 1) {
+    return ntohl(address.s_addr) >> 24 == 127 || host == "169.254.170.2" ||
+           host == "169.254.170.23";
+  }
+  return host == "localhost" || host == "[::1]" || host == "[fd00:ec2::23]";
+}
+
 // Of ECS by a path, of EKS by a URL and a token in a file.
 std::optional<Fetch> by_container(const Surroundings& around) {
   const auto relative = around.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
@@ -141,13 +159,9 @@ std::optional<Fetch> by_container(const Surroundings& around) {
   const std::string url = relative ? "http://169.254.170.2" + *relative : *full;
   if (!url.starts_with("https://")) {
     // A token in the clear goes to this machine and the platform's own addresses only.
-    std::string_view host = std::string_view(url).substr(url.find("://") + 3);
-    host = host.substr(0, host.find_first_of("/?"));
-    if (!host.starts_with('[')) host = host.substr(0, host.find(':'));
-    const bool safe = host == "localhost" || host.starts_with("127.") ||
-                      host.starts_with("[::1]") || host == "169.254.170.2" ||
-                      host == "169.254.170.23" || host.starts_with("[fd00:ec2::23]");
-    if (!safe) deny("AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor of this machine");
+    if (!is_near(url)) {
+      deny("AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor of this machine");
+    }
   }
   const auto token = around.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
   const auto token_file = around.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");

@@ -1,5 +1,6 @@
 #include "store/cloud/azure.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <random>
@@ -42,6 +43,18 @@ std::string block_id(const std::string& upload, std::size_t number) {
                 digits);
 }
 
+// "sig=..." of a shared access signature.
+std::string signature_of(std::string_view sas) {
+  constexpr std::string_view kName = "sig=";
+  for (std::size_t at = 0; at < sas.size();) {
+    const std::size_t end = std::min(sas.find('&', at), sas.size());
+    const std::string_view field = sas.substr(at, end - at);
+    if (field.starts_with(kName)) return std::string(field.substr(kName.size()));
+    at = end + 1;
+  }
+  return "";
+}
+
 class AzureProtocol final : public CloudProtocol {
  public:
   explicit AzureProtocol(AzureOptions options)
@@ -67,7 +80,7 @@ class AzureProtocol final : public CloudProtocol {
                    const Extent& extent,
                    const std::string& if_version) override {
     HttpRequest request = get_of(key, extent);
-    if (!if_version.empty()) request.headers.push_back({"If-Match", if_version});
+    add_read_condition(request, if_version);
     return finished(std::move(request));
   }
 
@@ -86,6 +99,16 @@ class AzureProtocol final : public CloudProtocol {
     request.headers.push_back({"x-ms-delete-snapshots", "include"});
     return finished(std::move(request));
   }
+
+  HttpRequest erase_if(std::string_view key, const std::string& version) override {
+    const std::string name(key);
+    HttpRequest request = erase({&name, 1});
+    add_condition(request, WriteCondition::if_version(version));
+    return request;
+  }
+
+  // Of names of metadata those of C#'s identifiers are allowed.
+  const char* write_name_header() const override { return "x-ms-meta-headrace_write"; }
 
   HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) override {
     HttpRequest request;
@@ -147,6 +170,10 @@ class AzureProtocol final : public CloudProtocol {
 
   void check_erased(const HttpResponse&) const override {}  // one at a time: the status says it
 
+  bool is_missing_object(const HttpResponse& response) const override {
+    return header_or_empty(response, "x-ms-error-code") != "ContainerNotFound";
+  }
+
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
 
  private:
@@ -168,6 +195,19 @@ class AzureProtocol final : public CloudProtocol {
       request.sign = bearer_signing(credentials.tokens);
     }
     return request;
+  }
+
+  // A server may name the whole signature, the part of it that signs, or that decoded.
+  std::string scrubbed(std::string text) const {
+    const AzureCredentials& credentials = options_.credentials;
+    const std::shared_ptr<const std::string> token =
+        credentials.tokens ? credentials.tokens->latest() : nullptr;
+    const std::string key = base64(credentials.account_key);
+    const std::string signature = signature_of(credentials.sas);
+    const std::string decoded = uri_decode(signature);
+    const std::array<std::string_view, 5> secrets{
+        credentials.sas, signature, decoded, key, token ? std::string_view(*token) : ""};
+    return scrub(std::move(text), secrets);
   }
 
   bool anonymous() const {
@@ -222,6 +262,7 @@ Error AzureProtocol::error_of(const HttpRequest& request, const HttpResponse& re
   ServerError error = parse_server_error(response.body);
   // Where an answer has no body.
   if (error.code.empty()) error.code = header_or_empty(response, "x-ms-error-code");
+  if (response.status == 401 && options_.credentials.tokens) options_.credentials.tokens->doubt();
   ErrorCode code = ErrorCode::io;
   std::string advice;
   if (response.status == 412 || response.status == 409 || error.code == "InvalidBlockList") {
@@ -245,11 +286,9 @@ Error AzureProtocol::error_of(const HttpRequest& request, const HttpResponse& re
     code = ErrorCode::not_found;
     if (error.code == "ContainerNotFound") advice = "there is no such container";
   }
-  const std::array<std::string_view, 1> secrets{options_.credentials.sas};
   return Error(code,
-               scrub(url() + ": " + request_line(request) + " answered " +
-                         described(error, response.status) + (advice.empty() ? "" : ": " + advice),
-                     secrets));
+               scrubbed(url() + ": " + request_line(request) + " answered " +
+                        described(error, response.status) + (advice.empty() ? "" : ": " + advice)));
 }
 
 }  // namespace

@@ -9,6 +9,14 @@
 
 namespace headrace {
 
+namespace {
+
+constexpr char kObjectType[] = "application/octet-stream";
+// Of an error in an answer of success.
+constexpr std::size_t kLongestError = 64 << 10;
+
+}  // namespace
+
 HttpRequest CloudProtocol::about(std::string_view method,
                                  std::string_view key,
                                  std::string_view query) const {
@@ -32,7 +40,7 @@ HttpRequest CloudProtocol::put_of(std::string_view key,
                                   std::span<const ConstBytes> parts) const {
   HttpRequest request = about("PUT", key, query);
   request.body.assign(parts.begin(), parts.end());
-  request.headers.push_back({"Content-Type", "application/octet-stream"});
+  request.headers.push_back({"Content-Type", kObjectType});
   return request;
 }
 
@@ -51,6 +59,11 @@ void add_condition(HttpRequest& request, const WriteCondition& condition) {
   }
   // A second try of one that was carried out finds its own object in the way.
   request.repeatable = false;
+}
+
+void add_read_condition(HttpRequest& request, const std::string& if_version) {
+  if (if_version.empty() || if_version.starts_with("W/")) return;
+  request.headers.push_back({"If-Match", if_version});
 }
 
 HttpRequest S3Dialect::list(std::string_view prefix, bool delimiter, const std::string& from) {
@@ -72,7 +85,7 @@ std::string query_of(const std::string& upload) {
 
 HttpRequest S3Dialect::begin_upload(std::string_view key) {
   HttpRequest request = about("POST", key, "?uploads=");
-  request.headers.push_back({"Content-Type", "application/octet-stream"});
+  request.headers.push_back({"Content-Type", kObjectType});
   announce_checksum(request);
   return finished(std::move(request));
 }
@@ -112,6 +125,22 @@ HttpRequest S3Dialect::finish_upload(std::string_view key,
   // Of one that was carried out there is no upload any more.
   request.repeatable = false;
   return finished(std::move(request));
+}
+
+void S3Dialect::check_answer(const HttpResponse& response) const {
+  // What was stored by this library has this type, whatever it looks like.
+  if (header_or_empty(response, "content-type") == kObjectType) return;
+  // Blanks keep the connection open until it is known.
+  const std::string_view body = text_of(response.body.bytes());
+  const std::size_t begin = body.find_first_not_of(" \t\r\n");
+  if (begin == body.npos || body[begin] != '<' || body.size() - begin > kLongestError) return;
+  const ServerError error = parse_server_error(bytes_of(body.substr(begin)));
+  if (!error.is_document) return;
+  throw Error(ErrorCode::io, scrubbed(url() + ": " + described(error, response.status)));
+}
+
+bool S3Dialect::is_missing_object(const HttpResponse& response) const {
+  return parse_server_error(response.body).code != "NoSuchBucket";
 }
 
 HttpRequest S3Dialect::abort_upload(std::string_view key, const std::string& upload) {

@@ -44,6 +44,9 @@ class CloudProtocol : public ObjectProtocol {
 
 // If-None-Match or If-Match.
 void add_condition(HttpRequest& request, const WriteCondition& condition);
+// If-Match, which no weak ETag (of a proxy that packs) ever holds: of those the answer's version is
+// compared, as it always is.
+void add_read_condition(HttpRequest& request, const std::string& if_version);
 
 // What S3 and the XML API of Google Cloud Storage have in common: lists, and uploads in parts.
 class S3Dialect : public CloudProtocol {
@@ -61,6 +64,9 @@ class S3Dialect : public CloudProtocol {
                             std::span<const std::string> parts,
                             const WriteCondition& condition) override;
   HttpRequest abort_upload(std::string_view key, const std::string& upload) final;
+  // An answer that begins before it is known how it ends is 200, whatever came of it.
+  void check_answer(const HttpResponse& response) const override;
+  bool is_missing_object(const HttpResponse& response) const final;
 
  protected:
   using CloudProtocol::CloudProtocol;
@@ -69,6 +75,8 @@ class S3Dialect : public CloudProtocol {
   virtual std::string listed_url() const = 0;
   virtual void announce_checksum(HttpRequest&) const {}  // of an upload that begins
   virtual void add_part_checksum(HttpRequest& request) const = 0;
+  // Without secrets, were the server to say them.
+  virtual std::string scrubbed(std::string text) const = 0;
 };
 
 }  // namespace headrace

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -38,7 +40,8 @@ Surroundings real_surroundings(const HttpOptions& options) {
 
 std::optional<std::string> read_small_file(const std::string& path) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
-  const FileDescriptor file(open_retrying(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe that nobody writes to would be waited for.
+  const FileDescriptor file(open_retrying(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     throw_io(errno, "open", path);
@@ -101,10 +104,27 @@ std::string expect_answer(const HttpResponse& response, const std::string& who) 
 std::chrono::system_clock::time_point parse_time(const std::string& text) {
   std::tm parts{};
   const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (end == nullptr) {
+  if (end != nullptr && *end == '.') end += 1 + std::strspn(end + 1, "0123456789");
+  // "Z", "+02:00", "+0200", or nothing.
+  std::tm shift{};
+  const bool shifted = end != nullptr && (*end == '+' || *end == '-');
+  const char* rest = end;
+  if (shifted) rest = strptime(end + 1, std::strchr(end, ':') ? "%H:%M" : "%H%M", &shift);
+  if (rest != nullptr && !shifted && *rest == 'Z') ++rest;
+  if (rest == nullptr || *rest != '\0') {
     throw Error(ErrorCode::corrupt, "credentials end at \"" + text + "\", which is no time");
   }
-  return std::chrono::system_clock::from_time_t(timegm(&parts));
+  const std::int64_t ahead = shift.tm_hour * 3600 + shift.tm_min * 60;
+  return time_at(timegm(&parts) - (shifted && *end == '-' ? -ahead : ahead));
+}
+
+std::chrono::system_clock::time_point time_at(std::int64_t seconds) {
+  using Time = std::chrono::system_clock::time_point;
+  // What the clock can not count to: "9999-12-31T23:59:59Z" says that something does not end.
+  constexpr std::int64_t kLast =
+      std::chrono::duration_cast<std::chrono::seconds>(Time::max().time_since_epoch()).count();
+  if (seconds >= kLast) return Time::max();
+  return std::chrono::system_clock::from_time_t(std::max<std::int64_t>(seconds, 0));
 }
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 // them out. One place, so that tests say what is there.
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,7 +36,9 @@ std::string in_home(const Surroundings& around, std::string_view path);
 // which nothing of the body stands but what names the error.
 std::string expect_answer(const HttpResponse& response, const std::string& who);
 
-// "2026-11-23T07:00:00Z", with a fraction or without; `corrupt` for another.
+// "2026-11-23T07:00:00Z", with a fraction or without, or with "+02:00"; `corrupt` for another.
 std::chrono::system_clock::time_point parse_time(const std::string& text);
+// Of so many seconds since 1970, of hostile ones too: max() where the clock does not reach.
+std::chrono::system_clock::time_point time_at(std::int64_t seconds);
 
 }  // namespace headrace

@@ -7,6 +7,7 @@
 #include "store/cloud/cloud_protocol.h"
 #include "store/cloud/digest.h"
 #include "store/cloud/s3_xml.h"
+#include "store/http/content_range.h"
 
 namespace headrace {
 
@@ -66,6 +67,15 @@ class GcsProtocol final : public S3Dialect {
     return finished(about("DELETE", keys.front()));
   }
 
+  HttpRequest erase_if(std::string_view key, const std::string& version) override {
+    HttpRequest request = about("DELETE", key);
+    request.headers.push_back({"x-goog-if-generation-match", version});
+    request.repeatable = false;
+    return finished(std::move(request));
+  }
+
+  const char* write_name_header() const override { return "x-goog-meta-headrace-write"; }
+
   HttpRequest finish_upload(std::string_view key,
                             const std::string& upload,
                             std::span<const std::string> parts,
@@ -87,8 +97,22 @@ class GcsProtocol final : public S3Dialect {
 
   void check_erased(const HttpResponse&) const override {}  // one at a time: the status says it
 
+  // Somebody on the way may pack what is stored otherwise, as gzip was allowed.
+  void check_answer(const HttpResponse& response) const override {
+    S3Dialect::check_answer(response);
+    const std::string& coding = header_or_empty(response, "content-encoding");
+    const std::string& stored = header_or_empty(response, "x-goog-stored-content-encoding");
+    if (coding.empty() || same_name(coding, "identity") || stored.empty() ||
+        same_name(coding, stored)) {
+      return;
+    }
+    throw Error(ErrorCode::corrupt,
+                url() + ": an object that is stored as " + stored + " came as " + coding);
+  }
+
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override {
     const ServerError error = parse_server_error(response.body);
+    if (response.status == 401 && options_.tokens) options_.tokens->doubt();
     ErrorCode code = ErrorCode::io;
     std::string advice;
     if (response.status == 412 || response.status == 409) {
@@ -153,7 +177,7 @@ class GcsProtocol final : public S3Dialect {
            "Google says the same unless storage.objects.list is allowed";
   }
 
-  std::string scrubbed(std::string text) const {
+  std::string scrubbed(std::string text) const override {
     const std::shared_ptr<const std::string> token =
         options_.tokens ? options_.tokens->latest() : nullptr;
     const std::array<std::string_view, 3> secrets{

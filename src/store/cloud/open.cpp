@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "headrace/error.h"
@@ -99,35 +100,65 @@ CloudPlace parse_cloud_place(std::string_view scheme, std::string_view place) {
   return parsed;
 }
 
+namespace {
+
+template <typename Options>
+void add_protocols(RemoteParts& parts,
+                   Options options,
+                   bool proves,
+                   std::shared_ptr<ObjectProtocol> (*make)(Options)) {
+  parts.protocol = make(options);
+  if (!proves) return;
+  if constexpr (std::is_same_v<Options, GcsOptions>) {
+    options.tokens = nullptr;
+    options.hmac.reset();
+  } else {
+    options.credentials = {};
+  }
+  parts.anonymous = make(std::move(options));
+}
+
+}  // namespace
+
+std::optional<RemoteParts> cloud_parts(std::string_view scheme,
+                                       std::string_view place,
+                                       OptionReader& options,
+                                       const HttpAdjustment& adjust) {
+  const Cloud cloud = cloud_of(scheme);
+  if (cloud == Cloud::none) return std::nullopt;
+  const CloudPlace parsed = parse_cloud_place(scheme, place);
+  RemoteParts parts;
+  parts.http = take_client_options(options);
+  if (adjust) adjust(parts.http);
+  const Surroundings around = real_surroundings(parts.http);
+  if (cloud == Cloud::s3) {
+    const S3Options s3 = take_s3_options(parsed, options, around);
+    options.finish("an S3");
+    add_protocols(parts, s3, s3.credentials != nullptr, make_s3_protocol);
+  } else if (cloud == Cloud::gcs) {
+    const GcsOptions gcs = take_gcs_options(parsed, options, around);
+    options.finish("a Google Cloud");
+    add_protocols(parts, gcs, gcs.tokens != nullptr || gcs.hmac, make_gcs_protocol);
+  } else {
+    const AzureOptions azure = take_azure_options(parsed, options, around);
+    options.finish("an Azure");
+    const AzureCredentials& has = azure.credentials;
+    const bool proves = !has.account_key.empty() || !has.sas.empty() || has.tokens != nullptr;
+    add_protocols(parts, azure, proves, make_azure_protocol);
+  }
+  return parts;
+}
+
 std::shared_ptr<StoreDriver> open_cloud(std::string_view scheme,
                                         std::string_view place,
                                         StoreMode mode,
                                         OptionReader& options) {
-  const Cloud cloud = cloud_of(scheme);
-  if (cloud == Cloud::none) return nullptr;
-  const CloudPlace parsed = parse_cloud_place(scheme, place);
-  const HttpOptions http = take_client_options(options);
-  const Surroundings around = real_surroundings(http);
-  std::shared_ptr<ObjectProtocol> protocol;
-  switch (cloud) {
-    case Cloud::s3:
-      protocol = make_s3_protocol(take_s3_options(parsed, options, around));
-      options.finish("an S3");
-      break;
-    case Cloud::gcs:
-      protocol = make_gcs_protocol(take_gcs_options(parsed, options, around));
-      options.finish("a Google Cloud");
-      break;
-    case Cloud::azure:
-      protocol = make_azure_protocol(take_azure_options(parsed, options, around));
-      options.finish("an Azure");
-      break;
-    case Cloud::none:
-      break;
-  }
-  std::shared_ptr<HttpClient> client = make_http_client(http);
+  std::optional<RemoteParts> parts = cloud_parts(scheme, place, options);
+  if (!parts) return nullptr;
+  const std::shared_ptr<ObjectProtocol> protocol = std::move(parts->protocol);
+  std::shared_ptr<HttpClient> client = make_http_client(parts->http);
   if (mode == StoreMode::create) check_empty(*protocol, *client, protocol->url());
-  return make_http_driver(std::move(protocol),
+  return make_http_driver(protocol,
                           std::move(client),
                           mode == StoreMode::read ? HttpAccess::read_only : HttpAccess::read_write);
 }

@@ -7,6 +7,7 @@
 // Keys stand in it as they are: what looks encoded is part of the key, as for all tools of these.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "store/cloud/environment.h"
 #include "store/cloud/gcs.h"
 #include "store/cloud/s3.h"
+#include "store/http/open.h"
 #include "store/option_reader.h"
 
 namespace headrace {
@@ -26,6 +28,11 @@ std::shared_ptr<StoreDriver> open_cloud(std::string_view scheme,
                                         std::string_view place,
                                         StoreMode mode,
                                         OptionReader& options);
+
+std::optional<RemoteParts> cloud_parts(std::string_view scheme,
+                                       std::string_view place,
+                                       OptionReader& options,
+                                       const HttpAdjustment& adjust = {});
 
 // "bucket/a/b" behind the scheme.
 struct CloudPlace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -13,8 +14,8 @@
 namespace headrace {
 
 // Something that ends and is then fetched anew: credentials. Before it ends one thread fetches the
-// next while the others use what there is; only where there is none (any more) do all wait. A child
-// of fork fetches its own.
+// next while the others use what there is; only where there is none (any more) do all wait, and
+// what one of them could not fetch the others do not try again. A child of fork fetches its own.
 template <class T>
 class Renewed {
  public:
@@ -35,7 +36,9 @@ class Renewed {
       const bool holds = state.value != nullptr && now < state.end;
       if (holds && (now < state.renew_at || state.fetching)) return state.value;
       if (!state.fetching) break;
-      state.fetched.wait(state.mutex);
+      const std::uint64_t failures = state.failures;
+      while (state.fetching) state.fetched.wait(state.mutex);
+      if (state.failures != failures) std::rethrow_exception(state.failed);
     }
     state.fetching = true;
     lock.unlock();
@@ -51,7 +54,11 @@ class Renewed {
     state.fetched.notify_all();
     const Time now = std::chrono::system_clock::now();
     if (failed) {
-      if (state.value == nullptr || now >= state.end) std::rethrow_exception(failed);
+      if (state.value == nullptr || now >= state.end) {
+        ++state.failures;
+        state.failed = failed;
+        std::rethrow_exception(failed);
+      }
       state.renew_at = now + kRetry;
       return state.value;
     }
@@ -62,6 +69,13 @@ class Renewed {
                          ? Time::max()
                          : std::max(fetched.end - kMargin, now + (fetched.end - now) / 2);
     return state.value;
+  }
+
+  // A server takes what get() gave for ended: the next get() fetches, whatever was said of its end.
+  void doubt() {
+    State& state = state_.get();
+    const MutexLock lock(state.mutex);
+    state.end = std::min(state.end, std::chrono::system_clock::now());
   }
 
   // What get() gave last, without a wait; null: nothing was fetched by this process.
@@ -83,6 +97,9 @@ class Renewed {
     std::shared_ptr<const T> value GUARDED_BY(mutex);
     Time end GUARDED_BY(mutex){};
     Time renew_at GUARDED_BY(mutex){};
+    // Those that left nothing that holds, and the last one's error.
+    std::uint64_t failures GUARDED_BY(mutex) = 0;
+    std::exception_ptr failed GUARDED_BY(mutex);
   };
 
   const std::function<Fetched()> fetch_;

@@ -29,6 +29,11 @@ std::string with_bucket_host(const std::string& endpoint, const std::string& buc
   return endpoint.substr(0, host) + bucket + "." + endpoint.substr(host);
 }
 
+bool has_expired(const ServerError& error) {
+  return error.code == "ExpiredToken" || error.code == "TokenRefreshRequired" ||
+         error.code == "RequestExpired";
+}
+
 class S3Protocol final : public S3Dialect {
  public:
   explicit S3Protocol(S3Options options)
@@ -60,7 +65,7 @@ class S3Protocol final : public S3Dialect {
     if (extent.kind == Extent::Kind::whole && options_.checksum != Checksum::none) {
       request.headers.push_back({"x-amz-checksum-mode", "ENABLED"});
     }
-    if (!if_version.empty()) request.headers.push_back({"If-Match", if_version});
+    add_read_condition(request, if_version);
     return finished(std::move(request));
   }
 
@@ -84,6 +89,14 @@ class S3Protocol final : public S3Dialect {
     return finished(std::move(request));
   }
 
+  HttpRequest erase_if(std::string_view key, const std::string& version) override {
+    HttpRequest request = about("DELETE", key);
+    add_condition(request, WriteCondition::if_version(version));
+    return finished(std::move(request));
+  }
+
+  const char* write_name_header() const override { return "x-amz-meta-headrace-write"; }
+
   std::string part_of(const HttpResponse& response) override {
     const std::string etag = S3Dialect::part_of(response);
     const std::string& sum = header_or_empty(response, "x-amz-checksum-crc32c");
@@ -99,21 +112,12 @@ class S3Protocol final : public S3Dialect {
   }
 
   void check_erased(const HttpResponse& response) const override {
-    const ServerError error = parse_server_error(response.body);
-    if (error.code.empty() || error.code == "NoSuchKey") return;
+    const std::optional<ServerError> found = parse_erase_error(response.body);
+    if (!found) return;
+    const ServerError& error = *found;
     throw Error(error.code == "AccessDenied" ? ErrorCode::permission_denied : ErrorCode::io,
                 scrubbed(url() + ": " + error.key +
                          " was not erased: " + described(error, response.status)));
-  }
-
-  void check_answer(const HttpResponse& response) const override {
-    const std::string_view body = text_of(response.body.bytes());
-    // An answer that begins before it is known how it ends is 200, whatever came of it.
-    if (body.size() < 4096 && header_or_empty(response, "content-type").ends_with("xml")) {
-      if (const ServerError error = parse_server_error(response.body); !error.code.empty()) {
-        throw Error(ErrorCode::io, scrubbed(url() + ": " + described(error, response.status)));
-      }
-    }
   }
 
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
@@ -181,7 +185,7 @@ class S3Protocol final : public S3Dialect {
     return request;
   }
 
-  std::string scrubbed(std::string text) const {
+  std::string scrubbed(std::string text) const override {
     const std::shared_ptr<const AwsKeys> keys =
         options_.credentials ? options_.credentials->latest() : nullptr;
     if (!keys) return text;
@@ -238,7 +242,7 @@ std::string S3Protocol::advice(const ServerError& error, const HttpResponse& res
     return "this machine's clock is wrong: it says " +
            compact_time(std::chrono::system_clock::now()) + ", the server " + date;
   }
-  if (code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "RequestExpired") {
+  if (has_expired(error)) {
     return "the session token has expired: get new credentials";
   }
   if (code == "InvalidToken") return "the session token does not belong to these keys";
@@ -264,6 +268,9 @@ std::string S3Protocol::advice(const ServerError& error, const HttpResponse& res
 
 Error S3Protocol::error_of(const HttpRequest& request, const HttpResponse& response) const {
   const ServerError error = parse_server_error(response.body);
+  if (options_.credentials && (has_expired(error) || error.code == "InvalidAccessKeyId")) {
+    options_.credentials->doubt();
+  }
   ErrorCode code = ErrorCode::io;
   if (response.status == 412 || (response.status == 409 && request.method != "GET") ||
       error.code == "PreconditionFailed" || error.code == "ConditionalRequestConflict") {

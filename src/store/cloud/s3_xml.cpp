@@ -128,6 +128,19 @@ std::string erased_objects_xml(const KeyRoot& root, std::span<const std::string>
   return out + "</Delete>";
 }
 
+namespace {
+
+void take_field(XmlReader& xml, ServerError& error) {
+  const std::string_view name = xml.name();
+  if (name == "Code") error.code = xml.text();
+  if (name == "Message") error.message = xml.text();
+  if (name == "Key" && error.key.empty()) error.key = xml.text();
+  if (name == "Region") error.region = xml.text();
+  if (name == "ServerTime") error.server_time = xml.text();
+}
+
+}  // namespace
+
 ServerError parse_server_error(ConstBytes body) {
   ServerError error;
   try {
@@ -135,18 +148,40 @@ ServerError parse_server_error(ConstBytes body) {
     bool within = false;
     while (xml.next()) {
       const std::string_view name = xml.name();
-      if (name == "Error") within = true;
-      if (!within) continue;
-      if (name == "Code") error.code = xml.text();
-      if (name == "Message") error.message = xml.text();
-      if (name == "Key" && error.key.empty()) error.key = xml.text();
-      if (name == "Region") error.region = xml.text();
-      if (name == "ServerTime") error.server_time = xml.text();
+      if (name == "Error") {
+        if (xml.depth() == 1) error.is_document = true;
+        within = true;
+      }
+      if (within) take_field(xml, error);
     }
   } catch (const Error&) {
     // A proxy's page; the status says what there is to say.
   }
   return error;
+}
+
+std::optional<ServerError> parse_erase_error(ConstBytes body) {
+  std::vector<ServerError> errors;
+  bool seen = false;
+  if (text_of(body).find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
+  XmlReader xml(text_of(body));
+  while (xml.next()) {
+    const std::string_view name = xml.name();
+    if (name == "Error") {
+      errors.emplace_back();
+    } else if (xml.depth() == 1 && !name.ends_with("Result")) {
+      throw Error(ErrorCode::corrupt,
+                  "objects were to be erased, <" + std::string(name) + "> came");
+    } else if (!errors.empty()) {
+      take_field(xml, errors.back());
+    }
+    seen = true;
+  }
+  if (!seen) throw Error(ErrorCode::corrupt, "objects were to be erased, something else came");
+  for (ServerError& error : errors) {
+    if (error.code != "NoSuchKey") return std::move(error);
+  }
+  return std::nullopt;
 }
 
 std::string described(const ServerError& error, int status) {

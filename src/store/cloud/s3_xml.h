@@ -2,6 +2,7 @@
 
 // What S3 and Google Cloud Storage say in XML: lists, uploads in parts, errors.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,8 +30,12 @@ struct ServerError {
   std::string key{};
   std::string region{};
   std::string server_time{};
+  bool is_document = false;  // it is all that came, and not part of a longer answer
 };
 ServerError parse_server_error(ConstBytes body);
+// Of what was to be erased and was not, the first; nothing: all was, or was missing before.
+// `corrupt` where somebody else answered, as a page for people does.
+std::optional<ServerError> parse_erase_error(ConstBytes body);
 // Its code and message, short enough for one of ours; or the status.
 std::string described(const ServerError& error, int status);
 

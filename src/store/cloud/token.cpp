@@ -1,5 +1,6 @@
 #include "store/cloud/token.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -52,10 +53,9 @@ Tokens::Fetched token_of(const HttpResponse& response, const std::string& who) {
   const Tokens::Time now = std::chrono::system_clock::now();
   constexpr std::int64_t kLongest = 366 * 24 * 3600;
   if (const auto seconds = number(answer, "expires_in"); seconds && *seconds < kLongest) {
-    fetched.end = now + std::chrono::seconds(*seconds);
-  } else if (const auto at = number(answer, "expires_on");
-             at && *at < INT32_MAX * std::int64_t{2}) {
-    fetched.end = std::chrono::system_clock::from_time_t(*at);
+    fetched.end = now + std::chrono::seconds(std::max<std::int64_t>(*seconds, 0));
+  } else if (const auto at = number(answer, "expires_on")) {
+    fetched.end = time_at(*at);
   }
   return fetched;
 }

@@ -76,6 +76,44 @@ bool is_wrong(CURLcode code) {
   }
 }
 
+// `reason` in libcurl's words: what its verification found has a number only behind OpenSSL.
+HttpFault fault_of(CURLcode code, CURL* easy, std::string_view reason) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+      return HttpFault::name;
+    case CURLE_COULDNT_RESOLVE_PROXY:
+      return HttpFault::proxy_name;
+    case CURLE_COULDNT_CONNECT:
+      return HttpFault::connection;
+    case CURLE_OPERATION_TIMEDOUT:
+      return HttpFault::timeout;
+    case CURLE_SSL_CACERT_BADFILE:
+      return HttpFault::ca_bundle;
+    case CURLE_SSL_CONNECT_ERROR:
+      return HttpFault::tls;
+    case CURLE_PEER_FAILED_VERIFICATION:
+      break;
+    default:
+      return reason.find("CONNECT tunnel") != reason.npos ||
+                     reason.find("from proxy after CONNECT") != reason.npos
+                 ? HttpFault::proxy
+                 : HttpFault::other;
+  }
+  // https://docs.openssl.org/master/man1/openssl-verification-options/#diagnostics
+  long found = 0;
+  curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &found);
+  const auto says = [&](std::string_view word) { return reason.find(word) != reason.npos; };
+  if (found == 9 || found == 10 || says("expired") || says("not yet valid")) {
+    return HttpFault::expired;
+  }
+  if ((found >= 18 && found <= 21) || found == 2 || says("self-signed") || says("self signed") ||
+      says("issuer")) {
+    return HttpFault::issuer;
+  }
+  if (found == 62 || says("host name") || says("hostname")) return HttpFault::host;
+  return HttpFault::certificate;
+}
+
 int os_error_of(CURLcode code, CURL* easy) {
   switch (code) {
     case CURLE_OPERATION_TIMEDOUT:
@@ -116,6 +154,7 @@ Attempt::Attempt(CURL* easy,
 }
 
 Attempt::~Attempt() {
+  if (began_body_) body_.keep_beginning(status_, headers_);
   // Nothing of this is used by the handle's next request.
   curl_easy_reset(easy_);
 }
@@ -288,6 +327,7 @@ void Attempt::answer_begins() {
   }
   try {
     stale_ = !body_.begin(status_, headers_, length, asked_for_rest_);
+    began_body_ = !stale_ && body_.nbytes() == 0;
   } catch (const Error& error) {
     throw error.with_context(what());
   }
@@ -338,6 +378,7 @@ int Attempt::on_seek(void* self, curl_off_t offset, int origin) {
   if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
   Attempt& attempt = *static_cast<Attempt*>(self);
   attempt.part_ = attempt.part_at_ = 0;
+  attempt.resent_ = true;
   return CURL_SEEKFUNC_OK;
 }
 
@@ -406,9 +447,10 @@ AttemptEnd Attempt::failure(CURLcode code) const {
   }
   return {.kind = is_wrong(code) ? AttemptEnd::Kind::wrong : AttemptEnd::Kind::failed,
           .error = std::make_exception_ptr(
-              Error(code == CURLE_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::io,
-                    message,
-                    os_error_of(code, easy_))),
+              HttpError(fault_of(code, easy_, reason),
+                        code == CURLE_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::io,
+                        message,
+                        os_error_of(code, easy_))),
           .unreachable = never_reached(code)};
 }
 

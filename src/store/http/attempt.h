@@ -73,7 +73,12 @@ class Attempt {
   // From its start to the end of the headers.
   HttpClock::duration latency() const { return answered_at_ - started_; }
 
+  // Whether libcurl has sent the body once more, on another connection: the server may have carried
+  // out the first one.
+  bool resent() const { return resent_; }
   int status() const { return status_; }
+  // Where it was led to; empty: nowhere else.
+  std::string redirected_to() const { return redirects_ > 0 ? without_secrets(wire_.url) : ""; }
   std::vector<HttpHeader>& headers() { return headers_; }
   // Of an answer that is no success.
   Buffer& error_body() { return error_body_; }
@@ -112,11 +117,13 @@ class Attempt {
 
   std::size_t part_ = 0;     // of the body that is sent
   std::size_t part_at_ = 0;  // bytes of that part
+  bool resent_ = false;
 
   Attempt* rival_ = nullptr;
   bool lost_ = false;
   bool answered_ = false;
-  bool stale_ = false;  // the rest of another object came
+  bool began_body_ = false;  // and did not go on with it
+  bool stale_ = false;       // the rest of another object came
   std::exception_ptr wrong_;
   HttpClock::time_point started_;
   HttpClock::time_point last_progress_;

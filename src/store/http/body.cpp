@@ -29,6 +29,14 @@ constexpr std::uint64_t kMaxReserved = std::uint64_t{256} << 20;
                   " bytes or more");
 }
 
+// Whether a part of so many bytes is the last one of its object, after which more was asked for.
+bool ends_object(const std::vector<HttpHeader>& headers, std::uint64_t nbytes) {
+  const std::string* text = find_header(headers, "Content-Range");
+  const auto range = text == nullptr ? std::nullopt : parse_content_range(*text);
+  return range && range->satisfied && range->object_nbytes &&
+         range->last + 1 == *range->object_nbytes && range->last - range->first + 1 == nbytes;
+}
+
 }  // namespace
 
 const std::string* find_header(const std::vector<HttpHeader>& headers, std::string_view name) {
@@ -100,12 +108,15 @@ void ResponseBody::begin_anew(int status,
   }
   expected_ = length;
   if (!into.empty()) {
-    if (length && *length != into.size()) {
+    if (length && *length < into.size() && status == 206 && ends_object(headers, *length)) {
+      expected_ = length;  // fewer bytes than were asked for: who asked sees by their number
+    } else if (length && *length != into.size()) {
       throw Error(ErrorCode::corrupt,
                   "the answer has " + std::to_string(*length) + " bytes, wanted " +
                       std::to_string(into.size()));
+    } else {
+      expected_ = into.size();
     }
-    expected_ = into.size();
   } else if (length) {
     if (*length > request_.max_nbytes) throw_too_long(*length, request_.max_nbytes);
     bytes_.resize(checked_cast<std::size_t>(std::min(*length, kMaxReserved), "length of a body"));
@@ -161,16 +172,18 @@ bool ResponseBody::take(ConstBytes bytes) {
   return !cuts_ || passed_ < kNear;
 }
 
-bool ResponseBody::is_complete() const {
-  return request_.into.empty() ? !expected_ || received_ == *expected_
-                               : received_ == request_.into.size();
-}
+bool ResponseBody::is_complete() const { return !expected_ || received_ == *expected_; }
 
 void ResponseBody::restart() {
   received_ = skip_ = passed_ = first_ = 0;
   cuts_ = sized_ = false;
   expected_.reset();
   etag_.clear();
+  beginning_.reset();
+}
+
+void ResponseBody::keep_beginning(int status, std::vector<HttpHeader>& headers) {
+  if (can_resume()) beginning_ = {status, std::move(headers)};
 }
 
 Buffer ResponseBody::release() {

@@ -41,6 +41,17 @@ class ResponseBody {
 
   bool sized() const { return sized_; }
   std::uint64_t nbytes() const { return received_; }
+
+  // The answer that the body began with, of which an answer with the rest says nothing: what came
+  // in all is what that one promised.
+  struct Beginning {
+    int status = 0;
+    std::vector<HttpHeader> headers{};
+  };
+  // Of an attempt that is over and began the body; kept where another one may go on.
+  void keep_beginning(int status, std::vector<HttpHeader>& headers);
+  // Null where the last answer is the one.
+  Beginning* beginning() { return beginning_ ? &*beginning_ : nullptr; }
   // What came, unless it went to the request's place.
   Buffer release();
 
@@ -61,6 +72,7 @@ class ResponseBody {
   // resumed.
   std::uint64_t first_ = 0;
   std::string etag_;
+  std::optional<Beginning> beginning_;
 };
 
 }  // namespace headrace

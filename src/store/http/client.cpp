@@ -1,5 +1,7 @@
 #include "store/http/client.h"
 
+#include <curl/curl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -107,6 +109,13 @@ HttpResponse HttpClient::ask(HttpRequest request) {
 
 std::shared_ptr<HttpClient> make_http_client(const HttpOptions& options) {
   return std::make_shared<CurlClient>(options);
+}
+
+std::optional<std::chrono::system_clock::time_point> time_of(const HttpResponse& response) {
+  const std::string* text = response.header("Date");
+  const std::time_t time = text == nullptr ? -1 : curl_getdate(text->c_str(), nullptr);
+  if (time < 0) return std::nullopt;
+  return std::chrono::system_clock::from_time_t(time);
 }
 
 std::string without_secrets(std::string_view url) {

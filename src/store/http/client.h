@@ -20,8 +20,13 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "headrace/error.h"
 
 namespace headrace {
+
+// Of an answer that is no object: a page of a list, a token. The longest are Azure's pages of 5000
+// names, which may have 1024 characters each, encoded.
+inline constexpr std::uint64_t kMaxAnswerNbytes = std::uint64_t{64} << 20;
 
 struct HttpHeader {
   std::string name;  // as it is sent; compared without regard to case
@@ -66,7 +71,8 @@ struct HttpRequest {
   // that is all of it (status 200) they are cut out as it passes. `unsupported` where much would
   // pass for nothing.
   std::optional<std::uint64_t> whole_offset{};
-  std::uint64_t max_nbytes = UINT64_MAX;  // a longer body is `corrupt`
+  // A longer body is `corrupt`. Who reads objects says how long they may be.
+  std::uint64_t max_nbytes = kMaxAnswerNbytes;
   // Whether a second try can do no harm although the first may have been carried out.
   bool repeatable = true;
   std::optional<std::chrono::steady_clock::time_point> deadline{};
@@ -76,6 +82,33 @@ struct HttpRequest {
   // before it returns. Not called where a redirect leads to another host, which gets no header but
   // those that say which bytes are wanted.
   std::function<void(HttpRequest&)> sign{};
+};
+
+// Why no answer came, as far as that can be told apart.
+enum class HttpFault : std::uint8_t {
+  other,
+  name,         // the host's name leads nowhere
+  proxy_name,   // the proxy's
+  connection,   // refused, unreachable
+  proxy,        // it does not let the connection through
+  timeout,      // nobody answered in time
+  ca_bundle,    // what certificates are checked by cannot be read, or there is none
+  issuer,       // nobody that is trusted has signed the certificate
+  expired,      // or not valid yet
+  host,         // the certificate is of another host
+  certificate,  // what else is wrong with it
+  tls,          // the other side does not speak it, or none of our versions
+};
+
+// What HttpResponse::error is of, where no server answered.
+class HttpError : public Error {
+ public:
+  HttpError(HttpFault fault, ErrorCode code, const std::string& message, int os_error)
+      : Error(code, message, os_error), fault_(fault) {}
+  HttpFault fault() const { return fault_; }
+
+ private:
+  HttpFault fault_;
 };
 
 struct HttpResponse {
@@ -89,6 +122,10 @@ struct HttpResponse {
   // Whether the server said where the body ends, so that a cut one was noticed.
   bool sized = false;
   int attempts = 1;
+  // Within the last attempt, as a kept connection was closed: the first may have been carried out.
+  bool resent = false;
+  // Where the answer came from when that is another URL than was asked for; without secrets.
+  std::string redirected_to{};
 
   const std::string* header(std::string_view name) const;  // null: none
   bool ok() const { return !error && status >= 200 && status < 300; }
@@ -112,6 +149,9 @@ class HttpClient {
 
 // Clients of equal options share connections and threads; max_in_flight bounds each by itself.
 std::shared_ptr<HttpClient> make_http_client(const HttpOptions& options);
+
+// The header Date; nothing: there is none, or it is no time.
+std::optional<std::chrono::system_clock::time_point> time_of(const HttpResponse& response);
 
 // Never shown: query, user and password of a URL, for messages.
 std::string without_secrets(std::string_view url);

@@ -4,6 +4,8 @@
 //    symbols to all. RTLD_DEEPBIND keeps the ones of this libcurl to themselves: without it the
 //    process crashes in libldap when it ends (seen with the wheel of eccodes).
 //
+// A wheel brings a libcurl of its own (tools/wheel_curl), which is taken first.
+//
 // The functions below are those of curl.h by their own names; each goes on to the one of libcurl.
 
 #define CURL_DISABLE_TYPECHECK
@@ -11,6 +13,7 @@
 #include <dlfcn.h>
 
 #include <cstdarg>
+#include <filesystem>
 #include <string>
 #include <type_traits>
 
@@ -25,9 +28,11 @@ namespace headrace {
 namespace {
 
 #if defined(__APPLE__)
+#define HEADRACE_CURL_NAME "libheadrace_curl.dylib"
 constexpr const char* kNames[] = {"libcurl.4.dylib"};
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
+#define HEADRACE_CURL_NAME "libheadrace_curl.so"
 constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;  // sanitizers see nothing behind RTLD_DEEPBIND
@@ -36,9 +41,23 @@ constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 #endif
 
+// That of a wheel: beside the module, or, for the command line, in the folder of the package.
+void* open_brought() {
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<const void*>(&kFlags), &here) == 0 || here.dli_fname == nullptr)
+    return nullptr;
+  const std::filesystem::path folder = std::filesystem::path(here.dli_fname).parent_path();
+  for (const char* place : {".", "../headrace"}) {
+    if (void* opened = ::dlopen((folder / place / HEADRACE_CURL_NAME).c_str(), kFlags))
+      return opened;
+  }
+  return nullptr;
+}
+
 // Kept until the process ends: its threads may be in it until then.
 void* library() {
   static void* const handle = [] {
+    if (void* opened = open_brought()) return opened;
     std::string why;
     for (const char* name : kNames) {
       if (void* opened = ::dlopen(name, kFlags)) return opened;

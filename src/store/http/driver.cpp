@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,8 @@ constexpr std::uint64_t kMaxWholeNbytes = std::uint64_t{64} << 20;
 // A range without a place of its own is read into one before its server has said that there is one,
 // so that it can be cut out of a whole object; a longer one waits for the answer.
 constexpr std::uint64_t kMaxPlacedNbytes = std::uint64_t{256} << 20;
+// What offsets can count to, here and in Python.
+constexpr std::uint64_t kMaxObjectNbytes = INT64_MAX;
 
 std::exception_ptr changed(std::string_view object) {
   try {
@@ -80,19 +83,28 @@ class Driver final : public HttpDriver {
   void submit(std::span<AsyncRead* const> reads) noexcept override;
   void cancel(AsyncRead& read) noexcept override;
 
-  void set(std::string_view key, ConstBytes bytes) override { set_parts(key, {&bytes, 1}); }
-  void set_parts(std::string_view key, std::span<const ConstBytes> parts) override {
-    set_parts_if(key, parts, {});
+  AsyncWrites* async_writes() override { return this; }
+  void submit(std::span<AsyncWrite* const> writes) noexcept override;
+  void cancel(AsyncWrite& write) noexcept override;
+  WriteConditions write_conditions() const override {
+    const bool some = !read_only() && abilities_.conditional_writes;
+    return {some, some};
   }
-  void set_parts_if(std::string_view key,
-                    std::span<const ConstBytes> parts,
-                    const WriteCondition& condition) override {
-    check_writable();
+
+  void set(std::string_view key, ConstBytes bytes) override { set_if(key, {&bytes, 1}, {}); }
+  void set_parts(std::string_view key, std::span<const ConstBytes> parts) override {
+    set_if(key, parts, {});
+  }
+  std::string set_if(std::string_view key,
+                     std::span<const ConstBytes> parts,
+                     const WriteCondition& condition) override {
     check_key(key);
-    if (condition.kind != WriteCondition::Kind::none && !abilities_.conditional_writes) {
-      throw Error(ErrorCode::unsupported, url() + ": has no conditional writes");
-    }
-    write_object(*protocol_, *client_, key, parts, condition);
+    WaitedWrite write;
+    write.key = key;
+    write.parts.assign(parts.begin(), parts.end());
+    write.condition = condition;
+    write_and_wait(*this, write);
+    return std::move(write.version);
   }
   void erase(std::string_view key) override {
     check_writable();
@@ -157,6 +169,7 @@ class Driver final : public HttpDriver {
   std::atomic<std::uint64_t> next_ticket_{1};
   ForkMutex mutex_;
   std::unordered_map<std::uint64_t, Flight> flights_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, std::shared_ptr<ObjectWrite>> writes_ GUARDED_BY(mutex_);
 };
 
 void Driver::submit(std::span<AsyncRead* const> reads) noexcept {
@@ -198,6 +211,51 @@ void Driver::cancel(AsyncRead& read) noexcept {
     number = at->second.number;
   }
   if (number != 0) client_->cancel(number);
+}
+
+void Driver::submit(std::span<AsyncWrite* const> writes) noexcept {
+  std::exception_ptr error;
+  try {
+    check_writable();
+    protocol_->prepare();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  for (AsyncWrite* const write : writes) {
+    // The write may be over, and gone, before start() returns.
+    const std::uint64_t ticket = write->ticket = next_ticket_.fetch_add(1);
+    const auto forget = [driver = std::static_pointer_cast<Driver>(shared_from_this()), ticket] {
+      const ForkLock lock(driver->mutex_);
+      driver->writes_.erase(ticket);
+    };
+    try {
+      if (error) std::rethrow_exception(error);
+      if (write->condition.kind != WriteCondition::Kind::none && !abilities_.conditional_writes) {
+        throw_no_condition(url(), write->condition);
+      }
+      const auto job = std::make_shared<ObjectWrite>(protocol_, client_, *write, forget);
+      {
+        const ForkLock lock(mutex_);
+        writes_.emplace(ticket, job);
+      }
+      job->start();
+    } catch (...) {
+      forget();
+      write->error = std::current_exception();
+      write->done();
+    }
+  }
+}
+
+void Driver::cancel(AsyncWrite& write) noexcept {
+  std::shared_ptr<ObjectWrite> job;
+  {
+    const ForkLock lock(mutex_);
+    const auto at = writes_.find(write.ticket);
+    if (at == writes_.end()) return;
+    job = at->second;
+  }
+  job->cancel();
 }
 
 void Driver::start(const Job& job) {
@@ -326,7 +384,8 @@ void Driver::answered(const Job& job, HttpResponse response) {
 void Driver::take_answer(const Job& job, HttpResponse& response) {
   AsyncRead& read = job->read;
   read.found = false;
-  if (response.status == 404) return;
+  read.nbytes_before_end = 0;
+  if (response.status == 404 && protocol_->is_missing_object(response)) return;
   if (response.status == 412) std::rethrow_exception(changed(name_of(read.key)));
   if (response.status == 416) return take_unsatisfied(job, response);
   if (response.status != 200 && response.status != 206) {
@@ -398,6 +457,9 @@ void Driver::take_range(const Job& job, const HttpResponse& response) {
                     std::to_string(wanted.offset));
   }
   if (response.nbytes != wanted.nbytes) {
+    if (!read.into.empty() || read.bytes.size() == wanted.nbytes) {
+      read.nbytes_before_end = std::min(response.nbytes, wanted.nbytes);
+    }
     check_object_range(read.key, range.last + 1, wanted.offset, wanted.nbytes);
   }
   read.object_nbytes = range.object_nbytes.value_or(0);
@@ -455,10 +517,14 @@ void Driver::take_unsatisfied(const Job& job, const HttpResponse& response) {
 std::optional<AsyncDriver::ObjectState> Driver::state_of(std::string_view key,
                                                          const HttpRequest& request,
                                                          const HttpResponse& response) const {
-  if (response.status == 404) return std::nullopt;
+  if (response.status == 404 && protocol_->is_missing_object(response)) return std::nullopt;
   if (!response.ok()) throw protocol_->error_of(request, response);
   const std::string* length = response.header("Content-Length");
   const auto nbytes = length == nullptr ? std::nullopt : parse_number(*length);
+  if (nbytes && *nbytes > kMaxObjectNbytes) {
+    throw Error(ErrorCode::corrupt,
+                name_of(key) + ": has " + std::to_string(*nbytes) + " bytes, as its server says");
+  }
   if (!nbytes) {
     throw Error(ErrorCode::unsupported, name_of(key) + ": the server does not say how long it is");
   }
@@ -480,6 +546,7 @@ template <typename Body>
 void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
   std::string below(prefix);
   if (!below.empty()) below += '/';
+  std::unordered_set<std::string> seen;
   for (std::string from;;) {
     ListPage page = list_page(*protocol_, *client_, below, delimiter, from);
     // Folders as consoles make them ("a/b/"), and what could not be asked for by its key.
@@ -487,7 +554,7 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
                   [](const ListedObject& object) { return key_fault(object.key) != nullptr; });
     body(page);
     if (page.next.empty()) return;
-    if (page.next == from) {
+    if (!seen.insert(page.next).second) {
       throw Error(ErrorCode::corrupt, url() + ": its list comes back to the same page");
     }
     from = std::move(page.next);

@@ -13,16 +13,13 @@ namespace headrace {
 
 enum class HttpAccess { read_only, read_write };
 
-// What set_parts() of the driver is, with a condition: `conflict` where that does not hold.
-class ConditionalWrites {
+class HttpDriver : public AsyncDriver, public AsyncWrites {
  public:
-  virtual ~ConditionalWrites() = default;
-  virtual void set_parts_if(std::string_view key,
-                            std::span<const ConstBytes> parts,
-                            const WriteCondition& condition) = 0;
+  using AsyncReads::cancel;
+  using AsyncReads::submit;
+  using AsyncWrites::cancel;
+  using AsyncWrites::submit;
 };
-
-class HttpDriver : public AsyncDriver, public ConditionalWrites {};
 
 std::shared_ptr<HttpDriver> make_http_driver(std::shared_ptr<ObjectProtocol> protocol,
                                              std::shared_ptr<HttpClient> client,

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <set>
 
 #include "base/mutex.h"
 #include "store/http/network.h"
@@ -19,15 +21,38 @@ class ClientLoad {
  public:
   explicit ClientLoad(int max_in_flight) : max_in_flight_(max_in_flight) {}
 
-  // One more may go out; false: too many have.
-  bool take() {
-    int now = in_flight_.load();
-    while (now < max_in_flight_) {
-      if (in_flight_.compare_exchange_weak(now, now + 1)) return true;
-    }
-    return false;
+  // Of a request that is to go out: its turn, among those of all reactors.
+  std::uint64_t begin_waiting() {
+    const MutexLock lock(mutex_);
+    waiting_.insert(next_turn_);
+    return next_turn_++;
   }
-  void release() { in_flight_.fetch_sub(1); }
+  // Of one that ended before it went out.
+  void end_waiting(std::uint64_t turn) {
+    const MutexLock lock(mutex_);
+    waiting_.erase(turn);
+  }
+  // It may go out; false: too many have, or one of another reactor has waited for too long. A
+  // reactor prefers its own, which it need not wake anybody for, but not for ever.
+  bool take(std::uint64_t turn) {
+    const MutexLock lock(mutex_);
+    const auto ahead = turn - *waiting_.begin();
+    if (in_flight_ >= max_in_flight_ || ahead > static_cast<std::uint64_t>(max_in_flight_)) {
+      return false;
+    }
+    waiting_.erase(turn);
+    ++in_flight_;
+    return true;
+  }
+  void release() {
+    const MutexLock lock(mutex_);
+    --in_flight_;
+  }
+  // Whether one of those that wait may go out.
+  bool has_turn() const {
+    const MutexLock lock(mutex_);
+    return in_flight_ < max_in_flight_ && !waiting_.empty();
+  }
 
   // Second tries are a tenth of the requests at most.
   bool take_hedge() {
@@ -38,10 +63,6 @@ class ClientLoad {
     return false;
   }
   void release_hedge() { hedges_.fetch_sub(1); }
-
-  void begin_waiting() { waiting_.fetch_add(1); }
-  void end_waiting() { waiting_.fetch_sub(1); }
-  bool has_waiting() const { return waiting_.load() > 0; }
 
   // From the start of an attempt to the end of the headers.
   void note_latency(std::chrono::steady_clock::duration latency) {
@@ -66,10 +87,11 @@ class ClientLoad {
   static constexpr std::size_t kFew = 20;
 
   const int max_in_flight_;
-  std::atomic<int> in_flight_{0};
   std::atomic<int> hedges_{0};
-  std::atomic<int> waiting_{0};
   mutable Mutex mutex_;
+  int in_flight_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_turn_ GUARDED_BY(mutex_) = 0;
+  std::set<std::uint64_t> waiting_ GUARDED_BY(mutex_);
   std::array<std::chrono::steady_clock::duration, 128> latencies_ GUARDED_BY(mutex_){};
   std::size_t noted_ GUARDED_BY(mutex_) = 0;
 };

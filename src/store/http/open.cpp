@@ -1,6 +1,7 @@
 #include "store/http/open.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,10 +15,33 @@ namespace headrace {
 
 namespace {
 
-// Lines "Name: value".
+constexpr char kWantedHeaders[] =
+    "option headers: wanted lines of \"Name: value\", or a dict of texts";
+
+bool is_header_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  });
+}
+
+// {"Name": "value"}, as Python's dicts come.
+std::vector<HttpHeader> headers_of_json(const std::string& text, const OptionReader& options) {
+  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
+  if (!document.is_object()) options.refuse(kWantedHeaders);
+  std::vector<HttpHeader> headers;
+  for (const auto& [name, value] : document.items()) {
+    if (!value.is_string() || !is_header_name(name)) options.refuse(kWantedHeaders);
+    headers.push_back({name, value.get<std::string>()});
+  }
+  return headers;
+}
+
+// Lines "Name: value", or the same as a dict.
 std::vector<HttpHeader> take_headers(OptionReader& options) {
   std::vector<HttpHeader> headers;
   const std::string text = options.take_any({"headers", "default_headers"}).value_or("");
+  if (text.starts_with('{')) return headers_of_json(text, options);
   for (std::string_view rest = text; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
@@ -25,8 +49,8 @@ std::vector<HttpHeader> take_headers(OptionReader& options) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t colon = line.find(':');
-    if (colon == 0 || colon == line.npos) {
-      options.refuse("option headers: wanted lines of \"Name: value\"");  // a value may be secret
+    if (colon == line.npos || !is_header_name(line.substr(0, colon))) {
+      options.refuse(kWantedHeaders);  // and not what came: a value may be secret
     }
     std::string_view value = line.substr(colon + 1);
     while (value.starts_with(' ')) value.remove_prefix(1);
@@ -39,10 +63,13 @@ std::string basic(const std::string& user, const std::string& password) {
   return "Basic " + base64(bytes_of(user + ":" + password));
 }
 
-std::shared_ptr<StoreDriver> open_plain(std::string_view scheme,
-                                        std::string_view place,
-                                        StoreMode mode,
-                                        OptionReader& options) {
+}  // namespace
+
+std::optional<RemoteParts> http_parts(std::string_view scheme,
+                                      std::string_view place,
+                                      OptionReader& options,
+                                      const HttpAdjustment& adjust) {
+  if (scheme != "http" && scheme != "https") return std::nullopt;
   // "http://user:password@host/": they are sent as a header, and shown nowhere.
   std::string url(scheme);
   url += place.substr(scheme.size());
@@ -62,8 +89,19 @@ std::shared_ptr<StoreDriver> open_plain(std::string_view scheme,
     options.refuse("names no host, as in https://host/a.zarr");
   }
 
-  const HttpOptions http = take_http_options(options);
+  // A query may be a signature: apart from the URL, it is left out where the URL is named.
+  if (auto query = options.take("query"); query && !query->empty()) {
+    while (query->starts_with('?')) query->erase(0, 1);
+    url.resize(std::min(url.find('#'), url.size()));
+    if (url.find('?') != url.npos) options.refuse("has a query, and the option query another one");
+    url += "?" + *query;
+  }
+
+  RemoteParts parts;
+  parts.http = take_http_options(options);
+  if (adjust) adjust(parts.http);
   std::vector<HttpHeader> headers = take_headers(options);
+  const std::vector<HttpHeader> of_options = headers;
   if (auto given = options.take_any({"user", "username"})) user = std::move(*given);
   if (auto given = options.take("password")) password = std::move(*given);
   const auto token = options.take_any({"bearer_token", "token"});
@@ -71,16 +109,10 @@ std::shared_ptr<StoreDriver> open_plain(std::string_view scheme,
   if (token) headers.push_back({"Authorization", "Bearer " + *token});
   if (!user.empty()) headers.push_back({"Authorization", basic(user, password)});
   options.finish("an HTTP");
-  if (mode != StoreMode::read) {
-    refuse_place(ErrorCode::unsupported,
-                 options.place(),
-                 "is read only: a web server takes no objects (mode r)");
-  }
-  return make_http_driver(
-      make_plain_protocol(url, std::move(headers)), make_http_client(http), HttpAccess::read_only);
+  if (headers.size() > of_options.size()) parts.anonymous = make_plain_protocol(url, of_options);
+  parts.protocol = make_plain_protocol(url, std::move(headers));
+  return parts;
 }
-
-}  // namespace
 
 HttpOptions take_http_options(OptionReader& options) {
   HttpOptions http;
@@ -119,8 +151,15 @@ std::shared_ptr<StoreDriver> open_http(std::string_view scheme,
                                        std::string_view place,
                                        StoreMode mode,
                                        OptionReader& options) {
-  if (scheme == "http" || scheme == "https") return open_plain(scheme, place, mode, options);
-  return nullptr;
+  std::optional<RemoteParts> parts = http_parts(scheme, place, options);
+  if (!parts) return nullptr;
+  if (mode != StoreMode::read) {
+    refuse_place(ErrorCode::unsupported,
+                 options.place(),
+                 "is read only: a web server takes no objects (mode r)");
+  }
+  return make_http_driver(
+      std::move(parts->protocol), make_http_client(parts->http), HttpAccess::read_only);
 }
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/error.h"
+#include "store/http/body.h"
 #include "store/http/content_range.h"
 #include "store/store.h"
 
@@ -60,6 +61,7 @@ class PlainProtocol final : public ObjectProtocol {
     throw_read_only(url());
   }
   HttpRequest erase(std::span<const std::string>) override { throw_read_only(url()); }
+  HttpRequest erase_if(std::string_view, const std::string&) override { throw_read_only(url()); }
   HttpRequest list(std::string_view, bool, const std::string&) override {
     throw Error(ErrorCode::unsupported,
                 url() +
@@ -104,17 +106,27 @@ class PlainProtocol final : public ObjectProtocol {
   ListPage page_of(const HttpResponse&) const override { return {}; }
   void check_erased(const HttpResponse&) const override {}
 
+  // A range of it would be one of other bytes.
+  void check_answer(const HttpResponse& response) const override {
+    const std::string* coding = response.header("Content-Encoding");
+    if (coding == nullptr || coding->empty() || same_name(*coding, "identity")) return;
+    throw Error(ErrorCode::unsupported,
+                url() + ": the server sends an object as " + *coding +
+                    " (Content-Encoding), though it was asked for it as it is");
+  }
+
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override {
     const std::string what = request.method + " " + without_secrets(request.url) + ": status " +
                              std::to_string(response.status);
     switch (response.status) {
       case 401:
         return {ErrorCode::permission_denied,
-                what +
+                what + without_query() +
                     ", the server wants to know who asks: by user and password in the URL or the "
                     "options, or by the options bearer_token or headers"};
       case 403:
-        return {ErrorCode::permission_denied, what + ", the server does not allow it"};
+        return {ErrorCode::permission_denied,
+                what + without_query() + ", the server does not allow it"};
       case 407:
         return {ErrorCode::permission_denied, what + ", the proxy wants to know who asks"};
       default:
@@ -123,11 +135,22 @@ class PlainProtocol final : public ObjectProtocol {
   }
 
  private:
+  std::string without_query() const {
+    return query_.empty() && headers_.empty()
+               ? " (of a URL with a signature behind '?' a pickle keeps none, unless "
+                 "pickle_credentials is set where it is opened)"
+               : "";
+  }
+
   HttpRequest request_of(const char* method, std::string_view key) const {
     HttpRequest request;
     request.method = method;
     request.url = url_ + "/" + percent_encode_key(key) + query_;
     request.headers = headers_;
+    // Without it a server may choose.
+    if (find_header(headers_, "Accept-Encoding") == nullptr) {
+      request.headers.push_back({"Accept-Encoding", "identity"});
+    }
     return request;
   }
 

@@ -17,13 +17,6 @@
 
 namespace headrace {
 
-// When a write may replace what is there.
-struct WriteCondition {
-  enum class Kind : std::uint8_t { none, missing, version };
-  Kind kind = Kind::none;
-  std::string version{};
-};
-
 struct ListedObject {
   std::string key;  // below the root of the store
   std::uint64_t nbytes = 0;
@@ -72,6 +65,11 @@ class ObjectProtocol {
                           const WriteCondition& condition) = 0;
   // Of max_erased_at_once keys at most. A missing one is no error.
   virtual HttpRequest erase(std::span<const std::string> keys) = 0;
+  // On condition that it is of this version, of a server that takes notice.
+  virtual HttpRequest erase_if(std::string_view key, const std::string& version) = 0;
+  // A header by which an object keeps what a write of it was called, and answers to look_up() tell
+  // it: so one whose answer was lost is known again. Null: there is none.
+  virtual const char* write_name_header() const { return nullptr; }
   // `prefix` is "" or ends with a slash; `from` is what the page before called `next`, "" at first.
   virtual HttpRequest list(std::string_view prefix, bool delimiter, const std::string& from) = 0;
 
@@ -99,8 +97,12 @@ class ObjectProtocol {
   // Of one that is neither a success nor a missing object: permission_denied with what to do about
   // it, conflict for a write whose condition does not hold, io. Without secrets.
   virtual Error error_of(const HttpRequest& request, const HttpResponse& response) const = 0;
-  // An answer of success may be an error in words (S3's CompleteMultipartUpload).
+  // An answer of success may be an error in words (S3's CompleteMultipartUpload), or have other
+  // bytes than those that are stored.
   virtual void check_answer(const HttpResponse&) const {}
+  // Whether a 404 speaks of the object, and not of all that lies around it: an array of a bucket
+  // that is gone is not one of missing chunks.
+  virtual bool is_missing_object(const HttpResponse&) const { return true; }
 };
 
 }  // namespace headrace

@@ -67,7 +67,7 @@ std::string what(const Transfer& transfer) {
 
 }  // namespace
 
-Reactor::Reactor(std::function<void()> wake_others)
+Reactor::Reactor(std::function<void(const Reactor*)> wake_others)
     : wake_others_(std::move(wake_others)), multi_(curl_multi_init()) {
   if (multi_ == nullptr) throw Error(ErrorCode::out_of_memory, "cannot make a handle of libcurl");
   curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, kMaxConnections);
@@ -80,7 +80,7 @@ Reactor::~Reactor() {
   if (!ended_) curl_multi_cleanup(multi_);
 }
 
-std::shared_ptr<Reactor> Reactor::start(std::function<void()> wake_others) {
+std::shared_ptr<Reactor> Reactor::start(std::function<void(const Reactor*)> wake_others) {
   std::shared_ptr<Reactor> reactor(new Reactor(std::move(wake_others)));
   try {
     start_thread([reactor] { reactor->run(); }).detach();
@@ -174,8 +174,10 @@ bool Reactor::take_inbox() {
   for (std::unique_ptr<Transfer>& each : added) {
     Transfer& transfer = *each;
     transfers_.emplace(transfer.number, std::move(each));
-    transfer.load->begin_waiting();
-    waiting_[transfer.load.get()].push_back(transfer.number);
+    transfer.turn = transfer.load->begin_waiting();
+    Lane& lane = waiting_[transfer.load.get()];
+    lane.load = transfer.load;
+    lane.numbers.push_back(transfer.number);
     arm(transfer);
   }
   for (const std::uint64_t number : cancelled) {
@@ -203,22 +205,21 @@ Transfer* Reactor::find(std::uint64_t number) {
 
 void Reactor::admit() {
   for (auto lane = waiting_.begin(); lane != waiting_.end();) {
-    ClientLoad& load = *lane->first;
-    std::deque<std::uint64_t>& numbers = lane->second;
+    ClientLoad& load = *lane->second.load;
+    std::deque<std::uint64_t>& numbers = lane->second.numbers;
     while (!numbers.empty()) {
       Transfer* const transfer = find(numbers.front());
       if (transfer != nullptr) {
-        if (!load.take()) break;
-        load.end_waiting();
+        if (!load.take(transfer->turn)) break;
         transfer->running = true;
         if (!transfer->request.deadline) {
           transfer->deadline = HttpClock::now() + transfer->network->options.timeout;
         }
       }
       numbers.pop_front();
-      // May end it, and the load with it: the lane's name is then used no more.
       if (transfer != nullptr) begin_attempt(*transfer);
     }
+    if (load.has_turn()) wake_others_(this);
     lane = numbers.empty() ? waiting_.erase(lane) : std::next(lane);
   }
 }
@@ -356,9 +357,15 @@ void Reactor::attempt_ended(Transfer& transfer, std::unique_ptr<Attempt>& attemp
 void Reactor::answer(Transfer& transfer, Attempt& attempt) {
   HttpResponse& response = transfer.response;
   response.status = attempt.status();
+  response.resent = attempt.resent();
   response.headers = std::move(attempt.headers());
+  response.redirected_to = attempt.redirected_to();
   const bool success = response.status >= 200 && response.status < 300;
   if (success) {
+    if (ResponseBody::Beginning* const beginning = transfer.body.beginning()) {
+      response.status = beginning->status;
+      response.headers = std::move(beginning->headers);
+    }
     response.nbytes = transfer.body.nbytes();
     // libcurl sees to it that chunks end as they must.
     const std::string* encoding = find_header(response.headers, "Transfer-Encoding");
@@ -483,13 +490,12 @@ void Reactor::finish(Transfer& transfer, std::exception_ptr error) {
   }
   if (transfer.running) {
     transfer.load->release();
-    const auto lane = waiting_.find(transfer.load.get());
-    const bool has_own = lane != waiting_.end() && !lane->second.empty();
-    if (!has_own && transfer.load->has_waiting()) wake_others_();
   } else {
     // Its number stays in the lane, where nobody is found by it.
-    transfer.load->end_waiting();
+    transfer.load->end_waiting(transfer.turn);
   }
+  // Else admit() comes to it.
+  if (!waiting_.contains(transfer.load.get()) && transfer.load->has_turn()) wake_others_(this);
   transfer.failure = nullptr;  // whoever is told may be the last to have it
   transfer.response.error = std::move(error);
   transfer.response.attempts = transfer.attempts;

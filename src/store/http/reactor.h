@@ -41,7 +41,8 @@ struct Transfer {
   std::function<void(HttpResponse)> done;
   HttpResponse response;
 
-  bool running = false;  // counted in the load, as it is while it waits for its next attempt
+  std::uint64_t turn = 0;  // of the load, until it is running
+  bool running = false;    // counted in the load, as it is while it waits for its next attempt
   int attempts = 0;
   HttpClock::time_point deadline;
   HttpClock::time_point next_attempt = HttpClock::time_point::max();
@@ -56,7 +57,7 @@ struct Transfer {
 class Reactor {
  public:
   // Throws `out_of_memory`, or `io` when there is no thread to be had.
-  static std::shared_ptr<Reactor> start(std::function<void()> wake_others);
+  static std::shared_ptr<Reactor> start(std::function<void(const Reactor*)> wake_others);
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
@@ -76,7 +77,7 @@ class Reactor {
   void let_go() NO_THREAD_SAFETY_ANALYSIS { at_work_.unlock(); }
 
  private:
-  explicit Reactor(std::function<void()> wake_others);
+  explicit Reactor(std::function<void(const Reactor*)> wake_others);
 
   void run();
   bool take_inbox() REQUIRES(at_work_);
@@ -104,7 +105,13 @@ class Reactor {
   void cancel_all() REQUIRES(at_work_);
   Transfer* find(std::uint64_t number) REQUIRES(at_work_);
 
-  const std::function<void()> wake_others_;
+  // Of this client, in order; numbers of those that have ended lead to nobody.
+  struct Lane {
+    std::shared_ptr<ClientLoad> load;
+    std::deque<std::uint64_t> numbers{};
+  };
+
+  const std::function<void(const Reactor*)> wake_others_;
   CURLM* const multi_;
   std::atomic<std::size_t> count_{0};
 
@@ -120,7 +127,7 @@ class Reactor {
   std::unordered_map<std::uint64_t, std::unique_ptr<Transfer>> transfers_ GUARDED_BY(at_work_);
   std::set<std::pair<HttpClock::time_point, std::uint64_t>> timers_ GUARDED_BY(at_work_);
   // Transfers that wait until fewer of their client's are under way, in order.
-  std::unordered_map<ClientLoad*, std::deque<std::uint64_t>> waiting_ GUARDED_BY(at_work_);
+  std::unordered_map<ClientLoad*, Lane> waiting_ GUARDED_BY(at_work_);
   std::vector<CURL*> idle_handles_ GUARDED_BY(at_work_);
   std::minstd_rand random_ GUARDED_BY(at_work_){std::random_device()()};
   std::vector<std::unique_ptr<Transfer>> finished_;  // the thread's own

@@ -46,7 +46,7 @@ class Reactors {
     if (stopped_) return nullptr;
     if (!reactors_[i]) {
       prepare_library();
-      reactors_[i] = Reactor::start([this] { wake_all(); });
+      reactors_[i] = Reactor::start([this](const Reactor* but) { wake_others(but); });
       running_[i].store(reactors_[i].get(), std::memory_order_release);
     }
     return reactors_[i].get();
@@ -81,9 +81,10 @@ class Reactors {
   }
 
  private:
-  void wake_all() {
+  void wake_others(const Reactor* but) {
     for (const auto& each : running_) {
-      if (Reactor* reactor = each.load(std::memory_order_acquire)) reactor->wake();
+      Reactor* const reactor = each.load(std::memory_order_acquire);
+      if (reactor != nullptr && reactor != but) reactor->wake();
     }
   }
 

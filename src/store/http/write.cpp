@@ -1,13 +1,12 @@
 #include "store/http/write.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <exception>
-#include <functional>
+#include <array>
+#include <random>
+#include <system_error>
 #include <utility>
-#include <vector>
 
-#include "base/mutex.h"
+#include "base/start_thread.h"
 #include "headrace/error.h"
 #include "store/store.h"
 
@@ -17,6 +16,8 @@ namespace {
 
 // Of one upload: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 constexpr std::uint64_t kMaxParts = 10'000;
+// Of a write whose answers get lost.
+constexpr int kMaxSettled = 5;
 
 // What of a request its messages need.
 HttpRequest outline(const HttpRequest& request) {
@@ -32,8 +33,11 @@ HttpResponse checked(ObjectProtocol& protocol,
                      HttpResponse response,
                      const WriteCondition& condition) {
   if (response.error) std::rethrow_exception(response.error);
-  if (condition.kind != WriteCondition::Kind::none &&
-      (response.status == 412 || response.status == 409)) {
+  // AWS says 404 of an object that is to be of a version and was removed.
+  const bool was_removed = condition.kind == WriteCondition::Kind::version &&
+                           response.status == 404 && asked.method == "PUT";
+  if (was_removed || (condition.kind != WriteCondition::Kind::none &&
+                      (response.status == 412 || response.status == 409))) {
     throw Error(ErrorCode::conflict,
                 without_secrets(asked.url) + (condition.kind == WriteCondition::Kind::missing
                                                   ? ": is there already"
@@ -51,15 +55,22 @@ HttpResponse no_request() {
   return response;
 }
 
-HttpResponse ask(ObjectProtocol& protocol,
-                 HttpClient& client,
-                 HttpRequest request,
-                 const WriteCondition& condition = {}) {
+HttpResponse ask(ObjectProtocol& protocol, HttpClient& client, HttpRequest request) {
   const HttpRequest asked = outline(request);
-  // The second of two tries would find what the first one wrote, and say that the condition does
-  // not hold.
-  if (condition.kind != WriteCondition::Kind::none) request.repeatable = false;
-  return checked(protocol, asked, client.ask(std::move(request)), condition);
+  return checked(protocol, asked, client.ask(std::move(request)), {});
+}
+
+// By no other write.
+std::string new_name() {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::random_device random;
+  std::string name;
+  for (int i = 0; i < 4; ++i) {
+    for (std::uint32_t word = random(), digit = 0; digit < 8; ++digit, word >>= 4) {
+      name += kDigits[word & 15];
+    }
+  }
+  return name;
 }
 
 // Requests under way whose answers somebody waits for.
@@ -67,8 +78,12 @@ class Batch {
  public:
   enum class Missing { fails, is_fine };
 
-  Batch(ObjectProtocol& protocol, HttpClient& client, Missing missing)
-      : protocol_(protocol), client_(client), missing_(missing) {}
+  // `sent` is told the number of each request.
+  Batch(ObjectProtocol& protocol,
+        HttpClient& client,
+        Missing missing,
+        std::function<void(std::uint64_t)> sent = {})
+      : protocol_(protocol), client_(client), missing_(missing), sent_(std::move(sent)) {}
   // Those that are under way use the memory of whoever made this.
   ~Batch() { wait(); }
   Batch(const Batch&) = delete;
@@ -85,6 +100,7 @@ class Batch {
         client_.send(std::move(request),
                      [this, asked = outline(request), take = std::move(take)](
                          HttpResponse response) { took(asked, std::move(response), take); });
+    if (sent_) sent_(number);
     const MutexLock lock(mutex_);
     numbers_.push_back(number);
   }
@@ -130,6 +146,7 @@ class Batch {
   ObjectProtocol& protocol_;
   HttpClient& client_;
   const Missing missing_;
+  const std::function<void(std::uint64_t)> sent_;
   Mutex mutex_;
   ConditionVariable came_;
   std::size_t under_way_ GUARDED_BY(mutex_) = 0;
@@ -164,21 +181,281 @@ class PartCutter {
   std::size_t at_ = 0;
 };
 
+}  // namespace
+
+ObjectWrite::ObjectWrite(std::shared_ptr<ObjectProtocol> protocol,
+                         std::shared_ptr<HttpClient> client,
+                         AsyncWrite& write,
+                         std::function<void()> ended)
+    : protocol_(std::move(protocol)),
+      client_(std::move(client)),
+      write_(write),
+      ended_(std::move(ended)) {}
+
+void ObjectWrite::start() {
+  const bool on_condition = write_.condition.kind != WriteCondition::Kind::none;
+  const std::uint64_t total = total_size(std::span<const ConstBytes>(write_.parts));
+  const ProtocolAbilities abilities = protocol_->abilities();
+  const bool in_parts = !write_.erases && total > abilities.max_put_nbytes &&
+                        (!on_condition || abilities.conditional_uploads);
+  if ((on_condition || in_parts) && !write_.erases && protocol_->write_name_header() != nullptr) {
+    name_ = new_name();
+  }
+  if (in_parts) return in_own_thread([this] { upload(); });
+  send(one_request());
+}
+
+HttpRequest ObjectWrite::put() const {
+  HttpRequest request = protocol_->put(write_.key, write_.parts, write_.condition);
+  if (!name_.empty()) request.headers.push_back({protocol_->write_name_header(), name_});
+  return request;
+}
+
+HttpRequest ObjectWrite::one_request() const {
+  HttpRequest request = !write_.erases ? put()
+                        : write_.condition.kind == WriteCondition::Kind::version
+                            ? protocol_->erase_if(write_.key, write_.condition.version)
+                            : protocol_->erase({&write_.key, 1});
+  // The second of two tries would find what the first one wrote, and say that the condition does
+  // not hold.
+  if (write_.condition.kind != WriteCondition::Kind::none) request.repeatable = false;
+  if (write_.deadline != std::chrono::steady_clock::time_point::max()) {
+    request.deadline = write_.deadline;
+  }
+  return request;
+}
+
+void ObjectWrite::send(HttpRequest request) {
+  HttpRequest asked = outline(request);
+  note(client_->send(std::move(request),
+                     [self = shared_from_this(), asked = std::move(asked)](HttpResponse response) {
+                       self->answered(asked, std::move(response));
+                     }));
+}
+
+void ObjectWrite::answered(const HttpRequest& asked, HttpResponse response) noexcept {
+  std::exception_ptr error;
+  try {
+    if (write_.condition.kind != WriteCondition::Kind::none && is_lost(response)) {
+      return in_own_thread([this, lost = loss_of(asked, response)] {
+        settle(lost, [this] { return one_request(); });
+      });
+    }
+    if (write_.erases && !response.error && response.status == 404) return end(nullptr);
+    if (!name_.empty() && response.resent && is_forestalled(response)) {
+      return in_own_thread(
+          [this, asked, met = std::make_shared<HttpResponse>(std::move(response))] {
+            throw_unless_own(asked, *met);
+          });
+    }
+    response = checked(*protocol_, asked, std::move(response), write_.condition);
+    if (write_.erases) {
+      protocol_->check_erased(response);
+    } else {
+      write_.version = protocol_->version_of(response);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  end(std::move(error));
+}
+
+// Ends the write with what `work` throws, if anything.
+void ObjectWrite::in_own_thread(std::function<void()> work) {
+  try {
+    start_thread([self = shared_from_this(), work = std::move(work)]() mutable {
+      std::exception_ptr error;
+      try {
+        work();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      work = nullptr;
+      self->end(std::move(error));
+    }).detach();
+  } catch (const std::system_error&) {
+    throw Error(ErrorCode::io, protocol_->url() + ": cannot start a thread to write", EAGAIN);
+  }
+}
+
+// Where the condition does not hold: of a body that was sent twice the first may be why.
+void ObjectWrite::throw_unless_own(const HttpRequest& asked, HttpResponse& met) {
+  if (met.resent) {
+    if (look() == Found::own) return;
+    throw_in_doubt(protocol_->url() + "/" + write_.key);
+  }
+  checked(*protocol_, asked, std::move(met), write_.condition);
+}
+
+bool ObjectWrite::is_forestalled(const HttpResponse& response) const {
+  return !response.error && (response.status == 412 || response.status == 409);
+}
+
+// Whether the request may have been carried out although nobody was told.
+bool ObjectWrite::is_lost(const HttpResponse& response) const {
+  if (response.error) {
+    if (response.attempts == 0) return false;
+    try {
+      std::rethrow_exception(response.error);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::io;
+    } catch (...) {
+      return false;
+    }
+  }
+  return response.status == 408 || (response.status >= 500 && response.status != 501);
+}
+
+std::exception_ptr ObjectWrite::loss_of(const HttpRequest& asked,
+                                        const HttpResponse& response) const {
+  if (response.error) return response.error;
+  return std::make_exception_ptr(protocol_->error_of(asked, response));
+}
+
+// Looks at what is there, and asks again where it is what was there before. A request that is still
+// on its way somewhere does no harm: of those with one condition one is carried out.
+void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpRequest()>& again) {
+  for (int attempt = 1;; ++attempt) {
+    Found found = Found::other;
+    try {
+      found = look();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::cancelled) throw;
+      std::rethrow_exception(lost);
+    }
+    if (found == Found::own) return;
+    if (found == Found::other) {
+      throw_in_doubt(protocol_->url() + "/" + write_.key);
+    }
+    if (attempt == kMaxSettled) std::rethrow_exception(lost);
+    protocol_->prepare();
+    HttpRequest request = again();
+    const HttpRequest asked = outline(request);
+    HttpResponse response = ask(std::move(request));
+    // Where the condition holds no more, one before may have been carried out, late.
+    if (is_forestalled(response)) continue;
+    if (is_lost(response)) {
+      lost = loss_of(asked, response);
+      continue;
+    }
+    if (write_.erases && !response.error && response.status == 404) return;
+    response = checked(*protocol_, asked, std::move(response), write_.condition);
+    if (!write_.erases) write_.version = protocol_->version_of(response);
+    return;
+  }
+}
+
+// What is there now, compared with what is written and with what was there.
+ObjectWrite::Found ObjectWrite::look() {
+  protocol_->prepare();
+  HttpRequest request = protocol_->look_up(write_.key);
+  const HttpRequest asked = outline(request);
+  const HttpResponse response = ask(std::move(request));
+  if (response.error) std::rethrow_exception(response.error);
+  const WriteCondition& condition = write_.condition;
+  if (response.status == 404) {
+    if (write_.erases) return Found::own;
+    return condition.kind == WriteCondition::Kind::version ? Found::other : Found::as_before;
+  }
+  if (!response.ok()) throw protocol_->error_of(asked, response);
+  const std::string version = protocol_->version_of(response);
+  if (!name_.empty()) {
+    const std::string* const name = response.header(protocol_->write_name_header());
+    if (name != nullptr && *name == name_) {
+      write_.version = version;
+      return Found::own;
+    }
+  }
+  switch (condition.kind) {
+    case WriteCondition::Kind::none:
+      return Found::as_before;
+    case WriteCondition::Kind::missing:
+      return Found::other;
+    case WriteCondition::Kind::version:
+      return version == condition.version ? Found::as_before : Found::other;
+  }
+  return Found::other;
+}
+
+void ObjectWrite::upload() {
+  protocol_->prepare();
+  HttpRequest begin = protocol_->begin_upload(write_.key);
+  std::string upload;
+  if (begin.method.empty()) {
+    upload = protocol_->upload_of(no_request());
+  } else {
+    if (!name_.empty()) begin.headers.push_back({protocol_->write_name_header(), name_});
+    const HttpRequest asked = outline(begin);
+    upload = protocol_->upload_of(checked(*protocol_, asked, ask(std::move(begin)), {}));
+  }
+  try {
+    std::vector<std::string> names;
+    put_parts(upload, total_size(std::span<const ConstBytes>(write_.parts)), names);
+    finish_upload(upload, names);
+  } catch (...) {
+    abort_and_rethrow(upload);
+  }
+}
+
+void ObjectWrite::put_parts(const std::string& upload,
+                            std::uint64_t total,
+                            std::vector<std::string>& names) {
+  const std::uint64_t part_nbytes =
+      std::max(protocol_->abilities().part_nbytes, (total + kMaxParts - 1) / kMaxParts);
+  const std::uint64_t count = (total + part_nbytes - 1) / part_nbytes;
+  names.resize(static_cast<std::size_t>(count));
+  PartCutter cutter(write_.parts);
+  Batch batch(
+      *protocol_, *client_, Batch::Missing::fails, [this](std::uint64_t number) { note(number); });
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (is_cancelled()) break;
+    const std::uint64_t nbytes = std::min(part_nbytes, total - i * part_nbytes);
+    protocol_->prepare();
+    batch.send(protocol_->put_part(write_.key, upload, static_cast<int>(i) + 1, cutter.cut(nbytes)),
+               [this, &name = names[static_cast<std::size_t>(i)]](const HttpResponse& response) {
+                 name = protocol_->part_of(response);
+               });
+  }
+  batch.finish();
+  if (is_cancelled()) throw Error(ErrorCode::cancelled, write_.key + ": the write was cancelled");
+}
+
+void ObjectWrite::finish_upload(const std::string& upload, std::span<const std::string> names) {
+  protocol_->prepare();
+  const auto make = [&] {
+    HttpRequest request = protocol_->finish_upload(write_.key, upload, names, write_.condition);
+    // Where an upload has no beginning, its end names it.
+    if (!name_.empty() && protocol_->begin_upload(write_.key).method.empty()) {
+      request.headers.push_back({protocol_->write_name_header(), name_});
+    }
+    request.repeatable = false;
+    return request;
+  };
+  HttpRequest request = make();
+  const HttpRequest asked = outline(request);
+  HttpResponse response = ask(std::move(request));
+  if (is_lost(response)) return settle(loss_of(asked, response), make);
+  const bool is_gone = !response.error && response.status == 404;
+  if (response.resent && (is_gone || is_forestalled(response))) {
+    return throw_unless_own(asked, response);
+  }
+  response = checked(*protocol_, asked, std::move(response), write_.condition);
+  write_.version = protocol_->version_of(response);
+}
+
 // Throws the error under way, with what is to be known of the upload.
-[[noreturn]] void abort_and_rethrow(ObjectProtocol& protocol,
-                                    HttpClient& client,
-                                    std::string_view key,
-                                    const std::string& upload) {
+void ObjectWrite::abort_and_rethrow(const std::string& upload) {
   const std::exception_ptr error = std::current_exception();
   std::string left;
   try {
-    protocol.prepare();
-    const HttpRequest request = protocol.abort_upload(key, upload);
+    protocol_->prepare();
+    const HttpRequest request = protocol_->abort_upload(write_.key, upload);
     const HttpRequest asked = outline(request);
-    HttpResponse response = request.method.empty() ? no_request() : client.ask(request);
+    // Of what is cancelled, too: not by ask().
+    HttpResponse response = request.method.empty() ? no_request() : client_->ask(request);
     // 404: it was finished, or aborted, after all.
     if (response.error || response.status != 404) {
-      checked(protocol, asked, std::move(response), {});
+      checked(*protocol_, asked, std::move(response), {});
     }
   } catch (const std::exception& e) {
     left = e.what();
@@ -195,54 +472,59 @@ class PartCutter {
   }
 }
 
-void write_in_parts(ObjectProtocol& protocol,
-                    HttpClient& client,
-                    std::string_view key,
-                    std::span<const ConstBytes> parts,
-                    std::uint64_t total,
-                    const WriteCondition& condition) {
-  const std::uint64_t part_nbytes =
-      std::max(protocol.abilities().part_nbytes, (total + kMaxParts - 1) / kMaxParts);
-  HttpRequest begin = protocol.begin_upload(key);
-  const std::string upload = protocol.upload_of(
-      begin.method.empty() ? no_request() : ask(protocol, client, std::move(begin)));
-  try {
-    const std::uint64_t count = (total + part_nbytes - 1) / part_nbytes;
-    std::vector<std::string> names(static_cast<std::size_t>(count));
-    {
-      PartCutter cutter(parts);
-      Batch batch(protocol, client, Batch::Missing::fails);
-      for (std::uint64_t i = 0; i < count; ++i) {
-        const std::uint64_t nbytes = std::min(part_nbytes, total - i * part_nbytes);
-        protocol.prepare();
-        batch.send(protocol.put_part(key, upload, static_cast<int>(i) + 1, cutter.cut(nbytes)),
-                   [&protocol, &name = names[static_cast<std::size_t>(i)]](
-                       const HttpResponse& response) { name = protocol.part_of(response); });
-      }
-      batch.finish();
-    }
-    protocol.prepare();
-    ask(protocol, client, protocol.finish_upload(key, upload, names, condition), condition);
-  } catch (...) {
-    abort_and_rethrow(protocol, client, key, upload);
+// As the client's, of what may be cancelled. For the write's own thread.
+HttpResponse ObjectWrite::ask(HttpRequest request) {
+  if (write_.deadline != std::chrono::steady_clock::time_point::max()) {
+    request.deadline = write_.deadline;
   }
+  struct Waiter {
+    Mutex mutex;
+    ConditionVariable came;
+    bool done GUARDED_BY(mutex) = false;
+    HttpResponse response GUARDED_BY(mutex);
+  };
+  Waiter waiter;
+  note(client_->send(std::move(request), [&waiter](HttpResponse response) {
+    const MutexLock lock(waiter.mutex);
+    waiter.response = std::move(response);
+    waiter.done = true;
+    waiter.came.notify_all();
+  }));
+  const MutexLock lock(waiter.mutex);
+  while (!waiter.done) waiter.came.wait(waiter.mutex);
+  return std::move(waiter.response);
 }
 
-}  // namespace
-
-void write_object(ObjectProtocol& protocol,
-                  HttpClient& client,
-                  std::string_view key,
-                  std::span<const ConstBytes> parts,
-                  const WriteCondition& condition) {
-  const std::uint64_t total = total_size(parts);
-  protocol.prepare();
-  const ProtocolAbilities abilities = protocol.abilities();
-  if (total > abilities.max_put_nbytes &&
-      (condition.kind == WriteCondition::Kind::none || abilities.conditional_uploads)) {
-    return write_in_parts(protocol, client, key, parts, total, condition);
+// A request that is under way, which may have ended.
+void ObjectWrite::note(std::uint64_t number) noexcept {
+  bool cancelled = false;
+  {
+    const MutexLock lock(mutex_);
+    cancelled = cancelled_;
+    if (!cancelled) numbers_.push_back(number);
   }
-  ask(protocol, client, protocol.put(key, parts, condition), condition);
+  if (cancelled) client_->cancel(number);
+}
+
+void ObjectWrite::cancel() noexcept {
+  std::vector<std::uint64_t> numbers;
+  {
+    const MutexLock lock(mutex_);
+    cancelled_ = true;
+    numbers.swap(numbers_);
+  }
+  for (const std::uint64_t number : numbers) client_->cancel(number);
+}
+
+bool ObjectWrite::is_cancelled() {
+  const MutexLock lock(mutex_);
+  return cancelled_;
+}
+
+void ObjectWrite::end(std::exception_ptr error) noexcept {
+  write_.error = std::move(error);
+  ended_();
+  write_.done();
 }
 
 void erase_objects(ObjectProtocol& protocol,

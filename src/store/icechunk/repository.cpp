@@ -45,6 +45,10 @@ constexpr std::size_t kKeptManifestNbytes = std::size_t{512} << 20;
 
 constexpr std::string_view kMetadata = "zarr.json";
 
+// Of a store's URL, around the place of the repository.
+constexpr std::string_view kSchemeBefore = "icechunk+";
+constexpr std::string_view kSnapshotBefore = "?snapshot=";
+
 struct Wanted {
   std::string branch{};
   std::string tag{};
@@ -197,7 +201,10 @@ class IcechunkCatalogue : public Catalogue {
         targets_(std::move(rules)),
         containers_(std::move(containers)) {}
 
-  std::string url() const override { return "icechunk+" + store_->url(); }
+  std::string url() const override {
+    return std::string(kSchemeBefore) + store_->url() + std::string(kSnapshotBefore) +
+           snapshot_name_;
+  }
   std::string identity() const override {
     return "icechunk:" + store_->identity("") + '@' + snapshot_name_;
   }
@@ -277,8 +284,10 @@ Whereabouts IcechunkCatalogue::where(const IcechunkChunk& chunk,
                                      ManifestPtr manifest,
                                      std::string_view key) {
   Whereabouts where;
-  where.offset = chunk.offset;
-  where.nbytes = chunk.nbytes;
+  if (chunk.kind != IcechunkChunk::Kind::here) {
+    where.offset = chunk.offset;
+    where.nbytes = chunk.nbytes;
+  }
   switch (chunk.kind) {
     case IcechunkChunk::Kind::here:
       where.bytes = chunk.bytes;
@@ -399,6 +408,14 @@ std::string take(StorageOptions& options, std::string_view name) {
   return value == "null" ? std::string() : value;
 }
 
+// "?snapshot=..." of a URL that ends so; empty for others.
+std::string_view snapshot_of_url(std::string_view url) {
+  const std::size_t at = url.rfind(kSnapshotBefore);
+  if (at == std::string_view::npos) return {};
+  const std::string_view end = url.substr(at);
+  return is_icechunk_name(end.substr(kSnapshotBefore.size())) ? end : std::string_view();
+}
+
 bool exists(const std::string& path) {
   struct stat st;
   return os().stat(path.c_str(), &st) == 0;
@@ -408,6 +425,16 @@ bool exists(const std::string& path) {
 
 bool is_icechunk_scheme(std::string_view scheme) {
   return scheme == "icechunk" || scheme.starts_with("icechunk+");
+}
+
+std::string icechunk_place(std::string_view url) {
+  const std::string scheme = scheme_of_url(url);
+  if (scheme == "icechunk") {
+    url.remove_prefix(scheme.size() + 3);
+  } else if (scheme.starts_with(kSchemeBefore)) {
+    url.remove_prefix(kSchemeBefore.size());
+  }
+  return std::string(url.substr(0, url.size() - snapshot_of_url(url).size()));
 }
 
 bool is_icechunk_repository(const std::string& path) {
@@ -424,17 +451,25 @@ std::shared_ptr<StoreDriver> open_icechunk_store(std::string_view url,
                     ": Icechunk repositories are read only here; write through the icechunk "
                     "library's store");
   }
-  const std::string scheme = scheme_of_url(url);
-  std::string place(url);
-  if (scheme == "icechunk") place.erase(0, scheme.size() + 3);
-  if (scheme.starts_with("icechunk+")) place.erase(0, std::string_view("icechunk+").size());
+  // What was found by what lies there has a path, in which a "?" is one.
+  const bool has_scheme = is_icechunk_scheme(scheme_of_url(url));
+  const std::string place = has_scheme ? icechunk_place(url) : std::string(url);
   StorageOptions inner = options;
   Wanted wanted{take(inner, "branch"), take(inner, "tag"), take(inner, "snapshot")};
+  if (const auto named = has_scheme ? snapshot_of_url(url) : ""; !named.empty()) {
+    std::string snapshot(named.substr(kSnapshotBefore.size()));
+    if (!wanted.snapshot.empty() && wanted.snapshot != snapshot) {
+      throw Error(ErrorCode::invalid_argument,
+                  std::string(url) + ": names a snapshot, and the option \"snapshot\" another one");
+    }
+    wanted = {"", "", std::move(snapshot)};
+  }
   TargetRules rules;
   rules.allow = parse_allow(take(inner, "allow"));
   const std::string remote = take(inner, "remote_options");
   StorageOptions containers =
       options_of_json(take(inner, "virtual_containers"), "virtual_containers");
+  rules.options_are_of_home = remote.empty();
   rules.options = remote.empty() ? inner : options_of_json(remote, "remote_options");
   const std::string path = local_path(place);
   rules.home = path.empty() ? place : scheme_of_url(place).empty() ? path : percent_decode(path);

@@ -75,13 +75,30 @@ int compare_index(const FlatTable& chunk, std::span<const std::uint32_t> wanted)
   return numbers.size() < wanted.size() ? -1 : 1;
 }
 
-IcechunkManifestRef read_manifest_ref(const FlatTable& table) {
+// What tables of a file may hold together where many lead to one, so that a small file is not a
+// large snapshot: no more than the file would have if each were there by itself.
+class Room {
+ public:
+  Room(std::size_t nbytes, const std::string& name) : left_(nbytes), name_(name) {}
+
+  void take(std::size_t nbytes) {
+    if (nbytes > left_) fail(name_, "its nodes share their paths or manifests");
+    left_ -= nbytes;
+  }
+
+ private:
+  std::size_t left_;
+  const std::string& name_;
+};
+
+IcechunkManifestRef read_manifest_ref(const FlatTable& table, Room& room) {
   IcechunkManifestRef ref;
   ref.id = icechunk_id(table.structure(manifest_ref_field::kId, sizeof(IcechunkId)));
   const FlatVector extents = table.vector(manifest_ref_field::kExtents, 8);
   if (extents.size() > kMaxDimensions) {
     throw Error(ErrorCode::corrupt, "a manifest of more dimensions than an array may have");
   }
+  room.take(sizeof(IcechunkId) + extents.bytes().size());
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const ConstBytes extent = extents.element(i);
     ref.extents.push_back(
@@ -90,11 +107,12 @@ IcechunkManifestRef read_manifest_ref(const FlatTable& table) {
   return ref;
 }
 
-IcechunkNode read_node(const FlatTable& table, const std::string& name) {
+IcechunkNode read_node(const FlatTable& table, const std::string& name, Room& room) {
   IcechunkNode node;
   node.id = node_id(table.structure(node_field::kId, sizeof(IcechunkNodeId)));
   const std::string_view path = table.string(node_field::kPath);
   if (!path.starts_with('/')) fail(name, "a node's path does not begin with a slash");
+  room.take(path.size());
   node.path = path.substr(1);
   if (const char* fault = node.path.empty() ? nullptr : key_fault(node.path)) {
     fail(name, "the path " + node.path + " " + fault);
@@ -114,7 +132,7 @@ IcechunkNode read_node(const FlatTable& table, const std::string& name) {
     fail(name, "node " + node.path + " has too many dimensions");
   const FlatVector manifests = array.vector(array_field::kManifests, 4);
   for (std::size_t i = 0; i < manifests.size(); ++i) {
-    node.manifests.push_back(read_manifest_ref(manifests.table(i)));
+    node.manifests.push_back(read_manifest_ref(manifests.table(i), room));
   }
   return node;
 }
@@ -132,14 +150,10 @@ bool IcechunkManifestRef::covers(std::span<const std::uint32_t> chunk) const {
 IcechunkSnapshot::IcechunkSnapshot(ConstBytes file, const std::string& name)
     : bytes_(unpack_icechunk_file(file, IcechunkFile::snapshot, name)) {
   const FlatVector nodes = FlatTable::root(bytes_).vector(snapshot_field::kNodes, 4);
-  // Each has 4 bytes in the vector, but all may lead to one table: of what it holds no more is kept
-  // than views, but for manifests.
   if (nodes.size() > kMaxMembers) fail(name, "more nodes than a group may have members");
-  std::size_t manifests = 0;
+  Room room(bytes_.size(), name);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    nodes_.push_back(read_node(nodes.table(i), name));
-    manifests += nodes_.back().manifests.size();
-    if (manifests > bytes_.size()) fail(name, "nodes that share their manifests");
+    nodes_.push_back(read_node(nodes.table(i), name, room));
   }
   std::sort(nodes_.begin(), nodes_.end(), [](const IcechunkNode& a, const IcechunkNode& b) {
     return a.path < b.path;
@@ -164,6 +178,8 @@ IcechunkManifest::IcechunkManifest(ConstBytes file, const std::string& name)
     dictionary_ = root.bytes(manifest_field::kDictionary);
   }
   const FlatVector arrays = root.vector(manifest_field::kArrays, 4);
+  // Each has 4 bytes in the vector, which zstd makes of next to nothing.
+  if (arrays.size() > kMaxMembers) fail(name, "more arrays than a group may have members");
   std::size_t chunks = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const FlatTable table = arrays.table(i);

@@ -21,7 +21,7 @@ struct Whereabouts {
 
   std::shared_ptr<StoreDriver> store{};  // null: `bytes`
   std::string key{};
-  std::uint64_t offset = 0;
+  std::uint64_t offset = 0;  // in the other object; nothing to `bytes`
   std::uint64_t nbytes = kWhole;
   // Of the other object: read it as it was when its version was that. As AsyncRead has it.
   std::string if_version{};

@@ -2,13 +2,16 @@
 
 // What the two stores of a catalogue share.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/thread_pool.h"
 #include "store/reference/catalogue.h"
 #include "store/store.h"
 
@@ -31,6 +34,20 @@ class OfCatalogue : public Base {
   std::vector<DirEntry> list_dir(std::string_view prefix) override {
     return catalogue_->list_dir(check_prefix(prefix));
   }
+  // As the catalogue has them: millions are not looked at one by one.
+  std::vector<ObjectSize> list_sizes(std::string_view prefix) override {
+    std::vector<ObjectSize> objects;
+    for (std::string& key : list(prefix)) objects.push_back({std::move(key)});
+    parallel_for(objects.size(), [&](std::size_t i) {
+      if (const auto nbytes = nbytes_of(objects[i].key)) {
+        objects[i].nbytes = *nbytes;
+      } else {
+        objects[i].key.clear();
+      }
+    });
+    std::erase_if(objects, [](const ObjectSize& object) { return object.key.empty(); });
+    return objects;
+  }
   std::string identity(std::string_view prefix) override {
     return catalogue_->identity() + '#' + std::string(prefix);
   }
@@ -38,6 +55,16 @@ class OfCatalogue : public Base {
 
  protected:
   const std::shared_ptr<Catalogue> catalogue_;
+
+ private:
+  std::optional<std::uint64_t> nbytes_of(const std::string& key) {
+    const std::optional<Whereabouts> where = catalogue_->find(key);
+    if (!where) return std::nullopt;
+    if (!where->store) return where->bytes.size();
+    if (where->nbytes != Whereabouts::kWhole) return where->nbytes;
+    const auto object = this->open(key);
+    return object ? std::optional(object->size()) : std::nullopt;
+  }
 };
 
 std::unique_ptr<ObjectReader> open_at(std::string_view key, Whereabouts where);

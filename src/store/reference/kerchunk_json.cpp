@@ -15,6 +15,8 @@ namespace {
 
 // Of what generators make of a few characters: the memory of a table of so many is some 2 GB.
 constexpr std::uint64_t kMaxGenerated = std::uint64_t{1} << 26;
+// And of their keys and URLs, in characters: each may be a URL of its own, of any length.
+constexpr std::uint64_t kMaxGeneratedText = std::uint64_t{1} << 31;
 
 using Builder = ReferenceTable::Builder;
 
@@ -170,7 +172,11 @@ std::uint64_t rendered_number(const std::string& text,
   return value;
 }
 
-void generate(const Generator& generator, const Templates& templates, Builder& into) {
+// `text_left`: of kMaxGeneratedText.
+void generate(const Generator& generator,
+              const Templates& templates,
+              std::uint64_t& text_left,
+              Builder& into) {
   std::uint64_t count = 1;
   for (const Dimension& dimension : generator.dimensions) {
     if (__builtin_mul_overflow(count, dimension.count, &count)) count = UINT64_MAX;
@@ -192,7 +198,12 @@ void generate(const Generator& generator, const Templates& templates, Builder& i
       offset = rendered_number(*generator.offset, templates, variables);
       nbytes = rendered_number(*generator.length, templates, variables);
     }
-    into.add_range(render_template(*generator.key, templates, variables), url, offset, nbytes);
+    const std::string key = render_template(*generator.key, templates, variables);
+    if (key.size() + url.size() > text_left) {
+      throw Error(ErrorCode::corrupt, "generators make more than 2^31 characters");
+    }
+    text_left -= key.size() + url.size();
+    into.add_range(key, url, offset, nbytes);
   }
 }
 
@@ -213,8 +224,9 @@ class Reader {
     }
     JsonWindow generators(source_of(generators_), name_);
     generators.take('[');
+    std::uint64_t text_left = kMaxGeneratedText;
     for (bool first = true; generators.next_element(']', first); first = false) {
-      generate(read_generator(generators), templates_, refs_);
+      generate(read_generator(generators), templates_, text_left, refs_);
     }
     return refs_.finish();
   }

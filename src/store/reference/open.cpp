@@ -78,6 +78,10 @@ JsonWindow::Source source_of_object(std::shared_ptr<const ObjectReader> object) 
   };
 }
 
+// What zstd makes of a small file at the most: of references tens of times its size.
+constexpr std::uint64_t kUnpackedAnyway = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxRatio = 1000;
+
 // What zstd makes of it: kerchunk's users compress large files.
 class ZstdSource {
  public:
@@ -92,6 +96,7 @@ class ZstdSource {
     while (out.pos < out.size) {
       if (in_.pos == in_.size) {
         in_ = {input_.data(), packed_(input_.bytes()), 0};
+        taken_ += in_.size;
         if (in_.size == 0) {
           if (left_ != 0) throw Error(ErrorCode::corrupt, "the zstd data end in a frame");
           break;
@@ -102,6 +107,10 @@ class ZstdSource {
         throw Error(ErrorCode::corrupt, std::string("zstd: ") + ZSTD_getErrorName(left_));
       }
     }
+    made_ += out.pos;
+    if (made_ > kUnpackedAnyway && made_ / kMaxRatio > taken_) {
+      throw Error(ErrorCode::corrupt, "the zstd data make a thousand times their size");
+    }
     return out.pos;
   }
 
@@ -111,6 +120,8 @@ class ZstdSource {
   Buffer input_;
   ZSTD_inBuffer in_{nullptr, 0, 0};
   std::size_t left_ = 0;  // of a frame that was begun
+  std::uint64_t taken_ = 0;
+  std::uint64_t made_ = 0;
 };
 
 JsonWindow::Source json_source(const Target& file, const std::string& name) {
@@ -133,6 +144,7 @@ class ReferenceCatalogue : public Catalogue {
       : url_(std::move(url)),
         references_(std::move(references)),
         remote_protocol_(is_remote_url(rules.protocol + "://")),
+        remote_home_(is_remote_url(rules.home)),
         targets_(std::move(rules)),
         target_(std::move(target)) {}
 
@@ -140,7 +152,8 @@ class ReferenceCatalogue : public Catalogue {
   std::string identity() const override { return url_; }
   bool may_be_remote() const override {
     if (!targets_.may_be_remote() && !remote_protocol_) return false;
-    return remote_protocol_ || is_remote_url(target_) ||
+    // What is relative is so to the home.
+    return remote_protocol_ || remote_home_ || is_remote_url(target_) ||
            references_->has_remote_urls().value_or(true);
   }
 
@@ -176,6 +189,7 @@ class ReferenceCatalogue : public Catalogue {
   std::string url_;
   std::unique_ptr<References> references_;
   bool remote_protocol_;
+  bool remote_home_;
   Targets targets_;
   std::string target_;
 };
@@ -235,13 +249,14 @@ std::shared_ptr<StoreDriver> open_reference_store(std::string_view url,
   } else {
     const std::string path = local_path(file);
     const std::string place = path.empty() ? file : path;
-    name = "reference://" + (path.empty() ? file : percent_encode_path(path));
+    const std::string shown = shown_place(place);
+    name = "reference://" + (path.empty() ? shown : percent_encode_path(path));
     rules.home = folder_of(place);
     if (is_folder(path) || (path.empty() && names_parquet(file))) {
       references = open_parquet_references(place, file_options);
     } else {
       const Target object = open_object(place, file_options);
-      references = references_of(read_kerchunk_json(json_source(object, place), place, overrides));
+      references = references_of(read_kerchunk_json(json_source(object, shown), shown, overrides));
     }
   }
   return make_catalogue_store(

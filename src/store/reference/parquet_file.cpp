@@ -18,6 +18,8 @@ namespace {
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxPageNbytes = std::int64_t{1} << 30;
 constexpr std::size_t kMaxColumns = 1024;
+// Of the texts of one file in memory: pages of nothing but empty ones pack well.
+constexpr std::size_t kMaxTextNbytes = std::size_t{1} << 30;
 
 // Of the format.
 constexpr std::int64_t kInt32 = 1, kInt64 = 2, kByteArray = 6;
@@ -41,24 +43,32 @@ struct Page {
 
 class File {
  public:
-  File(ConstBytes file, const std::string& name) : file_(file), name_(name) {}
+  File(ConstBytes file,
+       const std::string& name,
+       std::span<const std::string_view> wanted,
+       std::uint64_t max_rows)
+      : file_(file), name_(name), wanted_(wanted), max_rows_(max_rows) {}
 
   ParquetTable read() {
     read_footer();
     ParquetTable table;
     table.rows = static_cast<std::uint64_t>(rows_);
     for (const Chunk& chunk : chunks_) {
+      if (std::find(wanted_.begin(), wanted_.end(), chunk.name) == wanted_.end()) continue;
       ParquetColumn* column = nullptr;
       for (ParquetColumn& each : table.columns) {
         if (each.name == chunk.name) column = &each;
       }
       if (column == nullptr) {
-        if (table.columns.size() >= kMaxColumns) fail("has too many columns");
         column = &table.columns.emplace_back();
         column->name = chunk.name;
         column->is_bytes = chunk.type == kByteArray;
       }
       if (column->is_bytes != (chunk.type == kByteArray)) fail("has a column of two types");
+      const std::size_t before = column->is_bytes ? column->rows.size() : column->numbers.size();
+      if (chunk.values < 0 || static_cast<std::uint64_t>(chunk.values) > table.rows - before) {
+        fail("has a column longer than its rows");
+      }
       read_chunk(chunk, *column);
     }
     for (const ParquetColumn& column : table.columns) {
@@ -114,7 +124,10 @@ class File {
       }
       return true;
     });
-    if (rows_ < 0 || rows_ > kMaxRows) fail("has more than 2^26 rows");
+    const auto most = std::min<std::uint64_t>(max_rows_, kMaxRows);
+    if (rows_ < 0 || static_cast<std::uint64_t>(rows_) > most) {
+      fail("has more than " + std::to_string(most) + " rows");
+    }
   }
 
   void read_element(ThriftReader& thrift) {
@@ -291,7 +304,7 @@ class File {
                   std::int64_t type,
                   std::size_t count,
                   std::vector<std::int64_t>& numbers,
-                  std::vector<std::string>& texts) const {
+                  std::vector<std::string>& texts) {
     const std::size_t least = type == kInt64 ? 8 : 4;
     if (count > bytes.size() / least) fail("has a page that ends too early");
     for (std::size_t i = 0; i < count; ++i) {
@@ -308,22 +321,24 @@ class File {
         continue;
       }
       if (word > bytes.size()) fail("has a page that ends too early");
+      text_nbytes_ += sizeof(std::string) + word;
+      if (text_nbytes_ > kMaxTextNbytes) fail("has more than 1 GiB of text");
       texts.emplace_back(text_of(bytes.first(word)));
       bytes = bytes.subspan(word);
     }
   }
 
-  void read_chunk(const Chunk& chunk, ParquetColumn& column) const {
+  void read_chunk(const Chunk& chunk, ParquetColumn& column) {
     if (chunk.type != kInt32 && chunk.type != kInt64 && chunk.type != kByteArray) {
       unknown("a column of type " + std::to_string(chunk.type));
     }
-    if (chunk.values < 0 || chunk.values > rows_) fail("has a column longer than its rows");
     const bool required = is_required(chunk);
     const bool before = chunk.dictionary > 0 && chunk.dictionary < chunk.first_page;
     ConstBytes rest = range(before ? chunk.dictionary : chunk.first_page, chunk.nbytes);
     std::vector<std::int64_t> dictionary_numbers;
     std::size_t dictionary_at = 0;  // of its texts among the column's
     std::size_t dictionary_size = 0;
+    bool has_dictionary = false;
     std::int64_t left = chunk.values;
     while (left > 0) {
       ThriftReader thrift(rest);
@@ -336,8 +351,8 @@ class File {
       rest = rest.subspan(packed.size());
       Buffer bytes;
       if (page.type == kDictionaryPage) {
+        if (std::exchange(has_dictionary, true)) fail("has a column with two dictionaries");
         unpack(packed, chunk.codec, static_cast<std::size_t>(page.nbytes), bytes);
-        dictionary_numbers.clear();
         dictionary_at = column.values.size();
         dictionary_size = static_cast<std::size_t>(page.values);
         read_plain(bytes, chunk.type, dictionary_size, dictionary_numbers, column.values);
@@ -397,7 +412,7 @@ class File {
                   std::size_t values,
                   const std::vector<std::int64_t>& dictionary,
                   std::size_t dictionary_at,
-                  std::size_t dictionary_size) const {
+                  std::size_t dictionary_size) {
     std::vector<std::int64_t> numbers;
     std::vector<std::uint32_t> indices;
     if (page.encoding == kPlain) {
@@ -435,6 +450,9 @@ class File {
 
   ConstBytes file_;
   std::string name_;
+  std::span<const std::string_view> wanted_;
+  std::uint64_t max_rows_;
+  std::size_t text_nbytes_ = 0;
   std::int64_t rows_ = -1;
   std::vector<Element> elements_;
   std::vector<Chunk> chunks_;
@@ -449,8 +467,20 @@ const ParquetColumn* ParquetTable::find(std::string_view name) const {
   return nullptr;
 }
 
-ParquetTable read_parquet(ConstBytes file, const std::string& name) {
-  return File(file, name).read();
+std::size_t ParquetTable::nbytes() const {
+  std::size_t n = 0;
+  for (const ParquetColumn& column : columns) {
+    n += column.numbers.size() * sizeof(std::int64_t) + column.rows.size() * sizeof(std::uint32_t);
+    for (const std::string& text : column.values) n += sizeof text + text.size();
+  }
+  return n;
+}
+
+ParquetTable read_parquet(ConstBytes file,
+                          const std::string& name,
+                          std::span<const std::string_view> wanted,
+                          std::uint64_t max_rows) {
+  return File(file, name, wanted, max_rows).read();
 }
 
 }  // namespace headrace

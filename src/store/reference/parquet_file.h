@@ -5,7 +5,9 @@
 // or zstd. `unsupported` for the rest, `corrupt` for what is none.
 // https://parquet.apache.org/docs/file-format/
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +31,14 @@ struct ParquetTable {
   std::vector<ParquetColumn> columns{};
 
   const ParquetColumn* find(std::string_view name) const;
+  std::size_t nbytes() const;  // of memory
 };
 
-ParquetTable read_parquet(ConstBytes file, const std::string& name);
+// Of the file's columns `wanted`, those that it has. `corrupt` too for more than `max_rows`: a
+// hundred bytes may say that they are millions.
+ParquetTable read_parquet(ConstBytes file,
+                          const std::string& name,
+                          std::span<const std::string_view> wanted,
+                          std::uint64_t max_rows);
 
 }  // namespace headrace

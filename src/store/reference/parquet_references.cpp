@@ -1,6 +1,7 @@
 #include "store/reference/parquet_references.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <list>
@@ -23,8 +24,10 @@ namespace headrace {
 namespace {
 
 constexpr std::uint64_t kMaxFileNbytes = std::uint64_t{1} << 30;
-// Partitions that are kept, as fsspec does.
+// Partitions that are kept, as fsspec does, and how much of them as they lie in memory.
 constexpr std::size_t kKeptPartitions = 128;
+constexpr std::size_t kKeptNbytes = std::size_t{512} << 20;
+constexpr std::array<std::string_view, 4> kColumns = {"path", "offset", "size", "raw"};
 
 // Of an array: how many chunks each dimension has.
 std::vector<std::uint64_t> chunk_counts(std::string_view zarray, const std::string& name) {
@@ -144,6 +147,7 @@ class ParquetReferences : public References {
   using PartitionKey = std::pair<std::string, std::uint64_t>;
   struct Kept {
     PartitionPtr table;
+    std::size_t nbytes;
     std::list<PartitionKey>::iterator age;
   };
 
@@ -176,19 +180,24 @@ class ParquetReferences : public References {
     const std::string file = stem + "refs." + std::to_string(record) + ".parq";
     Buffer bytes;
     if (!store_->get_within(file, bytes, kMaxFileNbytes)) return nullptr;
-    auto table = std::make_shared<const ParquetTable>(read_parquet(bytes, name_ + '/' + file));
-    PartitionPtr dropped;  // freed after the lock
+    auto table = std::make_shared<const ParquetTable>(
+        read_parquet(bytes, name_ + '/' + file, kColumns, record_size_));
+    const std::size_t nbytes = table->nbytes();
+    std::vector<PartitionPtr> dropped;  // freed after the lock
     const ForkLock lock(mutex_);
     const auto at = kept_.find(key);
     if (at != kept_.end()) return at->second.table;
-    if (ages_.size() >= kKeptPartitions) {
+    while (!ages_.empty() &&
+           (ages_.size() >= kKeptPartitions || kept_nbytes_ + nbytes > kKeptNbytes)) {
       const auto oldest = kept_.find(ages_.back());
-      dropped = std::move(oldest->second.table);
+      kept_nbytes_ -= oldest->second.nbytes;
+      dropped.push_back(std::move(oldest->second.table));
       kept_.erase(oldest);
       ages_.pop_back();
     }
     ages_.push_front(key);
-    kept_.emplace(std::move(key), Kept{table, ages_.begin()});
+    kept_.emplace(std::move(key), Kept{table, nbytes, ages_.begin()});
+    kept_nbytes_ += nbytes;
     return table;
   }
 
@@ -271,6 +280,7 @@ class ParquetReferences : public References {
   ForkMutex mutex_;
   std::map<PartitionKey, Kept> kept_ GUARDED_BY(mutex_);
   std::list<PartitionKey> ages_ GUARDED_BY(mutex_);  // the longest unused last
+  std::size_t kept_nbytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
@@ -278,7 +288,7 @@ class ParquetReferences : public References {
 std::unique_ptr<References> open_parquet_references(const std::string& place,
                                                     const StorageOptions& options) {
   return std::make_unique<ParquetReferences>(
-      open_plain_place(place, StoreMode::read, options).shared_driver(), place);
+      open_plain_place(place, StoreMode::read, options).shared_driver(), shown_place(place));
 }
 
 }  // namespace headrace

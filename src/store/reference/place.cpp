@@ -5,6 +5,7 @@
 
 #include "headrace/error.h"
 #include "store/file.h"
+#include "store/http/client.h"
 #include "store/reference/json_window.h"
 #include "store/reference/kerchunk_json.h"
 #include "store/url.h"
@@ -34,6 +35,12 @@ std::string folder_of(std::string_view path_or_url) {
   const std::size_t start = path_or_url.find("://") + 3;
   const std::size_t slash = path_or_url.rfind('/');
   return std::string(path_or_url.substr(0, slash < start ? path_or_url.size() : slash));
+}
+
+std::string shown_place(std::string_view path_or_url) {
+  const std::string scheme = scheme_of_url(path_or_url);
+  const bool has_user = scheme == "http" || scheme == "https";
+  return has_user ? without_secrets(path_or_url) : std::string(path_or_url);
 }
 
 Target open_object(std::string_view path_or_url, const StorageOptions& options) {

@@ -45,10 +45,15 @@ class Joined final : public AsyncRead {
 
 void Joined::hand_over(const Member& member) {
   AsyncRead& read = *member.read;
-  read.error = error;
-  read.found = found && !error;
+  // Beyond the end of the object lies what another one wants.
+  const bool is_before_end = error && members.size() > 1 &&
+                             member.skip + member.nbytes <= nbytes_before_end &&
+                             bytes.size() == extent.nbytes;
+  read.error = is_before_end ? nullptr : error;
+  read.found = is_before_end || (found && !error);
   read.version = version;
-  read.object_nbytes = extent.kind == Extent::Kind::whole ? object_nbytes : read.object_nbytes;
+  // Of a part of an object it is known already.
+  if (read.object_nbytes == 0) read.object_nbytes = object_nbytes;
   if (!read.found) {
     if (!read.error) {
       Whereabouts where;
@@ -157,6 +162,7 @@ bool RemoteCatalogueStore::prepare(Wanted& wanted) {
   AsyncRead& read = *wanted.read;
   read.error = nullptr;
   read.ticket = 0;
+  read.object_nbytes = 0;
   try {
     std::optional<Whereabouts> where = catalogue_->find(read.key);
     if (!where) {
@@ -171,7 +177,9 @@ bool RemoteCatalogueStore::prepare(Wanted& wanted) {
           wanted.where.store ? wanted.where.nbytes : wanted.where.bytes.size();
       wanted.range = range_of(read, nbytes);
       read.object_nbytes = nbytes;
-      wanted.range.offset = checked_add(wanted.range.offset, wanted.where.offset, "reference");
+      if (wanted.where.store) {
+        wanted.range.offset = checked_add(wanted.range.offset, wanted.where.offset, "reference");
+      }
       if (asynchronous && wanted.range.nbytes > 0) return true;
       if (wanted.range.nbytes == 0) {
         read.bytes.clear();
@@ -200,6 +208,9 @@ void RemoteCatalogueStore::read_here(Wanted& wanted) {
     return;
   }
   const auto reader = open_at(read.key, where);
+  const std::uint64_t version = reader->version();
+  read.version = version == 0 ? "" : std::to_string(version);
+  if (!read.if_version.empty() && read.if_version != read.version) throw_changed(read.key);
   read.object_nbytes = reader->size();
   const ByteRange range = range_of(read, reader->size());
   if (read.into.empty()) {

@@ -9,6 +9,7 @@
 #include "store/file.h"
 #include "store/reference/json_window.h"
 #include "store/reference/kerchunk_json.h"
+#include "store/reference/place.h"
 #include "store/url.h"
 
 namespace headrace {
@@ -210,12 +211,21 @@ std::shared_ptr<StoreDriver> Targets::store_at(const Place& place) {
   if (place.is_local) {
     store = make_file_store(place.place, {});
   } else {
-    store = open_plain_place(place.place, StoreMode::read, rules_.options).shared_driver();
+    const StorageOptions options = has_options(place) ? rules_.options : StorageOptions();
+    store = open_plain_place(place.place, StoreMode::read, options).shared_driver();
   }
   std::unordered_map<std::string, std::shared_ptr<StoreDriver>> old;  // freed after the lock
   const ForkLock lock(mutex_);
   if (stores_.size() >= kMaxStores) old.swap(stores_);
   return stores_.try_emplace(place.place, std::move(store)).first->second;
+}
+
+// Of one cloud all buckets have them: it is its own secrets that it is sent.
+bool Targets::has_options(const Place& place) const {
+  if (!rules_.options_are_of_home) return true;
+  const std::string scheme = scheme_of_url(place.place);
+  if (scheme == "http" || scheme == "https") return has_prefix(rules_.home, place.place);
+  return scheme == normal_scheme(scheme_of_url(rules_.home));
 }
 
 Target Targets::open(std::string_view url) {
@@ -239,7 +249,7 @@ Target Targets::open(std::string_view url) {
             (place.is_local ? " (" + (place.place == "/" ? "" : place.place) + '/' + place.key + ")"
                             : "") +
             ", which is outside of " +
-            (rules_.home.empty() ? std::string("all that is allowed") : rules_.home) +
+            (rules_.home.empty() ? std::string("all that is allowed") : shown_place(rules_.home)) +
             "; the option \"allow\" names what else may be reached, as in allow=\"" + place.place +
             "\"");
   }

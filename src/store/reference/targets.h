@@ -29,6 +29,8 @@ struct TargetRules {
   std::vector<std::string> allow{};  // prefixes of URLs, paths; "*" for all
   std::string protocol{};            // of a URL that has none: "" is that of the home
   StorageOptions options{};          // of stores that are not of this machine
+  // Those are the home's: a token in them is sent to no other host, nor to another cloud.
+  bool options_are_of_home = false;
 };
 
 // The list that an option has: as JSON, or with commas between.
@@ -53,6 +55,7 @@ class Targets {
   Place place_of(std::string_view url) const;
   bool is_allowed(const Place& place) const;
   std::shared_ptr<StoreDriver> store_at(const Place& place) EXCLUDES(mutex_);
+  bool has_options(const Place& place) const;
 
   TargetRules rules_;
   std::vector<std::string> folders_;   // that may be reached, by their real paths

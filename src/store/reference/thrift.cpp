@@ -100,6 +100,7 @@ void ThriftReader::skip(ThriftType type) {
       std::uint64_t size = head >> 4;
       if (size == 15) size = varint();
       if (size > bytes_.size() - at_) fail("has a list that is too long");
+      if (element == ThriftType::stop && size > 0) fail("has a list of nothing");
       for (std::uint64_t i = 0; i < size; ++i) {
         // Elements, unlike fields, have a byte for what is true or false.
         skip(element == ThriftType::yes || element == ThriftType::no ? ThriftType::byte : element);

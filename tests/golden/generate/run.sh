@@ -24,3 +24,4 @@ export PYTHONDONTWRITEBYTECODE=1
 "$envs/tensorstore/bin/python" "$here/write_tensorstore.py"
 "$envs/zarr31/bin/python" "$here/write_blosc.py"
 "$envs/zarr31/bin/python" "$here/write_crafted.py"
+"$envs/foreign/bin/python" "$here/write_foreign.py"

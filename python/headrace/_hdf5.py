@@ -1,0 +1,377 @@
+"""Where in an HDF5 file, NetCDF 4 too, the chunks are: `read_hdf5` with h5py.
+
+1. Groups and data sets are walked by their hard links.
+2. Of each data set type, shape, filters and fill value become metadata of Zarr v2.
+3. Its chunks become references; what lies in no file as Zarr would have it is kept inline.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ._hdf5_filters import NBIT, SCALEOFFSET, SZIP, check_without_szip, codecs_of, refiltered
+from ._reference_model import ArrayReferences, GroupReferences, NotRepresentable, json_value
+
+# Of dimension scales and of the netCDF library: what they say is in names of dimensions.
+_HIDDEN = {
+    "CLASS",
+    "NAME",
+    "REFERENCE_LIST",
+    "DIMENSION_LIST",
+    "DIMENSION_LABELS",
+    "_NCProperties",
+    "_Netcdf4Coordinates",
+    "_Netcdf4Dimid",
+    "_nc3_strict",
+}
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+_NOT_A_COORDINATE = "_nc4_non_coord_"
+
+# A contiguous data set has no chunks of its own, and is cut into rows of about so many bytes.
+_CONTIGUOUS_NBYTES = 64 << 20
+_MAX_INLINE_NBYTES = 64 << 20
+
+
+def read_hdf5(file: Any, url: str) -> tuple[GroupReferences, dict[str, str]]:
+    """What the file holds, and why what is left out is."""
+    with h5py.File(file, "r") as opened:
+        return _Reader(opened, url).read()
+
+
+class _Reader:
+    def __init__(self, file: h5py.File, url: str) -> None:
+        self._file = file
+        self._url = url
+        self._root = GroupReferences()
+        self._left_out: dict[str, str] = {}
+        self._scales: dict[int, str] = {}
+        self._phony: dict[tuple[int, int], str] = {}
+        self._base = 0
+
+    def read(self) -> tuple[GroupReferences, dict[str, str]]:
+        nodes: list[tuple[str, Any]] = [("", self._file["/"])]
+        self._file.visititems(lambda name, node: nodes.append((name, node)))
+        for name, node in nodes:
+            if isinstance(node, h5py.Dataset) and "_Netcdf4Dimid" in node.attrs:
+                self._scales[int(node.attrs["_Netcdf4Dimid"])] = _plain_name(name)
+        self._base = self._find_base(nodes)
+        for name, node in nodes:
+            if isinstance(node, h5py.Dataset):
+                if _is_dimension_alone(node):
+                    continue
+                path = "/".join(filter(None, (name.rpartition("/")[0], _plain_name(name))))
+                try:
+                    self._root.arrays[path] = self._array(node)
+                except NotRepresentable as why:
+                    self._left_out[path] = str(why)
+            elif isinstance(node, h5py.Group):
+                self._root.groups[name] = _attributes(node)
+        return self._root, self._left_out
+
+    def _find_base(self, nodes: list[tuple[str, Any]]) -> int:
+        """What to add to addresses: libraries differ in whether they count the user block."""
+        block = int(self._file.userblock_size)
+        if block == 0:
+            return 0
+        for _, node in nodes:
+            if not isinstance(node, h5py.Dataset) or node.chunks is None:
+                continue
+            if node.id.get_num_chunks() == 0:
+                continue
+            found = node.id.get_chunk_info(0)
+            _, wanted = node.id.read_direct_chunk(found.chunk_offset)
+            for base in (0, block):
+                if self._bytes_at(found.byte_offset + base, found.size) == wanted:
+                    return base
+        raise NotRepresentable(
+            f"{self._url}: it has a user block, and no chunk tells where addresses begin"
+        )
+
+    def _bytes_at(self, offset: int, size: int) -> bytes:
+        handle = self._file.id.get_vfd_handle() if self._file.driver == "sec2" else None
+        if handle is None:
+            raise NotRepresentable(f"{self._url}: a user block, in a file across a network")
+        import os
+
+        return os.pread(handle, size, offset)
+
+    # ---- one data set
+
+    def _array(self, node: h5py.Dataset) -> ArrayReferences:
+        if node.shape is None:
+            raise NotRepresentable("it has no elements (a null data space)")
+        if node.is_virtual:
+            raise NotRepresentable("a virtual data set, whose elements lie in others")
+        if node.external:
+            raise NotRepresentable("its elements lie in external files")
+        kind = node.id.get_type()
+        if isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str():
+            array = self._strings(node)
+        else:
+            array = self._plain(node, kind)
+        dimensions = self._dimensions(node)
+        dimensions += [f"dim_{i}" for i in range(len(dimensions), len(array.shape))]
+        array.attributes = {**_attributes(node), "_ARRAY_DIMENSIONS": dimensions}
+        self._set_fill_value(node, array)
+        return array
+
+    def _plain(self, node: h5py.Dataset, kind: Any) -> ArrayReferences:
+        dtype, inner = _dtype(node.dtype, kind)
+        plist = node.id.get_create_plist()
+        filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
+        _check_type(kind, [code for code, *_ in filters])
+        shape = (*node.shape, *inner)
+        array = ArrayReferences(shape=shape, chunks=shape, dtype=dtype)
+        layout = plist.get_layout()
+        if layout == h5py.h5d.CHUNKED:
+            array.chunks = (*node.chunks, *inner)
+            self._chunked(node, array, filters, len(inner))
+        elif layout == h5py.h5d.COMPACT:
+            elements = np.empty(node.shape, node.dtype)
+            if elements.size:
+                node.id.read(h5py.h5s.ALL, h5py.h5s.ALL, elements, node.id.get_type())
+            array.put_inline((0,) * len(shape), elements.tobytes())
+        else:
+            self._contiguous(node, array)
+        return array
+
+    def _contiguous(self, node: h5py.Dataset, array: ArrayReferences) -> None:
+        offset, nbytes = node.id.get_offset(), array.nbytes
+        if offset is None or nbytes == 0:
+            return
+        if node.id.get_storage_size() != nbytes:
+            raise NotRepresentable(f"{node.id.get_storage_size()} bytes are stored, not {nbytes}")
+        rows = array.shape[0] if array.shape else 1
+        parts = next(
+            n
+            for n in range(1, rows + 1)
+            if rows % n == 0 and (nbytes // n <= _CONTIGUOUS_NBYTES or n == rows)
+        )
+        if array.shape:
+            array.chunks = (rows // parts, *array.shape[1:])
+        rest = (0,) * (len(array.shape) - 1)
+        for i in range(parts):
+            key = (i, *rest) if array.shape else ()
+            array.put(key, self._url, offset + self._base + i * (nbytes // parts), nbytes // parts)
+
+    def _chunked(
+        self,
+        node: h5py.Dataset,
+        array: ArrayReferences,
+        filters: list[tuple[Any, ...]],
+        inner: int,
+    ) -> None:
+        chunks = list(_stored_chunks(node))
+        masks = Counter(info.filter_mask for info in chunks)
+        usual = masks.most_common(1)[0][0] if masks else 0
+        if len(masks) > 1:
+            usual = 0  # what was left out of some chunks only is done to them here
+        applied = [f for i, f in enumerate(filters) if not usual >> i & 1]
+        array.codecs = [codec for entry in applied for codec in codecs_of(entry, array.dtype)]
+        inline = 0
+        for info in chunks:
+            index = (
+                tuple(a // b for a, b in zip(info.chunk_offset, node.chunks, strict=True))
+                + (0,) * inner
+            )
+            if info.filter_mask == usual:
+                array.put(index, self._url, info.byte_offset + self._base, info.size)
+                continue
+            _, data = node.id.read_direct_chunk(info.chunk_offset)
+            if filters and filters[-1][0] == SZIP and info.filter_mask == 1 << len(filters) - 1:
+                check_without_szip(data)
+                array.put(index, self._url, info.byte_offset + self._base, info.size)
+                continue
+            data = refiltered(bytes(data), filters, info.filter_mask)
+            inline += len(data)
+            if inline > _MAX_INLINE_NBYTES:
+                raise NotRepresentable("too many chunks are stored without some of the filters")
+            array.put_inline(index, data)
+
+    def _strings(self, node: h5py.Dataset) -> ArrayReferences:
+        """Strings of variable length lie in a heap: they come with the references."""
+        elements = [
+            v if isinstance(v, bytes) else str(v).encode() for v in np.asarray(node[()]).flat
+        ]
+        if sum(map(len, elements)) + 4 * len(elements) > _MAX_INLINE_NBYTES:
+            raise NotRepresentable("its strings of variable length are too many to be kept inline")
+        try:
+            for v in elements:
+                v.decode()
+        except UnicodeDecodeError:
+            raise NotRepresentable("a string of variable length is no UTF-8") from None
+        array = ArrayReferences(shape=node.shape, chunks=node.shape, dtype=np.dtype("O"))
+        array.codecs = [{"id": "vlen-utf8"}]
+        parts = [len(elements).to_bytes(4, "little")]
+        for v in elements:
+            parts += [len(v).to_bytes(4, "little"), v]
+        if elements:
+            array.put_inline((0,) * len(node.shape), b"".join(parts))
+        return array
+
+    def _set_fill_value(self, node: h5py.Dataset, array: ArrayReferences) -> None:
+        """What missing chunks hold, and to xarray the mark of missing elements."""
+        if array.dtype.kind == "O":
+            array.fill_value = ""
+            return
+        stored = _stored_fill_value(node, array.dtype)
+        marked = node.attrs.get("_FillValue")
+        mark = None
+        if marked is not None and array.dtype.kind in "biuf":
+            values = np.asarray(marked)
+            if values.size == 1 and values.dtype.kind in "biuf":
+                mark = values.reshape(())[()].astype(array.dtype)
+        is_whole = len(array.references) == array.nchunks
+        same = mark is not None and (stored is None or _same(stored, mark))
+        if mark is not None and (is_whole or same):
+            array.fill_value = mark
+            array.attributes.pop("_FillValue", None)
+        elif not is_whole:
+            array.fill_value = stored
+        else:
+            array.fill_value = None
+
+    # ---- names of dimensions
+
+    def _dimensions(self, node: h5py.Dataset) -> list[str]:
+        rank = len(node.shape)
+        own = _plain_name(node.name)
+        is_scale = h5py.h5ds.is_scale(node.id)
+        coordinates = node.attrs.get("_Netcdf4Coordinates")
+        if coordinates is not None and len(coordinates) == rank:
+            named = [self._scales.get(int(i)) for i in coordinates]
+            if all(named):
+                return [str(name) for name in named]
+        names: list[str] = []
+        seen: Counter[int] = Counter()
+        for i, extent in enumerate(node.shape):
+            label = "" if is_scale else node.dims[i].label
+            if not is_scale and len(node.dims[i]) > 0:
+                name = _plain_name(node.dims[i][0].name)
+            elif is_scale and i == 0:
+                name = own
+            elif label:
+                name = label
+            else:
+                # As netCDF names them: by their extents, each twice in one array only when it must.
+                key = (extent, seen[extent])
+                name = self._phony.setdefault(key, f"phony_dim_{len(self._phony)}")
+                seen[extent] += 1
+            names.append(name)
+        return names
+
+
+def _plain_name(path: str) -> str:
+    return path.rpartition("/")[2].removeprefix(_NOT_A_COORDINATE)
+
+
+def _is_dimension_alone(node: h5py.Dataset) -> bool:
+    if not h5py.h5ds.is_scale(node.id):
+        return False
+    return bytes(np.bytes_(node.attrs.get("NAME", b""))).startswith(_NO_VARIABLE)
+
+
+def _stored_chunks(node: h5py.Dataset) -> Iterator[Any]:
+    found: list[Any] = []
+    try:
+        node.id.chunk_iter(found.append)
+    except AttributeError:  # an HDF5 library before 1.12.3
+        for i in range(node.id.get_num_chunks()):
+            found.append(node.id.get_chunk_info(i))
+    extents = node.shape
+    for info in found:
+        # Chunks that a data set had before it was made smaller are not its own.
+        if all(o < n for o, n in zip(info.chunk_offset, extents, strict=True)):
+            yield info
+
+
+def _stored_fill_value(node: h5py.Dataset, dtype: np.dtype[Any]) -> Any:
+    plist = node.id.get_create_plist()
+    if plist.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED:
+        return None
+    value = np.zeros((), dtype.newbyteorder("=") if dtype.kind in "biufc" else dtype)
+    if dtype.subdtype is None and node.dtype.subdtype is None and dtype.names is None:
+        plist.get_fill_value(value)
+    return value[()]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(np.asarray(a).tobytes() == np.asarray(b).astype(np.asarray(a).dtype).tobytes())
+
+
+# ---- types
+
+
+def _dtype(dtype: np.dtype[Any], kind: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The type of an array's elements, and dimensions that each element has in the file."""
+    if dtype.subdtype is not None:
+        base, inner = dtype.subdtype
+        return _dtype(base, kind.get_super())[0], inner
+    if dtype.names is not None:
+        end = 0
+        for name in dtype.names:
+            field, offset = dtype.fields[name][:2]  # type: ignore[index]
+            if field.kind == "O" or field.names is not None or field.subdtype is not None:
+                raise NotRepresentable(f"field {name!r} is of a type that Zarr cannot have there")
+            if offset != end:
+                raise NotRepresentable(f"there are bytes without a meaning before field {name!r}")
+            end += field.itemsize
+        if end != dtype.itemsize:
+            raise NotRepresentable("there are bytes without a meaning behind the last field")
+        return np.dtype([(n, dtype.fields[n][0]) for n in dtype.names]), ()  # type: ignore[index]
+    if dtype.kind == "O":
+        raise NotRepresentable("references and elements of variable length lie in no chunk")
+    return np.dtype(dtype.str), ()  # without what h5py notes on enumerations
+
+
+def _check_type(kind: Any, codes: list[int]) -> None:
+    """Elements that h5py converts on the way lie in the file in another form."""
+    if isinstance(kind, h5py.h5t.TypeArrayID | h5py.h5t.TypeEnumID):
+        return _check_type(kind.get_super(), codes)
+    if isinstance(kind, h5py.h5t.TypeCompoundID):
+        if {NBIT, SCALEOFFSET} & set(codes):
+            raise NotRepresentable("n-bit or scale-offset filters of a compound type")
+        for i in range(kind.get_nmembers()):
+            _check_type(kind.get_member_type(i), codes)
+        return
+    if isinstance(kind, h5py.h5t.TypeIntegerID):
+        whole = kind.get_precision() == 8 * kind.get_size() and kind.get_offset() == 0
+        if not whole and NBIT not in codes:
+            raise NotRepresentable(f"integers of {kind.get_precision()} bits without n-bit filter")
+    if isinstance(kind, h5py.h5t.TypeFloatID):
+        standard = {2: h5py.h5t.IEEE_F16LE, 4: h5py.h5t.IEEE_F32LE, 8: h5py.h5t.IEEE_F64LE}
+        ieee = standard.get(kind.get_size())
+        if (
+            ieee is None
+            or kind.get_fields() != ieee.get_fields()
+            or kind.get_ebias() != ieee.get_ebias()
+            or kind.get_precision() != ieee.get_precision()
+            or kind.get_order() not in (h5py.h5t.ORDER_LE, h5py.h5t.ORDER_BE)
+        ):
+            raise NotRepresentable("floats that are none of IEEE 754")
+
+
+# ---- attributes
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in node.attrs:
+        if name in _HIDDEN:
+            continue
+        try:
+            value = node.attrs[name]
+        except (OSError, TypeError):
+            continue  # of a type that NumPy has no word for
+        if isinstance(value, h5py.Empty):
+            found[name] = ""
+            continue
+        plain = json_value(value)
+        if plain is not None:
+            found[name] = plain
+    return found

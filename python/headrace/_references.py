@@ -1,0 +1,379 @@
+"""References: where in files of other formats the chunks of arrays are.
+
+1. Each file becomes a `GroupReferences`: HDF5 by `_hdf5`, all else by kerchunk and tifffile.
+2. Those of several files become one: arrays along `concat_dim` one behind another.
+3. What comes out is the JSON of kerchunk's version 1, which the store "reference" reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _check, _core
+from ._paths import SCHEME
+from ._reference_model import ArrayReferences, GroupReferences, dtype_json
+from ._stores import open_store
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+# Elements that are kept inline where a file's chunks do not fit those of the others.
+_MAX_INLINE_NBYTES = 16 << 20
+
+
+def references(
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    concat_dim: str | None = None,
+    allow: Sequence[str] = (),
+    left_out: str = "raise",
+    storage_options: dict[str, Any] | None = None,
+) -> _core.Store:
+    """Find the chunks in files of other formats, and open the files as one Zarr store.
+
+    HDF5 and NetCDF 4 are read by headrace itself, with h5py; NetCDF 3 and GRIB 2 by
+    kerchunk, TIFF by tifffile.
+    Nothing but the metadata of the files is read, and no chunk is decoded.
+
+    Parameters
+    ----------
+    files
+        A path or URL, or several. URLs are read through fsspec.
+    out
+        Where the references are written: ``.json``, or ``.parquet`` with kerchunk and fastparquet.
+        Files below its folder are named relative to it.
+    concat_dim
+        The dimension along which arrays of several files stand one behind another. What does not
+        have it must be the same in all of them.
+    allow
+        What the references may lead to besides `files`; see `open_store`.
+    left_out
+        What becomes of arrays that Zarr cannot have: ``"raise"``, or ``"skip"``, a warning.
+    storage_options
+        Options of the store that URLs lead to, by fsspec's names.
+
+    Returns
+    -------
+    Store
+        A store that reads only, for `open`, `open_array` and xarray's engine.
+
+    Raises
+    ------
+    NotImplementedError
+        A format whose library is not installed, or something in a file that Zarr cannot have.
+    ValueError
+        Files that do not fit together.
+
+    Examples
+    --------
+    >>> store = hr.references(["2020.nc", "2021.nc"], concat_dim="time", out="era5.json")
+    >>> hr.open(store)["t2m"][0]
+    >>> xr.open_dataset(store, engine="headrace")
+    """
+    places = [files] if isinstance(files, str | os.PathLike) else list(files)
+    urls = [_url_of(place) for place in places]
+    if not urls:
+        raise ValueError("files: there are none")
+    if left_out not in ("raise", "skip"):
+        raise ValueError(f'left_out: expected "raise" or "skip", got {left_out!r}')
+    _check.mapping("storage_options", storage_options)
+    if concat_dim is not None:
+        _check.text("concat_dim", concat_dim)
+    parts = []
+    for url in urls:
+        part, reasons = _read(url, storage_options)
+        if reasons:
+            _say_left_out(url, reasons, left_out)
+        parts.append(part)
+    whole = _combined(parts, urls, concat_dim)
+    found = whole.to_kerchunk()
+    options: dict[str, Any] = {"allow": [*urls, *map(os.fspath, allow)]}
+    if storage_options:
+        options["remote_options"] = storage_options
+    if out is None:
+        return open_store("reference://", storage_options={"fo": json.dumps(found), **options})
+    target = os.path.abspath(os.fspath(out))
+    _write(found, target)
+    return open_store(f"reference://{target}", storage_options=options)
+
+
+def _url_of(place: str | os.PathLike[str]) -> str:
+    text = os.fsdecode(os.fspath(place))
+    _check.text("files", text)
+    return text if SCHEME.match(text) else os.path.abspath(text)
+
+
+def _say_left_out(url: str, reasons: dict[str, str], left_out: str) -> None:
+    said = "; ".join(f"/{path}: {why}" for path, why in sorted(reasons.items()))
+    if left_out == "raise":
+        raise NotImplementedError(
+            f'{url}: Zarr cannot have {said} (left_out="skip" leaves such arrays out)'
+        )
+    import warnings
+
+    warnings.warn(f"{url}: left out {said}", UserWarning, stacklevel=3)
+
+
+def _read(url: str, options: dict[str, Any] | None) -> tuple[GroupReferences, dict[str, str]]:
+    if SCHEME.match(url):
+        fsspec = _library("fsspec", f"{url}: files across a network")
+        with fsspec.open(url, "rb", **(options or {})) as file:
+            return _read_open(file, url, options)
+    with open(url, "rb") as file:
+        return _read_open(file, url, options)
+
+
+def _read_open(
+    file: Any, url: str, options: dict[str, Any] | None
+) -> tuple[GroupReferences, dict[str, str]]:
+    start = file.read(16)
+    if _is_hdf5(file, start):
+        file.seek(0)
+        _library("h5py", f"{url}: HDF5 and NetCDF 4")
+        from ._hdf5 import read_hdf5
+
+        return read_hdf5(file if SCHEME.match(url) else url, url)
+    if start[:3] == b"CDF":
+        module = _library("kerchunk.netCDF3", f"{url}: NetCDF 3", "kerchunk scipy")
+        found = module.NetCDF3ToZarr(url, storage_options=options, inline_threshold=0).translate()
+        return _from_kerchunk(found), {}
+    if start[:4] == b"GRIB":
+        module = _library("kerchunk.grib2", f"{url}: GRIB 2", "kerchunk cfgrib")
+        messages = module.scan_grib(url, storage_options=options)
+        if len(messages) != 1:
+            raise NotImplementedError(
+                f"{url}: it has {len(messages)} messages; how they become one data set "
+                "kerchunk.combine.MultiZarrToZarr has to be told"
+            )
+        return _from_kerchunk(messages[0]), {}
+    if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        file.seek(0)
+        return _read_tiff(file, url), {}
+    raise ValueError(f"{url}: this is neither HDF5 nor NetCDF, GRIB or TIFF")
+
+
+def _read_tiff(file: Any, url: str) -> GroupReferences:
+    module = _library("tifffile", f"{url}: TIFF", "tifffile zarr")
+    text = io.StringIO()
+    with module.TiffFile(file, name="") as opened:
+        try:
+            with opened.series[0].aszarr() as store:
+                store.write_fsspec(text, url="")
+        except ValueError as why:  # compressions without a codec, strips of another length
+            raise NotImplementedError(f"{url}: {why}") from why
+    found = _from_kerchunk(json.loads(text.getvalue()))
+    for array in found.arrays.values():
+        for index, reference in array.references.items():
+            array.references[index] = [url, *reference[1:]]
+    return found
+
+
+def _is_hdf5(file: Any, start: bytes) -> bool:
+    """The signature stands in front, or behind a user block of 512 bytes, 1024 and so on."""
+    if start[:8] == _HDF5:
+        return True
+    offset = 512
+    while offset <= 1 << 20:
+        file.seek(offset)
+        found = file.read(8)
+        if len(found) < 8:
+            return False
+        if found == _HDF5:
+            return True
+        offset *= 2
+    return False
+
+
+def _library(name: str, what: str, packages: str | None = None) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        packages = packages or name
+        raise NotImplementedError(f"{what}: needs pip install {packages} ({error})") from error
+
+
+def _from_kerchunk(found: dict[str, Any]) -> GroupReferences:
+    refs = found.get("refs", found)
+    templates = {"{{" + name + "}}": url for name, url in found.get("templates", {}).items()}
+    group = GroupReferences()
+
+    def document(key: str) -> dict[str, Any]:
+        value = refs.get(key, "{}")
+        if isinstance(value, bytes):
+            value = value.decode()
+        return dict(json.loads(value)) if isinstance(value, str) else dict(value)
+
+    for key in refs:
+        path, _, name = key.rpartition("/")
+        if name == ".zgroup":
+            group.groups[path] = document(f"{path}/.zattrs".lstrip("/"))
+        elif name == ".zarray":
+            stored = document(key)
+            group.arrays[path] = ArrayReferences(
+                shape=tuple(stored["shape"]),
+                chunks=tuple(stored["chunks"]),
+                dtype=np.dtype("V1"),
+                attributes=document(f"{path}/.zattrs".lstrip("/")),
+                document=stored,
+            )
+    for key, reference in refs.items():
+        path, _, name = key.rpartition("/")
+        array = group.arrays.get(path)
+        if array is None or name.startswith("."):
+            continue
+        if isinstance(reference, bytes):
+            reference = "base64:" + base64.b64encode(reference).decode()
+        if isinstance(reference, list | tuple):
+            url = str(reference[0])
+            reference = [templates.get(url, url), *reference[1:]]
+            if not SCHEME.match(reference[0]):
+                reference[0] = os.path.abspath(reference[0])
+        index = tuple(map(int, name.split("."))) if array.shape else ()  # kerchunk's "" or "0"
+        array.references[index] = reference
+    return group
+
+
+# ---- several files
+
+
+def _combined(
+    parts: list[GroupReferences], urls: list[str], concat_dim: str | None
+) -> GroupReferences:
+    whole = parts[0]
+    if concat_dim is not None:
+        for url, part in zip(urls, parts, strict=True):
+            if not any(concat_dim in a.dimensions for a in part.arrays.values()):
+                raise ValueError(f"concat_dim: nothing in {url} has the dimension {concat_dim!r}")
+    if len(parts) == 1:
+        return whole
+    joined = {
+        path: [array]
+        for path, array in whole.arrays.items()
+        if concat_dim is not None and concat_dim in array.dimensions
+    }
+    for url, part in zip(urls[1:], parts[1:], strict=True):
+        for path, attributes in part.groups.items():
+            whole.groups.setdefault(path, attributes)
+        for path, array in part.arrays.items():
+            if path in joined and concat_dim in array.dimensions:
+                joined[path].append(array)
+            elif concat_dim is not None and concat_dim in array.dimensions:
+                raise ValueError(f"{url}: /{path} is not in {urls[0]}")
+            elif path not in whole.arrays:
+                whole.arrays[path] = array
+            elif not _same_elements(whole.arrays[path], array):
+                hint = "" if concat_dim else " (concat_dim= puts them one behind another)"
+                raise ValueError(f"{url}: /{path} is not the same as in a file before{hint}")
+    for path, arrays in joined.items():
+        if len(arrays) != len(parts):
+            raise ValueError(f"/{path} is not in all files, and has the dimension {concat_dim!r}")
+        whole.arrays[path] = _concatenated(path, arrays, str(concat_dim), urls)
+    return whole
+
+
+def _elements(array: ArrayReferences) -> np.ndarray[Any, Any]:
+    """All of them, read through their references."""
+    alone = GroupReferences(arrays={"a": array}).to_kerchunk()
+    store = open_store("reference://", storage_options={"fo": json.dumps(alone), "allow": ["*"]})
+    return np.asarray(_core.open_array(store, "a")[...])
+
+
+def _is_small(array: ArrayReferences) -> bool:
+    itemsize = 16 if array.document is not None else max(array.dtype.itemsize, 1)
+    return math.prod(array.shape) * itemsize <= _MAX_INLINE_NBYTES
+
+
+def _same_elements(a: ArrayReferences, b: ArrayReferences) -> bool:
+    if a.shape != b.shape or a.dimensions != b.dimensions:
+        return False
+    if not (_is_small(a) and _is_small(b)):
+        return False
+    x, y = _elements(a), _elements(b)
+    if x.dtype != y.dtype:
+        return False
+    return x.tolist() == y.tolist() if x.dtype.kind in "TO" else x.tobytes() == y.tobytes()
+
+
+def _concatenated(
+    path: str, arrays: list[ArrayReferences], dimension: str, urls: list[str]
+) -> ArrayReferences:
+    first = arrays[0]
+    axis = first.dimensions.index(dimension)
+    for array, url in zip(arrays[1:], urls[1:], strict=True):
+        if array.dimensions != first.dimensions or any(
+            a != b
+            for i, (a, b) in enumerate(zip(array.shape, first.shape, strict=True))
+            if i != axis
+        ):
+            raise ValueError(f"{url}: /{path} has another shape than in {urls[0]}")
+        for name in ("units", "calendar", "scale_factor", "add_offset"):
+            if array.attributes.get(name) != first.attributes.get(name):
+                raise ValueError(f"{url}: /{path} has another {name!r} than in {urls[0]}")
+    fits = all(a.same_kind() == first.same_kind() for a in arrays) and all(
+        a.shape[axis] % a.chunks[axis] == 0 for a in arrays[:-1]
+    )
+    fills = {json.dumps(a.metadata()["fill_value"]) for a in arrays}
+    extent = sum(a.shape[axis] for a in arrays)
+    shape = (*first.shape[:axis], extent, *first.shape[axis + 1 :])
+    if fits and len(fills) == 1:
+        whole = ArrayReferences(**{**first.__dict__, "shape": shape, "references": {}})
+        before = 0
+        for array in arrays:
+            for index, reference in array.references.items():
+                moved = (*index[:axis], index[axis] + before, *index[axis + 1 :])
+                whole.references[moved] = reference
+            before += array.shape[axis] // array.chunks[axis]
+        return whole
+    whole = ArrayReferences(**{**first.__dict__, "shape": shape, "references": {}})
+    if len(fills) != 1 or not all(map(_is_small, arrays)) or not _is_small(whole):
+        raise ValueError(
+            f"/{path} cannot be put one behind another along {dimension!r}: chunks, types, filters "
+            "and fill values must be the same, and whole chunks in all files but the last"
+        )
+    elements = [_elements(a) for a in arrays]
+    if any(e.dtype != elements[0].dtype for e in elements) or elements[0].dtype.kind in "TO":
+        raise ValueError(f"/{path} has other types in some of the files")
+    # Chunks of this array do not meet the borders of the files: its elements come along.
+    joined = np.concatenate(elements, axis)
+    document = {**first.metadata(), "dtype": dtype_json(joined.dtype), "chunks": list(shape)}
+    unset = {"order": "C", "filters": None, "compressor": None}
+    whole.chunks, whole.document = shape, {**document, **unset}
+    whole.put_inline((0,) * len(shape), joined.tobytes())
+    return whole
+
+
+# ---- files of references
+
+
+def _write(found: dict[str, Any], target: str) -> None:
+    folder = os.path.realpath(os.path.dirname(target)) + os.sep
+    if target.endswith((".parquet", ".parq")):
+        module = _library("kerchunk.df", f"{target}: Parquet", "kerchunk fastparquet")
+        module.refs_to_dataframe(found, target)
+        return
+    refs = {}
+    for key, reference in found["refs"].items():
+        if isinstance(reference, list):
+            url = reference[0]
+            real = url if SCHEME.match(url) else os.path.realpath(url)
+            if real.startswith(folder):
+                real = real.removeprefix(folder)
+            reference = [real, *reference[1:]]
+        refs[key] = reference
+    aside = f"{target}.{os.getpid()}.part"
+    try:
+        with open(aside, "w", encoding="utf-8") as file:
+            json.dump({**found, "refs": refs}, file)
+        os.replace(aside, target)
+    except BaseException:
+        if os.path.exists(aside):
+            os.remove(aside)
+        raise

@@ -1,0 +1,413 @@
+"""`hr.references` of HDF5 and NetCDF 4, compared with what h5py and netCDF4 read of the files."""
+
+import json
+import shutil
+import sys
+import warnings
+
+import headrace as hr
+import numpy as np
+import pytest
+from helpers import assert_same
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+h5py = pytest.importorskip("h5py")
+
+RANDOM = np.random.default_rng(5)
+FIELD = np.round(RANDOM.normal(size=(30, 17, 23)) * 40, 2).astype("f4")
+WALK = np.cumsum(RANDOM.integers(-2, 3, FIELD.shape), -1).astype("i4")
+HAS_AEC = any(row["codec"] == "hdf5_szip" for row in hr.codecs.table())
+
+
+def datasets(path):
+    """The elements of all data sets of a file, by path."""
+    found = {}
+
+    def take(name, node):
+        if isinstance(node, h5py.Dataset):
+            is_text = node.dtype.kind == "O"
+            found[name] = np.asarray(node.asstr()[()], "O") if is_text else np.asarray(node[()])
+
+    with h5py.File(path) as file:
+        file.visititems(take)
+    return found
+
+
+def filters_of(path):
+    with h5py.File(path) as file:
+        plists = {name: node.id.get_create_plist() for name, node in file.items()}
+        return {
+            name: [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
+            for name, plist in plists.items()
+        }
+
+
+def assert_same_file(store, path, device=None):
+    for name, wanted in datasets(path).items():
+        got = hr.open_array(store, name, device=device)[...]
+        if device is not None:
+            got = got.to_numpy()
+        if wanted.dtype.kind == "O":
+            assert np.asarray(got).tolist() == wanted.tolist(), name
+        else:
+            assert_same(got, wanted)
+
+
+PACKED = {
+    "deflate": (FIELD, {"compression": "gzip"}),
+    "shuffled": (FIELD, {"compression": "gzip", "shuffle": True}),
+    "checked": (FIELD, {"compression": "gzip", "shuffle": True, "fletcher32": True}),
+    "only_checked": (WALK, {"fletcher32": True}),
+    "lzf": (WALK, {"compression": "lzf", "shuffle": True}),
+    "lzf_plain": (WALK.astype("i2"), {"compression": "lzf"}),
+    "scaled": (WALK, {"scaleoffset": 0}),
+    "scaled_width": (np.abs(WALK) % 32, {"scaleoffset": 5}),
+    "scaled_bytes": (WALK.astype("u1"), {"scaleoffset": 0}),
+    "scaled_big": (WALK.astype(">i2"), {"scaleoffset": 0, "compression": "gzip", "shuffle": True}),
+    "scaled_floats": (FIELD, {"scaleoffset": 2}),
+    "scaled_doubles": (FIELD.astype("f8"), {"scaleoffset": 1, "compression": "gzip"}),
+    "scaled_filled": (np.where(WALK > 3, WALK, -999), {"scaleoffset": 0, "fillvalue": -999}),
+    "big": (FIELD.astype(">f8"), {"compression": "gzip", "shuffle": True}),
+    "complex": (FIELD + 2j * FIELD, {"compression": "gzip"}),
+    "szip": (np.abs(WALK), {"compression": "szip"}),
+    "szip_differences": (
+        WALK.astype("i2"),
+        {"compression": "szip", "compression_opts": ("nn", 10)},
+    ),
+    "szip_doubles": (FIELD.astype("f8").round(), {"compression": "szip"}),
+    "szip_checked": (np.abs(WALK), {"compression": "szip", "fletcher32": True}),
+    # What szip would make larger HDF5 stores as it is.
+    "szip_noise": (RANDOM.integers(0, 255, FIELD.shape, "u1"), {"compression": "szip"}),
+    "szip_some_noise": (np.where(WALK > 3, WALK * 7919, 3), {"compression": "szip"}),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("device", [None, "simt"])
+def test_filters(name, device, tmp_path):
+    values, filters = PACKED[name]
+    if filters.get("compression") == "szip":
+        if not h5py.h5z.filter_avail(h5py.h5z.FILTER_SZIP):
+            pytest.skip("h5py without szip")
+        if not HAS_AEC:
+            pytest.skip("a build without libaec")
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=values, chunks=(4, 9, 23)[: values.ndim], **filters)
+    assert filters_of(path)["x"]
+    assert_same_file(hr.references(path), path, device)
+
+
+@pytest.mark.skipif(HAS_AEC, reason="a build with libaec")
+def test_szip_without_libaec_says_so(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.abs(WALK), chunks=True, compression="szip")
+    with pytest.raises(NotImplementedError, match="libaec"):
+        hr.open(hr.references(tmp_path / "a.h5"))["x"][...]
+
+
+def nbit(file, name, base, precision, offset, values, filters=()):
+    kind = base.copy()
+    kind.set_precision(precision)
+    kind.set_offset(offset)
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((4, 9, 23))
+    plist.set_filter(5, h5py.h5z.FLAG_OPTIONAL, ())
+    if filters:
+        plist.set_deflate(3)
+    space = h5py.h5s.create_simple(values.shape)
+    made = h5py.h5d.create(file.id, name.encode(), kind, space, plist)
+    h5py.Dataset(made)[...] = values
+
+
+def test_nbit(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        nbit(file, "offset", h5py.h5t.STD_I16LE, 13, 3, WALK)
+        nbit(file, "big", h5py.h5t.STD_I32BE, 17, 5, WALK, ("deflate",))
+        nbit(file, "unsigned", h5py.h5t.STD_U8LE, 7, 1, np.abs(WALK) % 128)
+        nbit(file, "whole", h5py.h5t.STD_I32LE, 32, 0, WALK)
+        nbit(file, "wide", h5py.h5t.STD_I64LE, 61, 2, WALK.astype("i8") * 10**12)
+    assert set(map(tuple, filters_of(path).values())) == {(5,), (5, 1)}
+    assert_same_file(hr.references(path), path)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_filters_types_and_chunks(data, tmp_path):
+    shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3), "shape"))
+    chunks = tuple(data.draw(st.integers(1, n), "chunk") for n in shape)
+    dtype = data.draw(
+        st.sampled_from(["i1", "<u2", ">i2", "<i4", ">u4", "<i8", "<f4", ">f8", "f2"])
+    )
+    filters = {
+        "shuffle": data.draw(st.booleans(), "shuffle"),
+        "fletcher32": data.draw(st.booleans(), "fletcher32"),
+        "compression": data.draw(st.sampled_from([None, "gzip", "lzf"]), "compression"),
+    }
+    scalable = np.dtype(dtype) != "f2" and not (filters["shuffle"] and np.dtype(dtype).kind == "f")
+    if scalable and data.draw(st.booleans(), "scaled"):
+        filters["fletcher32"] = False  # h5py takes but one of them
+        filters["scaleoffset"] = 2 if np.dtype(dtype).kind == "f" else 0
+    seed = data.draw(st.integers(0, 1000), "seed")
+    step = data.draw(st.sampled_from([0, 1, 50]), "step")
+    values = np.random.default_rng(seed).integers(-step, step + 1, shape).astype(dtype)
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        made = file.create_dataset("x", shape, dtype, chunks=chunks, fillvalue=3, **filters)
+        # Some chunks are not there.
+        made[: shape[0] // 2 + 1] = values[: shape[0] // 2 + 1]
+    assert_same_file(hr.references(path), path)
+
+
+def test_layouts_and_types(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["scalar"] = np.float32(3.5)
+        file["flags"] = np.array([True, False, True])
+        file["codes"] = np.array([b"ab", b"cde"])
+        file["none"] = np.zeros((0, 3), "i4")
+        file["text"] = "a text"
+        file["never_written"] = h5py.Empty("f4")
+        del file["never_written"]
+        file.create_dataset("unwritten", (4, 3), "f8", fillvalue=2.5)
+        file.create_dataset("contiguous", data=FIELD.astype(">i2"))
+        file.create_dataset("words", data=["alpha", "", "\u03b2eta"], dtype=h5py.string_dtype())
+        kind = h5py.enum_dtype({"land": 1, "sea": 2}, basetype="i2")
+        file.create_dataset("surface", data=np.array([1, 2, 1], "i2"), dtype=kind)
+        pairs = np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")])
+        file.create_dataset("pairs", data=pairs)
+        file.create_dataset(
+            "packed_pairs", data=pairs, chunks=(1,), compression="gzip", shuffle=True
+        )
+        triples = np.dtype(("<i4", (3,)))
+        file.create_dataset("triples", (4,), triples, chunks=(2,), compression="gzip")[...] = (
+            np.arange(12).reshape(4, 3)
+        )
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((900,))
+        made = h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F64BE, space, plist)
+        h5py.Dataset(made)[...] = np.arange(900)
+        missing = file.create_dataset("missing", (8, 8), "f4", chunks=(4, 4), fillvalue=-9.5)
+        missing[:4, 4:] = 1
+        smaller = file.create_dataset("smaller", data=WALK[0], chunks=(4, 9), maxshape=(None, None))
+        smaller.resize((7, 9))
+        file.create_group("sub/deeper").create_dataset("u", data=FIELD[:, 0], chunks=True)
+        file["sub"].attrs["title"] = "a group"
+    store = hr.references(path)
+    assert_same_file(store, path)
+    group = hr.open(store)
+    assert group["sub"].attrs["title"] == "a group"
+    assert group["missing"].fill_value == -9.5
+    assert group["missing"].nchunks_initialized == 1
+
+
+def test_a_large_contiguous_array_is_cut_into_rows(tmp_path, monkeypatch):
+    import headrace._hdf5
+
+    monkeypatch.setattr(headrace._hdf5, "_CONTIGUOUS_NBYTES", 10_000)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = FIELD
+    store = hr.references(tmp_path / "a.h5")
+    assert hr.open(store)["x"].chunks == (6, 17, 23)
+    assert_same_file(store, tmp_path / "a.h5")
+
+
+def test_user_block(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", userblock_size=1024) as file:
+        file.create_dataset("x", data=FIELD, chunks=(4, 9, 23), compression="gzip")
+        file["plain"] = WALK
+    assert_same_file(hr.references(path), path)
+
+
+def test_chunks_that_were_stored_without_some_filters(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        filters = {"compression": "gzip", "shuffle": True, "fletcher32": True}
+        made = file.create_dataset("x", data=WALK[:8, :9], chunks=(4, 9, 23), **filters)
+        raw = WALK[:4, :9].tobytes()
+        made.id.write_direct_chunk((0, 0, 0), raw, filter_mask=0b111)
+        only = file.create_dataset("all", data=WALK[:8, :9], chunks=(4, 9, 23), compression="gzip")
+        for i in (0, 4):
+            raw = WALK[i : i + 4, :9].tobytes()
+            only.id.write_direct_chunk((i, 0, 0), raw, filter_mask=1)
+        mixed = file.create_dataset("lzf", data=WALK[:8, :9], chunks=(4, 9, 23), compression="lzf")
+        mixed.id.write_direct_chunk((0, 0, 0), WALK[:4, :9].tobytes(), filter_mask=1)
+    assert_same_file(hr.references(path), path)
+
+
+def test_what_zarr_cannot_have(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["good"] = FIELD
+        file["link"] = np.array([file["good"].ref], h5py.ref_dtype)
+        file.create_dataset("ragged", (2,), h5py.vlen_dtype("i4"))[0] = [1, 2]
+        file["nothing"] = h5py.Empty("f4")
+        layout = h5py.VirtualLayout((30, 17, 23), "f4")
+        layout[...] = h5py.VirtualSource(file["good"])
+        file.create_virtual_dataset("virtual", layout)
+        kind = h5py.h5t.STD_I16LE.copy()
+        kind.set_precision(11)
+        space = h5py.h5s.create_simple((3,))
+        h5py.h5d.create(file.id, b"odd", kind, space)
+    with pytest.raises(
+        NotImplementedError, match=r"/link: .*/nothing: .*/odd: .*/ragged: .*/virtual"
+    ):
+        hr.references(path)
+    with pytest.warns(UserWarning, match="left out /link"):
+        store = hr.references(path, left_out="skip")
+    assert set(hr.open(store)) == {"good"}
+
+
+# ---- NetCDF
+
+
+def netcdf_file(path, first=0, count=6, units="days since 2000-01-01", chunk=2):
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(path, "w") as file:
+        file.title = "a test"
+        for name, size in (("time", None), ("lat", 5), ("lon", 8), ("bnds", 2)):
+            file.createDimension(name, size)
+        time = file.createVariable("time", "f8", ("time",))
+        time.units = units
+        time[:] = np.arange(first, first + count)
+        file.createVariable("lat", "f4", ("lat",))[:] = np.linspace(-5, 5, 5)
+        # A variable of a dimension's name that is no coordinate.
+        file.createVariable("lon", "f4", ("lat", "lon"))[:] = np.arange(40).reshape(5, 8)
+        t2m = file.createVariable(
+            "t2m",
+            "i2",
+            ("time", "lat", "lon"),
+            zlib=True,
+            chunksizes=(chunk, 5, 8),
+            fill_value=-32768,
+        )
+        t2m.scale_factor, t2m.add_offset = 0.01, 280.0
+        t2m[:] = 280 + np.arange(first * 40, (first + count) * 40).reshape(-1, 5, 8) % 97 / 10
+        t2m[1, 2, 3] = np.ma.masked
+        rain = file.createVariable("rain", "f4", ("time", "lat"), chunksizes=(chunk, 5))
+        rain[:] = np.arange(first * 5, (first + count) * 5).reshape(-1, 5)
+        file.createVariable("bounds", "f8", ("lat", "bnds"))[:] = 1
+        file.createVariable("crs", "i4")[...] = 7
+        file.createGroup("forecast").createVariable("step", "i4", ("time",))[:] = np.arange(count)
+
+
+def opened_by_xarray(path):
+    import xarray as xr
+
+    with xr.open_dataset(path, engine="netcdf4") as dataset:
+        return dataset.load()
+
+
+def assert_same_in_xarray(store, wanted):
+    import xarray as xr
+
+    with xr.open_dataset(store, engine="headrace") as dataset:
+        xr.testing.assert_identical(dataset.load(), wanted)
+
+
+def test_netcdf(tmp_path):
+    netcdf_file(tmp_path / "a.nc")
+    store = hr.references(tmp_path / "a.nc")
+    assert_same_in_xarray(store, opened_by_xarray(tmp_path / "a.nc"))
+    group = hr.open(store)
+    assert dict(group["lon"].attrs)["_ARRAY_DIMENSIONS"] == ["lat", "lon"]
+    assert "bnds" not in group
+    assert hr.open_array(store, "forecast/step")[...].tolist() == list(range(6))
+
+
+def test_the_same_data_as_by_kerchunk(tmp_path):
+    hdf = pytest.importorskip("kerchunk.hdf")
+    netcdf_file(tmp_path / "a.nc")
+    theirs = hdf.SingleHdf5ToZarr(str(tmp_path / "a.nc"), inline_threshold=0).translate()
+    (tmp_path / "theirs.json").write_text(json.dumps(theirs))
+    kerchunk = hr.open(f"reference://{tmp_path}/theirs.json")
+    ours = hr.open(hr.references(tmp_path / "a.nc", out=tmp_path / "ours.json"))
+    for name in ("t2m", "rain", "time", "lat"):
+        assert_same(ours[name][...], kerchunk[name][...])
+        assert ours[name].chunks == kerchunk[name].chunks
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_written_references(tmp_path, kind):
+    (tmp_path / "data").mkdir()
+    netcdf_file(tmp_path / "data" / "a.nc")
+    wanted = opened_by_xarray(tmp_path / "data" / "a.nc")
+    if kind == "parquet":
+        pytest.importorskip("fastparquet")
+    out = tmp_path / f"refs.{kind}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store = hr.references(tmp_path / "data" / "a.nc", out=out)
+    assert_same_in_xarray(store, wanted)
+    if kind == "json":
+        # They may move together: what lies below is named by where it lies from there.
+        shutil.move(tmp_path, moved := tmp_path.with_name(tmp_path.name + "-moved"))
+        assert_same_in_xarray(hr.open_store(f"reference://{moved}/refs.json"), wanted)
+
+
+def test_references_reach_their_files_only(tmp_path):
+    (tmp_path / "a").mkdir()
+    netcdf_file(tmp_path / "a" / "a.nc")
+    (tmp_path / "b").mkdir()
+    hr.references(tmp_path / "a" / "a.nc", out=tmp_path / "b" / "refs.json")
+    with pytest.raises(PermissionError):
+        hr.open(f"reference://{tmp_path}/b/refs.json")["t2m"][...]
+
+
+@pytest.mark.parametrize("counts", [(6, 6, 3), (4, 5)])
+def test_concatenated(tmp_path, counts):
+    import xarray as xr
+
+    paths, first = [], 0
+    for i, count in enumerate(counts):
+        paths.append(tmp_path / f"{i}.nc")
+        netcdf_file(paths[-1], first, count, chunk=2 if counts[0] == 6 else 1)
+        first += count
+    store = hr.references(paths, concat_dim="time")
+    parts = [opened_by_xarray(path) for path in paths]
+    wanted = xr.concat(parts, "time", data_vars="minimal", coords="minimal", compat="override")
+    with xr.open_dataset(store, engine="headrace") as dataset:
+        xr.testing.assert_equal(dataset.load(), wanted)
+
+
+def test_files_that_do_not_fit(tmp_path):
+    netcdf_file(tmp_path / "a.nc")
+    netcdf_file(tmp_path / "b.nc", 6, units="hours since 2000-01-01")
+    netcdf_file(tmp_path / "c.nc", 6, chunk=3)
+    with pytest.raises(ValueError, match="'units'"):
+        hr.references([tmp_path / "a.nc", tmp_path / "b.nc"], concat_dim="time")
+    with pytest.raises(ValueError, match="not the same as in a file before"):
+        hr.references([tmp_path / "a.nc", tmp_path / "c.nc"])
+    with pytest.raises(ValueError, match=r"nothing in .*'height'"):
+        hr.references([tmp_path / "a.nc", tmp_path / "c.nc"], concat_dim="height")
+    with pytest.raises(ValueError, match="there are none"):
+        hr.references([])
+
+
+def test_other_files(tmp_path, monkeypatch):
+    (tmp_path / "a.bin").write_bytes(b"something else, of more than sixteen bytes")
+    with pytest.raises(ValueError, match="neither HDF5 nor"):
+        hr.references(tmp_path / "a.bin")
+    with pytest.raises(FileNotFoundError):
+        hr.references(tmp_path / "missing.nc")
+    monkeypatch.setitem(sys.modules, "kerchunk.netCDF3", None)
+    (tmp_path / "a.nc").write_bytes(b"CDF\x01" + bytes(100))
+    with pytest.raises(NotImplementedError, match="pip install kerchunk"):
+        hr.references(tmp_path / "a.nc")
+
+
+def test_netcdf3_by_kerchunk(tmp_path):
+    pytest.importorskip("scipy")
+    pytest.importorskip("kerchunk.netCDF3")
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("x", 7)
+        file.createVariable("v", "f4", ("x",))[:] = np.arange(7)
+    group = hr.open(hr.references(tmp_path / "a.nc"))
+    assert_same(group["v"][...], np.arange(7, dtype="f4"))

@@ -1,0 +1,177 @@
+"""The loader over stores across a network: the same batches, and requests ahead of them."""
+
+import contextlib
+import time
+import urllib.parse
+
+import cloud_servers
+import headrace as hr
+import numpy as np
+import pytest
+from headrace.loader import Loader
+from helpers import assert_same
+
+zarr = pytest.importorskip("zarr", minversion="3.1.6")
+
+STEPS = 96
+FIELDS = np.random.default_rng(5).normal(size=(STEPS, 12, 16)).astype("f4")
+
+
+class Slow(cloud_servers.ObjectHandler):
+    """Counts how many requests are answered at a time."""
+
+    def do_GET(self):
+        server = self.server
+        with server.lock:
+            server.now += 1
+            server.most = max(server.most, server.now)
+            server.asked.append(self.path)
+        time.sleep(server.delay)
+        with server.lock:
+            server.now -= 1
+        data = server.objects.get(urllib.parse.unquote(self.path)[1:])
+        if data is None:
+            return self.fail(404, "NoSuchKey")
+        self.answer_object(data, {"ETag": '"1"'}, self.headers.get("Range"), True)
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture
+def server():
+    with cloud_servers.fake_server(Slow) as (server, url):
+        server.url, server.delay, server.now, server.most, server.asked = url, 0.0, 0, 0, []
+        store = zarr.storage.MemoryStore()
+        root = zarr.create_group(store)
+        root.create_array("a", data=FIELDS, chunks=(1, 12, 16))
+        root.create_array(
+            "b",
+            data=FIELDS * 2,
+            chunks=(4, 6, 16),
+            shards=(8, 12, 16),
+            dimension_names=["t", "y", "x"],
+        )
+        zarr.consolidate_metadata(store)
+        server.objects = {key: value.to_bytes() for key, value in store._store_dict.items()}
+        server.local = store
+        yield server
+
+
+def arrays(place):
+    group = hr.open_group(place)
+    return {name: group[name] for name in ("a", "b")}
+
+
+OPTIONS = {"batch_size": 8, "sample_dim": 0, "shuffle": "block", "block_chunks": 8, "seed": 3}
+
+
+def batches(loader):
+    return [{name: np.array(values) for name, values in batch.items()} for batch in loader]
+
+
+def assert_same_batches(ours, theirs):
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert_same(one[name], other[name])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"prefetch": 0},
+        {"window": 3, "lead_time": [2], "normalize": {"a": (0.5, 2.0)}},
+        {"shuffle": "global"},
+        {"shuffle": None},
+        {"memory_budget": 400_000},
+    ],
+)
+def test_the_same_batches_as_of_a_local_store(server, more):
+    options = OPTIONS | more
+    with (
+        contextlib.closing(Loader(arrays(server.url), **options)) as ours,
+        contextlib.closing(Loader(arrays(server.local), **options)) as theirs,
+    ):
+        for epoch in range(2):
+            ours.set_epoch(epoch)
+            theirs.set_epoch(epoch)
+            assert_same_batches(batches(ours), batches(theirs))
+
+
+def test_requests_of_the_next_batches_are_under_way(server):
+    server.delay = 0.05
+    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+        begin = time.monotonic()
+        made = batches(loader)
+        took = time.monotonic() - begin
+        assert loader.stats()["chunks_decoded"] == STEPS + STEPS // 4 * 2
+    assert len(made) == STEPS // 8
+    # 144 chunks by as many threads as there are would take 144 * 0.05 / threads.
+    assert server.most >= 16
+    assert took < 3
+    chunks = [path for path in server.asked if "/c/" in path and path.startswith("/a/")]
+    assert len(chunks) == len(set(chunks)) == STEPS
+
+
+def test_a_slow_consumer_waits_for_nothing(server):
+    server.delay = 0.05
+    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+        waits = []
+        batch = iter(loader)
+        next(batch)
+        for _ in range(6):
+            time.sleep(0.2)
+            begin = time.monotonic()
+            next(batch)
+            waits.append(time.monotonic() - begin)
+    assert sorted(waits)[3] < 0.04, waits
+
+
+def test_resuming_gives_the_next_batch(server):
+    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+        everything = batches(loader)
+    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+        taken = iter(loader)
+        for _ in range(5):
+            next(taken)
+        state = loader.state_dict()
+    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+        loader.load_state_dict(state)
+        assert_same_batches(batches(loader), everything[5:])
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_bad_chunk_fails_the_batch_that_needs_it(server, prefetch):
+    server.objects["a/c/40/0/0"] = b"nonsense"
+    options = OPTIONS | {"shuffle": None, "prefetch": prefetch}
+    with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
+        made = iter(loader)
+        for _ in range(5):
+            next(made)
+        with pytest.raises(hr.CorruptError, match="c/40/0/0"):
+            next(made)
+    options["on_bad_chunk"] = "fill"
+    with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
+        made = np.concatenate([np.array(batch["a"])[:, 0] for batch in loader])
+    assert np.isnan(made[40]).all()
+    assert_same(np.delete(made, 40, axis=0), np.delete(FIELDS, 40, axis=0))
+
+
+def test_a_server_that_fails_is_told_where_it_matters(server):
+    del server.objects["a/c/70/0/0"]  # missing: the fill value
+    options = OPTIONS | {"shuffle": None}
+    with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
+        made = np.concatenate([np.array(batch["a"])[:, 0] for batch in loader])
+    assert (made[70] == 0).all()
+
+
+def test_closing_ends_what_is_under_way(server):
+    loader = Loader(arrays(server.url), **OPTIONS)
+    next(iter(loader))
+    server.delay = 20
+    begin = time.monotonic()
+    loader.set_epoch(1)
+    loader.close()
+    assert time.monotonic() - begin < 5

@@ -1,0 +1,95 @@
+"""What may be shown and written down of URLs and options with secrets in them."""
+
+import http.server
+import pickle
+import threading
+from functools import partial
+
+import headrace as hr
+import pytest
+from headrace import _secrets
+
+SECRET = "TOPSECRET"
+
+
+def shown(call):
+    with pytest.raises(Exception) as caught:
+        call()
+    error, texts = caught.value, []
+    while error is not None:
+        texts.append(f"{error!r} {error}")
+        error = error.__cause__ or error.__context__
+    return " ".join(texts)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"ftp://me:{SECRET}@127.0.0.1/x",
+        f"fsspec+https://me:{SECRET}@127.0.0.1:1/x?sig={SECRET}",
+        f"nobody-knows://me:{SECRET}@host/x?{SECRET}",
+        f"simplecache::nobody-knows://{SECRET}@host/x",
+        f"s3://key:{SECRET}@bucket/x",
+        f"https://me:{SECRET}@127.0.0.1:1/x?{SECRET}",
+    ],
+)
+def test_no_message_shows_what_a_url_hides(url):
+    assert SECRET not in shown(lambda: hr.open(url, mode="r+"))
+
+
+def test_options_of_a_wrong_type_are_not_shown():
+    assert SECRET not in shown(lambda: hr.open_store("s3://b", storage_options=f"key={SECRET}"))
+    assert SECRET not in shown(lambda: hr.open_store("s3://b", storage_options=[("key", SECRET)]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"proxy_url": f"http://me:{SECRET}@proxy:3128"},
+        {"client_options": {"proxy_url": f"http://me:{SECRET}@proxy:3128"}},
+        {"client_options": f'{{"proxy_url": "http://{SECRET}@proxy"}}'},
+        {"allow": [f"https://me:{SECRET}@host/"]},
+        {"allow": f'["https://me:{SECRET}@host/"]'},
+    ],
+)
+def test_a_user_within_a_url_of_an_option_is_a_secret(options):
+    left, name = _secrets.set_aside(options)
+    assert left == {}
+    assert _secrets.restored(left, name) == options
+
+
+def test_urls_without_secrets_stay():
+    options = {"proxy_url": "http://proxy:3128", "allow": ["https://host/a@b/", "s3://b"]}
+    assert _secrets.set_aside(options) == (options, "")
+    for text in ("https://host/a@b", "s3://bucket/a?b is no object", "no URL? none"):
+        assert _secrets.shown(text).split()[0] == text.split("?")[0].split()[0]
+
+
+def test_the_query_of_a_url_outlives_a_pickle(tmp_path):
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            if not self.path.endswith(f"?sig={SECRET}"):
+                return self.send_error(403)
+            return super().do_GET()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    array = hr.create_array(tmp_path / "x.zarr", shape=(4,), dtype="i4", chunks=(2,))
+    array[:] = [1, 2, 3, 4]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=tmp_path))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/x.zarr"
+        opened = hr.open(f"{url}?sig={SECRET}")
+        text = pickle.dumps(opened)
+        assert SECRET.encode() not in text
+        assert SECRET not in repr(opened) + opened.store.url
+        assert list(pickle.loads(text)[:]) == [1, 2, 3, 4]
+        with pytest.raises(PermissionError):
+            hr.open(url)
+    finally:
+        server.shutdown()
+        server.server_close()

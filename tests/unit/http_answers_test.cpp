@@ -1,0 +1,149 @@
+// What answers a store of HTTP believes, and what it asks for.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+
+#include "conformance/error_code.h"
+#include "headrace/error.h"
+#include "store/http/driver.h"
+#include "store/http/open.h"
+#include "store/http/plain.h"
+#include "support/http_server.h"
+#include "support/toy_protocol.h"
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+using test::HttpServer;
+using test::ObjectServer;
+using test::ServerAnswer;
+using test::ServerRequest;
+
+std::string pattern(std::size_t nbytes, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string text(nbytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+HttpOptions quick() {
+  HttpOptions options;
+  options.backoff = 1ms;
+  options.max_backoff = 5ms;
+  options.timeout = 5s;
+  return options;
+}
+
+// What came in two pieces is what was asked for, and not the second piece.
+TEST(HttpDriver, ABodyThatWasCutIsAWholeOne) {
+  ObjectServer objects;
+  const std::string bytes = pattern(300'000, 3);
+  objects.put("k", bytes);
+  std::atomic<int> asked{0};
+  std::atomic<std::size_t> sent{0};
+  objects.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    if (++asked < 4) answer.cut_at = 60'000;
+    answer.headers.emplace_back("Content-MD5", "no checksum at all");
+    sent += std::min(answer.cut_at.value_or(SIZE_MAX), answer.body.size());
+  });
+  const auto store = make_http_driver(test::make_toy_protocol(objects.url(), {}),
+                                      make_http_client(quick()),
+                                      HttpAccess::read_write);
+  std::string place(250'000, '\0');
+  for (const Extent extent :
+       {Extent::whole(), Extent::range(1000, 250'000), Extent::suffix(250'000)}) {
+    for (const bool placed : {false, true}) {
+      if (placed && extent.kind != Extent::Kind::range) continue;
+      asked = 0;
+      sent = 0;
+      WaitedRead read;
+      read.key = "k";
+      read.extent = extent;
+      if (placed) read.into = std::as_writable_bytes(std::span(place));
+      read_and_wait(*store, {&read, 1});
+      if (read.error) std::rethrow_exception(read.error);
+      const std::string expected = extent.kind == Extent::Kind::whole ? bytes
+                                   : extent.kind == Extent::Kind::range
+                                       ? bytes.substr(1000, 250'000)
+                                       : bytes.substr(50'000);
+      EXPECT_TRUE((placed ? std::string_view(place) : text_of(read.bytes)) == expected);
+      EXPECT_EQ(read.object_nbytes, bytes.size());
+      EXPECT_EQ(read.version, ObjectServer::etag(bytes));
+      EXPECT_EQ(asked, 4);
+      EXPECT_EQ(sent, expected.size());
+    }
+  }
+}
+
+TEST(HttpDriver, SizesBeyondAllCountsAreCorrupt) {
+  HttpServer server([](const ServerRequest&) {
+    ServerAnswer answer;
+    answer.headers.emplace_back("Content-Length", "18446744073709551615");
+    return answer;
+  });
+  const auto store = make_http_driver(
+      make_plain_protocol(server.url(), {}), make_http_client(quick()), HttpAccess::read_only);
+  EXPECT_EQ(code_of([&] { store->open("k"); }), ErrorCode::corrupt);
+}
+
+TEST(PlainHttp, TakesNothingThatIsPackedOnItsWay) {
+  ObjectServer objects;
+  objects.put("k", pattern(1000, 1));
+  std::string coding;
+  std::string accepted;
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    accepted = request.header("Accept-Encoding");
+    if (!coding.empty()) answer.headers.emplace_back("Content-Encoding", coding);
+  });
+  const Store store = open_store(objects.url(), StoreMode::read, {});
+  Buffer bytes(10);
+  for (const char* good : {"", "identity"}) {
+    coding = good;
+    store.open("k")->read(5, bytes.bytes());
+    EXPECT_EQ(text_of(bytes), pattern(1000, 1).substr(5, 10));
+  }
+  EXPECT_EQ(accepted, "identity");
+  coding = "gzip";
+  EXPECT_EQ(code_of([&] { store.open("k")->read(5, bytes.bytes()); }), ErrorCode::unsupported);
+  EXPECT_EQ(code_of([&] { store.open("k")->read(0, bytes.bytes()); }), ErrorCode::unsupported);
+  coding.clear();
+  const Store own =
+      open_store(objects.url(), StoreMode::read, {{"headers", "Accept-Encoding: br"}});
+  EXPECT_TRUE(own.exists("k"));
+  EXPECT_EQ(accepted, "br");
+}
+
+TEST(PlainHttp, HasHeadersAsADictToo) {
+  ObjectServer objects;
+  std::string said;
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer&) {
+    said = request.header("Authorization") + "|" + request.header("X-Two");
+  });
+  for (const char* name : {"headers", "default_headers"}) {
+    said.clear();
+    const Store store =
+        open_store(objects.url(),
+                   StoreMode::read,
+                   {{name, R"({"Authorization": "Bearer a, \"b\": c", "X-Two": "2"})"}});
+    EXPECT_FALSE(store.exists("k"));
+    EXPECT_EQ(said, "Bearer a, \"b\": c|2");
+  }
+}
+
+TEST(PlainHttp, HasItsQueryByAnOptionToo) {
+  ObjectServer objects;
+  objects.put("a/k", "x");
+  std::string said;
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer&) { said = request.query; });
+  const Store store = open_store(objects.url() + "/a", StoreMode::read, {{"query", "sig=SECRET"}});
+  EXPECT_TRUE(store.exists("k"));
+  EXPECT_EQ(said, "sig=SECRET");
+  EXPECT_EQ(store.url().find("SECRET"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,144 @@
+// Copies between stores that are more than they seem: links, repositories, references.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "conformance/error_code.h"
+#include "conformance/temp_folder.h"
+#include "headrace/error.h"
+#include "headrace/store.h"
+#include "store/overlap.h"
+#include "store/reference/catalogue.h"
+#include "store/store.h"
+
+namespace headrace::test {
+namespace {
+
+using std::filesystem::exists;
+
+class Copies : public testing::Test {
+ protected:
+  Store folder(const char* name) { return open_store(folder_ / name, StoreMode::append); }
+  static void set(const Store& store, const char* key, std::string_view text) {
+    store.set(key, bytes_of(text));
+  }
+  static std::string get(const Store& store, const char* key) {
+    Buffer bytes;
+    return store.driver().get(key, bytes) ? std::string(text_of(bytes)) : "(none)";
+  }
+  static CopyProgress sync(const Store& from, const Store& to) {
+    CopyOptions options;
+    options.over = CopyOver::other_size;
+    options.remove_others = true;
+    return copy_objects(from, "", to, "", options);
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Copies, RemoveALinkAndNotWhatLiesBehindIt) {
+  const Store from = folder("from"), to = folder("to"), precious = folder("precious");
+  set(precious, "a", "mine");
+  set(precious, "b", "mine");
+  set(from, "kept/a", "other");
+  set(to, "old/x", "text");
+  for (const char* name : {"to/link", "to/kept"})
+    std::filesystem::create_directory_symlink(folder_ / "precious", folder_ / name);
+  // "kept/a" is written where the link leads to, "kept/b" is not of this copy.
+  const CopyProgress done = sync(from, to);
+  EXPECT_EQ(done.removed, 2u);
+  EXPECT_FALSE(exists(folder_ / "to/old/x"));
+  EXPECT_FALSE(std::filesystem::is_symlink(folder_ / "to/link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "to/kept"));
+  EXPECT_EQ(get(precious, "b"), "mine");
+  EXPECT_EQ(get(to, "kept/a"), "other");
+}
+
+TEST_F(Copies, RemoveNothingForASourceOfNothing) {
+  const Store from = folder("from"), to = folder("to");
+  EXPECT_EQ(sync(from, to).removed, 0u);
+  set(to, "a", "text");
+  EXPECT_EQ(code_of([&] { sync(from, to); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(get(to, "a"), "text");
+}
+
+TEST_F(Copies, CompareDocumentsByTheirBytes) {
+  const Store from = folder("from"), to = folder("to");
+  for (const char* key : {"x/c/0", "x/zarr.json"}) {
+    set(from, key, "[100]");
+    set(to, key, "[200]");
+  }
+  EXPECT_EQ(sync(from, to).copied, 1u);
+  EXPECT_EQ(get(to, "x/zarr.json"), "[100]");
+  EXPECT_EQ(get(to, "x/c/0"), "[200]");  // of equal size
+}
+
+// A view of the folder that it is to be copied to.
+TEST_F(Copies, AreRefusedToWhatReferencesLieIn) {
+  const Store data = folder("data"), other = folder("other");
+  set(data, "refs.json", R"({"a/0": ["target.bin", 2, 5]})");
+  set(data, "target.bin", "0123456789");
+  const Store view = open_store("reference://" + (folder_ / "data/refs.json"), StoreMode::read);
+  EXPECT_EQ(code_of([&] { sync(view, data); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] { sync(view, folder("")); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(get(data, "target.bin"), "0123456789");
+  sync(view, other);
+  EXPECT_EQ(get(other, "a/0"), "23456");
+  sync(view, folder("data/a.zarr"));
+  // Of no file.
+  const Store text = open_store("reference://", StoreMode::read, {{"fo", R"({"b": "text"})"}});
+  sync(text, other);
+  EXPECT_EQ(other.list(""), std::vector<std::string>{"b"});
+}
+
+// What has a repository's URL, whatever it holds.
+class Repository final : public Catalogue {
+ public:
+  explicit Repository(std::string url) : url_(std::move(url)) {}
+  std::string url() const override { return url_; }
+  std::string identity() const override { return url_; }
+  bool may_be_remote() const override { return false; }
+  std::optional<Whereabouts> find(std::string_view) override { return std::nullopt; }
+  std::vector<std::string> list(std::string_view) override { return {}; }
+  std::vector<DirEntry> list_dir(std::string_view) override { return {}; }
+
+ private:
+  const std::string url_;
+};
+
+TEST_F(Copies, KnowWhereARepositoryLies) {
+  const auto repository = [](const std::string& url) {
+    return Store(make_catalogue_store(std::make_shared<Repository>(url), kNearReferences));
+  };
+  const std::string end = "?snapshot=1CECHNKREP0F1RSTCMT0";
+  const Store here = repository("icechunk+file://" + (folder_ / "repo") + end);
+  EXPECT_TRUE(places_overlap(here, "", folder("repo"), ""));
+  EXPECT_TRUE(places_overlap(folder("repo"), "x", here, "x/y"));
+  EXPECT_TRUE(places_overlap(here, "x", folder(""), ""));
+  EXPECT_FALSE(places_overlap(here, "", folder("repo2"), ""));
+  EXPECT_TRUE(places_overlap(
+      repository("icechunk+s3://bucket/a" + end), "", repository("icechunk+s3://bucket/a/b"), ""));
+  EXPECT_FALSE(places_overlap(
+      repository("icechunk+s3://bucket/a" + end), "", repository("icechunk+s3://bucket/b"), ""));
+}
+
+// What open_store() takes for arrays by itself.
+TEST_F(Copies, ARepositorysFilesAreObjectsWhenAsked) {
+  const Store repo = folder("repo");
+  for (const char* key : {"repo", "snapshots/S", "refs/branch.main/ref.json"}) set(repo, key, "{}");
+  const Store objects = open_store(folder_ / "repo", StoreMode::read, {{"icechunk", "false"}});
+  EXPECT_TRUE(objects.read_only());
+  EXPECT_EQ(objects.list(""),
+            (std::vector<std::string>{"refs/branch.main/ref.json", "repo", "snapshots/S"}));
+  for (const StorageOptions& options : {StorageOptions{}, {{"icechunk", "true"}}}) {
+    EXPECT_EQ(code_of([&] { open_store(folder_ / "repo", StoreMode::read, options); }),
+              ErrorCode::corrupt);
+  }
+}
+
+}  // namespace
+}  // namespace headrace::test
