@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +38,6 @@ PEERS = (
 )
 SHAPE = (64, data.NLAT, data.NLON)
 CHUNK = (1, 361, 720)  # 1 MiB of float32, four a step
-LAYOUTS = {"chunks": (CHUNK, None), "shards": ((16, 722, 1440), CHUNK)}
 DELAYS_MS = (0.0, 20.0, 100.0)
 READS = {
     "one step": [17],
@@ -46,23 +46,56 @@ READS = {
 }
 
 
-class Server:
-    """slow_server.py in a process of its own."""
+@dataclass(frozen=True)
+class Layout:
+    """What of an array matters here; fetches follow each other: an index, what it says."""
 
-    def __init__(self, folder: Path):
-        command = [sys.executable, "-m", "e2e.slow_server", str(folder)]
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None = None
+    is_compressed: bool = True
+    reads: tuple[str, ...] = tuple(READS)
+    fetches: int = 1
+    delays_ms: tuple[float, ...] = DELAYS_MS
+
+    def selection(self, read: str) -> list:
+        return READS[read] if self.shape == SHAPE else [[0, n] for n in self.shape]
+
+
+LAYOUTS = {
+    "chunks": Layout(SHAPE, CHUNK),
+    "shards": Layout(SHAPE, CHUNK, (16, 722, 1440), fetches=2),
+    "small-objects": Layout(  # 1,000 of 64 KiB
+        (1000, 128, 128), (1, 128, 128), None, False, ("whole",)
+    ),
+    "one-large-object": Layout(  # 4 GiB
+        (1024, 1024, 1024), (1024, 1024, 1024), None, False, ("whole",), delays_ms=(20.0,)
+    ),
+}
+
+
+class Server:
+    """A server of this folder in a process of its own."""
+
+    def __init__(self, *arguments: str, module: str = "slow_server"):
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=harness.ENVIRONMENT
+            [sys.executable, "-m", f"e2e.{module}", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=harness.ENVIRONMENT,
         )
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
 
-    def counts(self) -> dict:
-        """Of what it was asked since the last call."""
-        with urllib.request.urlopen(f"{self.url}/_counts") as answer:
+    def control(self, what: str) -> dict:
+        with urllib.request.urlopen(f"{self.url}/_{what}") as answer:
             return json.load(answer)
 
+    def counts(self) -> dict:
+        """Of what it was asked since the last call."""
+        return self.control("counts")
+
     def delay(self, ms: float) -> None:
-        urllib.request.urlopen(f"{self.url}/_delay?ms={ms}").close()
+        self.control(f"delay?ms={ms}")
 
     def __enter__(self):
         return self
@@ -72,28 +105,32 @@ class Server:
         self._process.wait()
 
 
-def make_arrays(folder: Path) -> None:
+def make_arrays(folder: Path, names=tuple(LAYOUTS)) -> None:
     import zarr
     from zarr.codecs import ZstdCodec
 
-    truth = np.stack(list(data.fields(SHAPE[0])))
-    np.save(folder / "truth.npy", truth)
-    for name, (outer, inner) in LAYOUTS.items():
+    fields = np.stack(list(data.fields(SHAPE[0])))
+    for name in names:
+        layout = LAYOUTS[name]
+        place = folder / name
+        truth = fields if layout.shape == SHAPE else np.resize(fields, layout.shape)
+        np.save(f"{place}.npy", truth)
         array = zarr.create_array(
-            store=str(folder / name),
-            shape=SHAPE,
+            store=str(place),
+            shape=layout.shape,
             dtype="float32",
-            chunks=inner or outer,
-            shards=outer if inner else None,
-            compressors=ZstdCodec(level=3),
+            chunks=layout.chunks,
+            shards=layout.shards,
+            compressors=ZstdCodec(level=3) if layout.is_compressed else None,
             fill_value=0.0,
         )
         array[:] = truth
 
 
 def bandwidth(server: Server, folder: Path) -> float:
-    """Bytes a second of one large file, by curl: the best of five."""
-    largest = max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    """Bytes a second of a large file, by curl: the best of five."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.stat().st_size < 1 << 30]
+    largest = max(files, key=lambda p: p.stat().st_size)
     url = f"{server.url}/{largest.relative_to(folder)}"
 
     def fetch() -> None:
@@ -102,7 +139,9 @@ def bandwidth(server: Server, folder: Path) -> float:
     return largest.stat().st_size / min(harness.seconds(fetch) for _ in range(5))
 
 
-def _summary(rounds: list[dict]) -> dict:
+def summary(rounds: list[dict], nbytes: str) -> dict:
+    """What a row says of a peer; `nbytes` names those that went over the line."""
+
     def median(name: str) -> float:
         return statistics.median(r[name] for r in rounds)
 
@@ -113,7 +152,7 @@ def _summary(rounds: list[dict]) -> dict:
         "cpu_s": round(median("cpu_s"), 5),
         "requests": median("requests"),
         "most_at_once": max(r["most_at_once"] for r in rounds),
-        "sent_nbytes": median("sent_nbytes"),
+        nbytes: median(nbytes),
         "runs": len(rounds),
     }
 
@@ -125,31 +164,37 @@ def _read(client: Client, server: Server, selections: list) -> dict:
 
 def _rows(clients: list[Client], server: Server, layout: str, read: str, args, folder: Path, rate):
     """One for each delay."""
-    selections = [READS[read]]
+    kind = LAYOUTS[layout]
+    selections = [kind.selection(read)]
 
     def check(client: Client) -> dict:
         client.ask("open", path=f"{server.url}/{layout}")
-        return client.ask("verify", truth=str(folder / "truth.npy"), selections=selections)
+        truth = str(folder / f"{layout}.npy")
+        return client.ask("verify", truth=truth, selections=selections)
 
     server.delay(0)
     ready, failed = checked(clients, check)
     for delay in args.delays:
+        if delay not in kind.delays_ms:
+            continue
         server.delay(delay)
         ways = {c.peer: partial(_read, c, server, selections) for c in ready}
-        figures = {n: _summary(r) for n, r in harness.in_turns(ways, args.runs).items()}
-        trips = 1 if layout == "chunks" else 2
-        nbytes = min((f["sent_nbytes"] for f in figures.values()), default=0)
+        figures = {
+            n: summary(r, "sent_nbytes") for n, r in harness.in_turns(ways, args.runs).items()
+        }
+        # A cache that has all asks for nothing.
+        nbytes = min((n for f in figures.values() if (n := f["sent_nbytes"])), default=0)
         yield {
             "layout": layout,
             "read": read,
             "delay_ms": delay,
-            "floor_s": round(trips * delay / 1000 + nbytes / rate, 5),
+            "floor_s": round(kind.fetches * delay / 1000 + nbytes / rate, 5),
             "peers": figures | failed,
         }
 
 
 def measure(args, folder: Path, log) -> dict:
-    make_arrays(folder)
+    make_arrays(folder, args.layouts)
     names, versions, missing = available(args.peers, log)
     report = {
         **harness.head("network", folder),
@@ -160,11 +205,11 @@ def measure(args, folder: Path, log) -> dict:
     }
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Client(name, log)) for name in names]
-        server = stack.enter_context(Server(folder))
+        server = stack.enter_context(Server(str(folder)))
         rate = bandwidth(server, folder)
         report["settings"]["server_mb_s"] = round(rate / 1e6)
-        for layout in LAYOUTS:
-            for read in READS:
+        for layout in args.layouts:
+            for read in LAYOUTS[layout].reads:
                 for row in _rows(clients, server, layout, read, args, folder, rate):
                     report["rows"].append(row)
                     show(row)
@@ -183,7 +228,9 @@ def show(row: dict) -> None:
 
 
 def main() -> None:
-    args = harness.parser(__doc__, peers=PEERS, delays=DELAYS_MS, runs=5).parse_args()
+    args = harness.parser(
+        __doc__, peers=PEERS, layouts=tuple(LAYOUTS), delays=DELAYS_MS, runs=5
+    ).parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-network-") as folder,
         (Path(folder) / "workers.log").open("w") as log,

@@ -10,12 +10,8 @@ Chunks are zstd of level 1. Peers take turns.
 
 import contextlib
 import itertools
-import json
-import statistics
-import subprocess
 import sys
 import tempfile
-import urllib.request
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +19,7 @@ import harness
 import numpy as np
 from e2e import data
 from e2e.client import Client
+from e2e.network import Server, summary
 from e2e.run import available
 
 PEERS = ("headrace", "zarr_obstore", "tensorstore")
@@ -34,38 +31,6 @@ WRITES = {
     "whole": [[0, 64], [0, SHAPE[1]], [0, SHAPE[2]]],
     "parts": [[0, 64], [0, SHAPE[1], 2], [0, SHAPE[2]]],
 }
-
-
-class Server:
-    """bucket_server.py in a process of its own."""
-
-    def __init__(self):
-        command = [sys.executable, "-m", "e2e.bucket_server"]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=harness.ENVIRONMENT
-        )
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
-
-    def _control(self, what: str) -> dict:
-        with urllib.request.urlopen(f"{self.url}/_{what}") as answer:
-            return json.load(answer)
-
-    def counts(self) -> dict:
-        """Of what it was asked since the last call."""
-        return self._control("counts")
-
-    def delay(self, ms: float) -> None:
-        self._control(f"delay?ms={ms}")
-
-    def clear(self) -> None:
-        self._control("clear")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
 
 
 def _spec(layout: str, server: Server) -> dict:
@@ -80,27 +45,15 @@ def _spec(layout: str, server: Server) -> dict:
 
 
 def _summary(rounds: list[dict]) -> dict:
-    def median(name: str) -> float:
-        return statistics.median(r[name] for r in rounds)
-
-    return {
-        "median_s": round(median("seconds"), 5),
-        "min_s": round(min(r["seconds"] for r in rounds), 5),
-        "max_s": round(max(r["seconds"] for r in rounds), 5),
-        "cpu_s": round(median("cpu_s"), 5),
-        "requests": median("requests"),
-        "most_at_once": max(r["most_at_once"] for r in rounds),
-        "received_nbytes": median("received_nbytes"),
-        "peak_over_base_mib": round(max(r["peak_over_base_mib"] for r in rounds), 1),
-        "runs": len(rounds),
-    }
+    peak = max(r["peak_over_base_mib"] for r in rounds)
+    return summary(rounds, "received_nbytes") | {"peak_over_base_mib": round(peak, 1)}
 
 
 def _make(client: Client, server: Server, layout: str) -> dict:
     """A new array without chunks, and what a write of it is asked by."""
     where = {"path": f"s3://bench/{client.peer}", "spec": _spec(layout, server)}
     server.delay(0)
-    server.clear()
+    server.control("clear")
     client.ask("make", **where)
     return where
 
@@ -136,7 +89,7 @@ def measure(args, folder: Path, log) -> dict:
     }
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(Client(name, log)) for name in names]
-        server = stack.enter_context(Server())
+        server = stack.enter_context(Server(module="bucket_server"))
         for layout, write, delay in itertools.product(LAYOUTS, WRITES, args.delays):
             ways = {
                 c.peer: partial(_whole, c, server, layout, write, truth, delay) for c in clients

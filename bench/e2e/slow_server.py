@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import hashlib
 import json
+import mmap
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,17 @@ from urllib.parse import unquote, urlsplit
 RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 REASONS = {200: "OK", 206: "Partial Content", 404: "Not Found", 405: "Method Not Allowed"}
 REASONS |= {412: "Precondition Failed", 416: "Range Not Satisfiable"}
+
+
+# From here on a file is mapped, not copied.
+MAPPED = 64 << 20
+# So much of an answer is given to the connection at a time.
+PIECE = 1 << 20
+
+
+def _mapped(file: Path) -> mmap.mmap:
+    with file.open("rb") as opened:
+        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 @dataclass
@@ -35,15 +47,15 @@ class Counts:
 class Files:
     def __init__(self, folder: Path):
         self._folder = folder.resolve()
-        self._kept: dict[str, tuple[bytes, str] | None] = {}
+        self._kept: dict[str, tuple[memoryview, str] | None] = {}
 
-    def find(self, path: str) -> tuple[bytes, str] | None:
+    def find(self, path: str) -> tuple[memoryview, str] | None:
         """The bytes and the entity tag."""
         if path not in self._kept:
             file = (self._folder / path.lstrip("/")).resolve()
             if file.is_relative_to(self._folder) and file.is_file():
-                content = file.read_bytes()
-                self._kept[path] = content, f'"{hashlib.md5(content).hexdigest()}"'
+                content = file.read_bytes() if file.stat().st_size < MAPPED else _mapped(file)
+                self._kept[path] = memoryview(content), f'"{hashlib.md5(content).hexdigest()}"'
             else:
                 self._kept[path] = None
         return self._kept[path]
@@ -69,6 +81,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._received = b""
         self._transport: asyncio.Transport
+        self._rest = memoryview(b"")  # of an answer, for which there is no room yet
+        self._is_full = False
 
     def connection_made(self, transport) -> None:
         self._transport = transport
@@ -128,14 +142,27 @@ class Connection(asyncio.Protocol):
         if begin >= end:
             return 416, {"Content-Range": f"bytes */{size}"}, b""
         fields["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
-        return 206, fields, memoryview(content)[begin:end]
+        return 206, fields, content[begin:end]
 
     def _send(self, method: str, status: int, fields: dict[str, str], body) -> None:
         fields = {"Content-Length": str(len(body)), **fields}
         lines = [f"HTTP/1.1 {status} {REASONS[status]}", *(f"{k}: {v}" for k, v in fields.items())]
         self._transport.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-        if method == "GET" and len(body):
-            self._transport.write(body)
+        if method == "GET":
+            self._rest = memoryview(body)
+            self._send_rest()
+
+    def _send_rest(self) -> None:
+        while len(self._rest) and not self._is_full:
+            piece, self._rest = self._rest[:PIECE], self._rest[PIECE:]
+            self._transport.write(piece)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._send_rest()
 
 
 async def serve(folder: Path, delay_ms: float) -> None:

@@ -13,7 +13,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def references(
     *,
     out: str | os.PathLike[str] | None = None,
     concat_dim: str | None = None,
-    allow: Sequence[str] = (),
+    allow: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     left_out: str = "raise",
     storage_options: dict[str, Any] | None = None,
 ) -> _core.Store:
@@ -78,8 +78,8 @@ def references(
     >>> hr.open(store)["t2m"][0]
     >>> xr.open_dataset(store, engine="headrace")
     """
-    places = [files] if isinstance(files, str | os.PathLike) else list(files)
-    urls = [_url_of(place) for place in places]
+    urls = [_url_of(place) for place in _places("files", files)]
+    allowed = [os.fsdecode(place) for place in _places("allow", allow)]
     if not urls:
         raise ValueError("files: there are none")
     if left_out not in ("raise", "skip"):
@@ -95,7 +95,7 @@ def references(
         parts.append(part)
     whole = _combined(parts, urls, concat_dim)
     found = whole.to_kerchunk()
-    options: dict[str, Any] = {"allow": [*urls, *map(os.fspath, allow)]}
+    options: dict[str, Any] = {"allow": [*urls, *allowed]}
     if storage_options:
         options["remote_options"] = storage_options
     if out is None:
@@ -105,9 +105,20 @@ def references(
     return open_store(f"reference://{target}", storage_options=options)
 
 
+def _places(name: str, value: Any) -> list[str | os.PathLike[str]]:
+    places = [value] if isinstance(value, str | os.PathLike) else value
+    if isinstance(places, bytes | Mapping | np.ndarray) or not isinstance(places, Iterable):
+        raise _check.wrong_type(name, "a path or URL, or several", value)
+    places = list(places)
+    for place in places:
+        if not isinstance(place, str | os.PathLike):
+            raise _check.wrong_type(name, "a path or URL, or several", value)
+        _check.text(name, os.fsdecode(place))
+    return places
+
+
 def _url_of(place: str | os.PathLike[str]) -> str:
-    text = os.fsdecode(os.fspath(place))
-    _check.text("files", text)
+    text = os.fsdecode(place)
     return text if SCHEME.match(text) else os.path.abspath(text)
 
 

@@ -51,6 +51,33 @@ void read_and_wait(AsyncReads& store, WaitedRead& wanted) {
   if (wanted.error) std::rethrow_exception(wanted.error);
 }
 
+void get_and_wait(AsyncReads& store, std::span<GetRequest> requests) {
+  std::vector<GetRequest*> asked;
+  for (GetRequest& request : requests) {
+    request.found = false;
+    request.error = nullptr;
+    try {
+      check_key(request.key);
+      asked.push_back(&request);
+    } catch (const Error&) {
+      request.error = std::current_exception();
+    }
+  }
+  std::vector<WaitedRead> reads(asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    reads[i].key = asked[i]->key;
+    reads[i].max_nbytes = asked[i]->max_nbytes;
+    reads[i].bytes = std::move(*asked[i]->into);  // its memory is used again
+    reads[i].bytes.clear();
+  }
+  read_and_wait(store, reads);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    asked[i]->error = reads[i].error;
+    asked[i]->found = reads[i].found && !reads[i].error;
+    *asked[i]->into = std::move(reads[i].bytes);
+  }
+}
+
 void write_and_wait(AsyncWrites& store, WaitedWrite& wanted) {
   WaitLatch latch(1);
   wanted.latch_ = &latch;
@@ -156,32 +183,7 @@ bool AsyncDriver::get_versioned(std::string_view key,
   return read.found;
 }
 
-void AsyncDriver::get_many(std::span<GetRequest> requests) {
-  std::vector<GetRequest*> asked;
-  for (GetRequest& request : requests) {
-    request.found = false;
-    request.error = nullptr;
-    try {
-      check_key(request.key);
-      asked.push_back(&request);
-    } catch (const Error&) {
-      request.error = std::current_exception();
-    }
-  }
-  std::vector<WaitedRead> reads(asked.size());
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    reads[i].key = asked[i]->key;
-    reads[i].max_nbytes = asked[i]->max_nbytes;
-    reads[i].bytes = std::move(*asked[i]->into);  // its memory is used again
-    reads[i].bytes.clear();
-  }
-  read_and_wait(*this, reads);
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->error = reads[i].error;
-    asked[i]->found = reads[i].found && !reads[i].error;
-    *asked[i]->into = std::move(reads[i].bytes);
-  }
-}
+void AsyncDriver::get_many(std::span<GetRequest> requests) { get_and_wait(*this, requests); }
 
 std::unique_ptr<ObjectReader> AsyncDriver::open(std::string_view key) {
   check_key(key);

@@ -63,6 +63,8 @@ class WaitedRead final : public AsyncRead {
 void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted);
 // The same of one, whose error it throws.
 void read_and_wait(AsyncReads& store, WaitedRead& wanted);
+// The same of whole objects, with the outcome of each in its request.
+void get_and_wait(AsyncReads& store, std::span<GetRequest> requests);
 
 // The same of a write.
 class WaitedWrite final : public AsyncWrite {

@@ -109,33 +109,8 @@ bool CachedDriver::get_within(std::string_view key, Buffer& into, std::uint64_t 
   return request.found;
 }
 
-void CachedDriver::get_and_wait(std::span<GetRequest> requests) {
-  std::vector<GetRequest*> asked;
-  for (GetRequest& request : requests) {
-    request.found = false;
-    request.error = nullptr;
-    try {
-      check_key(request.key);
-      asked.push_back(&request);
-    } catch (const Error&) {
-      request.error = std::current_exception();
-    }
-  }
-  std::vector<WaitedRead> reads(asked.size());
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    reads[i].key = asked[i]->key;
-    reads[i].max_nbytes = asked[i]->max_nbytes;
-  }
-  read_and_wait(*reads_, reads);
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->error = reads[i].error;
-    asked[i]->found = reads[i].found && !reads[i].error;
-    if (asked[i]->found) *asked[i]->into = std::move(reads[i].bytes);
-  }
-}
-
 void CachedDriver::get_many(std::span<GetRequest> requests) {
-  if (reads_) return get_and_wait(requests);
+  if (reads_) return get_and_wait(*reads_, requests);
   const auto at = [](GetRequest& request, auto body) {
     request.error = nullptr;
     try {

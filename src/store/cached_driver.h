@@ -122,7 +122,6 @@ class CachedDriver final : public StoreDriver, public std::enable_shared_from_th
                          const KnownObject& object,
                          std::span<const RangeRead> reads);
 
-  void get_and_wait(std::span<GetRequest> requests);
   bool serve_whole(GetRequest& request);
   void fetch_whole(GetRequest& request);
   void fetch_whole_local(GetRequest& request);

@@ -106,6 +106,7 @@ void CachedReads::plan(const Group& group, Plan& plan) {
   for (const Want& want : group.wants) {
     const bool is_end = want.extent.kind == Extent::Kind::suffix;
     AskOwner ask = ask_for(want);
+    if (object && join_exact(ask)) continue;
     if (want.extent.kind == Extent::Kind::whole) {
       plan_whole(ask, plan);
     } else if (!object) {
@@ -231,6 +232,33 @@ void CachedReads::plan_ranges(const AskOwner& ask, Plan& plan) {
   fetch_pieces(ask, plan);
 }
 
+std::string CachedReads::exact_condition(const Ask& ask) {
+  return ask.if_version.empty() ? std::string() : ask.object->tag;
+}
+
+std::string CachedReads::exact_name(const Ask& ask) {
+  const Want& want = ask.wants.front();
+  const Extent& extent = want.extent;
+  return "exact\n" + std::to_string(ask.writes) + '\n' + ask.key + '\n' +
+         std::to_string(static_cast<int>(extent.kind)) + '\n' + std::to_string(extent.offset) +
+         '\n' + std::to_string(extent.nbytes) + '\n' + std::to_string(want.max_nbytes) + '\n' +
+         exact_condition(ask);
+}
+
+// Of an object that is known by now: whoever knew nothing of it yet may have asked for the same.
+// Before the copies are looked up: what lands meanwhile is among them.
+bool CachedReads::join_exact(const AskOwner& ask) {
+  if (!ask->if_version.empty() || ask->doubts) return false;
+  State& state = state_.get();
+  const MutexLock lock(state.mutex);
+  if (state.flights.empty()) return false;
+  const auto flight = state.find(exact_name(*ask), ask->wants.front().deadline);
+  if (!flight) return false;
+  ask->exact = true;
+  if (state.adopt(ask)) state.join(ask, flight);
+  return true;
+}
+
 // By a request for just what is wanted, of whatever version there is.
 void CachedReads::fetch_exact(const AskOwner& ask, Plan& plan) {
   const bool is_unversioned = ask->object && !tells_versions(*ask->object);
@@ -239,12 +267,7 @@ void CachedReads::fetch_exact(const AskOwner& ask, Plan& plan) {
     copies_.forget(ask->key, *ask->object);
     std::rethrow_exception(changed(ask->key));
   }
-  const Extent& extent = want.extent;
-  const std::string condition = ask->if_version.empty() ? std::string() : ask->object->tag;
-  const std::string name = "exact\n" + std::to_string(ask->writes) + '\n' + ask->key + '\n' +
-                           std::to_string(static_cast<int>(extent.kind)) + '\n' +
-                           std::to_string(extent.offset) + '\n' + std::to_string(extent.nbytes) +
-                           '\n' + std::to_string(want.max_nbytes) + '\n' + condition;
+  const std::string name = exact_name(*ask);
   ask->exact = true;
   State& state = state_.get();
   const MutexLock lock(state.mutex);
@@ -258,13 +281,13 @@ void CachedReads::fetch_exact(const AskOwner& ask, Plan& plan) {
   auto flight = std::make_shared<Flight>(*this);
   plan.flights.push_back(flight);
   flight->key = ask->key;
-  flight->extent = extent;
-  flight->if_version = condition;
+  flight->extent = want.extent;
+  flight->if_version = exact_condition(*ask);
   flight->max_nbytes = want.max_nbytes;
   flight->deadline = want.deadline;
   flight->object = ask->object;
   flight->writes = ask->writes;
-  flight->fresh = extent.kind == Extent::Kind::whole || is_unversioned;
+  flight->fresh = want.extent.kind == Extent::Kind::whole || is_unversioned;
   flight->exact = true;
   state.join(ask, flight);
   state.enter(flight, name);

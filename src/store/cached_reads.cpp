@@ -238,6 +238,10 @@ void CachedReads::take_exact(Flight& flight) {
       flight.version != flight.if_version) {
     throw_changed(flight.key);
   }
+  if (flight.extent.kind == Extent::Kind::range && came != flight.extent.nbytes) {
+    check_object_range(flight.key, came, 0, flight.extent.nbytes);
+    throw Error(ErrorCode::corrupt, flight.key + ": more bytes came than were asked for");
+  }
   KnownObject seen{KnownObject::kNotTold, version_number(flight.version), 0, flight.version};
   if (flight.object_nbytes != 0) seen.size = flight.object_nbytes;
   if (is_whole || (is_end && came < flight.extent.nbytes)) seen.size = came;

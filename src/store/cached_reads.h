@@ -67,6 +67,9 @@ class CachedReads final : public AsyncReads {
   void plan_whole(const AskOwner& ask, Plan& plan);
   void plan_end(const AskOwner& ask, Plan& plan);
   void plan_ranges(const AskOwner& ask, Plan& plan);
+  static std::string exact_condition(const Ask& ask);
+  static std::string exact_name(const Ask& ask);
+  bool join_exact(const AskOwner& ask);
   void fetch_exact(const AskOwner& ask, Plan& plan);
   void fetch_pieces(const AskOwner& ask, Plan& plan);
   void find_pieces(Ask& ask, Want& want, const Plan& plan);

@@ -19,6 +19,7 @@ import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -350,6 +351,28 @@ def fake_server(handler):
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextlib.contextmanager
+def file_server(folder, refused):
+    """The URL of a server of files; refused(request) is the status of what it refuses, or falsy."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            if status := refused(self):
+                return self.send_error(status)
+            return super().do_GET()
+
+        def do_HEAD(self):
+            if status := refused(self):
+                return self.send_error(status)
+            return super().do_HEAD()
+
+        def log_message(self, *args):
+            pass
+
+    with fake_server(partial(Handler, directory=folder)) as (_, url):
+        yield url
 
 
 @contextlib.contextmanager

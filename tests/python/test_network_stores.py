@@ -1,21 +1,18 @@
 """Stores across a network as users open them: by URL, in other libraries, in other processes."""
 
 import base64
-import http.server
 import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
-import threading
-from functools import partial
 from pathlib import Path
 
 import cloud_servers
 import headrace as hr
 import numpy as np
 import pytest
-from cloud_servers import KEY, SECRET
+from cloud_servers import KEY, SECRET, file_server
 from headrace import _secrets
 from helpers import assert_same
 
@@ -77,33 +74,21 @@ def test_a_pickle_has_no_secret_and_opens_here(bucket):
 
 
 def test_a_user_in_a_url_is_a_secret_too(tmp_path):
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def do_GET(self):
-            given = self.headers.get("Authorization", "")
-            if base64.b64decode(given.removeprefix("Basic ")) != b"me:pass word":
-                return self.send_error(401)
-            return super().do_GET()
-
-        do_HEAD = do_GET
-
-        def log_message(self, *args):
-            pass
-
     array = hr.create_array(tmp_path / "x.zarr", shape=(4,), dtype="i4", chunks=(2,))
     array[:] = [1, 2, 3, 4]
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=tmp_path))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://me:pass%20word@127.0.0.1:{server.server_port}/x.zarr"
+
+    def refused(request):
+        given = request.headers.get("Authorization", "")
+        return base64.b64decode(given.removeprefix("Basic ")) != b"me:pass word" and 401
+
+    with file_server(tmp_path, refused) as root:
+        url = f"{root}/x.zarr".replace("//", "//me:pass%20word@", 1)
         for opened in (hr.open(url), zarr.open_array(hr.zarr.Store(url, read_only=True), mode="r")):
             text = pickle.dumps(opened)
             assert b"pass" not in text.replace(b"password", b"")
             assert list(pickle.loads(text)[:]) == [1, 2, 3, 4]
         with pytest.raises(PermissionError):
             hr.open(url.replace("me:", "you:"))
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_a_pickle_has_secrets_where_that_is_wanted(bucket):

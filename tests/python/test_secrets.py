@@ -1,12 +1,10 @@
 """What may be shown and written down of URLs and options with secrets in them."""
 
-import http.server
 import pickle
-import threading
-from functools import partial
 
 import headrace as hr
 import pytest
+from cloud_servers import file_server
 from headrace import _secrets
 
 SECRET = "TOPSECRET"
@@ -66,23 +64,14 @@ def test_urls_without_secrets_stay():
 
 
 def test_the_query_of_a_url_outlives_a_pickle(tmp_path):
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def do_GET(self):
-            if not self.path.endswith(f"?sig={SECRET}"):
-                return self.send_error(403)
-            return super().do_GET()
-
-        do_HEAD = do_GET
-
-        def log_message(self, *args):
-            pass
-
     array = hr.create_array(tmp_path / "x.zarr", shape=(4,), dtype="i4", chunks=(2,))
     array[:] = [1, 2, 3, 4]
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=tmp_path))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/x.zarr"
+
+    def refused(request):
+        return not request.path.endswith(f"?sig={SECRET}") and 403
+
+    with file_server(tmp_path, refused) as root:
+        url = f"{root}/x.zarr"
         opened = hr.open(f"{url}?sig={SECRET}")
         text = pickle.dumps(opened)
         assert SECRET.encode() not in text
@@ -90,6 +79,3 @@ def test_the_query_of_a_url_outlives_a_pickle(tmp_path):
         assert list(pickle.loads(text)[:]) == [1, 2, 3, 4]
         with pytest.raises(PermissionError):
             hr.open(url)
-    finally:
-        server.shutdown()
-        server.server_close()

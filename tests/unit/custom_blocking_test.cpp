@@ -24,6 +24,7 @@
 #include "headrace/store.h"
 #include "store/async.h"
 #include "store/store.h"
+#include "support/noted_read.h"
 
 namespace headrace::test {
 namespace {
@@ -120,32 +121,7 @@ class Blocking final : public CustomStore {
   }
 };
 
-class Read final : public AsyncRead {
- public:
-  Read(std::string its_key, const Extent& its_extent) {
-    key = std::move(its_key);
-    extent = its_extent;
-  }
-  void done() noexcept override {
-    const std::lock_guard lock(mutex_);
-    ++times_;
-    done_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return times_ > 0; });
-  }
-  int times() {
-    const std::lock_guard lock(mutex_);
-    return times_;
-  }
-  std::string text() const { return std::string(text_of(bytes)); }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable done_;
-  int times_ = 0;
-};
+using Read = NotedRead;
 
 // Where calls get stuck until it is let go.
 class Gate {
@@ -381,6 +357,33 @@ TEST(BlockingStore, AChildOfForkStartsThreadsOfItsOwn) {
   gate.open();
   stuck.front().wait();
   EXPECT_EQ(stuck.front().text(), "45");
+}
+
+// Asked for when nothing was known of the object, and again when its first range has come.
+TEST(BlockingStore, BehindACacheWhatIsUnderWayIsNotAskedForAgain) {
+  const auto behind = std::make_shared<Blocking>();
+  behind->objects = {{"a", std::string(1000, 'x')}};
+  Gate gate;
+  std::atomic<int> entered{0};
+  behind->on_call = [&] {
+    if (entered++ > 0) gate.pass();
+  };
+  const Store store = cached_store(make_store(behind), {.block_nbytes = 64});
+  std::deque<Read> first, again;
+  for (std::deque<Read>* reads : {&first, &again}) {
+    reads->emplace_back("a", Extent::range(0, 50));
+    reads->emplace_back("a", Extent::range(600, 50));
+    submit(store, *reads);
+    while (cache_stats(store).misses < 1) std::this_thread::yield();
+  }
+  gate.open();
+  for (std::deque<Read>* reads : {&first, &again}) {
+    for (Read& read : *reads) {
+      read.wait();
+      EXPECT_EQ(read.text(), std::string(50, 'x'));
+    }
+  }
+  EXPECT_EQ(behind->calls, 2);
 }
 
 TEST(BlockingStore, BehindACacheIsAskedOnce) {

@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "conformance/error_code.h"
+#include "headrace/cached_store.h"
 #include "headrace/error.h"
 #include "store/http/checksums.h"
 #include "store/http/driver.h"
@@ -171,6 +172,45 @@ TEST(HttpDriver, RangesOfAServerThatHasNone) {
   EXPECT_TRUE(text_of(reads[1].bytes) == bytes.substr(2'999'000));
   EXPECT_TRUE(text_of(reads[2].bytes) == bytes.substr(2'999'993));
   EXPECT_EQ(fault_of(reads[3]), ErrorCode::corrupt);
+}
+
+// Longer than what is given a place before its server has said that it is there.
+TEST(HttpDriver, LongRanges) {
+  constexpr std::size_t kNbytes = std::size_t{257} << 20;
+  ObjectServer objects;
+  std::string bytes(kNbytes + 1, 'x');
+  for (std::size_t i = 0; i < bytes.size(); i += 4096) bytes[i] = static_cast<char>(i >> 12);
+  objects.put("k", bytes);
+  bool ignores_ranges = false;
+  objects.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    if (ignores_ranges) answer = {.headers = {{"ETag", ObjectServer::etag(bytes)}}, .body = bytes};
+  });
+  HttpOptions options = quick();
+  options.idle_timeout = 10s;
+  options.timeout = 60s;
+  const auto store = make_http_driver(test::make_toy_protocol(objects.url(), {}),
+                                      make_http_client(options),
+                                      HttpAccess::read_write);
+  WaitedRead read;
+  wanted(read, "k", Extent::range(1, kNbytes));
+  read_and_wait(*store, read);
+  EXPECT_TRUE(text_of(read.bytes) == std::string_view(bytes).substr(1));
+  std::string whole(kNbytes, '\0');
+  const Store cached = cached_store(Store(store));
+  cached.driver().open("k")->read(1, std::as_writable_bytes(std::span(whole)));
+  EXPECT_TRUE(whole == std::string_view(bytes).substr(1));
+  bytes.pop_back();
+  ignores_ranges = true;
+  for (const std::uint64_t offset : {0, 1}) {
+    WaitedRead again;
+    wanted(again, "k", Extent::range(offset, kNbytes));
+    read_and_wait(*store, {&again, 1});
+    if (offset == 0) {
+      EXPECT_TRUE(text_of(again.bytes) == bytes);
+    } else {
+      EXPECT_EQ(fault_of(again), ErrorCode::unsupported);
+    }
+  }
 }
 
 TEST(HttpDriver, OtherBytesThanAskedForAreCorrupt) {
@@ -649,8 +689,7 @@ TEST(HttpDriver, RandomFaults) {
       ASSERT_TRUE(came == expected) << "schedule " << seed << ", read " << i;
     }
   }
-  // A busy machine has more of them end by their deadlines.
-  EXPECT_GT(right, 2 * raised) << right << " right, " << raised << " raised";
+  EXPECT_GT(right, 5 * raised) << right << " right, " << raised << " raised";
 }
 
 // Writes under the same: whole or absent, and nothing is left of those that failed.

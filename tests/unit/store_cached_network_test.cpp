@@ -22,6 +22,7 @@
 #include "conformance/temp_folder.h"
 #include "headrace/array.h"
 #include "headrace/cached_store.h"
+#include "support/noted_read.h"
 #include "support/slow_store.h"
 
 namespace headrace::test {
@@ -51,35 +52,7 @@ bool is_change(const std::exception_ptr& error) {
   return false;
 }
 
-// Done once; says so.
-class Read final : public AsyncRead {
- public:
-  Read() = default;
-  Read(std::string its_key, const Extent& its_extent, std::string its_version = {}) {
-    key = std::move(its_key);
-    extent = its_extent;
-    if_version = std::move(its_version);
-  }
-  void done() noexcept override {
-    const std::lock_guard lock(mutex_);
-    ++times_;
-    done_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return times_ > 0; });
-  }
-  int times() {
-    const std::lock_guard lock(mutex_);
-    return times_;
-  }
-  std::string text() const { return std::string(text_of(bytes)); }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable done_;
-  int times_ = 0;
-};
+using Read = NotedRead;
 
 // Holds up the source's answers until it is let go.
 class Gate {

@@ -87,7 +87,7 @@ const std::string* HttpResponse::header(std::string_view name) const {
   return find_header(headers, name);
 }
 
-HttpResponse HttpClient::ask(HttpRequest request) {
+HttpResponse HttpClient::ask(HttpRequest request, FunctionRef<void(std::uint64_t)> sent) {
   struct Waiter {
     Mutex mutex;
     ConditionVariable came;
@@ -95,13 +95,13 @@ HttpResponse HttpClient::ask(HttpRequest request) {
     HttpResponse response GUARDED_BY(mutex);
   };
   Waiter waiter;
-  send(std::move(request), [&waiter](HttpResponse response) {
+  sent(send(std::move(request), [&waiter](HttpResponse response) {
     // Notified under the lock: who waits destroys this as soon as it has it.
     const MutexLock lock(waiter.mutex);
     waiter.response = std::move(response);
     waiter.done = true;
     waiter.came.notify_all();
-  });
+  }));
   const MutexLock lock(waiter.mutex);
   while (!waiter.done) waiter.came.wait(waiter.mutex);
   return std::move(waiter.response);

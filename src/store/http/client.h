@@ -20,6 +20,7 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/function_ref.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -139,8 +140,9 @@ class HttpClient {
   // Who destroys the client waits for nothing: what is under way goes on to its end.
   virtual std::uint64_t send(HttpRequest request,
                              std::function<void(HttpResponse)> done) noexcept = 0;
-  // Waits for the answer. Not for done()'s threads.
-  HttpResponse ask(HttpRequest request);
+  // Waits for the answer; sent() is told its number. Not for done()'s threads.
+  HttpResponse ask(
+      HttpRequest request, FunctionRef<void(std::uint64_t)> sent = [](std::uint64_t) {});
   // done() is called soon, with `cancelled` unless it was called before. It may be called, by
   // another thread, before this returns; of a request of the parent's a child of fork never hears.
   virtual void cancel(std::uint64_t number) noexcept = 0;

@@ -151,7 +151,7 @@ class Driver final : public HttpDriver {
   void answered(const Job& job, HttpResponse response);
   void take_answer(const Job& job, HttpResponse& response);
   void take_whole(const Job& job, HttpResponse& response);
-  void take_range(const Job& job, const HttpResponse& response);
+  void take_range(const Job& job, HttpResponse& response);
   void take_suffix(const Job& job, HttpResponse& response);
   void take_unsatisfied(const Job& job, const HttpResponse& response);
   void end(const Job& job, std::exception_ptr error);
@@ -285,6 +285,8 @@ void Driver::ask(const Job& job) {
       if (request.into.empty() && job->extent.nbytes <= kMaxPlacedNbytes) {
         read.bytes.resize(static_cast<std::size_t>(job->extent.nbytes));
         request.into = read.bytes.bytes();
+      } else if (request.into.empty()) {
+        read.bytes.clear();
       }
       if (!request.into.empty()) request.whole_offset = job->extent.offset;
       break;
@@ -436,9 +438,10 @@ ContentRange range_of(const HttpResponse& response, const std::string& name) {
                                       : ": its Content-Range is none: " + *text));
 }
 
-void Driver::take_range(const Job& job, const HttpResponse& response) {
+void Driver::take_range(const Job& job, HttpResponse& response) {
   AsyncRead& read = job->read;
   const Extent& wanted = job->extent;
+  const bool is_placed = !read.into.empty() || read.bytes.size() == wanted.nbytes;
   if (response.status == 200) {
     // The client has cut it out, or the object is the range.
     const std::string* length = response.header("Content-Length");
@@ -446,6 +449,13 @@ void Driver::take_range(const Job& job, const HttpResponse& response) {
     if (response.nbytes != wanted.nbytes) {
       check_object_range(read.key, response.nbytes, wanted.offset, wanted.nbytes);
     }
+    if (is_placed) return;
+    if (wanted.offset != 0 || response.nbytes != wanted.nbytes) {
+      throw Error(ErrorCode::unsupported,
+                  name_of(read.key) + ": the server ignores ranges, and " +
+                      std::to_string(wanted.nbytes) + " bytes are not cut out of a whole object");
+    }
+    read.bytes = std::move(response.body);
     return;
   }
   const ContentRange range = range_of(response, name_of(read.key));
@@ -457,11 +467,10 @@ void Driver::take_range(const Job& job, const HttpResponse& response) {
                     std::to_string(wanted.offset));
   }
   if (response.nbytes != wanted.nbytes) {
-    if (!read.into.empty() || read.bytes.size() == wanted.nbytes) {
-      read.nbytes_before_end = std::min(response.nbytes, wanted.nbytes);
-    }
+    if (is_placed) read.nbytes_before_end = std::min(response.nbytes, wanted.nbytes);
     check_object_range(read.key, range.last + 1, wanted.offset, wanted.nbytes);
   }
+  if (!is_placed) read.bytes = std::move(response.body);
   read.object_nbytes = range.object_nbytes.value_or(0);
 }
 

@@ -472,27 +472,12 @@ void ObjectWrite::abort_and_rethrow(const std::string& upload) {
   }
 }
 
-// As the client's, of what may be cancelled. For the write's own thread.
+// The client's, of what may be cancelled. For the write's own thread.
 HttpResponse ObjectWrite::ask(HttpRequest request) {
   if (write_.deadline != std::chrono::steady_clock::time_point::max()) {
     request.deadline = write_.deadline;
   }
-  struct Waiter {
-    Mutex mutex;
-    ConditionVariable came;
-    bool done GUARDED_BY(mutex) = false;
-    HttpResponse response GUARDED_BY(mutex);
-  };
-  Waiter waiter;
-  note(client_->send(std::move(request), [&waiter](HttpResponse response) {
-    const MutexLock lock(waiter.mutex);
-    waiter.response = std::move(response);
-    waiter.done = true;
-    waiter.came.notify_all();
-  }));
-  const MutexLock lock(waiter.mutex);
-  while (!waiter.done) waiter.came.wait(waiter.mutex);
-  return std::move(waiter.response);
+  return client_->ask(std::move(request), [this](std::uint64_t number) { note(number); });
 }
 
 // A request that is under way, which may have ended.

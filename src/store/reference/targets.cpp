@@ -113,7 +113,9 @@ Targets::Targets(TargetRules rules) : rules_(std::move(rules)) {
   }
   for (const std::string& entry : entries) {
     const std::string scheme = scheme_of_url(entry);
-    if (entry == "*") {
+    if (entry.empty()) {
+      throw Error(ErrorCode::invalid_argument, "option allow: an empty text names no place");
+    } else if (entry == "*") {
       all_ = true;
     } else if (scheme.empty()) {
       folders_.push_back(real_path(std::filesystem::absolute(entry).string()));
