@@ -46,12 +46,12 @@ BENCHMARKS = {
     "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
     "network": Benchmark(
         "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",
-        "",
+        "[below](#across-a-network)",
         {"network.json": "e2e.network"},
     ),
     "network-writes": Benchmark(
         "arrays written to a bucket that waits 0, 20 and 100 ms, beside peers",
-        "",
+        "[below](#across-a-network)",
         {"network-writes.json": "e2e.network_writes"},
     ),
     "loader-network": Benchmark(

@@ -23,7 +23,7 @@ from pathlib import Path
 import harness
 import pages
 from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
-from e2e import results
+from e2e import network_table, results
 from e2e import table as e2e
 from ecosystem import table as ecosystem
 
@@ -66,6 +66,10 @@ TABLES = {
     ("bench/README.md", "device-read"): lambda: device.read_table(load("device-read.json")),
     ("bench/README.md", "device"): lambda: device.decode_table(
         load("device-decode.json"), load("device-nvcomp.json")
+    ),
+    ("bench/README.md", "network"): lambda: network_table.reads(load("network.json")),
+    ("bench/README.md", "network-writes"): lambda: network_table.writes(
+        load("network-writes.json")
     ),
     ("bench/README.md", "ecosystem"): ecosystem_tables,
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
