@@ -139,7 +139,7 @@ class HttpClient {
   // Who destroys the client waits for nothing: what is under way goes on to its end.
   virtual std::uint64_t send(HttpRequest request,
                              std::function<void(HttpResponse)> done) noexcept = 0;
-  // Waits for the answer. Not for done()'s threads.
+  // Waits for the answer, or until the caller wants it no more. Not for done()'s threads.
   HttpResponse ask(HttpRequest request);
   // done() is called soon, with `cancelled` unless it was called before. It may be called, by
   // another thread, before this returns; of a request of the parent's a child of fork never hears.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <random>
 #include <system_error>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/start_thread.h"
 #include "headrace/error.h"
 #include "store/store.h"
@@ -18,6 +20,8 @@ namespace {
 constexpr std::uint64_t kMaxParts = 10'000;
 // Of a write whose answers get lost.
 constexpr int kMaxSettled = 5;
+// Of the upload of a write that was cancelled.
+constexpr std::chrono::seconds kMaxAbort{10};
 
 // What of a request its messages need.
 HttpRequest outline(const HttpRequest& request) {
@@ -85,7 +89,10 @@ class Batch {
         std::function<void(std::uint64_t)> sent = {})
       : protocol_(protocol), client_(client), missing_(missing), sent_(std::move(sent)) {}
   // Those that are under way use the memory of whoever made this.
-  ~Batch() { wait(); }
+  ~Batch() {
+    give_up(std::make_exception_ptr(Error(ErrorCode::cancelled, "others failed")));
+    wait();
+  }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -130,7 +137,13 @@ class Batch {
     if (under_way_ == 0 || error) came_.notify_all();
   }
 
+  void give_up(std::exception_ptr error) {
+    const MutexLock lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+
   void wait() {
+    const auto* const interrupt = current_interrupt();
     const MutexLock lock(mutex_);
     while (under_way_ > 0) {
       if (error_ && !numbers_.empty()) {
@@ -139,7 +152,16 @@ class Batch {
         for (const std::uint64_t number : numbers) client_.cancel(number);
         continue;
       }
-      came_.wait(mutex_);
+      if (interrupt == nullptr || error_) {
+        came_.wait(mutex_);
+      } else if (!came_.wait_for(mutex_, kInterruptInterval)) {
+        const MutexUnlock free(mutex_);
+        try {
+          (*interrupt)();
+        } catch (...) {
+          give_up(std::current_exception());
+        }
+      }
     }
   }
 
@@ -449,7 +471,9 @@ void ObjectWrite::abort_and_rethrow(const std::string& upload) {
   std::string left;
   try {
     protocol_->prepare();
-    const HttpRequest request = protocol_->abort_upload(write_.key, upload);
+    HttpRequest request = protocol_->abort_upload(write_.key, upload);
+    // Nobody waits long for what he has cancelled.
+    if (is_cancelled()) request.deadline = std::chrono::steady_clock::now() + kMaxAbort;
     const HttpRequest asked = outline(request);
     // Of what is cancelled, too: not by ask().
     HttpResponse response = request.method.empty() ? no_request() : client_->ask(request);
