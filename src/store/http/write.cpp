@@ -325,13 +325,16 @@ bool ObjectWrite::is_lost(const HttpResponse& response) const {
       return false;
     }
   }
+  if (finishes_ && response.ok()) return !protocol_->says_finished(response);
   return response.status == 408 || (response.status >= 500 && response.status != 501);
 }
 
 std::exception_ptr ObjectWrite::loss_of(const HttpRequest& asked,
                                         const HttpResponse& response) const {
   if (response.error) return response.error;
-  return std::make_exception_ptr(protocol_->error_of(asked, response));
+  const Error error = protocol_->error_of(asked, response);
+  return std::make_exception_ptr(
+      response.ok() ? error.with_context("the end of an upload is in doubt") : error);
 }
 
 // Looks at what is there, and asks again where it is what was there before. A request that is still
@@ -354,8 +357,10 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
     HttpRequest request = again();
     const HttpRequest asked = outline(request);
     HttpResponse response = ask(std::move(request));
-    // Where the condition holds no more, one before may have been carried out, late.
-    if (is_forestalled(response)) continue;
+    // Where the condition holds no more, or the upload is gone, one before may have been carried
+    // out, late.
+    const bool is_gone = finishes_ && !response.error && response.status == 404;
+    if (is_forestalled(response) || is_gone) continue;
     if (is_lost(response)) {
       lost = loss_of(asked, response);
       continue;
@@ -453,6 +458,7 @@ void ObjectWrite::finish_upload(const std::string& upload, std::span<const std::
     request.repeatable = false;
     return request;
   };
+  finishes_ = true;
   HttpRequest request = make();
   const HttpRequest asked = outline(request);
   HttpResponse response = ask(std::move(request));
