@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/system.h"
 #include "headrace/error.h"
@@ -211,6 +212,9 @@ void Attempt::prepare(const std::string& url) {
   set(easy_, CURLOPT_HEADERDATA, static_cast<void*>(this));
   set(easy_, CURLOPT_WRITEFUNCTION, &Attempt::on_body);
   set(easy_, CURLOPT_WRITEDATA, static_cast<void*>(this));
+  was_sent_ = false;
+  set(easy_, CURLOPT_PREREQFUNCTION, &Attempt::on_connected);
+  set(easy_, CURLOPT_PREREQDATA, static_cast<void*>(this));
 }
 
 void Attempt::set_up_network() {
@@ -378,8 +382,14 @@ int Attempt::on_seek(void* self, curl_off_t offset, int origin) {
   if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
   Attempt& attempt = *static_cast<Attempt*>(self);
   attempt.part_ = attempt.part_at_ = 0;
-  attempt.resent_ = true;
   return CURL_SEEKFUNC_OK;
+}
+
+// Each time before the request goes out.
+int Attempt::on_connected(void* self, char*, char*, int, int) {
+  Attempt& attempt = *static_cast<Attempt*>(self);
+  attempt.resent_ |= std::exchange(attempt.was_sent_, true);
+  return CURL_PREREQFUNC_OK;
 }
 
 std::string Attempt::what() const { return wire_.method + " " + without_secrets(wire_.url); }

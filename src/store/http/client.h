@@ -122,7 +122,8 @@ struct HttpResponse {
   // Whether the server said where the body ends, so that a cut one was noticed.
   bool sized = false;
   int attempts = 1;
-  // Within the last attempt, as a kept connection was closed: the first may have been carried out.
+  // Sent once more within the last attempt, as a kept connection was closed: the first may have
+  // been carried out.
   bool resent = false;
   // Where the answer came from when that is another URL than was asked for; without secrets.
   std::string redirected_to{};

@@ -264,7 +264,8 @@ void ObjectWrite::answered(const HttpRequest& asked, HttpResponse response) noex
       });
     }
     if (write_.erases && !response.error && response.status == 404) return end(nullptr);
-    if (!name_.empty() && response.resent && is_forestalled(response)) {
+    const bool tells_own = !name_.empty() || write_.erases;
+    if (tells_own && response.resent && is_forestalled(response)) {
       return in_own_thread(
           [this, asked, met = std::make_shared<HttpResponse>(std::move(response))] {
             throw_unless_own(asked, *met);
@@ -300,7 +301,7 @@ void ObjectWrite::in_own_thread(std::function<void()> work) {
   }
 }
 
-// Where the condition does not hold: of a body that was sent twice the first may be why.
+// Where the condition does not hold: of what was sent twice the first may be why.
 void ObjectWrite::throw_unless_own(const HttpRequest& asked, HttpResponse& met) {
   if (met.resent) {
     if (look() == Found::own) return;
