@@ -19,8 +19,10 @@ namespace {
 
 constexpr int kMaxRedirects = 5;
 constexpr std::size_t kMaxHeadersNbytes = std::size_t{256} << 10;
-// Documents that say what is wrong are short; of longer ones this is enough.
-constexpr std::size_t kMaxErrorNbytes = std::size_t{1} << 20;
+// Documents that say what is wrong are short and come at once; of others this is enough, or a body
+// without an end would hold up its request until the deadline.
+constexpr std::size_t kMaxErrorNbytes = std::size_t{64} << 10;
+constexpr std::chrono::seconds kMaxErrorTime{2};
 constexpr long kReceiveNbytes = 256 << 10;
 constexpr long kSendNbytes = 512 << 10;
 
@@ -347,7 +349,7 @@ std::size_t Attempt::on_body(char* data, std::size_t size, std::size_t count, vo
     if (attempt.is_success()) return attempt.body_.take(bytes) ? nbytes : 0;
     const std::size_t room = kMaxErrorNbytes - attempt.error_body_.size();
     attempt.error_body_.append(bytes.first(std::min(bytes.size(), room)));
-    return nbytes;
+    return attempt.has_enough_of_error() ? 0 : nbytes;
   } catch (const Error& error) {
     attempt.wrong_ = std::make_exception_ptr(error.with_context(attempt.what()));
   } catch (...) {
@@ -415,10 +417,14 @@ AttemptEnd Attempt::end(CURLcode code) {
                 Error(ErrorCode::io, what() + ": changed while it was read", ESTALE)),
             .again_at_once = true};
   }
-  const bool had_enough =
-      code == CURLE_WRITE_ERROR && answered_ && is_success() && body_.is_complete();
+  const bool had_enough = code == CURLE_WRITE_ERROR && answered_ &&
+                          (is_success() ? body_.is_complete() : has_enough_of_error());
   if (code == CURLE_OK || had_enough) return end_of_answer();
   return failure(code);
+}
+
+bool Attempt::has_enough_of_error() const {
+  return error_body_.size() >= kMaxErrorNbytes || last_progress_ - answered_at_ >= kMaxErrorTime;
 }
 
 AttemptEnd Attempt::end_of_answer() {

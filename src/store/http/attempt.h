@@ -96,6 +96,7 @@ class Attempt {
   void set_up_network();
   void take_header(std::string_view line);
   void answer_begins();
+  bool has_enough_of_error() const;
   AttemptEnd end_of_answer();
   AttemptEnd failure(CURLcode code) const;
   bool is_success() const { return status_ >= 200 && status_ < 300; }
