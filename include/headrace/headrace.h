@@ -9,6 +9,7 @@
 #include "headrace/dtype.h"
 #include "headrace/error.h"
 #include "headrace/future.h"
+#include "headrace/interrupt.h"
 #include "headrace/rechunk.h"
 #include "headrace/selection.h"
 #include "headrace/store.h"

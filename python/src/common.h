@@ -42,12 +42,6 @@ inline nb::object steal_or_throw(PyObject* result) {
   throw nb::python_error();
 }
 
-// For std::function fields called without the GIL: handles signals, so that Ctrl-C stops a read.
-inline void check_signals() {
-  nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
-
 // Names in a store, which need not be UTF-8: other bytes are lone surrogates in Python, as in
 // os.listdir(), and come back as they were.
 nb::str name_to_python(const std::string& name);

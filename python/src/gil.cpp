@@ -15,6 +15,7 @@ namespace {
 std::atomic<std::thread::id> g_ending_thread{};
 std::atomic<int> g_calls{0};
 std::atomic<bool> g_refuses{false};
+std::atomic<unsigned long> g_main_thread{0};
 
 bool is_ending_thread() { return g_ending_thread.load() == std::this_thread::get_id(); }
 
@@ -48,8 +49,13 @@ bool interpreter_is_gone() {
 }
 
 void watch_for_the_end() {
+  g_main_thread.store(nb::cast<unsigned long>(
+      nb::module_::import_("threading").attr("main_thread")().attr("ident")));
   // A child has no thread but the one that forked.
-  pthread_atfork(nullptr, nullptr, [] { g_calls.store(0); });
+  pthread_atfork(nullptr, nullptr, [] {
+    g_calls.store(0);
+    g_main_thread.store(PyThread_get_thread_ident());
+  });
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(end_calls));
 }
 
@@ -70,6 +76,12 @@ GilIfAlive::GilIfAlive() noexcept : alive_(!interpreter_is_gone()) {
 
 GilIfAlive::~GilIfAlive() {
   if (alive_) PyGILState_Release(state_);
+}
+
+void check_signals() {
+  if (PyThread_get_thread_ident() != g_main_thread.load(std::memory_order_relaxed)) return;
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
 namespace nb {

@@ -6,6 +6,7 @@
 // process instead, as CPython does since 3.14 with its own: python_api.cpp sees to it in all that
 // the module calls of CPython.
 
+#include <headrace/interrupt.h>
 #include <nanobind/nanobind.h>
 
 #include <chrono>
@@ -65,21 +66,27 @@ class GilIfAlive {
   PyGILState_STATE state_{};
 };
 
+// Throws what a handler of Python's signals raises. Without the GIL; on the main thread, which is
+// the one that Python hears signals on.
+void check_signals();
+
 // nanobind under its short name, but for the two types that take and release the GIL: all code of
 // the bindings that says nb::gil_scoped_release has this one.
 namespace nb {
 
 using namespace nanobind;
 
+// What waits for a store without the GIL hears signals.
 class gil_scoped_release {
  public:
-  gil_scoped_release() noexcept : state_(PyEval_SaveThread()) {}
+  gil_scoped_release() noexcept : state_(PyEval_SaveThread()), signals_(check_signals) {}
   ~gil_scoped_release();
   gil_scoped_release(const gil_scoped_release&) = delete;
   gil_scoped_release& operator=(const gil_scoped_release&) = delete;
 
  private:
   PyThreadState* state_;
+  InterruptScope signals_;
 };
 
 // Throws Error (cancelled) when the interpreter is gone, so that the request ends.

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/interrupt.h"
 #include "base/mutex.h"
 #include "base/processors.h"
 #include "headrace/error.h"
@@ -29,17 +30,23 @@ struct Job {
       FunctionRef<void(std::size_t)> call,
       int seats,
       const FunctionRef<void()>* poll_of_caller)
-      : n(count), body(call), poll(poll_of_caller), free_seats(seats) {}
+      : n(count),
+        body(call),
+        poll(poll_of_caller),
+        interrupt(current_interrupt()),
+        free_seats(seats) {}
 
   const std::size_t n;
   const FunctionRef<void(std::size_t)> body;
-  const FunctionRef<void()>* const poll;  // null: there is none
-  int free_seats;                         // further threads that may join; under the pool's mutex
+  const FunctionRef<void()>* const poll;         // null: there is none
+  const std::function<void()>* const interrupt;  // the caller's; likewise
+  int free_seats;   // further threads that may join; under the pool's mutex
   int helpers = 0;  // threads inside, the caller not counted; under the pool's mutex
   std::atomic<std::size_t> next{0};
   Mutex error_mutex;
   std::exception_ptr error GUARDED_BY(error_mutex);  // the helpers' first
   std::exception_ptr caller_error;                   // the calling thread's own
+  std::atomic<bool> given_up{false};                 // it has one
 
   bool is_handed_out() const { return next.load(std::memory_order_relaxed) >= n; }
 
@@ -57,8 +64,16 @@ struct Job {
     }
   }
 
-  void work_as_caller() { caller_error = work(); }
+  void work_as_caller() {
+    caller_error = work();
+    if (caller_error) given_up.store(true, std::memory_order_relaxed);
+  }
   void work_as_helper() {
+    const InterruptScope scope([this] {
+      if (given_up.load(std::memory_order_relaxed)) {
+        throw Error(ErrorCode::cancelled, "the request was cancelled");
+      }
+    });
     std::exception_ptr failure = work();
     if (!failure) return;
     const MutexLock lock(error_mutex);
@@ -69,9 +84,11 @@ struct Job {
   // may be what ends it.
   void poll_caller() {
     try {
-      (*poll)();
+      if (poll != nullptr) (*poll)();
+      if (interrupt != nullptr) (*interrupt)();
     } catch (...) {
       next.store(n, std::memory_order_relaxed);
+      given_up.store(true, std::memory_order_relaxed);
       if (!caller_error) caller_error = std::current_exception();
     }
   }
@@ -97,7 +114,7 @@ class Pool {
     job.work_as_caller();
     const MutexLock lock(mutex_);
     std::erase(jobs_, &job);
-    if (!job.poll) {
+    if (job.poll == nullptr && job.interrupt == nullptr) {
       while (job.helpers > 0) left_.wait(mutex_);
       return;
     }

@@ -13,7 +13,9 @@ namespace headrace {
 
 // Calls body(i) for each i in [0, n), from the calling thread and at most max_threads - 1 others.
 // The first exception stops the hand-out of further indices and is rethrown here once every call
-// that had started is over. max_threads 0: the configured number.
+// that had started is over. max_threads 0: the configured number. While the calling thread waits
+// for others its interrupt (base/interrupt.h) is looked at; once that thread has an error, those
+// that wait for a store wait no more.
 void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_threads = 0);
 // The same. While the calling thread waits for others, which may be stuck in a store, it calls
 // `poll` now and then, so that a signal is heard. What poll() throws is rethrown here as what a

@@ -52,6 +52,9 @@ class AsyncRead {
   Extent extent{};
   // Not empty: of the object as it was when `version` was that, else the error of throw_changed().
   std::string if_version{};
+  // Not 0: of an object that was last changed at this time or before (seconds since 1970), else
+  // `io`. Of stores over HTTP, where the server tells the time.
+  std::int64_t if_unchanged_since = 0;
   // A larger whole object is `corrupt`, and is not read where the store is told its size before.
   std::uint64_t max_nbytes = UINT64_MAX;
   // Where the bytes of a range go, as many as are wanted; empty: `bytes`, and so for the others.

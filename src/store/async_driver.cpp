@@ -5,31 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/wait_latch.h"
 #include "headrace/error.h"
 
 namespace headrace {
-
-class WaitLatch {
- public:
-  explicit WaitLatch(std::size_t wanted) : left_(wanted) {}
-
-  void count_down() {
-    // Notified under the lock: who waits may destroy this as soon as it has it.
-    const MutexLock lock(mutex_);
-    if (--left_ == 0) done_.notify_all();
-  }
-
-  void wait() {
-    const MutexLock lock(mutex_);
-    while (left_ > 0) done_.wait(mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  ConditionVariable done_;
-  std::size_t left_ GUARDED_BY(mutex_);
-};
 
 void WaitedRead::done() noexcept { latch_->count_down(); }
 void WaitedWrite::done() noexcept { latch_->count_down(); }
@@ -43,7 +22,9 @@ void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted) {
     reads.push_back(&read);
   }
   store.submit(reads);
-  latch.wait();
+  latch.wait([&] {
+    for (WaitedRead& read : wanted) store.cancel(read);
+  });
 }
 
 void read_and_wait(AsyncReads& store, WaitedRead& wanted) {
@@ -83,7 +64,7 @@ void write_and_wait(AsyncWrites& store, WaitedWrite& wanted) {
   wanted.latch_ = &latch;
   AsyncWrite* const write = &wanted;
   store.submit({&write, 1});
-  latch.wait();
+  latch.wait([&] { store.cancel(wanted); });
   if (wanted.error) std::rethrow_exception(wanted.error);
 }
 

@@ -47,7 +47,7 @@ class AsyncDriver : public StoreDriver,
 // What ObjectReader::version() is of an object of that version; 0 where the store cannot tell.
 std::uint64_t version_number(const std::string& version);
 
-class WaitLatch;  // of async_driver.cpp
+class WaitLatch;
 
 // A read whose maker waits for it.
 class WaitedRead final : public AsyncRead {
@@ -59,7 +59,8 @@ class WaitedRead final : public AsyncRead {
   WaitLatch* latch_ = nullptr;
 };
 
-// Submits the reads and returns when all are done, their errors in each.
+// Submits the reads and returns when all are done, their errors in each. Who waits may end them
+// (headrace/interrupt.h); all are done all the same before that is thrown.
 void read_and_wait(AsyncReads& store, std::span<WaitedRead> wanted);
 // The same of one, whose error it throws.
 void read_and_wait(AsyncReads& store, WaitedRead& wanted);

@@ -30,16 +30,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   attempt([&] {
-    // A generator of a few characters makes millions: that is bounded, and slow.
     const std::string_view text = text_of(bytes.subspan(1));
-    if (text.find("stop") != std::string_view::npos) return;
     const std::size_t part = data[0] % 16 == 0 ? 4096 : data[0] % 16;
     const auto table = read_kerchunk_json(
         [source = source_of(text), part](MutableBytes into) mutable {
           return source(into.first(std::min(part, into.size())));
         },
         "x",
-        {});
+        {},
+        {.references = 1 << 10, .nbytes = 1 << 20, .work = 1 << 20});
     const auto keys = table->list("");
     check(keys.size() == table->size());
     for (const std::string& key : keys) check(table->find(key).has_value());

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import socket
 import threading
+import time
 
 import headrace as hr
 import pytest
@@ -115,3 +117,42 @@ def test_what_a_handler_raises_ends_the_read_when_the_store_has_answered(stuck, 
     with pytest.raises(Interrupted, match="1"):
         array[:]
     assert store.answered  # nobody was left behind, who would write to memory of the caller
+
+
+@pytest.fixture
+def silent():
+    """The address of a server that takes requests and answers none."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def bucket(address):
+    options = {"anon": True, "region": "us-east-1", "endpoint_url": f"http://{address}"}
+    return hr.open_store("s3://bucket/a", mode="r+", storage_options=options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda address: hr.open(f"http://{address}/a.zarr"),
+        lambda address: hr.open_array(bucket(address)),
+        lambda address: bucket(address)._list(""),
+        lambda address: bucket(address)._set("k", b"v"),
+    ],
+    ids=["open", "open_array", "list", "write"],
+)
+def test_what_a_handler_raises_ends_the_wait_for_a_silent_server(silent, handler, call):
+    def interrupt(*_):
+        raise Interrupted
+
+    handler(interrupt)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    begin = time.monotonic()
+    try:
+        with pytest.raises(Interrupted):
+            call(silent)
+    finally:
+        timer.cancel()
+        timer.join()
+    assert time.monotonic() - begin < PATIENCE / 2

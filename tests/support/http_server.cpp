@@ -201,6 +201,11 @@ bool HttpServer::answer(int fd, const ServerRequest& request, const ServerAnswer
   if (!send_all(fd, head)) return false;
   if (!has_body) return true;
   std::string_view body = answer.body;
+  if (answer.endless) {
+    while (send_all(fd, body) && pause(*answer.endless)) {
+    }
+    return false;
+  }
   const bool cut = answer.cut_at && *answer.cut_at < body.size();
   if (cut) body = body.substr(0, *answer.cut_at);
   if (answer.trickle.count() > 0) {

@@ -43,8 +43,9 @@ struct ServerAnswer {
   std::optional<std::uint64_t> says_length{};  // instead of what is true
   bool says_no_length = false;                 // the end of the connection is the end
   bool chunked = false;
-  std::chrono::milliseconds trickle{0};  // before each byte
-  std::string raw{};                     // not empty: this is sent in place of an answer
+  std::chrono::milliseconds trickle{0};                // before each byte
+  std::optional<std::chrono::milliseconds> endless{};  // the body again and again, so long between
+  std::string raw{};  // not empty: this is sent in place of an answer
 };
 
 class HttpServer {

@@ -79,6 +79,73 @@ TEST(HttpDriver, ABodyThatWasCutIsAWholeOne) {
   }
 }
 
+// A kept connection is closed behind a request that was carried out, and libcurl sends it again.
+TEST(HttpDriver, AnErasureThatWasSentTwiceIsNoConflict) {
+  for (const bool recreated : {false, true}) {
+    ObjectServer objects;
+    objects.put("k", "before");
+    std::atomic<int> erasures{0};
+    objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+      if (request.method != "DELETE") return;
+      if (erasures++ == 0) {
+        if (recreated) objects.put("k", "theirs");
+        answer.reset = true;
+      } else if (answer.status == 404) {
+        answer = {.status = 412};  // as S3 has it of a condition on what is gone
+      }
+    });
+    const auto store = make_http_driver(test::make_toy_protocol(objects.url(), {}),
+                                        make_http_client(quick()),
+                                        HttpAccess::read_write);
+    Buffer buffer;
+    ASSERT_TRUE(store->get("k", buffer));  // leaves its connection
+    WaitedWrite write;
+    write.key = "k";
+    write.erases = true;
+    write.condition = WriteCondition::if_version(ObjectServer::etag("before"));
+    if (recreated) {
+      try {
+        write_and_wait(*store, write);
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_TRUE(is_in_doubt(error)) << error.what();
+      }
+      EXPECT_EQ(objects.get("k"), "theirs");
+    } else {
+      EXPECT_NO_THROW(write_and_wait(*store, write));
+      EXPECT_EQ(objects.get("k"), std::nullopt);
+    }
+    EXPECT_EQ(erasures, 2);
+    EXPECT_EQ(objects.server().connections(), 2);
+  }
+}
+
+// Of a body that says what is wrong enough is read, and no more.
+TEST(HttpClient, AnErrorWithoutAnEndEndsSoon) {
+  for (const int status : {500, 404, 307}) {
+    for (const auto pause : {0ms, 50ms}) {
+      HttpServer server([&](const ServerRequest&) {
+        ServerAnswer answer{.status = status, .body = std::string(100, 'x')};
+        answer.says_length = std::uint64_t{1} << 50;
+        answer.endless = pause;
+        return answer;
+      });
+      HttpOptions options = quick();
+      options.max_attempts = 1;
+      options.timeout = 30s;
+      HttpRequest request;
+      request.url = server.url() + "/k";
+      const auto begin = std::chrono::steady_clock::now();
+      const HttpResponse response = make_http_client(options)->ask(std::move(request));
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s) << status;
+      EXPECT_FALSE(response.error) << status;
+      EXPECT_EQ(response.status, status);
+      EXPECT_GT(response.body.size(), 0u);
+      EXPECT_LE(response.body.size(), 64u << 10);
+    }
+  }
+}
+
 TEST(HttpDriver, SizesBeyondAllCountsAreCorrupt) {
   HttpServer server([](const ServerRequest&) {
     ServerAnswer answer;

@@ -142,7 +142,9 @@ std::string snapshot_file(const std::string& title) {
 }
 
 // Chunks 0 (here), 1 (native), 2 and 3 (elsewhere), and 60, which the snapshot does not speak of.
-std::string manifest_file(const std::string& location, bool in_order = true) {
+std::string manifest_file(const std::string& location,
+                          bool in_order = true,
+                          std::uint32_t last_modified = 0) {
   FlatBufferBuilder b;
   const auto chunk = [&](std::uint32_t number, auto&& add, Any extra) {
     const auto index = b.CreateVector(&number, 1);
@@ -193,6 +195,7 @@ std::string manifest_file(const std::string& location, bool in_order = true) {
                               [&](Any at) {
                                 range(1, 3);
                                 b.AddOffset(field(5), at);
+                                b.AddElement<std::uint32_t>(field(7), last_modified, 0);
                               },
                               url),
                           chunk(
@@ -316,6 +319,36 @@ TEST_F(IcechunkVersion2, SecretsGoToNoOtherHost) {
     EXPECT_EQ(seen_here, "Bearer SECRET");
     EXPECT_EQ(seen_elsewhere, wanted);
     options["remote_options"] = R"({"bearer_token": "OTHER"})";
+  }
+}
+
+// Of a virtual chunk it may be known when its object was changed, and no ETag.
+TEST_F(IcechunkVersion2, AnObjectThatIsNewerThanItsReferenceIsRefused) {
+  ObjectServer elsewhere;
+  elsewhere.put("f.bin", "virtual");
+  constexpr std::uint32_t kTime = 1'795'417'200;  // 2026-11-23 07:00:00
+  std::string modified;
+  elsewhere.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    if (!modified.empty()) answer.headers.emplace_back("Last-Modified", modified);
+  });
+  for (const std::uint32_t known : {kTime, std::uint32_t{0}}) {
+    write("manifests/" + name_of(id12(9)), manifest_file(elsewhere.url() + "/f.bin", true, known));
+    const Store store = open({{"allow", elsewhere.url()}});
+    for (const char* time :
+         {"", "Mon, 23 Nov 2026 07:00:00 GMT", "Sun, 22 Nov 2026 23:00:00 GMT"}) {
+      modified = time;
+      EXPECT_EQ(get(store, "g/x/c/2"), "irt") << time;
+    }
+    modified = "Mon, 23 Nov 2026 07:00:01 GMT";
+    if (known == 0) {
+      EXPECT_EQ(get(store, "g/x/c/2"), "irt");
+      continue;
+    }
+    std::string message;
+    EXPECT_EQ(code_of([&] { get(store, "g/x/c/2"); }, &message), ErrorCode::io);
+    EXPECT_NE(message.find("has changed since"), std::string::npos) << message;
+    EXPECT_EQ(code_of([&] { store.open("g/x/c/2"); }), ErrorCode::io);
+    EXPECT_EQ(get(store, "g/x/c/3"), "vi");  // of which nothing is known
   }
 }
 

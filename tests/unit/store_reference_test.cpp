@@ -11,6 +11,7 @@
 #include "conformance/error_code.h"
 #include "conformance/temp_folder.h"
 #include "headrace/error.h"
+#include "headrace/interrupt.h"
 #include "headrace/store.h"
 #include "store/reference/kerchunk_json.h"
 #include "store/reference/numbered_key.h"
@@ -243,20 +244,81 @@ TEST(KerchunkJson, HostileTextIsCorrupt) {
   EXPECT_EQ(json_error(deep), ErrorCode::corrupt);
 }
 
-// Each may have a megabyte.
-TEST(KerchunkJson, GeneratorsMakeNoTextWithoutEnd) {
-  const std::string url(1'000'000, 'u');
-  const auto generated = [&](int count) {
-    return R"({"version": 1, "gen": [{"key": "k{{i}}", "url": ")" + url +
-           R"(", "dimensions": {"i": {"stop": )" + std::to_string(count) + "}}}]}";
+// What of a text with limits is said; empty: it is read.
+std::string refused(const std::string& json, const GeneratorLimits& limits = {}) {
+  std::string message;
+  try {
+    read_kerchunk_json(source_of(json), "refs.json", {}, limits);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt);
+    message = error.what();
+  }
+  return message;
+}
+
+std::string generator(const std::string& url, std::uint64_t count) {
+  return R"({"version": 1, "gen": [{"key": "k/{{i}}", "url": ")" + url +
+         R"(", "dimensions": {"i": {"stop": )" + std::to_string(count) + "}}}]}";
+}
+
+TEST(KerchunkJson, GeneratorsAreBoundInMemory) {
+  EXPECT_NE(refused(generator("u", 20'000'000)).find("16777216 references"), std::string::npos);
+  const GeneratorLimits small{.nbytes = 10'000'000};
+  // One URL, which is there once, and as many as there are references.
+  const std::string url(1000, 'u');
+  EXPECT_EQ(refused(generator(url, 9000), small), "");
+  EXPECT_EQ(refused(generator(url + "{{i}}", 8000), small), "");
+  EXPECT_NE(refused(generator(url + "{{i}}", 9000), small).find("10000000 bytes"),
+            std::string::npos);
+  // By templates.
+  const auto rendered = [](int count) {
+    std::string text =
+        R"({"version": 1, "templates": {"u": ")" + std::string(100'000, 'u') + R"("}, "refs": {)";
+    for (int i = 0; i < count; ++i) {
+      const std::string number = std::to_string(i);
+      text += (i == 0 ? "\"k" : ",\"k") + number + R"(": ["{{u}}/)" + number + R"("])";
+    }
+    return text + "}}";
   };
-  EXPECT_EQ(parse(generated(3))->size(), 3u);
-  EXPECT_EQ(json_error(generated(2200)), ErrorCode::corrupt);
+  EXPECT_EQ(refused(rendered(90), small), "");
+  EXPECT_NE(refused(rendered(110), small).find("10000000 bytes"), std::string::npos);
+}
+
+TEST(KerchunkJson, GeneratorsAreBoundInTime) {
+  const GeneratorLimits small{.work = 100'000'000};
+  // A template of a megabyte, again and again.
+  std::string text =
+      R"({"version": 1, "templates": {"u": ")" + std::string(1'000'000, 'u') + R"("}, "refs": {)";
+  for (int i = 0; i < 100; ++i) {
+    const std::string number = std::to_string(i);
+    text += (i == 0 ? "\"k" : ",\"k") + number + R"(": ["{{u}}/)" + number + R"("])";
+  }
+  EXPECT_NE(refused(text + "}}", small).find("characters"), std::string::npos);
+  // Long strings of which nothing stays but a number.
+  const std::string blanks(100'000, ' ');
+  EXPECT_NE(refused(R"({"version": 1, "gen": [{"key": "k/{{i}}", "url": "u", "length": "1",
+                        "offset": "{{i}}{{')" +
+                        blanks + R"(' ~ ''}}", "dimensions": {"i": {"stop": 10000}}}]})",
+                    small)
+                .find("characters"),
+            std::string::npos);
+}
+
+TEST(KerchunkJson, GeneratorsHearTheirCaller) {
+  struct Unwanted {};
+  int polls = 0;
+  const InterruptScope scope([&polls] {
+    if (++polls == 3) throw Unwanted();
+  });
+  EXPECT_THROW(parse(R"({"version": 1, "gen": [{"key": "k{{i}}", "url": "u",
+                         "dimensions": {"i": {"stop": 10000000}}}]})"),
+               Unwanted);
 }
 
 TEST(Templates, ExpressionsHaveTheValuesOfJinja) {
   const Templates templates{{"u", "host/path"}, {"f", "{{c}}-{{d}}"}};
   const TemplateValues variables{{"i", std::int64_t{7}}, {"s", std::string("text")}};
+  TemplateWork work;
   const std::pair<const char*, const char*> cases[] = {
       {"plain", "plain"},
       {"{{i}}", "7"},
@@ -273,10 +335,11 @@ TEST(Templates, ExpressionsHaveTheValuesOfJinja) {
       {"{i} {", "{i} {"},
   };
   for (const auto& [text, wanted] : cases) {
-    EXPECT_EQ(render_template(text, templates, variables), wanted) << text;
+    EXPECT_EQ(render_template(text, templates, variables, work), wanted) << text;
   }
   for (const char* text : {"{{i | abs}}", "{{i ** 2}}", "{% if i %}", "{{i / 2}}", "{{i.real}}"}) {
-    EXPECT_EQ(code_of([&] { render_template(text, templates, variables); }), ErrorCode::unsupported)
+    EXPECT_EQ(code_of([&] { render_template(text, templates, variables, work); }),
+              ErrorCode::unsupported)
         << text;
   }
   const std::string deep =
@@ -286,7 +349,8 @@ TEST(Templates, ExpressionsHaveTheValuesOfJinja) {
                                   std::string("{{s * 2}}"),
                                   std::string("{{i"),
                                   deep}) {
-    EXPECT_EQ(code_of([&] { render_template(text, templates, variables); }), ErrorCode::corrupt)
+    EXPECT_EQ(code_of([&] { render_template(text, templates, variables, work); }),
+              ErrorCode::corrupt)
         << text.substr(0, 50);
   }
 }

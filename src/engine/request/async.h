@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "headrace/error.h"
 #include "headrace/future.h"
+#include "headrace/interrupt.h"
 
 namespace headrace {
 
@@ -58,6 +59,7 @@ Future<T> start_request(std::function<T(const CancelFlag&)> work) {
     std::exception_ptr error;
     try {
       check_cancelled(state->cancel_flag());
+      const InterruptScope scope([&state] { check_cancelled(state->cancel_flag()); });
       *value = work(state->cancel_flag());
     } catch (...) {
       error = current_error();

@@ -127,6 +127,10 @@ HttpRequest S3Dialect::finish_upload(std::string_view key,
   return finished(std::move(request));
 }
 
+bool S3Dialect::says_finished(const HttpResponse& response) const {
+  return is_upload_result(response.body);
+}
+
 void S3Dialect::check_answer(const HttpResponse& response) const {
   // What was stored by this library has this type, whatever it looks like.
   if (header_or_empty(response, "content-type") == kObjectType) return;

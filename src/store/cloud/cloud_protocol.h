@@ -63,6 +63,8 @@ class S3Dialect : public CloudProtocol {
                             const std::string& upload,
                             std::span<const std::string> parts,
                             const WriteCondition& condition) override;
+  // The status is sent before it is known, and a connection that ends then leaves an empty answer.
+  bool says_finished(const HttpResponse& response) const final;
   HttpRequest abort_upload(std::string_view key, const std::string& upload) final;
   // An answer that begins before it is known how it ends is 200, whatever came of it.
   void check_answer(const HttpResponse& response) const override;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
 
@@ -37,14 +38,30 @@ class Renewed {
       if (holds && (now < state.renew_at || state.fetching)) return state.value;
       if (!state.fetching) break;
       const std::uint64_t failures = state.failures;
-      while (state.fetching) state.fetched.wait(state.mutex);
+      while (state.fetching) {
+        if (state.fetched.wait_for(state.mutex, kInterruptInterval)) continue;
+        if (const auto* const interrupt = current_interrupt()) {
+          const MutexUnlock free(state.mutex);
+          (*interrupt)();
+        }
+      }
       if (state.failures != failures) std::rethrow_exception(state.failed);
     }
     state.fetching = true;
     lock.unlock();
     Fetched fetched;
     std::exception_ptr failed;
+    std::exception_ptr unwanted;
     try {
+      const auto* const outer = current_interrupt();
+      const InterruptScope scope(outer == nullptr ? std::function<void()>() : [&unwanted, outer] {
+        try {
+          (*outer)();
+        } catch (...) {
+          unwanted = std::current_exception();
+          throw;
+        }
+      });
       fetched = fetch_();
     } catch (...) {
       failed = std::current_exception();
@@ -53,6 +70,8 @@ class Renewed {
     state.fetching = false;
     state.fetched.notify_all();
     const Time now = std::chrono::system_clock::now();
+    // By its caller, which says nothing to others: one of them fetches.
+    if (unwanted) std::rethrow_exception(unwanted);
     if (failed) {
       if (state.value == nullptr || now >= state.end) {
         ++state.failures;

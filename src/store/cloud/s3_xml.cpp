@@ -84,6 +84,15 @@ std::string parse_upload_id(ConstBytes body) {
   throw Error(ErrorCode::corrupt, "an upload in parts was begun, an answer without its id came");
 }
 
+bool is_upload_result(ConstBytes body) {
+  try {
+    XmlReader xml(text_of(body));
+    return xml.next() && xml.name() == "CompleteMultipartUploadResult";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::string xml_escape(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -16,6 +16,8 @@ namespace headrace {
 // The version of a listed object: that element.
 ListPage parse_object_list(ConstBytes body, const KeyRoot& root, std::string_view version_element);
 
+// Whether it says that an upload in parts is an object.
+bool is_upload_result(ConstBytes body);
 std::string parse_upload_id(ConstBytes body);
 
 // The body that ends an upload. A part is its ETag, or that and its CRC-32C behind a space.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/system.h"
 #include "headrace/error.h"
@@ -18,8 +19,10 @@ namespace {
 
 constexpr int kMaxRedirects = 5;
 constexpr std::size_t kMaxHeadersNbytes = std::size_t{256} << 10;
-// Documents that say what is wrong are short; of longer ones this is enough.
-constexpr std::size_t kMaxErrorNbytes = std::size_t{1} << 20;
+// Documents that say what is wrong are short and come at once; of others this is enough, or a body
+// without an end would hold up its request until the deadline.
+constexpr std::size_t kMaxErrorNbytes = std::size_t{64} << 10;
+constexpr std::chrono::seconds kMaxErrorTime{2};
 constexpr long kReceiveNbytes = 256 << 10;
 constexpr long kSendNbytes = 512 << 10;
 
@@ -211,6 +214,9 @@ void Attempt::prepare(const std::string& url) {
   set(easy_, CURLOPT_HEADERDATA, static_cast<void*>(this));
   set(easy_, CURLOPT_WRITEFUNCTION, &Attempt::on_body);
   set(easy_, CURLOPT_WRITEDATA, static_cast<void*>(this));
+  was_sent_ = false;
+  set(easy_, CURLOPT_PREREQFUNCTION, &Attempt::on_connected);
+  set(easy_, CURLOPT_PREREQDATA, static_cast<void*>(this));
 }
 
 void Attempt::set_up_network() {
@@ -343,7 +349,7 @@ std::size_t Attempt::on_body(char* data, std::size_t size, std::size_t count, vo
     if (attempt.is_success()) return attempt.body_.take(bytes) ? nbytes : 0;
     const std::size_t room = kMaxErrorNbytes - attempt.error_body_.size();
     attempt.error_body_.append(bytes.first(std::min(bytes.size(), room)));
-    return nbytes;
+    return attempt.has_enough_of_error() ? 0 : nbytes;
   } catch (const Error& error) {
     attempt.wrong_ = std::make_exception_ptr(error.with_context(attempt.what()));
   } catch (...) {
@@ -378,8 +384,14 @@ int Attempt::on_seek(void* self, curl_off_t offset, int origin) {
   if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
   Attempt& attempt = *static_cast<Attempt*>(self);
   attempt.part_ = attempt.part_at_ = 0;
-  attempt.resent_ = true;
   return CURL_SEEKFUNC_OK;
+}
+
+// Each time before the request goes out.
+int Attempt::on_connected(void* self, char*, char*, int, int) {
+  Attempt& attempt = *static_cast<Attempt*>(self);
+  attempt.resent_ |= std::exchange(attempt.was_sent_, true);
+  return CURL_PREREQFUNC_OK;
 }
 
 std::string Attempt::what() const { return wire_.method + " " + without_secrets(wire_.url); }
@@ -405,10 +417,14 @@ AttemptEnd Attempt::end(CURLcode code) {
                 Error(ErrorCode::io, what() + ": changed while it was read", ESTALE)),
             .again_at_once = true};
   }
-  const bool had_enough =
-      code == CURLE_WRITE_ERROR && answered_ && is_success() && body_.is_complete();
+  const bool had_enough = code == CURLE_WRITE_ERROR && answered_ &&
+                          (is_success() ? body_.is_complete() : has_enough_of_error());
   if (code == CURLE_OK || had_enough) return end_of_answer();
   return failure(code);
+}
+
+bool Attempt::has_enough_of_error() const {
+  return error_body_.size() >= kMaxErrorNbytes || last_progress_ - answered_at_ >= kMaxErrorTime;
 }
 
 AttemptEnd Attempt::end_of_answer() {

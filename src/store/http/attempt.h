@@ -73,8 +73,8 @@ class Attempt {
   // From its start to the end of the headers.
   HttpClock::duration latency() const { return answered_at_ - started_; }
 
-  // Whether libcurl has sent the body once more, on another connection: the server may have carried
-  // out the first one.
+  // Whether libcurl has sent it once more, on another connection than a kept one that was closed:
+  // the server may have carried out the first one.
   bool resent() const { return resent_; }
   int status() const { return status_; }
   // Where it was led to; empty: nowhere else.
@@ -88,6 +88,7 @@ class Attempt {
   static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self);
   static std::size_t on_send(char* data, std::size_t size, std::size_t count, void* self);
   static int on_seek(void* self, curl_off_t offset, int origin);
+  static int on_connected(void* self, char* address, char* local_address, int port, int local_port);
   static int on_socket(void* self, curl_socket_t fd, curlsocktype purpose);
 
   void prepare(const std::string& url);
@@ -95,6 +96,7 @@ class Attempt {
   void set_up_network();
   void take_header(std::string_view line);
   void answer_begins();
+  bool has_enough_of_error() const;
   AttemptEnd end_of_answer();
   AttemptEnd failure(CURLcode code) const;
   bool is_success() const { return status_ >= 200 && status_ < 300; }
@@ -117,6 +119,7 @@ class Attempt {
 
   std::size_t part_ = 0;     // of the body that is sent
   std::size_t part_at_ = 0;  // bytes of that part
+  bool was_sent_ = false;
   bool resent_ = false;
 
   Attempt* rival_ = nullptr;

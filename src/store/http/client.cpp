@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "base/per_process.h"
+#include "base/wait_latch.h"
 #include "headrace/error.h"
 #include "store/http/body.h"
 #include "store/http/network.h"
@@ -88,23 +89,15 @@ const std::string* HttpResponse::header(std::string_view name) const {
 }
 
 HttpResponse HttpClient::ask(HttpRequest request, FunctionRef<void(std::uint64_t)> sent) {
-  struct Waiter {
-    Mutex mutex;
-    ConditionVariable came;
-    bool done GUARDED_BY(mutex) = false;
-    HttpResponse response GUARDED_BY(mutex);
-  };
-  Waiter waiter;
-  sent(send(std::move(request), [&waiter](HttpResponse response) {
-    // Notified under the lock: who waits destroys this as soon as it has it.
-    const MutexLock lock(waiter.mutex);
-    waiter.response = std::move(response);
-    waiter.done = true;
-    waiter.came.notify_all();
-  }));
-  const MutexLock lock(waiter.mutex);
-  while (!waiter.done) waiter.came.wait(waiter.mutex);
-  return std::move(waiter.response);
+  WaitLatch latch(1);
+  HttpResponse response;
+  const std::uint64_t number = send(std::move(request), [&](HttpResponse came) {
+    response = std::move(came);
+    latch.count_down();
+  });
+  sent(number);
+  latch.wait([&] { cancel(number); });
+  return response;
 }
 
 std::shared_ptr<HttpClient> make_http_client(const HttpOptions& options) {

@@ -123,7 +123,8 @@ struct HttpResponse {
   // Whether the server said where the body ends, so that a cut one was noticed.
   bool sized = false;
   int attempts = 1;
-  // Within the last attempt, as a kept connection was closed: the first may have been carried out.
+  // Sent once more within the last attempt, as a kept connection was closed: the first may have
+  // been carried out.
   bool resent = false;
   // Where the answer came from when that is another URL than was asked for; without secrets.
   std::string redirected_to{};
@@ -140,7 +141,8 @@ class HttpClient {
   // Who destroys the client waits for nothing: what is under way goes on to its end.
   virtual std::uint64_t send(HttpRequest request,
                              std::function<void(HttpResponse)> done) noexcept = 0;
-  // Waits for the answer; sent() is told its number. Not for done()'s threads.
+  // Waits for the answer, or until the caller wants it no more; sent(), which must not throw, is
+  // told its number. Not for done()'s threads.
   HttpResponse ask(
       HttpRequest request, FunctionRef<void(std::uint64_t)> sent = [](std::uint64_t) {});
   // done() is called soon, with `cancelled` unless it was called before. It may be called, by

@@ -1,5 +1,7 @@
 #include "store/http/driver.h"
 
+#include <curl/curl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -142,6 +144,7 @@ class Driver final : public HttpDriver {
     if (read_only()) throw_read_only(url());
   }
   std::string name_of(std::string_view key) const { return url() + "/" + std::string(key); }
+  void check_unchanged(const AsyncRead& read, const HttpResponse& response) const;
 
   void start(const Job& job);
   void ask(const Job& job);
@@ -383,6 +386,15 @@ void Driver::answered(const Job& job, HttpResponse response) {
   end(job, std::move(error));
 }
 
+void Driver::check_unchanged(const AsyncRead& read, const HttpResponse& response) const {
+  const std::string* const text = response.header("Last-Modified");
+  if (read.if_unchanged_since == 0 || text == nullptr) return;
+  if (curl_getdate(text->c_str(), nullptr) <= read.if_unchanged_since) return;
+  throw Error(
+      ErrorCode::io,
+      name_of(read.key) + ": has changed since it was referred to (its server says " + *text + ")");
+}
+
 void Driver::take_answer(const Job& job, HttpResponse& response) {
   AsyncRead& read = job->read;
   read.found = false;
@@ -393,6 +405,7 @@ void Driver::take_answer(const Job& job, HttpResponse& response) {
   if (response.status != 200 && response.status != 206) {
     throw protocol_->error_of(job->asked, response);
   }
+  check_unchanged(read, response);
   protocol_->check_answer(response);
   read.version = protocol_->version_of(response);
   if (!job->if_version.empty() && !read.version.empty() && read.version != job->if_version) {

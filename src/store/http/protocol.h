@@ -87,6 +87,9 @@ class ObjectProtocol {
                                     const std::string& upload,
                                     std::span<const std::string> parts,
                                     const WriteCondition& condition) = 0;
+  // Whether an answer of success to finish_upload() says that the object is there; else it is
+  // looked for, as where the answer is lost.
+  virtual bool says_finished(const HttpResponse&) const { return true; }
   virtual HttpRequest abort_upload(std::string_view key, const std::string& upload) = 0;
 
   // What answers mean.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <random>
 #include <system_error>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/start_thread.h"
 #include "headrace/error.h"
 #include "store/store.h"
@@ -18,6 +20,8 @@ namespace {
 constexpr std::uint64_t kMaxParts = 10'000;
 // Of a write whose answers get lost.
 constexpr int kMaxSettled = 5;
+// Of the upload of a write that was cancelled.
+constexpr std::chrono::seconds kMaxAbort{10};
 
 // What of a request its messages need.
 HttpRequest outline(const HttpRequest& request) {
@@ -85,7 +89,10 @@ class Batch {
         std::function<void(std::uint64_t)> sent = {})
       : protocol_(protocol), client_(client), missing_(missing), sent_(std::move(sent)) {}
   // Those that are under way use the memory of whoever made this.
-  ~Batch() { wait(); }
+  ~Batch() {
+    give_up(std::make_exception_ptr(Error(ErrorCode::cancelled, "others failed")));
+    wait();
+  }
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -130,7 +137,13 @@ class Batch {
     if (under_way_ == 0 || error) came_.notify_all();
   }
 
+  void give_up(std::exception_ptr error) {
+    const MutexLock lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+
   void wait() {
+    const auto* const interrupt = current_interrupt();
     const MutexLock lock(mutex_);
     while (under_way_ > 0) {
       if (error_ && !numbers_.empty()) {
@@ -139,7 +152,16 @@ class Batch {
         for (const std::uint64_t number : numbers) client_.cancel(number);
         continue;
       }
-      came_.wait(mutex_);
+      if (interrupt == nullptr || error_) {
+        came_.wait(mutex_);
+      } else if (!came_.wait_for(mutex_, kInterruptInterval)) {
+        const MutexUnlock free(mutex_);
+        try {
+          (*interrupt)();
+        } catch (...) {
+          give_up(std::current_exception());
+        }
+      }
     }
   }
 
@@ -242,7 +264,8 @@ void ObjectWrite::answered(const HttpRequest& asked, HttpResponse response) noex
       });
     }
     if (write_.erases && !response.error && response.status == 404) return end(nullptr);
-    if (!name_.empty() && response.resent && is_forestalled(response)) {
+    const bool tells_own = !name_.empty() || write_.erases;
+    if (tells_own && response.resent && is_forestalled(response)) {
       return in_own_thread(
           [this, asked, met = std::make_shared<HttpResponse>(std::move(response))] {
             throw_unless_own(asked, *met);
@@ -278,7 +301,7 @@ void ObjectWrite::in_own_thread(std::function<void()> work) {
   }
 }
 
-// Where the condition does not hold: of a body that was sent twice the first may be why.
+// Where the condition does not hold: of what was sent twice the first may be why.
 void ObjectWrite::throw_unless_own(const HttpRequest& asked, HttpResponse& met) {
   if (met.resent) {
     if (look() == Found::own) return;
@@ -303,13 +326,16 @@ bool ObjectWrite::is_lost(const HttpResponse& response) const {
       return false;
     }
   }
+  if (finishes_ && response.ok()) return !protocol_->says_finished(response);
   return response.status == 408 || (response.status >= 500 && response.status != 501);
 }
 
 std::exception_ptr ObjectWrite::loss_of(const HttpRequest& asked,
                                         const HttpResponse& response) const {
   if (response.error) return response.error;
-  return std::make_exception_ptr(protocol_->error_of(asked, response));
+  const Error error = protocol_->error_of(asked, response);
+  return std::make_exception_ptr(
+      response.ok() ? error.with_context("the end of an upload is in doubt") : error);
 }
 
 // Looks at what is there, and asks again where it is what was there before. A request that is still
@@ -332,8 +358,10 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
     HttpRequest request = again();
     const HttpRequest asked = outline(request);
     HttpResponse response = ask(std::move(request));
-    // Where the condition holds no more, one before may have been carried out, late.
-    if (is_forestalled(response)) continue;
+    // Where the condition holds no more, or the upload is gone, one before may have been carried
+    // out, late.
+    const bool is_gone = finishes_ && !response.error && response.status == 404;
+    if (is_forestalled(response) || is_gone) continue;
     if (is_lost(response)) {
       lost = loss_of(asked, response);
       continue;
@@ -431,6 +459,7 @@ void ObjectWrite::finish_upload(const std::string& upload, std::span<const std::
     request.repeatable = false;
     return request;
   };
+  finishes_ = true;
   HttpRequest request = make();
   const HttpRequest asked = outline(request);
   HttpResponse response = ask(std::move(request));
@@ -449,7 +478,9 @@ void ObjectWrite::abort_and_rethrow(const std::string& upload) {
   std::string left;
   try {
     protocol_->prepare();
-    const HttpRequest request = protocol_->abort_upload(write_.key, upload);
+    HttpRequest request = protocol_->abort_upload(write_.key, upload);
+    // Nobody waits long for what he has cancelled.
+    if (is_cancelled()) request.deadline = std::chrono::steady_clock::now() + kMaxAbort;
     const HttpRequest asked = outline(request);
     // Of what is cancelled, too: not by ask().
     HttpResponse response = request.method.empty() ? no_request() : client_->ask(request);

@@ -59,7 +59,8 @@ class ObjectWrite : public std::enable_shared_from_this<ObjectWrite> {
   const std::shared_ptr<HttpClient> client_;
   AsyncWrite& write_;
   const std::function<void()> ended_;
-  std::string name_;  // of the write, where the object is to keep it
+  std::string name_;       // of the write, where the object is to keep it
+  bool finishes_ = false;  // an upload in parts
 
   Mutex mutex_;
   std::vector<std::uint64_t> numbers_ GUARDED_BY(mutex_);  // of requests

@@ -314,6 +314,7 @@ Whereabouts IcechunkCatalogue::where(const IcechunkChunk& chunk,
       const bool is_quoted = chunk.etag.starts_with('"') || chunk.etag.starts_with("W/");
       where.if_version = is_quoted ? chunk.etag : '"' + chunk.etag + '"';
     }
+    where.if_unchanged_since = chunk.last_modified;
   } else if (chunk.last_modified != 0 && !is_remote_url(location)) {
     const std::string path = local_path(location);
     struct stat st;

@@ -25,6 +25,7 @@ struct Whereabouts {
   std::uint64_t nbytes = kWhole;
   // Of the other object: read it as it was when its version was that. As AsyncRead has it.
   std::string if_version{};
+  std::int64_t if_unchanged_since = 0;  // likewise
 
   ConstBytes bytes{};
   std::shared_ptr<const void> owner{};  // keeps `bytes` where they are

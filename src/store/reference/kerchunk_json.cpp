@@ -13,10 +13,9 @@
 namespace headrace {
 namespace {
 
-// Of what generators make of a few characters: the memory of a table of so many is some 2 GB.
-constexpr std::uint64_t kMaxGenerated = std::uint64_t{1} << 26;
-// And of their keys and URLs, in characters: each may be a URL of its own, of any length.
-constexpr std::uint64_t kMaxGeneratedText = std::uint64_t{1} << 31;
+// As the table and its builder have them, at most.
+constexpr std::uint64_t kReferenceNbytes = 64;
+constexpr std::uint64_t kUrlNbytes = 96;
 
 using Builder = ReferenceTable::Builder;
 
@@ -159,8 +158,9 @@ Generator read_generator(JsonWindow& json) {
 
 std::uint64_t rendered_number(const std::string& text,
                               const Templates& templates,
-                              const TemplateValues& variables) {
-  std::string number = render_template(text, templates, variables);
+                              const TemplateValues& variables,
+                              TemplateWork& work) {
+  std::string number = render_template(text, templates, variables, work);
   std::erase(number, ' ');
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
@@ -172,18 +172,41 @@ std::uint64_t rendered_number(const std::string& text,
   return value;
 }
 
-// `text_left`: of kMaxGeneratedText.
+// What is left of the bounds.
+class Bounds {
+ public:
+  explicit Bounds(const GeneratorLimits& limits) : work(limits.work), limits_(limits) {}
+
+  TemplateWork work;
+
+  void check_count(std::uint64_t count) const {
+    if (count <= limits_.references) return;
+    throw Error(ErrorCode::corrupt,
+                "generators make more than " + std::to_string(limits_.references) + " references");
+  }
+  void take(std::uint64_t nbytes) {
+    taken_ += nbytes;
+    if (taken_ <= limits_.nbytes) return;
+    throw Error(ErrorCode::corrupt,
+                "templates and generators make references of more than " +
+                    std::to_string(limits_.nbytes) + " bytes");
+  }
+
+ private:
+  const GeneratorLimits limits_;
+  std::uint64_t taken_ = 0;
+};
+
 void generate(const Generator& generator,
               const Templates& templates,
-              std::uint64_t& text_left,
+              Bounds& bounds,
               Builder& into) {
   std::uint64_t count = 1;
   for (const Dimension& dimension : generator.dimensions) {
     if (__builtin_mul_overflow(count, dimension.count, &count)) count = UINT64_MAX;
   }
-  if (count > kMaxGenerated || into.size() + count > kMaxGenerated) {
-    throw Error(ErrorCode::corrupt, "generators make more than 2^26 references");
-  }
+  bounds.check_count(count);
+  bounds.check_count(into.size() + count);
   for (std::uint64_t i = 0; i < count; ++i) {
     TemplateValues variables;
     std::uint64_t rest = i;
@@ -191,19 +214,18 @@ void generate(const Generator& generator,
       variables[at->name] = at->value(rest % at->count);
       rest /= at->count;
     }
-    const std::string url = render_template(*generator.url, templates, variables);
+    const std::string url = render_template(*generator.url, templates, variables, bounds.work);
     std::uint64_t offset = 0;
     std::uint64_t nbytes = ObjectRange::kWhole;
     if (generator.offset) {
-      offset = rendered_number(*generator.offset, templates, variables);
-      nbytes = rendered_number(*generator.length, templates, variables);
+      offset = rendered_number(*generator.offset, templates, variables, bounds.work);
+      nbytes = rendered_number(*generator.length, templates, variables, bounds.work);
     }
-    const std::string key = render_template(*generator.key, templates, variables);
-    if (key.size() + url.size() > text_left) {
-      throw Error(ErrorCode::corrupt, "generators make more than 2^31 characters");
-    }
-    text_left -= key.size() + url.size();
+    const std::string key = render_template(*generator.key, templates, variables, bounds.work);
+    bounds.take(kReferenceNbytes + key.size());
+    const std::size_t urls = into.url_count();
     into.add_range(key, url, offset, nbytes);
+    if (into.url_count() > urls) bounds.take(kUrlNbytes + url.size());
   }
 }
 
@@ -211,22 +233,26 @@ class Reader {
  public:
   Reader(JsonWindow json, std::string name) : json_(std::move(json)), name_(std::move(name)) {}
 
-  std::shared_ptr<const ReferenceTable> read(const Templates& overrides) {
+  std::shared_ptr<const ReferenceTable> read(const Templates& overrides,
+                                             const GeneratorLimits& limits) {
     json_.take('{');
     for (bool first = true; json_.next_element('}', first); first = false) read_member();
     if (json_.peek() != '\0') json_.fail("something follows the object");
     if (!version_ && !has_refs_) return flat_.finish();
     for (const auto& [name, text] : overrides) templates_[name] = text;
+    Bounds bounds(limits);
     if (!templates_.empty()) {
       refs_.rewrite_urls([&](const std::string& url) {
-        return url.find("{{") == std::string::npos ? url : render_template(url, templates_, {});
+        if (url.find("{{") == std::string::npos) return url;
+        std::string rendered = render_template(url, templates_, {}, bounds.work);
+        bounds.take(rendered.size());
+        return rendered;
       });
     }
     JsonWindow generators(source_of(generators_), name_);
     generators.take('[');
-    std::uint64_t text_left = kMaxGeneratedText;
     for (bool first = true; generators.next_element(']', first); first = false) {
-      generate(read_generator(generators), templates_, text_left, refs_);
+      generate(read_generator(generators), templates_, bounds, refs_);
     }
     return refs_.finish();
   }
@@ -297,9 +323,10 @@ Templates read_templates(JsonWindow& json) {
 
 std::shared_ptr<const ReferenceTable> read_kerchunk_json(JsonWindow::Source source,
                                                          const std::string& name,
-                                                         const Templates& overrides) {
+                                                         const Templates& overrides,
+                                                         const GeneratorLimits& limits) {
   try {
-    return Reader(JsonWindow(std::move(source), name), name).read(overrides);
+    return Reader(JsonWindow(std::move(source), name), name).read(overrides, limits);
   } catch (const Error& error) {
     // Sums that overflow are the file's fault here.
     if (error.code() == ErrorCode::invalid_argument) {

@@ -230,6 +230,7 @@ void RemoteCatalogueStore::send(std::span<Wanted* const> members, const Extent& 
   // What the catalogue knows of the object, else what the reader saw of it before.
   joined->if_version =
       first.where.if_version.empty() ? first.read->if_version : first.where.if_version;
+  joined->if_unchanged_since = first.where.if_unchanged_since;
   joined->deadline = first.read->deadline;
   if (members.size() == 1) {
     joined->into = first.read->into;
@@ -279,7 +280,7 @@ void RemoteCatalogueStore::submit_near(std::vector<Wanted>& wanted) {
 }
 
 void RemoteCatalogueStore::submit(std::span<AsyncRead* const> reads) noexcept {
-  using Object = std::tuple<StoreDriver*, std::string, std::string>;
+  using Object = std::tuple<StoreDriver*, std::string, std::string, std::int64_t>;
   std::map<Object, std::vector<Wanted>> objects;
   for (AsyncRead* const read : reads) {
     Wanted wanted;
@@ -294,7 +295,8 @@ void RemoteCatalogueStore::submit(std::span<AsyncRead* const> reads) noexcept {
       }
       const std::string& version =
           wanted.where.if_version.empty() ? read->if_version : wanted.where.if_version;
-      Object object{wanted.where.store.get(), wanted.where.key, version};
+      Object object{
+          wanted.where.store.get(), wanted.where.key, version, wanted.where.if_unchanged_since};
       objects[std::move(object)].push_back(std::move(wanted));
     } catch (...) {
       if (wanted.read != nullptr) end_with(*read, std::current_exception());
@@ -340,6 +342,7 @@ std::optional<AsyncDriver::ObjectState> RemoteCatalogueStore::look_up(std::strin
   WaitedRead last;
   last.key = where->key;
   last.if_version = where->if_version;
+  last.if_unchanged_since = where->if_unchanged_since;
   last.extent = where->nbytes == Whereabouts::kWhole
                     ? Extent::suffix(1)
                     : Extent::range(checked_add(where->offset, where->nbytes - 1, "reference"), 1);

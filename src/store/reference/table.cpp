@@ -149,14 +149,12 @@ ReferenceTable::Builder::Builder() : table_(std::make_shared<ReferenceTable>()) 
 
 std::uint32_t ReferenceTable::Builder::number_of(std::string_view url) {
   if (last_url_ != UINT32_MAX && table_->urls_[last_url_] == url) return last_url_;
-  const auto [at, added] =
-      url_numbers_.try_emplace(std::string(url), static_cast<std::uint32_t>(table_->urls_.size()));
-  if (added) {
-    if (at->second >= kInline - 1) throw Error(ErrorCode::unsupported, "2^32 URLs");
-    table_->urls_.emplace_back(url);
-  }
-  last_url_ = at->second;
-  return last_url_;
+  const auto at = url_numbers_.find(url);
+  if (at != url_numbers_.end()) return last_url_ = at->second;
+  if (table_->urls_.size() >= kInline - 1) throw Error(ErrorCode::unsupported, "2^32 URLs");
+  const auto number = static_cast<std::uint32_t>(table_->urls_.size());
+  url_numbers_.emplace(table_->urls_.emplace_back(url), number);
+  return last_url_ = number;
 }
 
 void ReferenceTable::Builder::add_bytes(std::string_view key, ConstBytes bytes) {
@@ -260,8 +258,8 @@ void ReferenceTable::Builder::dissolve(Family& family) {
 
 void ReferenceTable::Builder::rewrite_urls(
     const std::function<std::string(const std::string&)>& rewrite) {
+  url_numbers_.clear();  // two of them may become one, which does no harm
   for (std::string& url : table_->urls_) url = rewrite(url);
-  url_numbers_.clear();  // two of them may have become one, which does no harm
   last_url_ = UINT32_MAX;
 }
 

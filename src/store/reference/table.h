@@ -44,7 +44,7 @@ class ReferenceTable {
 
   std::optional<Found> find(std::string_view key) const;
   const std::string& url(std::uint32_t number) const { return urls_[number]; }
-  const std::vector<std::string>& urls() const { return urls_; }
+  const std::deque<std::string>& urls() const { return urls_; }
   std::size_t size() const;
 
   // As StoreDriver has them; `prefix` without its slash.
@@ -96,7 +96,7 @@ class ReferenceTable {
   std::deque<Named> named_;
   std::string names_text_;
   std::string inline_bytes_;
-  std::vector<std::string> urls_;
+  std::deque<std::string> urls_;  // stay where they are: the builder has views of them
 };
 
 class ReferenceTable::Builder {
@@ -110,6 +110,7 @@ class ReferenceTable::Builder {
                  std::uint64_t offset,
                  std::uint64_t nbytes);
   std::size_t size() const { return size_; }
+  std::size_t url_count() const { return table_->urls_.size(); }
 
   // Each URL becomes what the function makes of it.
   void rewrite_urls(const std::function<std::string(const std::string&)>& rewrite);
@@ -124,7 +125,7 @@ class ReferenceTable::Builder {
   void dissolve(Family& family);
 
   std::shared_ptr<ReferenceTable> table_;
-  std::unordered_map<std::string, std::uint32_t> url_numbers_;
+  std::unordered_map<std::string_view, std::uint32_t> url_numbers_;
   std::uint32_t last_url_ = UINT32_MAX;
   Family* last_family_ = nullptr;
   std::size_t size_ = 0;

@@ -4,14 +4,18 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/interrupt.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
 
-constexpr int kMaxDepth = 50;                           // of brackets and calls
-constexpr std::size_t kMaxText = std::size_t{1} << 20;  // of what comes of one string
-constexpr std::size_t kMaxPadding = 64;                 // of "%0Nd"
+constexpr int kMaxDepth = 50;                                         // of brackets and calls
+constexpr std::size_t kMaxText = std::size_t{1} << 20;                // of what comes of one string
+constexpr std::size_t kMaxPadding = 64;                               // of "%0Nd"
+constexpr std::uint64_t kWorkBetweenChecks = std::uint64_t{1} << 22;  // some milliseconds
+// Of a string or an expression, whatever its length.
+constexpr std::size_t kLeastWork = 16;
 
 bool starts_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -27,8 +31,9 @@ class Expression {
   Expression(std::string_view text,
              const Templates& templates,
              const TemplateValues& variables,
-             int depth)
-      : text_(text), templates_(templates), variables_(variables), depth_(depth) {}
+             int depth,
+             TemplateWork& work)
+      : text_(text), templates_(templates), variables_(variables), depth_(depth), work_(work) {}
 
   TemplateValue evaluate() {
     TemplateValue value = joined();
@@ -164,6 +169,7 @@ class Expression {
 
   std::string bounded(std::string text) const {
     if (text.size() > kMaxText) fail("gives more than 2^20 characters");
+    work_.spend(text.size());
     return text;
   }
 
@@ -237,14 +243,16 @@ class Expression {
     } else if (found->second.find("{{") != std::string::npos) {
       fail("\"" + std::string(wanted) + "\" wants arguments");
     }
-    return render(found->second, {}, arguments, depth_ + 1);
+    return render(found->second, {}, arguments, depth_ + 1, work_);
   }
 
  public:
   static std::string render(std::string_view text,
                             const Templates& templates,
                             const TemplateValues& variables,
-                            int depth) {
+                            int depth,
+                            TemplateWork& work) {
+    work.spend(kLeastWork + text.size());
     std::string out;
     while (!text.empty()) {
       const std::size_t open = text.find('{');
@@ -265,13 +273,15 @@ class Expression {
       if (close == std::string_view::npos) {
         throw Error(ErrorCode::corrupt, "a template has {{ without }}");
       }
+      work.spend(kLeastWork);
       out += text_of_value(
-          Expression(text.substr(2, close - 2), templates, variables, depth).evaluate());
+          Expression(text.substr(2, close - 2), templates, variables, depth, work).evaluate());
       if (out.size() > kMaxText) {
         throw Error(ErrorCode::corrupt, "a template gives more than 2^20 characters");
       }
       text.remove_prefix(close + 2);
     }
+    work.spend(out.size());
     return out;
   }
 
@@ -280,15 +290,29 @@ class Expression {
   const Templates& templates_;
   const TemplateValues& variables_;
   int depth_;
+  TemplateWork& work_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
+void TemplateWork::spend(std::size_t nchars) {
+  spent_ += nchars;
+  if (spent_ > most_) {
+    throw Error(ErrorCode::corrupt,
+                "to evaluate its templates and generators takes more than " +
+                    std::to_string(most_) + " characters");
+  }
+  if (spent_ < next_check_) return;
+  next_check_ = spent_ + kWorkBetweenChecks;
+  if (const auto* const interrupt = current_interrupt()) (*interrupt)();
+}
+
 std::string render_template(std::string_view text,
                             const Templates& templates,
-                            const TemplateValues& variables) {
-  return Expression::render(text, templates, variables, 0);
+                            const TemplateValues& variables,
+                            TemplateWork& work) {
+  return Expression::render(text, templates, variables, 0, work);
 }
 
 }  // namespace headrace

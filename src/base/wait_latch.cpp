@@ -1,0 +1,37 @@
+#include "base/wait_latch.h"
+
+#include <exception>
+
+#include "base/interrupt.h"
+
+namespace headrace {
+
+void WaitLatch::count_down() {
+  // Notified under the lock: who waits may destroy this as soon as it has it.
+  const MutexLock lock(mutex_);
+  if (--left_ == 0) done_.notify_all();
+}
+
+void WaitLatch::wait(FunctionRef<void()> give_up) {
+  const auto* const interrupt = current_interrupt();
+  std::exception_ptr unwanted;
+  {
+    const MutexLock lock(mutex_);
+    while (left_ > 0) {
+      if (interrupt == nullptr || unwanted) {
+        done_.wait(mutex_);
+      } else if (!done_.wait_for(mutex_, kInterruptInterval)) {
+        const MutexUnlock free(mutex_);
+        try {
+          (*interrupt)();
+        } catch (...) {
+          unwanted = std::current_exception();
+          give_up();
+        }
+      }
+    }
+  }
+  if (unwanted) std::rethrow_exception(unwanted);
+}
+
+}  // namespace headrace

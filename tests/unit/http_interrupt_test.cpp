@@ -1,0 +1,179 @@
+// Who waits for a store across a network, and wants it no more.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "conformance/error_code.h"
+#include "engine/request/async.h"
+#include "headrace/error.h"
+#include "headrace/interrupt.h"
+#include "store/cloud/renewed.h"
+#include "store/http/driver.h"
+#include "support/http_server.h"
+#include "support/toy_protocol.h"
+
+namespace headrace {
+namespace {
+
+using namespace std::chrono_literals;
+using test::ObjectServer;
+using test::ServerAnswer;
+using test::ServerRequest;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kSoon = 5s;  // far less than the server takes
+
+struct Interrupted {};
+
+class Interrupt : public testing::Test {
+ protected:
+  // Answers nothing but the beginnings of uploads.
+  Interrupt() {
+    objects_.put("k", "x");
+    objects_.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+      if (request.query != "begin") answer.delay = 30s;
+    });
+    HttpOptions options;
+    options.idle_timeout = 60s;
+    store_ = make_http_driver(
+        test::make_toy_protocol(objects_.url(), {.max_put_nbytes = 10, .part_nbytes = 10}),
+        make_http_client(options),
+        HttpAccess::read_write);
+  }
+
+  // That the call ends soon by what the poll throws.
+  void expect_interrupted(const char* name, const std::function<void()>& call) {
+    const auto begin = Clock::now();
+    int polls = 0;
+    const InterruptScope scope([&polls] {
+      if (++polls == 2) throw Interrupted();
+    });
+    EXPECT_THROW(call(), Interrupted) << name;
+    EXPECT_LT(Clock::now() - begin, kSoon) << name;
+    EXPECT_GE(polls, 2) << name;
+  }
+
+  ObjectServer objects_;
+  std::shared_ptr<HttpDriver> store_;
+};
+
+TEST_F(Interrupt, EndsWhateverWaits) {
+  Buffer buffer;
+  expect_interrupted("get", [&] { store_->get("k", buffer); });
+  expect_interrupted("open", [&] { store_->open("k"); });
+  expect_interrupted("exists", [&] { store_->exists("k"); });
+  expect_interrupted("list", [&] { store_->list(""); });
+  expect_interrupted("list_dir", [&] { store_->list_dir(""); });
+  expect_interrupted("set", [&] { store_->set("k", bytes_of("short")); });
+  expect_interrupted("erase", [&] { store_->erase("k"); });
+  expect_interrupted("erase_prefix", [&] { store_->erase_prefix(""); });
+  // And leaves nothing of an upload.
+  objects_.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
+    if (!request.parameter("part").empty()) answer.delay = 30s;
+  });
+  expect_interrupted("upload", [&] { store_->set("k", bytes_of("longer than ten")); });
+  EXPECT_EQ(objects_.uploads(), 0u);
+}
+
+TEST_F(Interrupt, OfTheCallerEndsItsHelpers) {
+  expect_interrupted("parallel_for", [&] {
+    parallel_for(
+        4,
+        [&](std::size_t) {
+          Buffer buffer;
+          store_->get("k", buffer);
+        },
+        4);
+  });
+  // Where the caller does not wait for the store itself, too.
+  const auto caller = std::this_thread::get_id();
+  const int before = objects_.server().requests();
+  expect_interrupted("helpers", [&] {
+    parallel_for(
+        4,
+        [&](std::size_t) {
+          if (std::this_thread::get_id() == caller) {
+            while (objects_.server().requests() == before) std::this_thread::sleep_for(1ms);
+            return;
+          }
+          Buffer buffer;
+          store_->get("k", buffer);
+        },
+        4);
+  });
+}
+
+TEST_F(Interrupt, ReachesACallWithinItsScopeOnly) {
+  objects_.set_fault(nullptr);
+  int polls = 0;
+  Buffer buffer;
+  {
+    const InterruptScope scope([&] { ++polls; });
+    {
+      const InterruptScope none({});
+      objects_.set_fault([](const ServerRequest&, ServerAnswer& answer) { answer.delay = 300ms; });
+      EXPECT_TRUE(store_->get("k", buffer));
+      EXPECT_EQ(polls, 0);
+    }
+    EXPECT_TRUE(store_->get("k", buffer));
+    EXPECT_GE(polls, 1);
+  }
+  const int before = polls;
+  EXPECT_TRUE(store_->get("k", buffer));
+  EXPECT_EQ(polls, before);
+}
+
+TEST_F(Interrupt, ACancelledRequestWaitsForNoStore) {
+  Future<Unit> future = start_request<Unit>([&](const CancelFlag&) {
+    Buffer buffer;
+    store_->get("k", buffer);
+    return Unit{};
+  });
+  while (objects_.server().requests() == 0) std::this_thread::sleep_for(1ms);
+  const auto begin = Clock::now();
+  future.cancel();
+  EXPECT_EQ(code_of([&] { future.get(); }), ErrorCode::cancelled);
+  EXPECT_LT(Clock::now() - begin, kSoon);
+}
+
+// Who fetches for all and is interrupted leaves it to another.
+TEST(Renewed, AnInterruptIsNoFailureOfOthers) {
+  std::atomic<int> fetches{0};
+  std::atomic<bool> waits{false};
+  Renewed<int> renewed([&]() -> Renewed<int>::Fetched {
+    if (fetches++ == 0) {
+      while (!waits) std::this_thread::sleep_for(1ms);
+      std::this_thread::sleep_for(20ms);
+      (*current_interrupt())();
+    }
+    return {std::make_shared<const int>(7)};
+  });
+  std::thread first([&] {
+    const InterruptScope scope([] { throw Interrupted(); });
+    EXPECT_THROW(renewed.get(), Interrupted);
+  });
+  while (fetches == 0) std::this_thread::sleep_for(1ms);
+  std::thread second([&] { EXPECT_EQ(*renewed.get(), 7); });
+  std::thread impatient([&] {
+    const InterruptScope scope([&] {
+      waits = true;
+      throw Interrupted();
+    });
+    EXPECT_THROW(renewed.get(), Interrupted);
+  });
+  impatient.join();
+  first.join();
+  second.join();
+  EXPECT_EQ(fetches, 2);
+}
+
+}  // namespace
+}  // namespace headrace
