@@ -190,6 +190,14 @@ BENCHMARKS = {
             " build/dev/tests/headrace_tests"
         },
     ),
+    "faults-network": Benchmark(
+        "1,000 random schedules of faults of a server each for reads, writes and arrays",
+        STRESS,
+        {
+            "faults-network.json": "tests/python/long_runs.py --json {out} network"
+            " build/dev/tests/headrace_tests"
+        },
+    ),
     "netcdf-references": Benchmark(
         "real NetCDF files by references, beside netCDF4; $DATA: as the script prepares it",
         "[references](../docs/stores.md)",

@@ -3,11 +3,14 @@
     python tests/python/long_runs.py --json bench/results/linearizability.json linearizable
     python tests/python/long_runs.py --json bench/results/faults.json faults \\
         build/dev/tests/headrace_tests
+    python tests/python/long_runs.py --json bench/results/faults-network.json network \\
+        build/dev/tests/headrace_tests
 
 `linearizable` runs test_linearizable.py once for each of many first seeds, on a file system in
 memory where there is one: locks and orders are looked at, not disks. `faults` runs the C++ tests of
-failing system calls, killed writers and power cuts. What fails does not stop the rest; the exit
-status is 1 then.
+failing system calls, killed writers and power cuts. `network` runs those of servers that spoil what
+they answer: reads, writes and arrays, --schedules of each. What fails does not stop the rest; the
+exit status is 1 then.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -66,16 +70,10 @@ def linearizable(args: argparse.Namespace) -> dict:
     }
 
 
-def faults(args: argparse.Namespace) -> dict:
-    settings = {
-        "HEADRACE_FAULTS": "all",
-        "HEADRACE_FAULT_SCHEDULES": str(args.schedules),
-        "HEADRACE_KILLS": str(args.kills),
-        "HEADRACE_POWER_CUTS": str(args.power_cuts),
-    }
+def run_tests(args: argparse.Namespace, filters: str, settings: dict) -> tuple[dict, bool]:
+    """The report of tests of C++, and whether all passed."""
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         found = Path(folder, "results.json")
-        filters = "*FaultsTest*:*KillTest*:*PowerCut*"
         done = subprocess.run(
             [args.binary, f"--gtest_filter={filters}", f"--gtest_output=json:{found}"],
             env=os.environ | settings,
@@ -83,9 +81,19 @@ def faults(args: argparse.Namespace) -> dict:
             text=True,
             check=False,
         )
-        report = json.loads(found.read_text())
-    if done.returncode != 0:
-        print(done.stdout, flush=True)
+        if done.returncode != 0:
+            print(done.stdout, flush=True)
+        return json.loads(found.read_text()), done.returncode == 0
+
+
+def faults(args: argparse.Namespace) -> dict:
+    settings = {
+        "HEADRACE_FAULTS": "all",
+        "HEADRACE_FAULT_SCHEDULES": str(args.schedules),
+        "HEADRACE_KILLS": str(args.kills),
+        "HEADRACE_POWER_CUTS": str(args.power_cuts),
+    }
+    report, passed = run_tests(args, "*FaultsTest*:*KillTest*:*PowerCut*", settings)
     total: Counter[str] = Counter()
     tests = {}
     for suite in report["testsuites"]:
@@ -109,22 +117,41 @@ def faults(args: argparse.Namespace) -> dict:
         "settings": settings,
         "done": dict(total),
         "failed": sorted(name for name, test in tests.items() if not test["passed"]),
-        "passed": done.returncode == 0,
+        "passed": passed,
         "tests": tests,
     }
 
 
-def facts(what: str, folder: Path) -> dict:
-    sys.path.insert(0, str(HERE.parents[1] / "bench" / "e2e"))
-    import machine
-
-    return {
-        "schema": 1,
-        "what": what,
-        "date": machine.now(),
-        "commit": machine.commit(),
-        "machine": machine.describe(folder),
+def network(args: argparse.Namespace) -> dict:
+    settings = {"HEADRACE_FAULT_SCHEDULES": str(args.schedules)}
+    tests = {}
+    # They wait more than they work.
+    with ThreadPoolExecutor() as pool:
+        runs = {
+            name: pool.submit(run_tests, args, f"NetworkFaults.{name}", settings)
+            for name in ("Reads", "Writes", "Arrays")
+        }
+    passed = True
+    for name, run in runs.items():
+        report, its_own = run.result()
+        passed &= its_own
+        (suite,) = report["testsuites"]
+        (test,) = suite["testsuite"]
+        names = ("schedules", "right", "raised", "spoiled", "longest_ms", "peak_kib")
+        counts = {key: int(test[key]) for key in names}
+        tests[name] = counts | {"seconds": test["time"], "passed": "failures" not in test}
+    done = {
+        name: sum(test[name] for test in tests.values())
+        for name in ("schedules", "right", "raised", "spoiled")
     }
+    return {"settings": settings, "done": done, "passed": passed, "tests": tests}
+
+
+def facts(what: str, folder: Path) -> dict:
+    sys.path.insert(0, str(HERE.parents[1] / "bench"))
+    import harness
+
+    return harness.head(what, folder)
 
 
 def main() -> int:
@@ -142,6 +169,10 @@ def main() -> int:
     command.add_argument("--kills", type=int, default=6600, help="2,000 of the writers among them")
     command.add_argument("--power-cuts", type=int, default=10, help="states at each instant")
     command.set_defaults(run=faults)
+    command = commands.add_parser("network")
+    command.add_argument("binary", help="headrace_tests")
+    command.add_argument("--schedules", type=int, default=1000)
+    command.set_defaults(run=network)
     args = parser.parse_args()
     result = facts(args.what, args.folder or Path(tempfile.gettempdir()))
     begin = time.perf_counter()

@@ -11,8 +11,11 @@ namespace {
 
 class ToyProtocol final : public ObjectProtocol {
  public:
-  ToyProtocol(std::string url, const ProtocolAbilities& abilities)
-      : url_(std::move(url)), abilities_(abilities), plain_(make_plain_protocol(url_, {})) {}
+  ToyProtocol(std::string url, const ProtocolAbilities& abilities, std::string secret)
+      : url_(std::move(url)),
+        abilities_(abilities),
+        secret_(std::move(secret)),
+        plain_(make_plain_protocol(url_, {})) {}
 
   std::string url() const override { return url_; }
   std::string identity() const override { return url_; }
@@ -21,9 +24,9 @@ class ToyProtocol final : public ObjectProtocol {
   HttpRequest read(std::string_view key,
                    const Extent& extent,
                    const std::string& if_version) override {
-    return plain_->read(key, extent, if_version);
+    return finished(plain_->read(key, extent, if_version));
   }
-  HttpRequest look_up(std::string_view key) override { return plain_->look_up(key); }
+  HttpRequest look_up(std::string_view key) override { return finished(plain_->look_up(key)); }
   HttpRequest put(std::string_view key,
                   std::span<const ConstBytes> parts,
                   const WriteCondition& condition) override {
@@ -106,6 +109,13 @@ class ToyProtocol final : public ObjectProtocol {
     HttpRequest request;
     request.method = method;
     request.url = url_ + "/" + percent_encode_key(key) + query;
+    return finished(std::move(request));
+  }
+  HttpRequest finished(HttpRequest request) const {
+    if (secret_.empty()) return request;
+    request.sign = [secret = secret_](HttpRequest& attempt) {
+      attempt.headers.push_back({"Authorization", "Bearer " + secret});
+    };
     return request;
   }
   static void add(HttpRequest& request, const WriteCondition& condition) {
@@ -118,14 +128,16 @@ class ToyProtocol final : public ObjectProtocol {
 
   const std::string url_;
   const ProtocolAbilities abilities_;
+  const std::string secret_;
   const std::shared_ptr<ObjectProtocol> plain_;
 };
 
 }  // namespace
 
 std::shared_ptr<ObjectProtocol> make_toy_protocol(const std::string& url,
-                                                  const ProtocolAbilities& abilities) {
-  return std::make_shared<ToyProtocol>(url, abilities);
+                                                  const ProtocolAbilities& abilities,
+                                                  const std::string& secret) {
+  return std::make_shared<ToyProtocol>(url, abilities, secret);
 }
 
 }  // namespace headrace::test

@@ -9,7 +9,9 @@
 
 namespace headrace::test {
 
+// A secret that is not empty goes along with each request, as signatures do.
 std::shared_ptr<ObjectProtocol> make_toy_protocol(const std::string& url,
-                                                  const ProtocolAbilities& abilities);
+                                                  const ProtocolAbilities& abilities,
+                                                  const std::string& secret = "");
 
 }  // namespace headrace::test

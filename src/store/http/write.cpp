@@ -439,7 +439,12 @@ void ObjectWrite::put_parts(const std::string& upload,
     if (is_cancelled()) break;
     const std::uint64_t nbytes = std::min(part_nbytes, total - i * part_nbytes);
     protocol_->prepare();
-    batch.send(protocol_->put_part(write_.key, upload, static_cast<int>(i) + 1, cutter.cut(nbytes)),
+    HttpRequest request =
+        protocol_->put_part(write_.key, upload, static_cast<int>(i) + 1, cutter.cut(nbytes));
+    if (write_.deadline != std::chrono::steady_clock::time_point::max()) {
+      request.deadline = write_.deadline;
+    }
+    batch.send(std::move(request),
                [this, &name = names[static_cast<std::size_t>(i)]](const HttpResponse& response) {
                  name = protocol_->part_of(response);
                });
