@@ -55,7 +55,8 @@ struct OneStream {
     stream.source = padded.data();
   }
   LzTables tables() const {
-    return {{&stream, 1, nullptr, nullptr, nullptr}, n_groups, segments.data(), groups.data()};
+    return {
+        {&stream, 1, nullptr, nullptr, nullptr, false}, n_groups, segments.data(), groups.data()};
   }
 
   Bytes padded;
@@ -116,12 +117,13 @@ struct Parsed : OneStream {
     records = Scratch<LzRecord>(queue, slab.sums.records);
     parse_lz<Lz4>(queue, batch(), slab, tuning_of(queue).lz);
   }
-  LzBatch batch() { return {&listed, 1, records.data(), &n_records, &fault}; }
+  LzBatch batch() { return {&listed, 1, records.data(), &parsed, &fault, false}; }
 
   LzSlab slab{LzParse::guessed};
   LzStream listed{};
   Scratch<LzRecord> records;
-  u32 n_records = 0, fault = 0;
+  LzParsed parsed{};
+  u32 fault = 0;
 };
 
 // Several rounds of tiles, so that matches reach into what an earlier round wrote.

@@ -11,6 +11,7 @@
 #include "kernels/lz/execute.h"
 #include "kernels/lz/map.h"
 #include "kernels/lz/parse.h"
+#include "kernels/lz/sparse.h"
 #include "kernels/tuning.h"
 #include "simt/ranges.h"
 
@@ -22,6 +23,7 @@ struct LzSums {
   u64 records = 0;
   u32 streams = 0, groups = 0, tiles = 0, largest = 0;
   u32 longest = 0;  // source
+  u32 scouts = 0;   // streams that may be sparse
 
   static u64 nbytes_of(const Frame& frame) {
     return std::max(frame.source_nbytes, frame.target_nbytes);
@@ -56,6 +58,7 @@ struct LzSums {
     nbytes += nbytes_of(frame);
     largest = std::max(largest, to);
     longest = std::max(longest, from);
+    scouts += may_be_sparse(from, to);
     ++streams;
     return stream;
   }
@@ -71,6 +74,10 @@ struct LzSlab {
   bool is_mapped() const { return parse == LzParse::mapped; }
   bool is_led(const Tuning::Lz& tuning) const {
     return sums.streams >= tuning.lead_streams && sums.longest <= tuning.lead_longest;
+  }
+  // Planes that hardly shrink are few tokens too, but blosc stores those as they are.
+  bool is_scouted(const Tuning::Lz& tuning) const {
+    return sums.scouts != 0 && !is_mapped() && !is_led(tuning);
   }
   template <class Dialect>
   u32 group_nbytes() const {
@@ -125,6 +132,7 @@ void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tuni
     constexpr u32 kLanes = LzLead<Dialect>::kLanes;
     return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
   }
+  if (batch.any_scouts) simt::launch(queue, batch.n_streams, LzScout<Dialect>{batch});
   if (slab.is_mapped())
     parse_mapped<Dialect>(queue, batch, slab.sums.groups);
   else
@@ -150,6 +158,10 @@ void execute_jumping(Queue& queue, const LzBatch& batch, u32 n_tiles, u32 tiles_
 
 template <class Dialect>
 void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tuning::Lz& tuning) {
+  if (batch.any_scouts) {
+    simt::launch(queue, slab.sums.tiles, LzCopyLiterals<Dialect>{batch});
+    simt::launch(queue, batch.n_streams, LzCopyMatches<Dialect>{batch});
+  }
   if (!in_order(slab, tuning))
     execute_jumping<Dialect>(queue, batch, slab.sums.tiles, tuning.jump_tiles);
   else if (slab.sums.largest <= tuning.small_stream)
@@ -194,9 +206,13 @@ void decode_slab(Queue& queue,
     });
   });
   const Scratch<LzRecord> records(queue, sums.records);
-  const Scratch<u32> n_records(queue, sums.streams);
-  const LzBatch of_slab{
-      streams.data(), sums.streams, records.data(), n_records.data(), batch.faults};
+  const Scratch<LzParsed> parsed(queue, sums.streams);
+  const LzBatch of_slab{streams.data(),
+                        sums.streams,
+                        records.data(),
+                        parsed.data(),
+                        batch.faults,
+                        slab.is_scouted(tuning)};
   parse_lz<Dialect>(queue, of_slab, slab, tuning);
   execute_lz<Dialect>(queue, of_slab, slab, tuning);
 }

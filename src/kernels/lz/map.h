@@ -317,8 +317,9 @@ struct LzPut {
     if (index >= map.tables.n_groups) return;
     const LzBatch& batch = map.tables.batch;
     const u32 w = find_stream<&LzStream::first_group>(batch, index), lane = simt::lane_index();
+    if (batch.n_records(w) == 0) return;
     const LzStretch group = map.tables.groups[index];
-    if (batch.n_records[w] == 0 || group.tokens == 0) return;
+    if (group.tokens == 0) return;
     const LzStream stream = batch.streams[w];
     LzRecord* records = batch.records + stream.first_record + group.exit;
     // Or had to be repaired, which would be a bug of the map, but not of the bytes.

@@ -75,8 +75,9 @@ struct LzGuess {
     const u32 group = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (group >= tables.n_groups) return;
     const u32 lane = simt::lane_index();
-    const LzStream stream =
-        tables.batch.streams[find_stream<&LzStream::first_group>(tables.batch, group)];
+    const u32 w = find_stream<&LzStream::first_group>(tables.batch, group);
+    if (tables.batch.is_scouted(w)) return;
+    const LzStream stream = tables.batch.streams[w];
     const u32 end = stream.source_nbytes, base = (group - stream.first_group) * Cut::kGroup;
     const i64 low = i64{base} + (i64{lane} - kWarmUp) * Cut::kSegment;
     const u32 stop = clamp(low + Cut::kSegment, end);
@@ -114,6 +115,7 @@ struct LzJoin {
 
   SIMT_DEVICE void operator()(Shared&) const {
     const u32 w = simt::cta_index(), lane = simt::lane_index();
+    if (tables.batch.is_scouted(w)) return;
     const LzStream stream = tables.batch.streams[w];
     const u32 end = stream.source_nbytes, n = (end + Cut::kGroup - 1) / Cut::kGroup;
     u32 at = Dialect::start(stream);  // where the proved chain stands
@@ -123,14 +125,20 @@ struct LzJoin {
     for (u32 done = 0; done < n; done += simt::kWarp) {
       LzStretch group = next;
       const bool live = done + lane < n;
+      const u32 low = (done + lane) * Cut::kGroup;
+      const u32 high = live && end - low < Cut::kGroup ? end : low + Cut::kGroup;
       if (done + simt::kWarp + lane < n)
         next = tables.groups[stream.first_group + done + simt::kWarp + lane];
       for (;;) {
         const u32 entry = from_left(group.exit, at);
         const u32 wrong = simt::ballot(live && entry != group.entry);
         if (!wrong) break;
-        const u32 k = simt::trailing_zeros(wrong);
-        const LzStretch right = repair(stream, done + k, simt::shuffle(entry, k));
+        const u32 k = simt::trailing_zeros(wrong), from = simt::shuffle(entry, k);
+        // Long literals span several groups, which then have no token.
+        const bool spanned = live && lane >= k && high <= from;
+        if (spanned) group = {from, from, 0, 0};
+        if (simt::any(spanned)) continue;
+        const LzStretch right = repair(stream, done + k, from);
         if (lane == k) group = right;
       }
       const u64 my_tokens = live ? group.tokens : 0, my_nbytes = live ? group.nbytes : 0;
@@ -148,11 +156,10 @@ struct LzJoin {
     if (lane == 0) finish(w, stream, at, tokens, nbytes);
   }
 
-  // Group `index` of the stream with its true entry.
+  // Group `index` of the stream with its true entry, which lies in it.
   SIMT_DEVICE LzStretch repair(const LzStream& stream, u32 index, u32 entry) const {
     const u32 lane = simt::lane_index(), end = stream.source_nbytes, base = index * Cut::kGroup;
     const u32 room = end - base, group = room < Cut::kGroup ? room : Cut::kGroup;
-    if (entry >= base + group) return {entry, entry, 0, 0};  // a token of the past spans it all
     const bool mine = lane < Cut::kSegments;
     LzStretch* segments = tables.segments + u64{stream.first_group + index} * Cut::kSegments;
     const u32 far = (lane + 1) * Cut::kSegment;
@@ -196,7 +203,7 @@ struct LzJoin {
       raise(tables.batch.faults, stream.chunk, fault);
       tokens = 0;
     }
-    tables.batch.n_records[w] = static_cast<u32>(tokens);
+    tables.batch.parsed[w] = {static_cast<u32>(tokens), false};
     tables.batch.records[stream.first_record + tokens] = {stream.target_nbytes,
                                                           stream.source_nbytes};
   }
@@ -221,8 +228,9 @@ struct LzWrite {
     if (index >= tables.n_groups) return;
     const u32 lane = simt::lane_index();
     const u32 w = find_stream<&LzStream::first_group>(tables.batch, index);
+    if (tables.batch.n_records(w) == 0) return;
     const LzStretch group = tables.groups[index];
-    if (tables.batch.n_records[w] == 0 || group.tokens == 0) return;
+    if (group.tokens == 0) return;
     const LzStream stream = tables.batch.streams[w];
     LzStretch stretch{};
     if (lane < Cut::kSegments) stretch = tables.segments[u64{index} * Cut::kSegments + lane];

@@ -66,13 +66,28 @@ struct LzParts {
   u32 distance;
 };
 
+// What the parse gives of a stream.
+struct alignas(8) LzParsed {
+  u32 n_records;  // 0 when it is at fault
+  u32 scouted;    // sparse.h has made the records, and makes the bytes
+};
+
 // The streams that are decoded together, and the result of their parse.
 struct LzBatch {
   const LzStream* streams;
   u32 n_streams;
   LzRecord* records;
-  u32* n_records;  // of each stream; 0 when it is at fault
+  LzParsed* parsed;  // of each stream
   u32* faults;
+  bool any_scouts;  // else `parsed` is set by the parse only
+
+  // Whether the parse has nothing to do for a stream.
+  SIMT_DEVICE bool is_scouted(u32 stream) const { return any_scouts && parsed[stream].scouted; }
+  // The records from which the bytes of a stream are to be made by entries.
+  SIMT_DEVICE u32 n_records(u32 stream) const {
+    const LzParsed of_stream = parsed[stream];
+    return of_stream.scouted ? 0 : of_stream.n_records;
+  }
 };
 
 // 8 bytes at any address; the words that hold them are loaded.
