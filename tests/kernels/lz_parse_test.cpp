@@ -48,15 +48,14 @@ struct OneStream {
       : padded(block),
         n_groups((static_cast<u32>(block.size()) + group_nbytes - 1) / group_nbytes),
         target(nbytes),
-        stream{nullptr, target.data(), static_cast<u32>(block.size()), nbytes, 0, 0, 0, 0},
+        stream{nullptr, target.data(), static_cast<u32>(block.size()), nbytes, 0, 0, 0},
         segments(queue, std::size_t{n_groups} * 32),
         groups(queue, n_groups) {
     padded.resize(block.size() + kSourcePadding);
     stream.source = padded.data();
   }
   LzTables tables() const {
-    return {
-        {&stream, 1, nullptr, nullptr, nullptr, false}, n_groups, segments.data(), groups.data()};
+    return {{&stream, 1, {}, nullptr, nullptr, false}, n_groups, segments.data(), groups.data()};
   }
 
   Bytes padded;
@@ -113,16 +112,19 @@ struct Parsed : OneStream {
             queue, compress(original), static_cast<u32>(original.size()), Lz4::Guess::kGroup) {
     listed =
         slab.sums.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0},
-                           slab.group_nbytes<Lz4>());
+                           slab.group<Lz4>());
     records = Scratch<LzRecord>(queue, slab.sums.records);
-    parse_lz<Lz4>(queue, batch(), slab, tuning_of(queue).lz);
+    parse_lz<Lz4>(queue, batch(), slab, tuning_of(queue).lz, [](const LzBatch&) {});
   }
-  LzBatch batch() { return {&listed, 1, records.data(), &parsed, &fault, false}; }
+  LzBatch batch() {
+    return {&listed, 1, {records.data(), &taken, slab.sums.records}, &parsed, &fault, false};
+  }
 
   LzSlab slab{LzParse::guessed};
   LzStream listed{};
   Scratch<LzRecord> records;
   LzParsed parsed{};
+  u64 taken = 0;
   u32 fault = 0;
 };
 
@@ -189,9 +191,15 @@ TEST(LzSlabs, BoundTheScratchMemoryOfRecords) {
       ASSERT_GT(plan.n, 0u);
       std::size_t streams = 0;
       for (const LzSlab& slab : plan.slabs) {
-        EXPECT_LE(slab.sums.records * sizeof(LzRecord), 1536 * kMiB);
-        EXPECT_LE(slab.sums.nbytes, 512 * kMiB);
         streams += slab.sums.streams;
+        if (slab.sums.streams == 0) continue;
+        const u64 tables = slab.sums.groups * u64{slab.group<Dialect>().table_nbytes};
+        EXPECT_LE(tables + slab.pool_records(kH200) * sizeof(LzRecord), 716 * kMiB);
+        EXPECT_LE(slab.sums.nbytes, 512 * kMiB);
+        // What there is room for is enough for all that there can be.
+        EXPECT_GE(slab.waves(kH200) * slab.wave_records(kH200), slab.sums.records);
+        EXPECT_LE(slab.waves(kH200), 8u);
+        EXPECT_EQ(slab.pool_records(kH200) < slab.sums.records, slab.waves(kH200) > 1);
       }
       EXPECT_EQ(streams, plan.n);
       done += plan.n;

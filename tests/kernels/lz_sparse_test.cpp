@@ -2,6 +2,7 @@
 // all fit at once.
 
 #include <gtest/gtest.h>
+#include <lz4.h>
 
 #include "kernels/lz/decode.h"
 #include "kernels/lz/lz4_dialect.h"
@@ -79,10 +80,13 @@ LzParsed scout(const Bytes& block, std::size_t nbytes) {
   Bytes padded(block);
   padded.resize(block.size() + kSourcePadding);
   const LzStream stream{
-      padded.data(), nullptr, static_cast<u32>(block.size()), static_cast<u32>(nbytes), 0, 0, 0, 0};
-  std::vector<LzRecord> records(block.size() / Lz4::kMinToken + 2);
+      padded.data(), nullptr, static_cast<u32>(block.size()), static_cast<u32>(nbytes), 0, 0, 0};
+  const u64 room = scouted_records<Lz4>(block.size(), nbytes);
+  std::vector<LzRecord> records(room);
+  u64 taken = 0;
   LzParsed parsed{};
-  simt::launch(queue, 1, LzScout<Lz4>{{&stream, 1, records.data(), &parsed, nullptr, true}});
+  simt::launch(
+      queue, 1, LzScout<Lz4>{{&stream, 1, {records.data(), &taken, room}, &parsed, nullptr, true}});
   return parsed;
 }
 
@@ -163,6 +167,65 @@ TEST(LzSparse, BadDistancesAreMalformed) {
     EXPECT_EQ(
         test::decode(place, place.kernels->lz4, {late.bytes}, {late.original.size()}).faults[0],
         Fault::malformed);
+}
+
+// A pool of records that holds one stream's at a time, or some of all.
+TEST(LzWaves, GiveTheSameHoweverFewRecordsFit) {
+  struct Stream {
+    Bytes block, original;
+  };
+  std::vector<Stream> streams;
+  const auto add = [&](const Bytes& original) {
+    Bytes block(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(original.size()))) +
+                kSourcePadding);
+    const int n = LZ4_compress_default(reinterpret_cast<const char*>(original.data()),
+                                       reinterpret_cast<char*>(block.data()),
+                                       static_cast<int>(original.size()),
+                                       static_cast<int>(block.size()));
+    block.resize(static_cast<std::size_t>(n));
+    streams.push_back({block, original});
+  };
+  for (std::uint64_t i = 0; i < 40; ++i) add(test::echoes(3'000 + 50 * i, i));
+  for (std::uint64_t i = 0; i < 10; ++i) add(test::random_bytes(2'000 + i, i));
+  add(test::echoes(40'000, 99));
+  for (const bool planes : {false, true})
+    for (const u64 nbytes : {u64{0}, u64{20'000}, u64{1} << 30})
+      for (const u64 order_streams : {u64{1}, u64{1'000}}) {
+        Tuning::Lz tuning = tuning_of(kMeasuredProcessors, kMeasuredProcessors).lz;
+        tuning.slab_records_nbytes = nbytes;
+        tuning.jump_tiles = 3;
+        tuning.order_streams = tuning.order_streams_of_planes = order_streams;
+        tuning.order_head_start = 0;
+        HostQueue queue(nbytes + order_streams);
+        std::vector<Bytes> sources, targets;
+        std::vector<Frame> frames;
+        for (const Stream& stream : streams) {
+          sources.push_back(stream.block);
+          sources.back().resize(stream.block.size() + kSourcePadding);
+          targets.emplace_back(stream.original.size());
+        }
+        for (u32 i = 0; i < streams.size(); ++i)
+          frames.push_back({sources[i].data(),
+                            streams[i].block.size(),
+                            targets[i].data(),
+                            targets[i].size(),
+                            i});
+        std::vector<u32> faults(streams.size());
+        std::vector<FrameFault> refused;
+        const LzPlan plan = plan_slabs<Lz4>(frames, planes, tuning, refused);
+        u32 waves = 0, slabs = 0;
+        for (const LzSlab& slab : plan.slabs) {
+          if (slab.sums.streams == 0) continue;
+          ++slabs;
+          waves += slab.waves(tuning);
+        }
+        EXPECT_EQ(waves > slabs, nbytes < u64{1} << 30);
+        decode_lz<Lz4>(queue, {frames, {}, faults.data(), planes, {}}, tuning);
+        for (std::size_t i = 0; i < streams.size(); ++i) {
+          EXPECT_EQ(faults[i], 0u) << i;
+          EXPECT_TRUE(targets[i] == streams[i].original) << i << " of " << nbytes;
+        }
+      }
 }
 
 }  // namespace

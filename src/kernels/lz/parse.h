@@ -55,6 +55,10 @@ SIMT_DEVICE void settle(
   }
 }
 
+// Bytes of both tables below, a group.
+template <class Cut>
+inline constexpr u32 kLzStretches = (Cut::kSegments + 1) * sizeof(LzStretch);
+
 struct LzTables {
   LzBatch batch;
   u32 n_groups;
@@ -106,6 +110,19 @@ struct LzGuess {
   }
 };
 
+// Whether a chain that ends like this is the whole stream; raises what is wrong.
+SIMT_DEVICE bool is_good(const LzBatch& batch, const LzStream& stream, u32 at, u64 nbytes) {
+  Fault fault = Fault::none;
+  if (at == kTruncated)
+    fault = Fault::truncated;
+  else if (at == kMalformed)
+    fault = Fault::malformed;
+  else if (at == kWrongSize || nbytes != stream.target_nbytes)
+    fault = Fault::wrong_size;
+  if (fault != Fault::none) raise(batch.faults, stream.chunk, fault);
+  return fault == Fault::none;
+}
+
 // One warp a stream.
 template <class Dialect, class Cut>
 struct LzJoin {
@@ -153,7 +170,9 @@ struct LzJoin {
       tokens += simt::shuffle(to_token, 31);
       nbytes += simt::shuffle(to_byte, 31);
     }
-    if (lane == 0) finish(w, stream, at, tokens, nbytes);
+    if (lane != 0) return;
+    const bool good = is_good(tables.batch, stream, at, nbytes);
+    tables.batch.parsed[w] = good ? tables.batch.take(tokens) : LzParsed{};
   }
 
   // Group `index` of the stream with its true entry, which lies in it.
@@ -190,23 +209,6 @@ struct LzJoin {
     }
     return x;
   }
-
-  SIMT_DEVICE void finish(u32 w, const LzStream& stream, u32 at, u64 tokens, u64 nbytes) const {
-    Fault fault = Fault::none;
-    if (at == kTruncated)
-      fault = Fault::truncated;
-    else if (at == kMalformed)
-      fault = Fault::malformed;
-    else if (at == kWrongSize || nbytes != stream.target_nbytes)
-      fault = Fault::wrong_size;
-    if (fault != Fault::none) {
-      raise(tables.batch.faults, stream.chunk, fault);
-      tokens = 0;
-    }
-    tables.batch.parsed[w] = {static_cast<u32>(tokens), false};
-    tables.batch.records[stream.first_record + tokens] = {stream.target_nbytes,
-                                                          stream.source_nbytes};
-  }
 };
 
 // Walks every segment again, now that it is known where it begins and what comes before. Records
@@ -221,22 +223,24 @@ struct LzWrite {
   struct Shared {
     u32 staged[kThreads / simt::kWarp][kStaged];
   };
-  LzTables tables;
+  LzTables tables;  // the batch in one of its waves
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
-    if (index >= tables.n_groups) return;
+    if (index >= tables.n_groups || tables.batch.is_done()) return;
     const u32 lane = simt::lane_index();
     const u32 w = find_stream<&LzStream::first_group>(tables.batch, index);
-    if (tables.batch.n_records(w) == 0) return;
+    const LzRecords of_stream = tables.batch.records_of(w);
+    if (of_stream.n == 0) return;
+    const LzStream stream = tables.batch.streams[w];
+    if (index == stream.first_group && lane == 0) LzBatch::put_end(of_stream, stream);
     const LzStretch group = tables.groups[index];
     if (group.tokens == 0) return;
-    const LzStream stream = tables.batch.streams[w];
     LzStretch stretch{};
     if (lane < Cut::kSegments) stretch = tables.segments[u64{index} * Cut::kSegments + lane];
     const u32 before = simt::inclusive_sum(stretch.tokens) - stretch.tokens;
     const u32 start = simt::inclusive_sum(stretch.nbytes) - stretch.nbytes;
-    LzRecord* records = tables.batch.records + stream.first_record + group.exit;
+    LzRecord* records = of_stream.first + group.exit;
     if (group.tokens > kStaged ||
         simt::any((start + stretch.nbytes) >> (32 - kPositionBits) != 0)) {
       write(stream, stretch, group.nbytes + start, records + before);
@@ -275,7 +279,8 @@ struct LzWrite {
   }
 };
 
-// A lane a stream: the fastest from some 16,000 streams on (8 a warp).
+// A lane a stream: the fastest from some 16,000 streams on (8 a warp). Records are written as
+// tokens are met, so each stream takes room for the most there can be: one wave has all of them.
 template <class Dialect>
 struct LzLead {
   static constexpr unsigned kThreads = 32;
@@ -287,8 +292,9 @@ struct LzLead {
     const u32 w = simt::cta_index() * kLanes + simt::lane_index();
     if (simt::lane_index() >= kLanes || w >= batch.n_streams) return;
     const LzStream stream = batch.streams[w];
-    LzRecord* records = batch.records + stream.first_record;
     const u32 end = stream.source_nbytes, size = stream.target_nbytes;
+    LzParsed parsed = batch.take(most_records<Dialect>(end, size) - 1);
+    LzRecord* records = batch.pool.records + parsed.first_record;
     u32 x = Dialect::start(stream), n = 0, start = 0;
     while (x < end) {
       const LzStep step = step_at<Dialect>(stream.source, x, end);
@@ -304,8 +310,10 @@ struct LzLead {
       start += step.nbytes;
       x = step.next;
     }
-    LzJoin<Dialect, typename Dialect::Guess>{{batch, 0, nullptr, nullptr}}.finish(
-        w, stream, x, n, start);
+    parsed.n_records = n;
+    const bool good = is_good(batch, stream, x, start);
+    if (good) LzBatch::put_end({records, n}, stream);
+    batch.parsed[w] = good ? parsed : LzParsed{};
   }
 };
 

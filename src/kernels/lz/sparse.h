@@ -31,6 +31,14 @@ SIMT_HOST_DEVICE bool may_be_sparse(u64 source_nbytes, u64 target_nbytes) {
          100 * source_nbytes >= 97 * target_nbytes;
 }
 
+// Room for what a scout finds.
+template <class Dialect>
+SIMT_HOST_DEVICE u64 scouted_records(u64 source_nbytes, u64 target_nbytes) {
+  const u64 most = most_records<Dialect>(source_nbytes, target_nbytes);
+  const u64 found = kScoutTokens + source_nbytes / kScoutBytes + 2;
+  return found < most ? found : most;
+}
+
 // A warp a stream, of which one lane works: other lanes would make it wait for their loads.
 template <class Dialect>
 struct LzScout {
@@ -42,9 +50,17 @@ struct LzScout {
     if (simt::lane_index() != 0) return;
     const u32 w = simt::cta_index();
     const LzStream stream = batch.streams[w];
-    const bool candidate = may_be_sparse(stream.source_nbytes, stream.target_nbytes);
-    const u32 tokens = candidate ? walk(stream, batch.records + stream.first_record) : 0;
-    batch.parsed[w] = {tokens, tokens != 0};
+    batch.parsed[w] = {};
+    if (!may_be_sparse(stream.source_nbytes, stream.target_nbytes)) return;
+    LzParsed parsed =
+        batch.take(scouted_records<Dialect>(stream.source_nbytes, stream.target_nbytes) - 1);
+    if (parsed.wave != 0) return;  // theirs is the first
+    LzRecord* const records = batch.pool.records + parsed.first_record;
+    parsed.n_records = walk(stream, records);
+    parsed.scouted = true;
+    if (parsed.n_records == 0) return;
+    LzBatch::put_end({records, parsed.n_records}, stream);
+    batch.parsed[w] = parsed;
   }
 
   // Gives the number of tokens; 0 where they are too dense or something is wrong, which is then for
@@ -60,9 +76,7 @@ struct LzScout {
       start += step.nbytes;
       x = step.next;
     }
-    if (x != end || start != size) return 0;
-    records[n] = {size, end};
-    return n;
+    return x == end && start == size ? n : 0;
   }
 };
 
@@ -84,7 +98,7 @@ struct LzCopyLiterals {
         (index - stream.first_tile) * LzJumpTiles::kNbytes + simt::warp_index() * kOfWarp;
     if (begin >= stream.target_nbytes) return;
     const u32 left = stream.target_nbytes - begin, end = begin + (left < kOfWarp ? left : kOfWarp);
-    const LzRecord* records = batch.records + stream.first_record;
+    const LzRecord* records = batch.pool.records + parsed.first_record;
     const u32 first =
         simt::last_at_or_before(parsed.n_records, begin, [&](u32 i) { return records[i].start; });
     for (u32 i = first; i < parsed.n_records; ++i) {
@@ -130,7 +144,7 @@ struct LzCopyMatches {
     const LzParsed parsed = batch.parsed[w];
     if (!parsed.scouted) return;
     const LzStream stream = batch.streams[w];
-    const LzRecord* records = batch.records + stream.first_record;
+    const LzRecord* records = batch.pool.records + parsed.first_record;
     for (u32 done = 0; done < parsed.n_records; done += simt::kWarp) {
       const u32 i = done + simt::lane_index();
       Match match{};
