@@ -3,7 +3,8 @@
 //   headrace_device_bench FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]
 // A row is run when its name, "zstd-3,packed,64x4096" say, holds one of the patterns.
 //   headrace_device_bench FIELD.f32 --stages [--simt] [--json FILE] [PATTERN...]
-// times each kernel of some decodes; --simt runs them on the host, to try it without a GPU.
+// times each kernel of some decodes, or of those whose names hold a pattern; --simt runs some on
+// the host, to try it without a GPU.
 //
 // FIELD.f32 holds float32 values (bench/device/field.py makes them). Inputs repeat when a row needs
 // more than the file has, outputs do not. Each result is compared with the original before it is
@@ -243,7 +244,8 @@ int main_program(int argc, char** argv) {
   nlohmann::json rows = nlohmann::json::array();
   std::size_t wrong = 0;
   if (options.stages) {
-    for (const Row& row : stage_rows(options.simt)) {
+    const bool chosen = !options.simt && !options.patterns.empty();
+    for (const Row& row : chosen ? all_rows() : stage_rows(options.simt)) {
       if (!wanted(row.name())) continue;
       rows.push_back(run_stages(row, field, *queue, options.simt ? host_kernels() : gpu_kernels()));
       wrong += rows.back()["wrong_chunks"].get<std::size_t>();

@@ -55,13 +55,16 @@ struct Tuning {
     // streams, each with a multiprocessor of its own.
     std::uint32_t small_stream = 4096, middle_stream = 16384;
     std::uint64_t few_streams;
-    // What is worked on at once, which bounds the scratch memory: there is room for as many records
-    // as streams can have before it is known how many they have. Those of lz4 take up to 2 bytes of
-    // a decoded byte; with tokens of 2 bytes, of snappy and blosclz, they would take 4, and have a
-    // limit of their own. It is no lower because order gives each stream a multiprocessor: with
-    // fewer streams at once some would have none. A stream on its own may need more.
+    // What is worked on at once. It is no less because order gives each stream a multiprocessor:
+    // with fewer streams at once some would have none.
     std::uint64_t slab_nbytes = std::uint64_t{512} << 20;
-    std::uint64_t slab_records_nbytes = std::uint64_t{1536} << 20;
+    // These bound the scratch memory to 1.4 bytes a decoded byte of a slab: tables of the parse,
+    // which take 1.7 bytes a byte of source where streams are mapped, and records with the entries
+    // of jump. Packed floats have 0.4 (lz4) and 0.8 (snappy) bytes of records a decoded byte; where
+    // there are more than fit, bytes are made in waves (lz/stream.h). A stream on its own may need
+    // more.
+    std::uint64_t slab_tables_nbytes = std::uint64_t{316} << 20;
+    std::uint64_t slab_records_nbytes = std::uint64_t{400} << 20;
     std::uint32_t jump_tiles = 4096;  // 64 MiB decoded, whose entries take 256 MiB
     // device-encode.json, encode-lz4.
     std::uint64_t encode_slab_nbytes = std::uint64_t{512} << 20;

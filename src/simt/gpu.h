@@ -82,8 +82,10 @@ SIMT_DEVICE u32 atomic_compare_exchange(u32* p, u32 expected, u32 value) {
 }
 
 // To shared memory that other threads read or write meanwhile: a reader takes the old words as well
-// as the new, and of several writers any may be the last. compute-sanitizer tells what is intended
-// by atomics only, which take up to twice the time.
+// as the new, and of several writers any may be the last. compute-sanitizer sees instructions, and
+// takes a race for intended where they are atomic ones only. A relaxed, or a volatile, load or
+// store of shared memory is the plain instruction to it; so the loads need not change, and the
+// stores cannot without taking up to twice the time.
 template <class T>
 SIMT_DEVICE void store_relaxed(T* p, T value) {
 #ifdef HEADRACE_RACECHECK

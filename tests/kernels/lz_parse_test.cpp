@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <lz4.h>
 
+#include <random>
 #include <span>
 
 #include "kernels/lz/decode.h"
@@ -48,14 +49,14 @@ struct OneStream {
       : padded(block),
         n_groups((static_cast<u32>(block.size()) + group_nbytes - 1) / group_nbytes),
         target(nbytes),
-        stream{nullptr, target.data(), static_cast<u32>(block.size()), nbytes, 0, 0, 0, 0},
+        stream{nullptr, target.data(), static_cast<u32>(block.size()), nbytes, 0, 0, 0},
         segments(queue, std::size_t{n_groups} * 32),
         groups(queue, n_groups) {
     padded.resize(block.size() + kSourcePadding);
     stream.source = padded.data();
   }
   LzTables tables() const {
-    return {{&stream, 1, nullptr, nullptr, nullptr}, n_groups, segments.data(), groups.data()};
+    return {{&stream, 1, {}, nullptr, nullptr, false}, n_groups, segments.data(), groups.data()};
   }
 
   Bytes padded;
@@ -112,16 +113,20 @@ struct Parsed : OneStream {
             queue, compress(original), static_cast<u32>(original.size()), Lz4::Guess::kGroup) {
     listed =
         slab.sums.add<Lz4>({padded.data(), stream.source_nbytes, target.data(), original.size(), 0},
-                           slab.group_nbytes<Lz4>());
+                           slab.group<Lz4>());
     records = Scratch<LzRecord>(queue, slab.sums.records);
-    parse_lz<Lz4>(queue, batch(), slab, tuning_of(queue).lz);
+    parse_lz<Lz4>(queue, batch(), slab, tuning_of(queue).lz, [](const LzBatch&) {});
   }
-  LzBatch batch() { return {&listed, 1, records.data(), &n_records, &fault}; }
+  LzBatch batch() {
+    return {&listed, 1, {records.data(), &taken, slab.sums.records}, &parsed, &fault, false};
+  }
 
   LzSlab slab{LzParse::guessed};
   LzStream listed{};
   Scratch<LzRecord> records;
-  u32 n_records = 0, fault = 0;
+  LzParsed parsed{};
+  u64 taken = 0;
+  u32 fault = 0;
 };
 
 // Several rounds of tiles, so that matches reach into what an earlier round wrote.
@@ -187,9 +192,15 @@ TEST(LzSlabs, BoundTheScratchMemoryOfRecords) {
       ASSERT_GT(plan.n, 0u);
       std::size_t streams = 0;
       for (const LzSlab& slab : plan.slabs) {
-        EXPECT_LE(slab.sums.records * sizeof(LzRecord), 1536 * kMiB);
-        EXPECT_LE(slab.sums.nbytes, 512 * kMiB);
         streams += slab.sums.streams;
+        if (slab.sums.streams == 0) continue;
+        const u64 tables = slab.sums.groups * u64{slab.group<Dialect>().table_nbytes};
+        EXPECT_LE(tables + slab.pool_records(kH200) * sizeof(LzRecord), 716 * kMiB);
+        EXPECT_LE(slab.sums.nbytes, 512 * kMiB);
+        // What there is room for is enough for all that there can be.
+        EXPECT_GE(slab.waves(kH200) * slab.wave_records(kH200), slab.sums.records);
+        EXPECT_LE(slab.waves(kH200), 8u);
+        EXPECT_EQ(slab.pool_records(kH200) < slab.sums.records, slab.waves(kH200) > 1);
       }
       EXPECT_EQ(streams, plan.n);
       done += plan.n;
@@ -209,6 +220,47 @@ TEST(LzSlabs, TakeAStreamThatIsTooLargeByItself) {
   std::vector<FrameFault> refused;
   EXPECT_EQ(plan_slabs<ShortTokens>(frames, false, kH200, refused).n, 1u);
   EXPECT_TRUE(refused.empty());
+}
+
+// Ranges of frames that are counted by several threads, against one frame after the other.
+TEST(LzSlabs, AreTheSameByRangesAndByFrames) {
+  std::mt19937_64 random(1);
+  for (const u64 most : {u64{1} << 12, u64{1} << 16, u64{1} << 20}) {
+    std::vector<Frame> frames(20'000);
+    for (u32 i = 0; i < frames.size(); ++i) {
+      frames[i].target_nbytes = random() % most;
+      frames[i].source_nbytes = random() % (frames[i].target_nbytes + 2);
+      frames[i].chunk = i;
+    }
+    frames[5'000].source_nbytes = frames[19'000].target_nbytes = u64{3} << 30;
+    std::span<const Frame> rest(frames);
+    std::vector<FrameFault> refused, refused_alone;
+    while (!rest.empty()) {
+      const LzPlan plan = plan_slabs<Lz4>(rest, false, kH200, refused);
+      LzPlan alone;
+      while (alone.n < rest.size() &&
+             add_frames<Lz4>(rest.subspan(alone.n, 1), false, kH200, alone, refused_alone)) {
+      }
+      ASSERT_GT(plan.n, 0u);
+      ASSERT_EQ(plan.n, alone.n);
+      for (std::size_t i = 0; i < plan.slabs.size(); ++i) {
+        const LzSums &sums = plan.slabs[i].sums, &expected = alone.slabs[i].sums;
+        EXPECT_EQ(sums.nbytes, expected.nbytes);
+        EXPECT_EQ(sums.records, expected.records);
+        EXPECT_EQ(sums.most_records, expected.most_records);
+        EXPECT_EQ(sums.streams, expected.streams);
+        EXPECT_EQ(sums.groups, expected.groups);
+        EXPECT_EQ(sums.tiles, expected.tiles);
+        EXPECT_EQ(sums.largest, expected.largest);
+        EXPECT_EQ(sums.longest, expected.longest);
+        EXPECT_EQ(sums.scouts, expected.scouts);
+      }
+      rest = rest.subspan(plan.n);
+    }
+    ASSERT_EQ(refused.size(), 2u);
+    EXPECT_EQ(refused[0].chunk, 5'000u);
+    EXPECT_EQ(refused_alone.size(), 2u);
+  }
 }
 
 TEST(LzSlabs, LeadByALaneOnlyShortStreams) {

@@ -67,17 +67,29 @@ SIMT_DEVICE void store_quad(u8* p, simt::Quad quad) {
   store_word(p + 12, quad.w);
 }
 
-// By a CTA of `threads`, with aligned stores of quads.
+// By `threads` threads, at least 16, of which this is number `thread`; with aligned stores of
+// quads.
 template <unsigned threads>
-SIMT_DEVICE void copy_bytes(u8* target, const u8* source, u32 nbytes) {
+SIMT_DEVICE void copy_bytes_as(u32 thread, u8* target, const u8* source, u32 nbytes) {
+  static_assert(threads >= 16);
   const u32 skip = misalignment(target, 16), to_aligned = skip ? 16 - skip : 0;
   const u32 head = to_aligned < nbytes ? to_aligned : nbytes, quads = (nbytes - head) / 16;
-  const u32 thread = simt::thread_index();
   for (u32 i = thread; i < quads; i += threads)
     *reinterpret_cast<simt::Quad*>(target + head + 16 * i) = load_quad(source + head + 16 * i);
   if (thread < head) target[thread] = source[thread];
   const u32 tail = head + 16 * quads + thread;
   if (thread < 16 && tail < nbytes) target[tail] = source[tail];
+}
+
+// By a CTA of `threads`.
+template <unsigned threads>
+SIMT_DEVICE void copy_bytes(u8* target, const u8* source, u32 nbytes) {
+  copy_bytes_as<threads>(simt::thread_index(), target, source, nbytes);
+}
+
+// By a warp.
+SIMT_DEVICE void copy_bytes_by_warp(u8* target, const u8* source, u32 nbytes) {
+  copy_bytes_as<simt::kWarp>(simt::lane_index(), target, source, nbytes);
 }
 
 // Word i of a warp's 32 goes to p, which is 4 i behind the first's; with aligned stores, whatever

@@ -11,47 +11,72 @@
 #include "kernels/lz/execute.h"
 #include "kernels/lz/map.h"
 #include "kernels/lz/parse.h"
+#include "kernels/lz/sparse.h"
 #include "kernels/tuning.h"
 #include "simt/ranges.h"
 
 namespace headrace::SIMT_SPACE {
 
+// A group of segments in the parse: bytes of source, and of the tables of its kernels.
+struct LzGroup {
+  u32 nbytes, table_nbytes;
+  u32 count(u32 source_nbytes) const { return (source_nbytes + nbytes - 1) / nbytes; }
+};
+
 // Of streams that are decoded together.
 struct LzSums {
-  u64 nbytes = 0;  // of sources or targets, what is more
-  u64 records = 0;
+  u64 nbytes = 0;        // of sources or targets, what is more
+  u64 records = 0;       // the most there can be
+  u64 most_records = 0;  // of one stream
   u32 streams = 0, groups = 0, tiles = 0, largest = 0;
   u32 longest = 0;  // source
+  u32 scouts = 0;   // streams that may be sparse
 
   static u64 nbytes_of(const Frame& frame) {
     return std::max(frame.source_nbytes, frame.target_nbytes);
   }
 
-  // One more than can be, and the last token may be shorter.
-  template <class Dialect>
-  static u64 records_of(const Frame& frame) {
-    return std::min(frame.source_nbytes / Dialect::kMinToken,
-                    frame.target_nbytes / Dialect::kMinOutput) +
-           2;
+  // Whether they are more than a slab's.
+  bool over(const LzGroup& group, const Tuning::Lz& tuning) const {
+    return nbytes > tuning.slab_nbytes ||
+           u64{groups} * group.table_nbytes > tuning.slab_tables_nbytes;
+  }
+
+  LzSums& operator+=(const LzSums& more) {
+    nbytes += more.nbytes;
+    records += more.records;
+    most_records = std::max(most_records, more.most_records);
+    streams += more.streams;
+    groups += more.groups;
+    tiles += more.tiles;
+    largest = std::max(largest, more.largest);
+    longest = std::max(longest, more.longest);
+    scouts += more.scouts;
+    return *this;
   }
 
   // Whether they are to be decoded before `frame` is.
-  template <class Dialect>
-  bool full_for(const Frame& frame, const Tuning::Lz& tuning) const {
+  bool full_for(const Frame& frame, const LzGroup& group, const Tuning::Lz& tuning) const {
     if (streams == 0) return false;
     return nbytes + nbytes_of(frame) > tuning.slab_nbytes ||
-           (records + records_of<Dialect>(frame)) * sizeof(LzRecord) > tuning.slab_records_nbytes;
+           (u64{groups} + group.count(static_cast<u32>(frame.source_nbytes))) * group.table_nbytes >
+               tuning.slab_tables_nbytes;
   }
 
   // The stream that joins them.
   template <class Dialect>
-  LzStream add(const Frame& frame, u32 group_nbytes) {
+  LzStream add(const Frame& frame, const LzGroup& group) {
     const auto from = static_cast<u32>(frame.source_nbytes),
                to = static_cast<u32>(frame.target_nbytes);
-    const LzStream stream{
-        frame.source, frame.target, from, to, frame.chunk, groups, records, tiles};
-    records += records_of<Dialect>(frame);
-    groups += (from + group_nbytes - 1) / group_nbytes;
+    const LzStream stream{frame.source, frame.target, from, to, frame.chunk, groups, tiles};
+    u64 of_stream = SIMT_SPACE::most_records<Dialect>(from, to);
+    most_records = std::max(most_records, of_stream);
+    if (may_be_sparse(from, to)) {
+      of_stream += scouted_records<Dialect>(from, to);  // and the others, should it give up
+      ++scouts;
+    }
+    records += of_stream;
+    groups += group.count(from);
     tiles += LzJumpTiles::count(to);
     nbytes += nbytes_of(frame);
     largest = std::max(largest, to);
@@ -70,11 +95,38 @@ struct LzSlab {
 
   bool is_mapped() const { return parse == LzParse::mapped; }
   bool is_led(const Tuning::Lz& tuning) const {
-    return sums.streams >= tuning.lead_streams && sums.longest <= tuning.lead_longest;
+    return sums.streams >= tuning.lead_streams && sums.longest <= tuning.lead_longest &&
+           waves(tuning) == 1;
+  }
+  // Planes that hardly shrink are few tokens too, but blosc stores those as they are.
+  bool is_scouted(const Tuning::Lz& tuning) const {
+    return sums.scouts != 0 && !is_mapped() && !is_led(tuning);
   }
   template <class Dialect>
-  u32 group_nbytes() const {
-    return is_mapped() ? LzMapCut::kGroup : Dialect::Guess::kGroup;
+  LzGroup group() const {
+    return is_mapped() ? LzGroup{LzMapCut::kGroup, kLzMapTables + kLzStretches<LzMapCut>}
+                       : LzGroup{Dialect::Guess::kGroup, kLzStretches<typename Dialect::Guess>};
+  }
+
+  bool in_order(const Tuning::Lz& tuning) const {
+    const u64 streams = is_mapped() ? tuning.order_streams_of_planes : tuning.order_streams;
+    return sums.largest * streams <= sums.nbytes + tuning.order_head_start;
+  }
+
+  // The records of a wave, and how many waves there can be.
+  u64 wave_records(const Tuning::Lz& tuning) const {
+    const u64 entries =
+        in_order(tuning) ? 0 : u64{std::min(sums.tiles, tuning.jump_tiles)} * kLzJumpTileEntries;
+    const u64 room = (std::max(tuning.slab_records_nbytes, entries) - entries) / sizeof(LzRecord);
+    if (sums.records <= room) return sums.records;
+    return room > 2 * sums.most_records ? room - sums.most_records : sums.most_records;
+  }
+  u32 waves(const Tuning::Lz& tuning) const {
+    const u64 of_wave = wave_records(tuning);
+    return static_cast<u32>((sums.records + of_wave - 1) / of_wave);
+  }
+  u64 pool_records(const Tuning::Lz& tuning) const {
+    return std::min(sums.records, wave_records(tuning) + sums.most_records);
   }
 };
 
@@ -92,19 +144,25 @@ struct LzScratch {
   LzTables tables;
 };
 
-template <class Dialect>
-void parse_guessed(Queue& queue, const LzBatch& batch, u32 n_groups) {
+// Counts the tokens of all streams, then calls run(put); put(batch) makes the records of a wave.
+template <class Dialect, class Run>
+void parse_guessed(Queue& queue, const LzBatch& batch, u32 n_groups, const Run& run) {
   using Cut = typename Dialect::Guess;
   const LzScratch<Cut> scratch(queue, batch, n_groups);
   const LzTables& tables = scratch.tables;
   const u32 ctas = (n_groups + 3) / 4;  // a warp a group
+  if (batch.any_scouts) simt::launch(queue, batch.n_streams, LzScout<Dialect>{batch});
   simt::launch(queue, ctas, LzGuess<Dialect>{tables});
   simt::launch(queue, batch.n_streams, LzJoin<Dialect, Cut>{tables});
-  simt::launch(queue, ctas, LzWrite<Dialect, Cut>{tables});
+  run([&](const LzBatch& wave) {
+    LzTables of_wave = tables;
+    of_wave.batch = wave;
+    simt::launch(queue, ctas, LzWrite<Dialect, Cut>{of_wave});
+  });
 }
 
-template <class Dialect>
-void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
+template <class Dialect, class Run>
+void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups, const Run& run) {
   using Cut = LzMapCut;
   const LzScratch<Cut> scratch(queue, batch, n_groups);
   const Scratch<u8> paths(queue, u64{n_groups} * kLzPaths);
@@ -116,24 +174,36 @@ void parse_mapped(Queue& queue, const LzBatch& batch, u32 n_groups) {
   simt::launch(queue, batch.n_streams, LzLink<Dialect>{map});
   simt::launch(queue, ctas, LzCount<Dialect>{map});
   simt::launch(queue, batch.n_streams, LzJoin<Dialect, Cut>{scratch.tables});
-  simt::launch(queue, ctas, LzPut<Dialect>{map});
+  run([&](const LzBatch& wave) {
+    LzMapTables of_wave = map;
+    of_wave.tables.batch = wave;
+    simt::launch(queue, ctas, LzPut<Dialect>{of_wave});
+  });
 }
 
-template <class Dialect>
-void parse_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tuning::Lz& tuning) {
+// Calls execute(batch) for each wave, once its records are there.
+template <class Dialect, class Execute>
+void parse_lz(Queue& queue,
+              const LzBatch& batch,
+              const LzSlab& slab,
+              const Tuning::Lz& tuning,
+              const Execute& execute) {
   if (slab.is_led(tuning)) {
     constexpr u32 kLanes = LzLead<Dialect>::kLanes;
-    return simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
+    simt::launch(queue, (batch.n_streams + kLanes - 1) / kLanes, LzLead<Dialect>{batch});
+    return execute(batch);
   }
+  const auto run = [&](const auto& put) {
+    LzBatch wave = batch;
+    for (; wave.wave < slab.waves(tuning); ++wave.wave) {
+      put(wave);
+      execute(wave);
+    }
+  };
   if (slab.is_mapped())
-    parse_mapped<Dialect>(queue, batch, slab.sums.groups);
+    parse_mapped<Dialect>(queue, batch, slab.sums.groups, run);
   else
-    parse_guessed<Dialect>(queue, batch, slab.sums.groups);
-}
-
-inline bool in_order(const LzSlab& slab, const Tuning::Lz& tuning) {
-  const u64 streams = slab.is_mapped() ? tuning.order_streams_of_planes : tuning.order_streams;
-  return slab.sums.largest * streams <= slab.sums.nbytes + tuning.order_head_start;
+    parse_guessed<Dialect>(queue, batch, slab.sums.groups, run);
 }
 
 template <class Dialect>
@@ -150,7 +220,11 @@ void execute_jumping(Queue& queue, const LzBatch& batch, u32 n_tiles, u32 tiles_
 
 template <class Dialect>
 void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tuning::Lz& tuning) {
-  if (!in_order(slab, tuning))
+  if (batch.any_scouts && batch.wave == 0) {
+    simt::launch(queue, slab.sums.tiles, LzCopyLiterals<Dialect>{batch});
+    simt::launch(queue, batch.n_streams, LzCopyMatches<Dialect>{batch});
+  }
+  if (!slab.in_order(tuning))
     execute_jumping<Dialect>(queue, batch, slab.sums.tiles, tuning.jump_tiles);
   else if (slab.sums.largest <= tuning.small_stream)
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
@@ -181,24 +255,35 @@ void decode_slab(Queue& queue,
                  const Tuning::Lz& tuning) {
   const LzSums& sums = slab.sums;
   if (sums.streams == 0) return;
-  const Scratch<LzStream> streams(queue, sums.streams);
-  queue.upload_made(streams.data(), sums.streams * sizeof(LzStream), [&](void* memory) {
-    auto* const list = static_cast<LzStream*>(memory);
+  // Streams, and behind them the count of records taken.
+  const u64 streams_nbytes = sums.streams * sizeof(LzStream);
+  static_assert(sizeof(LzStream) % sizeof(u64) == 0);
+  const Scratch<u8> memory(queue, streams_nbytes + sizeof(u64));
+  queue.upload_made(memory.data(), memory.size(), [&](void* host) {
+    auto* const list = static_cast<LzStream*>(host);
+    *reinterpret_cast<u64*>(static_cast<u8*>(host) + streams_nbytes) = 0;
     for_each_range(frames.size(), kListRange, [&](std::size_t begin, std::size_t end) {
       LzSums before = slab.before[begin / kListRange];
       for (const Frame& frame : frames.subspan(begin, end - begin)) {
         if (parse_of(frame, batch.planes) != slab.parse) continue;
         const u32 place = before.streams;
-        list[place] = before.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
+        list[place] = before.add<Dialect>(frame, slab.template group<Dialect>());
       }
     });
   });
-  const Scratch<LzRecord> records(queue, sums.records);
-  const Scratch<u32> n_records(queue, sums.streams);
-  const LzBatch of_slab{
-      streams.data(), sums.streams, records.data(), n_records.data(), batch.faults};
-  parse_lz<Dialect>(queue, of_slab, slab, tuning);
-  execute_lz<Dialect>(queue, of_slab, slab, tuning);
+  const Scratch<LzRecord> records(queue, slab.pool_records(tuning));
+  const Scratch<LzParsed> parsed(queue, sums.streams);
+  const LzBatch of_slab{reinterpret_cast<const LzStream*>(memory.data()),
+                        sums.streams,
+                        {records.data(),
+                         reinterpret_cast<u64*>(memory.data() + streams_nbytes),
+                         slab.wave_records(tuning)},
+                        parsed.data(),
+                        batch.faults,
+                        slab.is_scouted(tuning)};
+  parse_lz<Dialect>(queue, of_slab, slab, tuning, [&](const LzBatch& wave) {
+    execute_lz<Dialect>(queue, wave, slab, tuning);
+  });
 }
 
 // The first of the frames, as many as fit into a slab of either parse; at least one.
@@ -207,24 +292,83 @@ struct LzPlan {
   std::size_t n = 0;
 };
 
+// Of a range of frames, by parse.
+struct LzCounted {
+  std::array<LzSums, 2> sums{};
+  bool any_refused = false;
+};
+
+template <class Dialect>
+LzCounted count_frames(std::span<const Frame> frames, bool planes) {
+  const LzPlan none;
+  LzCounted counted;
+  for (const Frame& frame : frames) {
+    const LzParse parse = parse_of(frame, planes);
+    const bool mapped = parse == LzParse::mapped;
+    if (parse == LzParse::refused)
+      counted.any_refused = true;
+    else
+      counted.sums[mapped].add<Dialect>(frame, none.slabs[mapped].template group<Dialect>());
+  }
+  return counted;
+}
+
+// Frames one by one; false: one is too much.
+template <class Dialect>
+bool add_frames(std::span<const Frame> frames,
+                bool planes,
+                const Tuning::Lz& tuning,
+                LzPlan& plan,
+                std::vector<FrameFault>& refused) {
+  for (const Frame& frame : frames) {
+    const LzParse parse = parse_of(frame, planes);
+    if (parse == LzParse::refused) {
+      refused.push_back({frame.chunk, Fault::unsupported});
+    } else {
+      LzSlab& slab = plan.slabs[parse == LzParse::mapped];
+      const LzGroup group = slab.template group<Dialect>();
+      if (slab.sums.full_for(frame, group, tuning)) return false;
+      slab.sums.add<Dialect>(frame, group);
+    }
+    ++plan.n;
+  }
+  return true;
+}
+
+// Threads count ranges of frames; a range that fits is then taken as a whole.
 template <class Dialect>
 LzPlan plan_slabs(std::span<const Frame> frames,
                   bool planes,
                   const Tuning::Lz& tuning,
                   std::vector<FrameFault>& refused) {
   LzPlan plan;
-  for (std::size_t& n = plan.n; n < frames.size(); ++n) {
-    const Frame& frame = frames[n];
-    const LzParse parse = parse_of(frame, planes);
-    if (n % kListRange == 0)
-      for (LzSlab& slab : plan.slabs) slab.before.push_back(slab.sums);
-    if (parse == LzParse::refused) {
-      refused.push_back({frame.chunk, Fault::unsupported});
-      continue;
+  std::array<LzCounted, 8> counted;
+  while (plan.n < frames.size()) {
+    const std::size_t left = frames.size() - plan.n;
+    const auto ahead = frames.subspan(plan.n, std::min(left, counted.size() * kListRange));
+    for_each_range(ahead.size(), kListRange, [&](std::size_t begin, std::size_t end) {
+      counted[begin / kListRange] =
+          count_frames<Dialect>(ahead.subspan(begin, end - begin), planes);
+    });
+    for (std::size_t begin = 0; begin < ahead.size(); begin += kListRange) {
+      const auto range = ahead.subspan(begin, std::min(kListRange, ahead.size() - begin));
+      const LzCounted& of_range = counted[begin / kListRange];
+      bool fits = !of_range.any_refused;
+      std::array<LzSums, 2> sums;
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        LzSlab& slab = plan.slabs[i];
+        slab.before.push_back(slab.sums);
+        sums[i] = slab.sums;
+        sums[i] += of_range.sums[i];
+        fits = fits && !sums[i].over(slab.template group<Dialect>(), tuning);
+      }
+      if (fits) {
+        for (std::size_t i = 0; i < sums.size(); ++i) plan.slabs[i].sums = sums[i];
+        plan.n += range.size();
+      } else if (!add_frames<Dialect>(range, planes, tuning, plan, refused)) {
+        return plan;
+      }
     }
-    LzSlab& slab = plan.slabs[parse == LzParse::mapped];
-    if (slab.sums.full_for<Dialect>(frame, tuning)) break;
-    slab.sums.add<Dialect>(frame, slab.template group_nbytes<Dialect>());
   }
   return plan;
 }
@@ -234,8 +378,8 @@ template <class Dialect>
 std::size_t decode_slabs(Queue& queue,
                          std::span<const Frame> frames,
                          const DecodeBatch& batch,
+                         const Tuning::Lz& tuning,
                          std::vector<FrameFault>& refused) {
-  const Tuning::Lz tuning = tuning_of(queue).lz;
   const LzPlan plan = plan_slabs<Dialect>(frames, batch.planes, tuning, refused);
   for (const LzSlab& slab : plan.slabs)
     decode_slab<Dialect>(queue, slab, frames.first(plan.n), batch, tuning);
@@ -243,11 +387,16 @@ std::size_t decode_slabs(Queue& queue,
 }
 
 template <class Dialect>
-void decode_lz(Queue& queue, const DecodeBatch& batch) {
+void decode_lz(Queue& queue, const DecodeBatch& batch, const Tuning::Lz& tuning) {
   std::vector<FrameFault> refused;
   for (std::size_t done = 0; done < batch.frames.size();)
-    done += decode_slabs<Dialect>(queue, batch.frames.subspan(done), batch, refused);
+    done += decode_slabs<Dialect>(queue, batch.frames.subspan(done), batch, tuning, refused);
   raise_faults(queue, refused, batch.faults);
+}
+
+template <class Dialect>
+void decode_lz(Queue& queue, const DecodeBatch& batch) {
+  decode_lz<Dialect>(queue, batch, tuning_of(queue).lz);
 }
 
 }  // namespace headrace::SIMT_SPACE

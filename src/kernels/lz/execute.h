@@ -12,6 +12,7 @@
 //
 // Positions are counted from the target rounded down to 4, so that words of it are aligned.
 
+#include "kernels/common/access.h"
 #include "kernels/common/fault.h"
 #include "kernels/lz/stream.h"
 
@@ -152,11 +153,27 @@ struct LzFill {
       const u32 of_word = simt::shuffle(starts, owner), to_word = simt::shuffle(before, owner);
       const u32 index = to_word + simt::popcount(of_word & ((2u << bit) - 1));
       const u32 p = share + pass * kPass, p_end = p + kPass;
-      if (p >= begin && p_end <= end)
-        put_four<true>(p + 4 * lane, begin, end, index, of_word >> bit);
-      else if (p < end && p_end > begin)
+      if (p >= begin && p_end <= end) {
+        if (!put_literals(p + 4 * lane, index, of_word >> bit))
+          put_four<true>(p + 4 * lane, begin, end, index, of_word >> bit);
+      } else if (p < end && p_end > begin) {
         put_four<false>(p + 4 * lane, begin, end, index, of_word >> bit);
+      }
     }
+  }
+
+  // The four entries from p on, where those of every lane are literals of one token: such passes
+  // are most of a stream that hardly shrinks, and take a word where others take four times a token
+  // and a byte. False: some are not, and nothing is done. `starts` as below.
+  SIMT_DEVICE bool put_literals(u32 p, u32 index, u32 starts) const {
+    const LzItem& item = tile.items[index];
+    if (!simt::all(p + 4 <= item.match && (starts & 14) == 0)) return false;
+    const u32 word = load_word(view.source + static_cast<u32>(item.literals + p));
+    u32 entries[4];
+    SIMT_UNROLL
+    for (u32 k = 0; k < 4; ++k) entries[k] = Memory::kValue | (word >> 8 * k & 255);
+    store_four(tile.entries + (p - low), entries);
+    return true;
   }
 
   // The entries from p on, as far as they lie in [begin, end). `index`: the item of the first,
@@ -210,8 +227,7 @@ struct LzOrder {
 
   SIMT_DEVICE void operator()(Shared& tile) const {
     const LzStream stream = batch.streams[simt::cta_index()];
-    const LzRecord* records = batch.records + stream.first_record;
-    const u32 n = batch.n_records[simt::cta_index()];
+    const auto [records, n] = batch.records_of(simt::cta_index());
     if (n == 0) return;
     const LzView view = view_of(stream);
     tile.clear();
@@ -254,11 +270,15 @@ struct LzOrder {
   }
 };
 
+// Bytes of a jump tile's entries.
+inline constexpr u32 kLzJumpTileEntries = 16384 * sizeof(u32);
+
 // Tiles of jump are numbered over all streams. Those from `first` on have their entries in that
 // order, those before are written.
 struct LzJumpTiles {
   using Memory = LzTileMemory<u32, 16384>;
   static constexpr u32 kNbytes = Memory::kNbytes, kThreads = Memory::kThreads;
+  static_assert(kNbytes * sizeof(u32) == kLzJumpTileEntries);
   LzBatch batch;
   u32* entries;
   u32 first;
@@ -285,17 +305,18 @@ struct LzExpand {
 
   SIMT_DEVICE void operator()(Shared& tile) const {
     const LzBatch& batch = tiles.batch;
+    if (batch.is_done()) return;
     const u32 index = tiles.first + simt::cta_index();
-    const u32 w = find_stream<&LzStream::first_tile>(batch, index), n = batch.n_records[w];
+    const u32 w = find_stream<&LzStream::first_tile>(batch, index);
+    const auto [records, n] = batch.records_of(w);
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
     const u32 low = (index - stream.first_tile) * Shared::kNbytes;
     const u32 begin = low ? low : view.begin;
     if (n == 0 || stream.target_nbytes == 0 || low >= view.end) return;
     const u32 room = view.end - low, end = low + (room < Shared::kNbytes ? room : Shared::kNbytes);
-    const LzRecord* records = batch.records + stream.first_record;
-    u32 first =
-        simt::last_at_or_before(n, begin - view.begin, [&](u32 i) { return records[i].start; });
+    u32 first = simt::last_at_or_before(
+        n, begin - view.begin, [of_stream = records](u32 i) { return of_stream[i].start; });
     tile.clear();
     const LzFill<Dialect, true, Shared> fill{tile, view, low, tiles.written(stream)};
     const bool good = fill(records, n, begin, end, first);
@@ -330,13 +351,14 @@ struct LzChase {
   SIMT_DEVICE void operator()(Shared&) const {
     constexpr u32 kPart = LzJumpTiles::kNbytes / kParts;
     const LzBatch& batch = tiles.batch;
+    if (batch.is_done()) return;
     const u32 index = tiles.first + simt::cta_index() / kParts;
     const u32 w = find_stream<&LzStream::first_tile>(batch, index);
     const LzStream stream = batch.streams[w];
     const LzView view = view_of(stream);
     const u32 low =
         (index - stream.first_tile) * LzJumpTiles::kNbytes + simt::cta_index() % kParts * kPart;
-    if (batch.n_records[w] == 0 || stream.target_nbytes == 0 || low >= view.end) return;
+    if (batch.records_of(w).n == 0 || stream.target_nbytes == 0 || low >= view.end) return;
     const u32 room = view.end - low, end = low + (room < kPart ? room : kPart);
     for (u32 p = low + 4 * simt::thread_index(); p < end; p += 4 * kThreads)
       chase(tiles.entries_of(stream), view, p);

@@ -32,6 +32,9 @@ static_assert(LzMapCut::kGroup == 1 << kLzPositionBits && kLzKept > LzMapCut::kG
 inline constexpr u32 kLzPaths = kLzKept * sizeof(u32);
 static_assert(kLzPaths >= LzMapCut::kGroup && kLzPaths % 16 == 0);
 
+// Bytes of the tables below, a group, without those of `tables`.
+inline constexpr u32 kLzMapTables = kLzPaths + (LzMapCut::kSegment + 2) * sizeof(u32);
+
 struct LzMapTables {
   LzTables tables;
   u32* exits;    // of a group: LzMapCut::kSegment, of the chains from there
@@ -310,17 +313,20 @@ struct LzPut {
   using Write = LzWrite<Dialect, Cut>;
   static constexpr unsigned kThreads = 128;
   using Shared = simt::NoShared;
-  LzMapTables map;
+  LzMapTables map;  // the batch in one of its waves
 
   SIMT_DEVICE void operator()(Shared&) const {
     const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
-    if (index >= map.tables.n_groups) return;
+    if (index >= map.tables.n_groups || map.tables.batch.is_done()) return;
     const LzBatch& batch = map.tables.batch;
     const u32 w = find_stream<&LzStream::first_group>(batch, index), lane = simt::lane_index();
-    const LzStretch group = map.tables.groups[index];
-    if (batch.n_records[w] == 0 || group.tokens == 0) return;
+    const LzRecords of_stream = batch.records_of(w);
+    if (of_stream.n == 0) return;
     const LzStream stream = batch.streams[w];
-    LzRecord* records = batch.records + stream.first_record + group.exit;
+    if (index == stream.first_group && lane == 0) LzBatch::put_end(of_stream, stream);
+    const LzStretch group = map.tables.groups[index];
+    if (group.tokens == 0) return;
+    LzRecord* records = of_stream.first + group.exit;
     // Or had to be repaired, which would be a bug of the map, but not of the bytes.
     if (group.tokens > kLzKept || group.entry != map.entries[index]) {
       const LzStretch stretch = map.tables.segments[u64{index} * Cut::kSegments + lane];

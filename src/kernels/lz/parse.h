@@ -55,6 +55,10 @@ SIMT_DEVICE void settle(
   }
 }
 
+// Bytes of both tables below, a group.
+template <class Cut>
+inline constexpr u32 kLzStretches = (Cut::kSegments + 1) * sizeof(LzStretch);
+
 struct LzTables {
   LzBatch batch;
   u32 n_groups;
@@ -75,8 +79,9 @@ struct LzGuess {
     const u32 group = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
     if (group >= tables.n_groups) return;
     const u32 lane = simt::lane_index();
-    const LzStream stream =
-        tables.batch.streams[find_stream<&LzStream::first_group>(tables.batch, group)];
+    const u32 w = find_stream<&LzStream::first_group>(tables.batch, group);
+    if (tables.batch.is_scouted(w)) return;
+    const LzStream stream = tables.batch.streams[w];
     const u32 end = stream.source_nbytes, base = (group - stream.first_group) * Cut::kGroup;
     const i64 low = i64{base} + (i64{lane} - kWarmUp) * Cut::kSegment;
     const u32 stop = clamp(low + Cut::kSegment, end);
@@ -105,6 +110,19 @@ struct LzGuess {
   }
 };
 
+// Whether a chain that ends like this is the whole stream; raises what is wrong.
+SIMT_DEVICE bool is_good(const LzBatch& batch, const LzStream& stream, u32 at, u64 nbytes) {
+  Fault fault = Fault::none;
+  if (at == kTruncated)
+    fault = Fault::truncated;
+  else if (at == kMalformed)
+    fault = Fault::malformed;
+  else if (at == kWrongSize || nbytes != stream.target_nbytes)
+    fault = Fault::wrong_size;
+  if (fault != Fault::none) raise(batch.faults, stream.chunk, fault);
+  return fault == Fault::none;
+}
+
 // One warp a stream.
 template <class Dialect, class Cut>
 struct LzJoin {
@@ -114,6 +132,7 @@ struct LzJoin {
 
   SIMT_DEVICE void operator()(Shared&) const {
     const u32 w = simt::cta_index(), lane = simt::lane_index();
+    if (tables.batch.is_scouted(w)) return;
     const LzStream stream = tables.batch.streams[w];
     const u32 end = stream.source_nbytes, n = (end + Cut::kGroup - 1) / Cut::kGroup;
     u32 at = Dialect::start(stream);  // where the proved chain stands
@@ -123,14 +142,20 @@ struct LzJoin {
     for (u32 done = 0; done < n; done += simt::kWarp) {
       LzStretch group = next;
       const bool live = done + lane < n;
+      const u32 low = (done + lane) * Cut::kGroup;
+      const u32 high = live && end - low < Cut::kGroup ? end : low + Cut::kGroup;
       if (done + simt::kWarp + lane < n)
         next = tables.groups[stream.first_group + done + simt::kWarp + lane];
       for (;;) {
         const u32 entry = from_left(group.exit, at);
         const u32 wrong = simt::ballot(live && entry != group.entry);
         if (!wrong) break;
-        const u32 k = simt::trailing_zeros(wrong);
-        const LzStretch right = repair(stream, done + k, simt::shuffle(entry, k));
+        const u32 k = simt::trailing_zeros(wrong), from = simt::shuffle(entry, k);
+        // Long literals span several groups, which then have no token.
+        const bool spanned = live && lane >= k && high <= from;
+        if (spanned) group = {from, from, 0, 0};
+        if (simt::any(spanned)) continue;
+        const LzStretch right = repair(stream, done + k, from);
         if (lane == k) group = right;
       }
       const u64 my_tokens = live ? group.tokens : 0, my_nbytes = live ? group.nbytes : 0;
@@ -145,14 +170,15 @@ struct LzJoin {
       tokens += simt::shuffle(to_token, 31);
       nbytes += simt::shuffle(to_byte, 31);
     }
-    if (lane == 0) finish(w, stream, at, tokens, nbytes);
+    if (lane != 0) return;
+    const bool good = is_good(tables.batch, stream, at, nbytes);
+    tables.batch.parsed[w] = good ? tables.batch.take(tokens) : LzParsed{};
   }
 
-  // Group `index` of the stream with its true entry.
+  // Group `index` of the stream with its true entry, which lies in it.
   SIMT_DEVICE LzStretch repair(const LzStream& stream, u32 index, u32 entry) const {
     const u32 lane = simt::lane_index(), end = stream.source_nbytes, base = index * Cut::kGroup;
     const u32 room = end - base, group = room < Cut::kGroup ? room : Cut::kGroup;
-    if (entry >= base + group) return {entry, entry, 0, 0};  // a token of the past spans it all
     const bool mine = lane < Cut::kSegments;
     LzStretch* segments = tables.segments + u64{stream.first_group + index} * Cut::kSegments;
     const u32 far = (lane + 1) * Cut::kSegment;
@@ -183,23 +209,6 @@ struct LzJoin {
     }
     return x;
   }
-
-  SIMT_DEVICE void finish(u32 w, const LzStream& stream, u32 at, u64 tokens, u64 nbytes) const {
-    Fault fault = Fault::none;
-    if (at == kTruncated)
-      fault = Fault::truncated;
-    else if (at == kMalformed)
-      fault = Fault::malformed;
-    else if (at == kWrongSize || nbytes != stream.target_nbytes)
-      fault = Fault::wrong_size;
-    if (fault != Fault::none) {
-      raise(tables.batch.faults, stream.chunk, fault);
-      tokens = 0;
-    }
-    tables.batch.n_records[w] = static_cast<u32>(tokens);
-    tables.batch.records[stream.first_record + tokens] = {stream.target_nbytes,
-                                                          stream.source_nbytes};
-  }
 };
 
 // Walks every segment again, now that it is known where it begins and what comes before. Records
@@ -214,21 +223,24 @@ struct LzWrite {
   struct Shared {
     u32 staged[kThreads / simt::kWarp][kStaged];
   };
-  LzTables tables;
+  LzTables tables;  // the batch in one of its waves
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u32 index = simt::cta_index() * (kThreads / simt::kWarp) + simt::warp_index();
-    if (index >= tables.n_groups) return;
+    if (index >= tables.n_groups || tables.batch.is_done()) return;
     const u32 lane = simt::lane_index();
     const u32 w = find_stream<&LzStream::first_group>(tables.batch, index);
-    const LzStretch group = tables.groups[index];
-    if (tables.batch.n_records[w] == 0 || group.tokens == 0) return;
+    const LzRecords of_stream = tables.batch.records_of(w);
+    if (of_stream.n == 0) return;
     const LzStream stream = tables.batch.streams[w];
+    if (index == stream.first_group && lane == 0) LzBatch::put_end(of_stream, stream);
+    const LzStretch group = tables.groups[index];
+    if (group.tokens == 0) return;
     LzStretch stretch{};
     if (lane < Cut::kSegments) stretch = tables.segments[u64{index} * Cut::kSegments + lane];
     const u32 before = simt::inclusive_sum(stretch.tokens) - stretch.tokens;
     const u32 start = simt::inclusive_sum(stretch.nbytes) - stretch.nbytes;
-    LzRecord* records = tables.batch.records + stream.first_record + group.exit;
+    LzRecord* records = of_stream.first + group.exit;
     if (group.tokens > kStaged ||
         simt::any((start + stretch.nbytes) >> (32 - kPositionBits) != 0)) {
       write(stream, stretch, group.nbytes + start, records + before);
@@ -267,7 +279,8 @@ struct LzWrite {
   }
 };
 
-// A lane a stream: the fastest from some 16,000 streams on (8 a warp).
+// A lane a stream: the fastest from some 16,000 streams on (8 a warp). Records are written as
+// tokens are met, so each stream takes room for the most there can be: one wave has all of them.
 template <class Dialect>
 struct LzLead {
   static constexpr unsigned kThreads = 32;
@@ -279,8 +292,9 @@ struct LzLead {
     const u32 w = simt::cta_index() * kLanes + simt::lane_index();
     if (simt::lane_index() >= kLanes || w >= batch.n_streams) return;
     const LzStream stream = batch.streams[w];
-    LzRecord* records = batch.records + stream.first_record;
     const u32 end = stream.source_nbytes, size = stream.target_nbytes;
+    LzParsed parsed = batch.take(most_records<Dialect>(end, size) - 1);
+    LzRecord* records = batch.pool.records + parsed.first_record;
     u32 x = Dialect::start(stream), n = 0, start = 0;
     while (x < end) {
       const LzStep step = step_at<Dialect>(stream.source, x, end);
@@ -296,8 +310,10 @@ struct LzLead {
       start += step.nbytes;
       x = step.next;
     }
-    LzJoin<Dialect, typename Dialect::Guess>{{batch, 0, nullptr, nullptr}}.finish(
-        w, stream, x, n, start);
+    parsed.n_records = n;
+    const bool good = is_good(batch, stream, x, start);
+    if (good) LzBatch::put_end({records, n}, stream);
+    batch.parsed[w] = good ? parsed : LzParsed{};
   }
 };
 

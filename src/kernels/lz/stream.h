@@ -44,9 +44,8 @@ struct LzStream {
   u32 source_nbytes;
   u32 target_nbytes;
   u32 chunk;
-  u32 first_group;   // of segments, in the parse
-  u64 first_record;  // room for one more than there can be tokens
-  u32 first_tile;    // of output, in the execution
+  u32 first_group;  // of segments, in the parse
+  u32 first_tile;   // of output, in the execution
 };
 
 struct alignas(8) LzRecord {
@@ -66,13 +65,69 @@ struct LzParts {
   u32 distance;
 };
 
+// What the parse gives of a stream.
+struct alignas(16) LzParsed {
+  u64 first_record;
+  u32 n_records;  // 0 when it is at fault
+  u16 wave;
+  u16 scouted;  // sparse.h has made the records, and makes the bytes
+};
+
+// Of a stream: one more than it can have tokens, of which the last may be shorter than others.
+template <class Dialect>
+SIMT_HOST_DEVICE u64 most_records(u64 source_nbytes, u64 target_nbytes) {
+  const u64 of_source = source_nbytes / Dialect::kMinToken;
+  const u64 of_target = target_nbytes / Dialect::kMinOutput;
+  return (of_source < of_target ? of_source : of_target) + 2;
+}
+
+// Records of streams whose tokens are counted. Streams take room as they are counted, in any order,
+// and nobody waits for the host to hear how much that is. Mostly it is far less than there could
+// be, and all fit. Where they do not, they fill the pool again: streams of a wave have their
+// records at the same time, and their bytes are made before the next wave's records are.
+struct LzPool {
+  LzRecord* records;  // of a wave, and behind them as many as one stream can have
+  u64* taken;         // of all waves
+  u64 of_wave;
+};
+
+// Of a stream; none if it is at fault.
+struct LzRecords {
+  LzRecord* first;
+  u32 n;
+};
+
 // The streams that are decoded together, and the result of their parse.
 struct LzBatch {
   const LzStream* streams;
   u32 n_streams;
-  LzRecord* records;
-  u32* n_records;  // of each stream; 0 when it is at fault
+  LzPool pool;
+  LzParsed* parsed;  // of each stream
   u32* faults;
+  bool any_scouts;  // else `parsed` is set by the parse only
+  u32 wave = 0;
+
+  // Whether the parse has nothing to do for a stream.
+  SIMT_DEVICE bool is_scouted(u32 stream) const { return any_scouts && parsed[stream].scouted; }
+  // Whether no stream is of this wave.
+  SIMT_DEVICE bool is_done() const { return wave != 0 && *pool.taken <= wave * pool.of_wave; }
+  // What the parse writes and the executors make bytes of; none of another wave.
+  SIMT_DEVICE LzRecords records_of(u32 stream) const {
+    const LzParsed of_stream = parsed[stream];
+    const bool now = !of_stream.scouted && of_stream.wave == wave;
+    return {pool.records + of_stream.first_record, now ? of_stream.n_records : 0};
+  }
+
+  // Room for n records and the end.
+  SIMT_DEVICE LzParsed take(u64 n) const {
+    const u64 at = simt::atomic_add(pool.taken, n + 1);
+    return {at % pool.of_wave, static_cast<u32>(n), static_cast<u16>(at / pool.of_wave), false};
+  }
+  // The record behind the last one. Written with the others: until then, the room is that of an
+  // earlier wave.
+  SIMT_DEVICE static void put_end(const LzRecords& records, const LzStream& of_stream) {
+    records.first[records.n] = {of_stream.target_nbytes, of_stream.source_nbytes};
+  }
 };
 
 // 8 bytes at any address; the words that hold them are loaded.

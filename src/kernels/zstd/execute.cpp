@@ -141,10 +141,13 @@ struct ExpandTiles {
     const u32 first = before + origin, nbytes = static_cast<u32>(bounds.end - bounds.begin);
     u32* const to = pieces.entries + piece.entries + first;
     for (u32 i = simt::thread_index(); i < nbytes; i += kThreads) {
-      u32 entry = tile.entries[i];
-      while (!(entry & kValue) && entry >= first)
-        entry = simt::load_relaxed(tile.entries + (entry - first));
-      simt::store_relaxed(&tile.entries[i], entry);
+      u32& place = tile.entries[i];
+      u32 entry = place;
+      if (!(entry & kValue) && entry >= first) {
+        do entry = simt::load_relaxed(tile.entries + (entry - first));
+        while (!(entry & kValue) && entry >= first);
+        simt::store_relaxed(&place, entry);
+      }
       to[i] = entry;
     }
   }
