@@ -3,6 +3,7 @@
 // What the stages of the zstd encoder hand to each other: see frames.cpp.
 
 #include "kernels/common/encode_jobs.h"
+#include "kernels/zstd/bits.h"
 #include "kernels/zstd/codes.h"
 #include "kernels/zstd/encode/frames.h"
 
@@ -97,22 +98,32 @@ struct SequencePool {
   }
 };
 
-// The code of a value: the last whose baseline is not above it.
-template <u32 n>
-SIMT_DEVICE u32 find_code(const u32 (&codes)[n], u32 value) {
-  u32 begin = 0;
-  for (u32 half = 32; half; half /= 2)
-    if (begin + half < n && code_baseline(codes[begin + half]) <= value) begin += half;
-  return begin;
+// The code of a length: the last of kLiteralLengthCodes or kMatchLengthCodes whose baseline is not
+// above it. Reckoned, since a search takes six loads one after the other.
+SIMT_DEVICE u32 literal_length_code(u32 n) {
+  if (n < 16) return n;
+  if (n >= 64) return 19 + highest_bit(n);
+  if (n < 24) return 16 + (n - 16) / 2;
+  if (n < 32) return 20 + (n - 24) / 4;
+  return n < 48 ? 22 + (n - 32) / 8 : 24;
+}
+SIMT_DEVICE u32 match_length_code(u32 nbytes) {
+  const u32 n = nbytes - 3;
+  if (n < 32) return n;
+  if (n >= 128) return 36 + highest_bit(n);
+  if (n < 40) return 32 + (n - 32) / 2;
+  if (n < 48) return 36 + (n - 40) / 4;
+  if (n < 64) return 38 + (n - 48) / 8;
+  return n < 96 ? 40 + (n - 64) / 16 : 42;
 }
 struct SequenceCodes {
   u32 code[3];
 };
 SIMT_DEVICE SequenceCodes codes_of(u32 literals, u32 match, u32 offset_value) {
   SequenceCodes codes;
-  codes.code[kLiteralLengths] = find_code(kLiteralLengthCodes, literals);
-  codes.code[kOffsets] = 31 - simt::leading_zeros(offset_value);
-  codes.code[kMatchLengths] = find_code(kMatchLengthCodes, match);
+  codes.code[kLiteralLengths] = literal_length_code(literals);
+  codes.code[kOffsets] = highest_bit(offset_value);
+  codes.code[kMatchLengths] = match_length_code(match);
   return codes;
 }
 
