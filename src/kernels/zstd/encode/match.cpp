@@ -11,7 +11,8 @@ constexpr u32 kHashBits = 13;
 
 struct FindSequences {
   static constexpr unsigned kThreads = simt::kWarp;
-  using Shared = MatchFinder<kShortestMatch, kHashBits>;
+  using Shared = MatchFinder<kShortestMatch, kHashBits, true>;
+  static_assert(Shared::kMinRepeat >= kMinEncodedMatch);
   FrameJobs jobs;
   u32 block_nbytes;
   SequencePool pool;
@@ -24,26 +25,18 @@ struct FindSequences {
     const u32 begin = static_cast<u32>(segment % per_block) * kMatchSegment;
     const u32 left = input.nbytes > begin ? input.nbytes - begin : 0;
     const u32 nbytes = left < kMatchSegment ? left : kMatchSegment;
-    finder.clear();
+    const u32 starts = nbytes < kShortestMatch ? 0 : nbytes - kShortestMatch + 1;
 
     u64* const sequences = pool.of_segment(segment);
-    const u8* const source = input.source + begin;
-    const u32 starts = nbytes < kShortestMatch ? 0 : nbytes - kShortestMatch + 1;
-    u32 count = 0, repeat = 0;
-    for (u32 at = 0; at < starts;) {
-      const LzMatch match = finder.find(source, at, starts, nbytes, repeat);
-      if (match.nbytes == 0) {
-        at += simt::kWarp;
-        continue;
-      }
-      if (simt::lane_index() == 0)
-        sequences[count] = pack({begin + match.at, match.nbytes, match.offset});
-      finder.insert(source, match, starts);
-      ++count;
-      repeat = match.offset;
-      at = match.at + match.nbytes;
-    }
-    if (simt::lane_index() == 0) pool.counts[segment] = count;
+    const u32 lane = simt::lane_index();
+    u32 count = 0;
+    finder.each_window({input.source + begin, starts, nbytes}, [&](const LzMatches& found) {
+      if (found.chosen >> lane & 1)
+        sequences[count + simt::popcount(found.chosen & lanes_below(lane))] =
+            pack({begin + found.position, found.nbytes, found.offset});
+      count += simt::popcount(found.chosen);
+    });
+    if (lane == 0) pool.counts[segment] = count;
   }
 };
 
