@@ -107,8 +107,7 @@ struct AssembleFrames {
     const u8* const from = result.kind == BlockKind::raw
                                ? input.source
                                : encoded + block * (u64{block_nbytes} + kEncodedSlack);
-    for (u32 i = simt::thread_index(); i < result.nbytes; i += kThreads)
-      out[kBlockHeader + i] = from[i];
+    copy_bytes<kThreads>(out + kBlockHeader, from, result.nbytes);
     if (simt::thread_index() != 0) return;
     const u32 size = result.kind == BlockKind::constant ? input.nbytes : result.nbytes;
     const u32 header = (end == job.nbytes) | static_cast<u32>(result.kind) << 1 | size << 3;
