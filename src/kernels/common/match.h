@@ -20,6 +20,7 @@ namespace headrace::SIMT_SPACE {
 // Of a chunk, at most 64 KiB, by positions from `source` on.
 struct LzSegment {
   const u8* source;
+  u32 begin;   // matches start here or later; what is before, the segment's history, they may copy
   u32 starts;  // matches start before; MatchFinder's kMinMatch bytes from there on are in the
                // segment
   u32 end;     // and end here at the latest
@@ -113,8 +114,13 @@ class MatchFinder {
     clear();
     WindowBytes bytes(segment.source, segment.end);
     bytes.go_to(0);
-    u32 covered = 0, repeat = 0;
-    for (u32 at = 0; at < segment.starts;) {
+    u32 at = 0;
+    for (; at + simt::kWarp <= segment.begin; at += simt::kWarp) {
+      look_up(bytes.eight(0), at + lane, true);
+      bytes.advance(at);
+    }
+    u32 covered = segment.begin, repeat = 0;
+    while (at < segment.starts) {
       const u32 position = at + lane;
       const Own own{bytes.eight(0), bytes.eight(2)};
       const u32 known = look_up(own.first, position, position < segment.starts);

@@ -1,6 +1,6 @@
 // LZ4 blocks (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md) in three steps:
 //
-// 1. A warp a segment finds matches inside the segment, and writes all sequences but the first.
+// 1. A warp a segment finds its matches, and writes all sequences but the first.
 // 2. A warp a chunk lays the segments out. The literals behind a segment's last match belong to the
 //    first sequence of a later segment, or to the sequence without a match that ends a chunk.
 // 3. A CTA a segment writes the first sequence and copies the others to their layout.
@@ -19,8 +19,6 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr u32 kSegment = 65536;  // the farthest offset is one less
-constexpr u32 kBody = kSegment + kSegment / 255 + 16;
 constexpr u32 kHashBits = 13;
 constexpr u32 kMinMatch = 4;
 constexpr u32 kLastLiterals = 5;     // of a block
@@ -29,14 +27,21 @@ constexpr u64 kMaxInput = 0x7e000000;
 
 // Its items are segments; behind a chunk's segments comes an empty one for its end.
 struct Chunk : EncodeJob {
+  u32 segment_nbytes;
+
   SIMT_DEVICE u64 begin_of(u64 segment) const {
-    const u64 begin = (segment - first) * kSegment;
+    const u64 begin = (segment - first) * segment_nbytes;
     return begin < nbytes ? begin : nbytes;
   }
   SIMT_DEVICE u32 nbytes_from(u64 begin) const {
-    return nbytes - begin < kSegment ? static_cast<u32>(nbytes - begin) : kSegment;
+    return nbytes - begin < segment_nbytes ? static_cast<u32>(nbytes - begin) : segment_nbytes;
   }
 };
+
+// Of a segment's sequences: no match is shorter than its token and offset.
+SIMT_HOST_DEVICE constexpr u64 body_room(u32 segment_nbytes) {
+  return segment_nbytes + segment_nbytes / 255 + 16;
+}
 
 // What step 1 finds: the first sequence, if there is one, and what is behind the last.
 struct Segment {
@@ -90,7 +95,9 @@ SIMT_DEVICE void put_match(u8* out, u32 match, u32 offset, u32 thread, u32 threa
 // the first, whose literals may begin in a segment before.
 class BodyWriter {
  public:
-  SIMT_DEVICE BodyWriter(const u8* source, u8* body) : source_(source), body_(body) {}
+  // Of a segment that begins at `begin` of `source`.
+  SIMT_DEVICE BodyWriter(const u8* source, u32 begin, u8* body)
+      : source_(source), body_(body), anchor_(begin) {}
 
   // All sequences of a window at once, each by the lane that its match starts at.
   SIMT_DEVICE void take(const LzMatches& found) {
@@ -122,10 +129,10 @@ class BodyWriter {
     anchor_ = simt::shuffle(end, highest_lane(found.chosen));
   }
 
-  SIMT_DEVICE Segment finish(u32 nbytes) const {
+  SIMT_DEVICE Segment finish(u32 end) const {
     Segment segment = segment_;
     segment.body_nbytes = written_;
-    segment.tail = nbytes - anchor_;
+    segment.tail = end - anchor_;
     return segment;
   }
 
@@ -180,7 +187,7 @@ class BodyWriter {
 
   const u8* source_;
   u8* body_;
-  u32 anchor_ = 0;  // end of the last match
+  u32 anchor_;  // end of the last match
   u32 written_ = 0;
   Segment segment_{};
 };
@@ -197,14 +204,17 @@ struct FindMatches {
     const Chunk& chunk = chunks.find(index);
     const u64 begin = chunk.begin_of(index);
     const u32 nbytes = chunk.nbytes_from(begin);
-    const u8* const source = chunk.source + begin;
+    const u32 history = history_nbytes(begin, chunk.segment_nbytes);
+    const u8* const source = chunk.source + begin - history;
     // Matches start before and end at most here.
     const u64 left = chunk.nbytes - begin;
     const u32 starts = bounded(left, kLastMatchStart - 1, nbytes, kMinMatch - 1);
     const u32 end = bounded(left, kLastLiterals, nbytes, 0);
-    BodyWriter body(source, bodies + index * kBody);
-    finder.each_window({source, starts, end}, [&](const LzMatches& found) { body.take(found); });
-    if (simt::lane_index() == 0) segments[index] = body.finish(nbytes);
+    BodyWriter body(source, history, bodies + index * body_room(chunk.segment_nbytes));
+    if (starts)
+      finder.each_window({source, history, history + starts, history + end},
+                         [&](const LzMatches& found) { body.take(found); });
+    if (simt::lane_index() == 0) segments[index] = body.finish(history + nbytes);
   }
 
  private:
@@ -308,8 +318,9 @@ struct Assemble {
       copy_bytes<kThreads>(own, chunk.source + begin, segment.literals);
       u8* const match = own + segment.literals;
       put_match(match, segment.match, segment.offset, thread, kThreads);
-      copy_bytes<kThreads>(
-          match + match_nbytes(segment.match), bodies + index * kBody, segment.body_nbytes);
+      copy_bytes<kThreads>(match + match_nbytes(segment.match),
+                           bodies + index * body_room(chunk.segment_nbytes),
+                           segment.body_nbytes);
     }
     copy_bytes<kThreads>(
         chunk.target + layout.tail, chunk.source + begin + nbytes - segment.tail, segment.tail);
@@ -317,15 +328,18 @@ struct Assemble {
 };
 
 void encode_slab(Queue& queue, const EncodeBatch& batch, std::span<const Frame> frames) {
+  u64 nbytes = 0;
+  for (const Frame& frame : frames) nbytes += frame.source_nbytes;
+  const u32 segment = choose_segment_nbytes(nbytes, wanted_segments(queue));
   WorkList<Chunk> list;
   for (const Frame& frame : frames)
-    list.add({job_of(batch, frame)}, (frame.source_nbytes + kSegment - 1) / kSegment + 1);
+    list.add({job_of(batch, frame), segment}, (frame.source_nbytes + segment - 1) / segment + 1);
   const auto entries = list.upload(queue);
   const auto chunks = work_of(entries);
   const u64 count = list.items();
   const Scratch<Segment> segments(queue, count);
   const Scratch<Layout> layouts(queue, count);
-  const Scratch<u8> bodies(queue, count * kBody);
+  const Scratch<u8> bodies(queue, count * body_room(segment));
   simt::launch(queue, count, FindMatches{chunks, segments.data(), bodies.data()});
   simt::launch(
       queue, entries.size(), LayOut{chunks, count, segments.data(), layouts.data(), batch.faults});

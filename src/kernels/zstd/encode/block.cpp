@@ -22,7 +22,6 @@ struct EncodeBlock {
     u16 steps[3][simt::kWarp];  // bits of a change of state | their number << kStepShift
   };
   FrameJobs jobs;
-  u32 block_nbytes;
   SequencePool pool;
   const u8* literals;
   const BlockStatistics* statistics;
@@ -31,10 +30,10 @@ struct EncodeBlock {
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u64 block = simt::cta_index();
-    const BlockInput input = block_input(jobs.find(block), block, block_nbytes);
+    const BlockInput input = block_input(jobs.find(block), block, pool.block_nbytes);
     const BlockStatistics& found = statistics[block];
     const u32 thread = simt::thread_index();
-    u8* const out = encoded + block * (u64{block_nbytes} + kEncodedSlack);
+    u8* const out = encoded + block * (u64{pool.block_nbytes} + kEncodedSlack);
     for (u32 s = thread; s < kMaxHuffmanSymbols; s += kThreads) {
       u32 total = 0;
       for (u32 stream = 0; stream < kStreams; ++stream) total += found.literal_counts[stream][s];
@@ -55,7 +54,7 @@ struct EncodeBlock {
     make_tables(shared, found);
     simt::sync_cta();
 
-    const u8* const from = found.sequences ? literals + block * block_nbytes : input.source;
+    const u8* const from = found.sequences ? literals + block * pool.block_nbytes : input.source;
     const Layout layout = lay_out(shared, found);
     u32 nbytes = ~0u;
     if (layout.end < input.nbytes) {
@@ -243,8 +242,9 @@ struct EncodeBlock {
     WarpBits bits(shared.words[kStreams], out + layout.end);
     u32 state = 0;
     // The last sequence comes first. The next ones are loaded while these go through their states.
+    const u64* const sequences = pool.of_block(block);
     const auto load = [&](u32 done) {
-      return done + lane < n ? *pool.of_block(block, n - 1 - done - lane) : 0;
+      return done + lane < n ? sequences[n - 1 - done - lane] : 0;
     };
     u64 next = load(0);
     for (u32 done = 0; done < n && layout.end + bits.nbytes() < limit; done += simt::kWarp) {
@@ -332,13 +332,11 @@ struct EncodeBlock {
 
 }  // namespace
 
-void encode_blocks(
-    Queue& queue, const FrameJobs& jobs, u64 blocks, u32 block_nbytes, const EncodeStages& stages) {
+void encode_blocks(Queue& queue, const FrameJobs& jobs, u64 blocks, const EncodeStages& stages) {
   simt::launch(queue,
                blocks,
                EncodeBlock{jobs,
-                           block_nbytes,
-                           pool_of(stages, block_nbytes),
+                           pool_of(stages),
                            stages.literals.data(),
                            stages.statistics.data(),
                            stages.encoded.data(),

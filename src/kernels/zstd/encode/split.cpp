@@ -54,20 +54,19 @@ struct SplitBlock {
     LastOffsets offsets[kWarps];  // and what its matches leave
   };
   FrameJobs jobs;
-  u32 block_nbytes;
   SequencePool pool;
   u8* literals;
   BlockStatistics* statistics;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u64 block = simt::cta_index();
-    const BlockInput input = block_input(jobs.find(block), block, block_nbytes);
+    const BlockInput input = block_input(jobs.find(block), block, pool.block_nbytes);
     const u32 thread = simt::thread_index(), n = pool.count(block);
     u32* const counts = reinterpret_cast<u32*>(&shared.statistics);
     for (u32 i = thread; i < sizeof(BlockStatistics) / sizeof(u32); i += kThreads) counts[i] = 0;
     simt::sync_cta();
 
-    u8* const out = literals + block * block_nbytes;
+    u8* const out = literals + block * pool.block_nbytes;
     Progress progress{};
     // What is behind the last match is one more run.
     for (u32 first = 0; n > 0 && first <= n; first += kPass)
@@ -98,8 +97,7 @@ struct SplitBlock {
                              u8* out,
                              Progress& progress) const {
     const u32 thread = simt::thread_index(), i = first + thread;
-    u64* const place = i < n ? pool.of_block(block, i) : nullptr;
-    const Triple match = place ? unpack(*place) : Triple{input.nbytes, 0, 0};
+    const Triple match = i < n ? unpack(*pool.found(block, i)) : Triple{input.nbytes, 0, 0};
     const LastOffsets in_warp = scan_offsets(shared, match.c);
     shared.ends[thread] = match.a + match.b;
     simt::sync_cta();
@@ -117,12 +115,12 @@ struct SplitBlock {
     copy_literals(shared, input.source, out, progress.literals, end);
     progress.literals = end;
     simt::sync_cta();
-    if (!place) return;
+    if (i >= n) return;
     const u32 value = known.value_of(match.c, n_literals);
     const SequenceCodes codes = codes_of(n_literals, match.b, value);
     for (u32 t = 0; t < 3; ++t)
       simt::atomic_add(&shared.statistics.code_counts[t][codes.code[t]], 1u);
-    *place = pack({n_literals, match.b, value});
+    pool.of_block(block)[i] = pack({n_literals, match.b, value});
   }
 
   SIMT_DEVICE static u32 inclusive_block_sum(Shared& shared, u32 value) {
@@ -186,15 +184,10 @@ static_assert(SplitBlock::kThreads == kStreams * simt::kWarp);
 
 }  // namespace
 
-void split_blocks(
-    Queue& queue, const FrameJobs& jobs, u64 blocks, u32 block_nbytes, const EncodeStages& stages) {
+void split_blocks(Queue& queue, const FrameJobs& jobs, u64 blocks, const EncodeStages& stages) {
   simt::launch(queue,
                blocks,
-               SplitBlock{jobs,
-                          block_nbytes,
-                          pool_of(stages, block_nbytes),
-                          stages.literals.data(),
-                          stages.statistics.data()});
+               SplitBlock{jobs, pool_of(stages), stages.literals.data(), stages.statistics.data()});
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd
