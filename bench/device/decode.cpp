@@ -3,8 +3,8 @@
 //   headrace_device_bench FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]
 // A row is run when its name, "zstd-3,packed,64x4096" say, holds one of the patterns.
 //   headrace_device_bench FIELD.f32 --stages [--simt] [--json FILE] [PATTERN...]
-// times each kernel of some decodes, or of those whose names hold a pattern; --simt runs some on
-// the host, to try it without a GPU.
+// times each kernel of some decodes, or of those decodes and encodes ("encode-zstd,packed" say) whose
+// names hold a pattern; --simt runs some on the host, to try it without a GPU.
 //
 // FIELD.f32 holds float32 values (bench/device/field.py makes them). Inputs repeat when a row needs
 // more than the file has, outputs do not. Each result is compared with the original before it is
@@ -114,6 +114,7 @@ constexpr Shape kEncodeShapes[] = {{1, 4096}, {64, 1024}, {64, 4096}, {512, 4096
 
 nlohmann::json run_encoders(const Field& field,
                             Queue& queue,
+                            bool stages,
                             const std::function<bool(const std::string&)>& wanted) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Encoder& encoder : encoders())
@@ -124,6 +125,23 @@ nlohmann::json run_encoders(const Field& field,
         std::vector<Bytes> chunks(std::min(field.distinct(row.nbytes), row.count));
         parallel_for(chunks.size(),
                      [&](std::size_t i) { chunks[i] = field.chunk(row.data, i, row.nbytes); });
+        const nlohmann::json names{{"codec", row.codec},
+                                   {"data", row.data},
+                                   {"chunks", row.count},
+                                   {"chunk_nbytes", row.nbytes}};
+        if (stages) {
+          rows.push_back(run_encoder_stages(encoder, chunks, row.count, queue));
+          rows.back().update(names);
+          std::printf(
+              "%-28s %10.1f us\n", row.name().c_str(), rows.back()["microseconds"].get<double>());
+          for (const nlohmann::json& launch : rows.back()["launches"])
+            std::printf("  %-26s %10.1f us, %u CTAs\n",
+                        launch["kernel"].get<std::string>().c_str(),
+                        launch["microseconds"].get<double>(),
+                        launch["grid"].get<unsigned>());
+          std::fflush(stdout);
+          continue;
+        }
         nlohmann::json found = run_encoder(encoder, chunks, row.count, queue);
         std::printf("%-28s %10.1f us %8.2f GB/s ratio %.2f (library %.2f) %s\n",
                     row.name().c_str(),
@@ -133,10 +151,7 @@ nlohmann::json run_encoders(const Field& field,
                     found["library_ratio"].get<double>(),
                     found["wrong_chunks"].get<std::size_t>() ? "WRONG" : "ok");
         std::fflush(stdout);
-        found.update({{"codec", row.codec},
-                      {"data", row.data},
-                      {"chunks", row.count},
-                      {"chunk_nbytes", row.nbytes}});
+        found.update(names);
         rows.push_back(std::move(found));
       }
   return rows;
@@ -251,6 +266,11 @@ int main_program(int argc, char** argv) {
       wrong += rows.back()["wrong_chunks"].get<std::size_t>();
       write_json(options.json, device, rows);
     }
+    if (!options.simt && !options.patterns.empty()) {
+      for (nlohmann::json& row : run_encoders(field, *queue, true, wanted))
+        rows.push_back(std::move(row));
+      write_json(options.json, device, rows);
+    }
     return wrong ? 1 : 0;
   }
   for (const Row& row : all_rows()) {
@@ -271,7 +291,7 @@ int main_program(int argc, char** argv) {
     }
     write_json(options.json, device, rows);
   }
-  for (nlohmann::json& row : run_encoders(field, *queue, wanted)) {
+  for (nlohmann::json& row : run_encoders(field, *queue, false, wanted)) {
     wrong += row["wrong_chunks"].get<std::size_t>();
     rows.push_back(std::move(row));
   }

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "stages.h"
+
 namespace headrace {
 namespace {
-
-using Bytes = std::vector<std::uint8_t>;
 
 constexpr int kWarmups = 2, kRuns = 7;
 
@@ -169,6 +169,16 @@ nlohmann::json run_encoder(const Encoder& encoder,
           {"library_ratio",
            static_cast<double>(chunks.size() * chunks[0].size()) / static_cast<double>(by_library)},
           {"wrong_chunks", wrong}};
+}
+
+nlohmann::json run_encoder_stages(const Encoder& encoder,
+                                  const std::vector<Bytes>& chunks,
+                                  std::size_t count,
+                                  Queue& queue) {
+  const Work work(queue, chunks, count);
+  const Stages found = time_stages(
+      queue, [&] { encoder.encode(queue, work.batch()); }, [] {});
+  return {{"microseconds", found.microseconds}, {"launches", found.launches}};
 }
 
 }  // namespace headrace

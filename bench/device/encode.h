@@ -32,4 +32,10 @@ nlohmann::json run_encoder(const Encoder& encoder,
                            std::size_t count,
                            Queue& queue);
 
+// The kernels of one call, in order, each with the median of its times.
+nlohmann::json run_encoder_stages(const Encoder& encoder,
+                                  const std::vector<std::vector<std::uint8_t>>& chunks,
+                                  std::size_t count,
+                                  Queue& queue);
+
 }  // namespace headrace

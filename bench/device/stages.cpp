@@ -45,27 +45,21 @@ class Ahead {
 
 }  // namespace
 
-nlohmann::json run_stages(const Row& row,
-                          const Field& field,
-                          Queue& queue,
-                          const Kernels& kernels) {
-  const Decode decode = kernels.*codecs().at(row.codec).decode;
-  const Inputs inputs(row, field, queue);
+Stages time_stages(Queue& queue, FunctionRef<void()> call, FunctionRef<void()> after_first) {
   Ahead ahead(queue);
   std::vector<double> whole;
   std::vector<Launch> launches;
   std::vector<std::vector<double>> times;
-  std::size_t wrong = 0;
   double host = 0;
   for (int i = 0; i < kWarmups + kRuns; ++i) {
     const double us = microseconds_of([&] {
-      decode(queue, inputs.batch());
+      call();
       queue.synchronize();
     });
-    if (i == 0) wrong = inputs.wrong(queue);
+    if (i == 0) after_first();
     ahead.fill(1.5 * host);
     const LaunchRecorder recorder;
-    host = microseconds_of([&] { decode(queue, inputs.batch()); });
+    host = microseconds_of([&] { call(); });
     queue.synchronize();
     launches = recorder.launches();
     if (i < kWarmups) continue;
@@ -74,24 +68,35 @@ nlohmann::json run_stages(const Row& row,
     for (std::size_t k = 0; k < launches.size(); ++k) times[k].push_back(launches[k].microseconds);
   }
 
-  nlohmann::json list = nlohmann::json::array();
-  double sum = 0;
+  Stages found{median(whole), 0, nlohmann::json::array()};
   for (std::size_t k = 0; k < launches.size(); ++k) {
     if (times[k].size() != kRuns)
       throw std::runtime_error("a run has other launches than the next");
     const double us = median(times[k]);
-    sum += us;
-    list.push_back({{"kernel", launches[k].kernel},
-                    {"grid", launches[k].grid},
-                    {"threads", launches[k].threads},
-                    {"shared_nbytes", launches[k].shared_nbytes},
-                    {"microseconds", us}});
+    found.sum_microseconds += us;
+    found.launches.push_back({{"kernel", launches[k].kernel},
+                              {"grid", launches[k].grid},
+                              {"threads", launches[k].threads},
+                              {"shared_nbytes", launches[k].shared_nbytes},
+                              {"microseconds", us}});
   }
+  return found;
+}
+
+nlohmann::json run_stages(const Row& row,
+                          const Field& field,
+                          Queue& queue,
+                          const Kernels& kernels) {
+  const Decode decode = kernels.*codecs().at(row.codec).decode;
+  const Inputs inputs(row, field, queue);
+  std::size_t wrong = 0;
+  const Stages found = time_stages(
+      queue, [&] { decode(queue, inputs.batch()); }, [&] { wrong = inputs.wrong(queue); });
   std::printf("%-28s %10.1f us, %10.1f in %zu kernels %s\n",
               row.name().c_str(),
-              median(whole),
-              sum,
-              launches.size(),
+              found.microseconds,
+              found.sum_microseconds,
+              found.launches.size(),
               wrong ? "WRONG" : "ok");
   std::fflush(stdout);
   return {{"codec", row.codec},
@@ -99,9 +104,9 @@ nlohmann::json run_stages(const Row& row,
           {"chunks", row.count},
           {"chunk_nbytes", row.nbytes},
           {"ratio", inputs.ratio()},
-          {"microseconds", median(whole)},
+          {"microseconds", found.microseconds},
           {"wrong_chunks", wrong},
-          {"launches", list}};
+          {"launches", found.launches}};
 }
 
 }  // namespace headrace

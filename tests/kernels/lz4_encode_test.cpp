@@ -63,6 +63,31 @@ TEST(KernelLz4Encode, LiblzDecodesIt) {
     }
 }
 
+TEST(KernelLz4Encode, WindowsAndSegments) {
+  const std::vector<Bytes> chunks = match_cases();
+  for (const Place& place : encode_places()) {
+    const Encoded got = encode(place, chunks, bounds(chunks), 1);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      EXPECT_EQ(got.faults[i], Fault::none);
+      expect_decodes_to(got.chunks[i], chunks[i], place.name + " chunk " + std::to_string(i));
+    }
+    expect_decodes(place, place.kernels->lz4, got.chunks, chunks);
+  }
+}
+
+// More segments than a warp lays out at a time, with and without matches in any order.
+TEST(KernelLz4Encode, ManySegmentsWithFewMatches) {
+  for (const Place& place : encode_places()) {
+    Bytes chunk = noise_bytes(1'200'000, 1);
+    for (const std::size_t at : {0, 40'000, 41'000, 100'000, 530'000, 600'000, 1'150'000})
+      std::fill_n(chunk.begin() + static_cast<std::ptrdiff_t>(at), at % 700 + 20, 3);
+    const std::vector<Bytes> chunks{chunk, {}, noise_bytes(600'000, 2), chunk};
+    const Encoded got = encode(place, chunks, bounds(chunks), 1);
+    for (std::size_t i = 0; i < chunks.size(); ++i)
+      expect_decodes_to(got.chunks[i], chunks[i], place.name + " chunk " + std::to_string(i));
+  }
+}
+
 // At most 10 % larger than what liblz4 makes of it.
 TEST(KernelLz4Encode, CompressesAsWellAsLiblz4) {
   for (const Place& place : places())
@@ -88,8 +113,9 @@ TEST(KernelLz4Encode, CompressesAsWellAsLiblz4) {
 }
 
 TEST(KernelLz4Encode, TheSameBytesEachTime) {
-  for (const Place& place : places()) {
-    const std::vector<Bytes> chunks{packed_field(100000, 1)};
+  for (const Place& place : encode_places()) {
+    const std::vector<Bytes> chunks{
+        packed_field(100000, 1), periodic(70000, 3), colliding_words(30000, 1)};
     const Encoded first = encode(place, chunks, bounds(chunks), 1);
     for (std::uint64_t seed = 2; seed < 5; ++seed)
       EXPECT_TRUE(encode(place, chunks, bounds(chunks), seed).chunks == first.chunks) << place.name;

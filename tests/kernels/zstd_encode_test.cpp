@@ -1,5 +1,6 @@
 #include "headrace/error.h"
 #include "kernels/encode_kit.h"
+#include "kernels/zstd/encode/stages.h"
 #include "kernels/zstd_frames.h"
 
 namespace headrace::test {
@@ -83,6 +84,12 @@ TEST(KernelZstdEncode, SizesAroundThoseOfBlocks) {
     }
 }
 
+TEST(KernelZstdEncode, WindowsAndSegments) {
+  const std::vector<Bytes> chunks = match_cases();
+  for (const Place& place : encode_places())
+    expect_decode_to(place, encode(place, chunks, {kBlock, false}, 1), chunks);
+}
+
 TEST(KernelZstdEncode, BlocksOfOtherSizes) {
   for (const Place& place : places())
     for (const std::uint32_t block_nbytes : {1024u, 5000u, 32768u, 65537u}) {
@@ -114,6 +121,21 @@ TEST(KernelZstdEncode, SkewedLiterals) {
   }
 }
 
+// The codes of lengths are reckoned, not looked up.
+TEST(KernelZstdEncode, CodesOfLengths) {
+  namespace zstd = host::zstd;
+  const auto expect = [](const auto& codes, std::uint32_t value, std::uint32_t code) {
+    ASSERT_LT(code, std::size(codes)) << value;
+    EXPECT_GE(value, zstd::code_baseline(codes[code]));
+    EXPECT_LT(value - zstd::code_baseline(codes[code]), 1u << zstd::code_bits(codes[code]))
+        << value;
+  };
+  for (std::uint32_t n = 0; n < kBlock; ++n) {
+    expect(zstd::kLiteralLengthCodes, n, zstd::literal_length_code(n));
+    if (n >= 3) expect(zstd::kMatchLengthCodes, n, zstd::match_length_code(n));
+  }
+}
+
 // At most 10 % larger than what libzstd's level 1 makes of it.
 TEST(KernelZstdEncode, CompressesAsWellAsLevel1) {
   for (const Place& place : places())
@@ -129,7 +151,8 @@ TEST(KernelZstdEncode, CompressesAsWellAsLevel1) {
 }
 
 TEST(KernelZstdEncode, TheSameBytesEachTime) {
-  const std::vector<Bytes> chunks{packed_field(200000, 1), text(100000, 2)};
+  const std::vector<Bytes> chunks{
+      packed_field(200000, 1), text(100000, 2), periodic(70000, 3), colliding_words(30000, 1)};
   std::vector<Bytes> first;
   for (const Place& place : places())
     for (std::uint64_t seed = 1; seed < 4; ++seed) {

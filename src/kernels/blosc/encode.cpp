@@ -9,6 +9,7 @@
 
 #include "headrace/error.h"
 #include "kernels/blosc/chunk.h"
+#include "kernels/common/access.h"
 #include "kernels/common/encode_jobs.h"
 #include "kernels/common/fault.h"
 #include "kernels/filters/shuffle.h"
@@ -100,19 +101,15 @@ struct CopyStreams {
     const StreamJob& stream = streams[index];
     if (!place.fits) return;
     if (place.is_copy)
-      return copy(job.target + kBloscHeader + stream.at, job.source + stream.at, stream.nbytes);
+      return copy_bytes<kThreads>(
+          job.target + kBloscHeader + stream.at, job.source + stream.at, stream.nbytes);
     const u64 size = sizes[index];
     const u32 nbytes = size ? static_cast<u32>(size) : stream.nbytes;
     u8* const out = job.target + places[index];
-    copy(out + 4, size ? stream.encoded : stream.bytes, nbytes);
+    copy_bytes<kThreads>(out + 4, size ? stream.encoded : stream.bytes, nbytes);
     if (simt::thread_index() != 0) return;
     put_le_32(out, nbytes);
     if (stream.begins_block) put_le_32(job.target + kBloscHeader + 4 * stream.block, places[index]);
-  }
-
- private:
-  SIMT_DEVICE static void copy(u8* to, const u8* from, u32 nbytes) {
-    for (u32 i = simt::thread_index(); i < nbytes; i += kThreads) to[i] = from[i];
   }
 };
 

@@ -18,11 +18,10 @@ struct EncodeBlock {
     u32 stream_nbytes[kStreams];
     u32 words[kStreams + 1][WarpBits::kWords];
     // Of 32 sequences.
-    u8 codes[3][simt::kWarp];
+    FseTransition transitions[3][simt::kWarp + 1];  // the last one is read and not used
     u16 steps[3][simt::kWarp];  // bits of a change of state | their number << kStepShift
   };
   FrameJobs jobs;
-  u32 block_nbytes;
   SequencePool pool;
   const u8* literals;
   const BlockStatistics* statistics;
@@ -31,10 +30,10 @@ struct EncodeBlock {
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u64 block = simt::cta_index();
-    const BlockInput input = block_input(jobs.find(block), block, block_nbytes);
+    const BlockInput input = block_input(jobs.find(block), block, pool.block_nbytes);
     const BlockStatistics& found = statistics[block];
     const u32 thread = simt::thread_index();
-    u8* const out = encoded + block * (u64{block_nbytes} + kEncodedSlack);
+    u8* const out = encoded + block * (u64{pool.block_nbytes} + kEncodedSlack);
     for (u32 s = thread; s < kMaxHuffmanSymbols; s += kThreads) {
       u32 total = 0;
       for (u32 stream = 0; stream < kStreams; ++stream) total += found.literal_counts[stream][s];
@@ -55,7 +54,7 @@ struct EncodeBlock {
     make_tables(shared, found);
     simt::sync_cta();
 
-    const u8* const from = found.sequences ? literals + block * block_nbytes : input.source;
+    const u8* const from = found.sequences ? literals + block * pool.block_nbytes : input.source;
     const Layout layout = lay_out(shared, found);
     u32 nbytes = ~0u;
     if (layout.end < input.nbytes) {
@@ -242,18 +241,26 @@ struct EncodeBlock {
     const u32 lane = simt::lane_index();
     WarpBits bits(shared.words[kStreams], out + layout.end);
     u32 state = 0;
-    // The last sequence comes first.
+    // The last sequence comes first. The next ones are loaded while these go through their states.
+    const u64* const sequences = pool.of_block(block);
+    const auto load = [&](u32 done) {
+      return done + lane < n ? sequences[n - 1 - done - lane] : 0;
+    };
+    u64 next = load(0);
     for (u32 done = 0; done < n && layout.end + bits.nbytes() < limit; done += simt::kWarp) {
       const u32 taken = n - done < simt::kWarp ? n - done : simt::kWarp;
-      Triple sequence{};
+      const Triple sequence = unpack(next);
+      next = load(done + simt::kWarp);
       SequenceCodes codes{};
       if (lane < taken) {
-        sequence = unpack(*pool.of_block(block, n - 1 - done - lane));
         codes = codes_of(sequence.a, sequence.b, sequence.c);
-        for (u32 t = 0; t < 3; ++t) shared.codes[t][lane] = static_cast<u8>(codes.code[t]);
+        for (u32 t = 0; t < 3; ++t)
+          shared.transitions[t][lane] = done + lane == 0
+                                            ? first_transition(shared.tables[t], codes.code[t])
+                                            : transition_of(shared.tables[t], codes.code[t]);
       }
       simt::sync_warp();
-      if (lane < 3) state = take_steps(shared, lane, taken, done == 0, state);
+      if (lane < 3) state = take_steps(shared, lane, taken, state);
       simt::sync_warp();
       put_tile(bits, shared, lane < taken, sequence, codes);
       simt::sync_warp();
@@ -282,16 +289,16 @@ struct EncodeBlock {
     SIMT_DEVICE void add_state(u32 state, u32 log) { add(state & low_mask(log), log); }
   };
 
-  // By one thread: the states of one table along the tile's sequences.
-  SIMT_DEVICE static u32 take_steps(Shared& shared, u32 t, u32 count, bool is_first, u32 state) {
-    const FseEncoder& table = shared.tables[t];
+  // By one thread: the states of one table along the tile's sequences. Each step has to wait for
+  // the one before it, so all that does not depend on the state is in the transitions, and the
+  // next one of these is there before it is needed.
+  SIMT_DEVICE static u32 take_steps(Shared& shared, u32 t, u32 count, u32 state) {
+    FseTransition by = shared.transitions[t][0];
     for (u32 i = 0; i < count; ++i) {
-      FseStep step{};
-      if (is_first && i == 0)
-        state = first_state(table, shared.codes[t][i]);
-      else
-        step = step_to(table, shared.codes[t][i], state);
+      const FseTransition next = shared.transitions[t][i + 1];
+      const FseStep step = step_by(shared.tables[t], by, state);
       shared.steps[t][i] = static_cast<u16>(step.value | step.bits << kStepShift);
+      by = next;
     }
     return state;
   }
@@ -325,13 +332,11 @@ struct EncodeBlock {
 
 }  // namespace
 
-void encode_blocks(
-    Queue& queue, const FrameJobs& jobs, u64 blocks, u32 block_nbytes, const EncodeStages& stages) {
+void encode_blocks(Queue& queue, const FrameJobs& jobs, u64 blocks, const EncodeStages& stages) {
   simt::launch(queue,
                blocks,
                EncodeBlock{jobs,
-                           block_nbytes,
-                           pool_of(stages, block_nbytes),
+                           pool_of(stages),
                            stages.literals.data(),
                            stages.statistics.data(),
                            stages.encoded.data(),

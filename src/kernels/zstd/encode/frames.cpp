@@ -1,15 +1,15 @@
 // Standard frames (RFC 8878) of blocks that know nothing of each other, so that all are encoded at
 // once:
 //
-// 1. A warp a segment of 64 KiB finds matches (match.cpp).
+// 1. A warp a segment finds matches (match.cpp).
 // 2. Literals are put in a row and symbols are counted (split.cpp).
 // 3. Each block gets its own Huffman and FSE tables and is coded, or stays raw where that gains
 //    nothing (block.cpp).
 // 4. A scan over each frame's blocks finds their places.
 // 5. Blocks are copied there, between the frame's header and its checksum.
 //
-// Matches do not leave their segment, so frames larger than a block say that a window of one block
-// is enough.
+// Matches do not leave their block, so frames larger than a block say that a window of one block is
+// enough. Nor could they: a block whose literals have one value is written as that value.
 
 #include "kernels/zstd/encode/frames.h"
 
@@ -107,8 +107,7 @@ struct AssembleFrames {
     const u8* const from = result.kind == BlockKind::raw
                                ? input.source
                                : encoded + block * (u64{block_nbytes} + kEncodedSlack);
-    for (u32 i = simt::thread_index(); i < result.nbytes; i += kThreads)
-      out[kBlockHeader + i] = from[i];
+    copy_bytes<kThreads>(out + kBlockHeader, from, result.nbytes);
     if (simt::thread_index() != 0) return;
     const u32 size = result.kind == BlockKind::constant ? input.nbytes : result.nbytes;
     const u32 header = (end == job.nbytes) | static_cast<u32>(result.kind) << 1 | size << 3;
@@ -148,11 +147,12 @@ void encode_slab(Queue& queue,
   const FrameJobs jobs = work_of(entries);
   const u64 blocks = list.items();
   const u32 block_nbytes = format.block_nbytes;
-  const EncodeStages stages(queue, blocks, block_nbytes);
+  const u32 segment = choose_segment_nbytes(blocks * block_nbytes, wanted_segments(queue));
+  const EncodeStages stages(queue, blocks, block_nbytes, segment);
   const Scratch<BlockPlace> places(queue, blocks);
-  find_sequences(queue, jobs, blocks, block_nbytes, stages);
-  split_blocks(queue, jobs, blocks, block_nbytes, stages);
-  encode_blocks(queue, jobs, blocks, block_nbytes, stages);
+  find_sequences(queue, jobs, blocks, stages);
+  split_blocks(queue, jobs, blocks, stages);
+  encode_blocks(queue, jobs, blocks, stages);
   simt::launch(
       queue,
       jobs.count,
@@ -171,19 +171,23 @@ void encode_slab(Queue& queue,
 
 }  // namespace
 
-EncodeStages::EncodeStages(Queue& queue, u64 blocks, u32 block_nbytes)
-    : sequences(queue,
-                blocks * SequencePool{nullptr, nullptr, block_nbytes}.segments_per_block() *
-                    SequencePool{nullptr, nullptr, block_nbytes}.room()),
-      sequence_counts(queue,
-                      blocks * SequencePool{nullptr, nullptr, block_nbytes}.segments_per_block()),
-      literals(queue, blocks * block_nbytes),
-      statistics(queue, blocks),
-      encoded(queue, blocks * (block_nbytes + kEncodedSlack)),
-      results(queue, blocks) {}
+EncodeStages::EncodeStages(Queue& queue, u64 blocks, u32 block_size, u32 segment_size)
+    : block_nbytes(block_size), segment_nbytes(segment_size) {
+  const SequencePool pool{nullptr, nullptr, block_nbytes, segment_nbytes};
+  const u64 segments = blocks * pool.segments_per_block();
+  sequences = Scratch<u64>(queue, segments * pool.room());
+  sequence_counts = Scratch<u32>(queue, segments);
+  literals = Scratch<u8>(queue, blocks * block_nbytes);
+  statistics = Scratch<BlockStatistics>(queue, blocks);
+  encoded = Scratch<u8>(queue, blocks * (block_nbytes + kEncodedSlack));
+  results = Scratch<EncodedBlock>(queue, blocks);
+}
 
-SequencePool pool_of(const EncodeStages& stages, u32 block_nbytes) {
-  return {stages.sequences.data(), stages.sequence_counts.data(), block_nbytes};
+SequencePool pool_of(const EncodeStages& stages) {
+  return {stages.sequences.data(),
+          stages.sequence_counts.data(),
+          stages.block_nbytes,
+          stages.segment_nbytes};
 }
 
 }  // namespace zstd

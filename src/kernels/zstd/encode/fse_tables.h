@@ -176,14 +176,29 @@ SIMT_DEVICE u32 first_state(const FseEncoder& encoder, u32 symbol) {
 struct FseStep {
   u32 value, bits;
 };
-// Goes on to a state of the symbol before.
-SIMT_DEVICE FseStep step_to(const FseEncoder& encoder, u32 symbol, u32& state) {
+// How a symbol's step depends on the state it comes from: the number of bits is the upper half of
+// state + bits, and the state's other bits + cell are where the next state is.
+struct FseTransition {
+  u32 bits, cell;
+};
+SIMT_DEVICE FseTransition transition_of(const FseEncoder& encoder, u32 symbol) {
   const u32 states = states_of(encoder.counts[symbol]);
   const u32 most = states == 1 ? encoder.log : encoder.log - highest_bit(states - 1);
-  const u32 bits = most - (state < states << most);
+  return {(most << 16) - (states << most), encoder.first[symbol] - states};
+}
+// From state 0, which there is not: to the first state of a stream, by no bits.
+SIMT_DEVICE FseTransition first_transition(const FseEncoder& encoder, u32 symbol) {
+  return {0, encoder.first[symbol]};
+}
+// Goes on to a state of the symbol before.
+SIMT_DEVICE FseStep step_by(const FseEncoder& encoder, FseTransition by, u32& state) {
+  const u32 bits = (state + by.bits) >> 16;
   const u32 value = state & low_mask(bits);
-  state = encoder.states[encoder.first[symbol] + (state >> bits) - states];
+  state = encoder.states[(state >> bits) + by.cell];
   return {value, bits};
+}
+SIMT_DEVICE FseStep step_to(const FseEncoder& encoder, u32 symbol, u32& state) {
+  return step_by(encoder, transition_of(encoder, symbol), state);
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd

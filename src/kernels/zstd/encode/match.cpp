@@ -11,48 +11,43 @@ constexpr u32 kHashBits = 13;
 
 struct FindSequences {
   static constexpr unsigned kThreads = simt::kWarp;
-  using Shared = MatchFinder<kShortestMatch, kHashBits>;
+  using Shared = MatchFinder<kShortestMatch, kHashBits, true>;
+  static_assert(Shared::kMinRepeat >= kMinEncodedMatch);
   FrameJobs jobs;
-  u32 block_nbytes;
   SequencePool pool;
 
   SIMT_DEVICE void operator()(Shared& finder) const {
     const u64 segment = simt::cta_index();
     const u32 per_block = pool.segments_per_block();
     const u64 block = segment / per_block;
-    const BlockInput input = block_input(jobs.find(block), block, block_nbytes);
-    const u32 begin = static_cast<u32>(segment % per_block) * kMatchSegment;
+    const BlockInput input = block_input(jobs.find(block), block, pool.block_nbytes);
+    const u32 begin = static_cast<u32>(segment % per_block) * pool.segment_nbytes;
     const u32 left = input.nbytes > begin ? input.nbytes - begin : 0;
-    const u32 nbytes = left < kMatchSegment ? left : kMatchSegment;
-    finder.clear();
-
-    u64* const sequences = pool.of_segment(segment);
-    const u8* const source = input.source + begin;
-    const u32 starts = nbytes < kShortestMatch ? 0 : nbytes - kShortestMatch + 1;
-    u32 count = 0, repeat = 0;
-    for (u32 at = 0; at < starts;) {
-      const LzMatch match = finder.find(source, at, starts, nbytes, repeat);
-      if (match.nbytes == 0) {
-        at += simt::kWarp;
-        continue;
-      }
-      if (simt::lane_index() == 0)
-        sequences[count] = pack({begin + match.at, match.nbytes, match.offset});
-      finder.insert(source, match, starts);
-      ++count;
-      repeat = match.offset;
-      at = match.at + match.nbytes;
+    const u32 nbytes = left < pool.segment_nbytes ? left : pool.segment_nbytes;
+    const u32 lane = simt::lane_index();
+    u32 count = 0;
+    if (nbytes >= kShortestMatch) {
+      const u32 history = history_nbytes(begin, pool.segment_nbytes), end = history + nbytes;
+      // A literal first: split.cpp needs it.
+      const LzSegment bytes{
+          input.source + begin - history, history ? history + 1 : 0, end - kShortestMatch + 1, end};
+      u64* const sequences = pool.of_segment(segment);
+      finder.each_window(bytes, [&](const LzMatches& found) {
+        if (found.chosen >> lane & 1)
+          sequences[count + simt::popcount(found.chosen & lanes_below(lane))] =
+              pack({begin + found.position - history, found.nbytes, found.offset});
+        count += simt::popcount(found.chosen);
+      });
     }
-    if (simt::lane_index() == 0) pool.counts[segment] = count;
+    if (lane == 0) pool.counts[segment] = count;
   }
 };
 
 }  // namespace
 
-void find_sequences(
-    Queue& queue, const FrameJobs& jobs, u64 blocks, u32 block_nbytes, const EncodeStages& stages) {
-  const SequencePool pool = pool_of(stages, block_nbytes);
-  simt::launch(queue, blocks * pool.segments_per_block(), FindSequences{jobs, block_nbytes, pool});
+void find_sequences(Queue& queue, const FrameJobs& jobs, u64 blocks, const EncodeStages& stages) {
+  const SequencePool pool = pool_of(stages);
+  simt::launch(queue, blocks * pool.segments_per_block(), FindSequences{jobs, pool});
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd

@@ -5,26 +5,44 @@ namespace {
 
 constexpr u32 kPass = 128;  // sequences that a CTA takes at a time
 
-// The last three offsets of a block; 0 for those of blocks before, which nobody knows here: the
-// decoder has them in the same places.
-class RepeatedOffsets {
- public:
-  SIMT_DEVICE u32 value_of(u32 offset, u32 literals) {
-    u32 place = offset == last_[0] ? 0 : offset == last_[1] ? 1 : offset == last_[2] ? 2 : 3;
-    // Without literals before it, the last offset again has no short value.
-    if (literals == 0 && place == 0) place = 3;
-    if (place > 1) last_[2] = last_[1];
-    if (place > 0) last_[1] = last_[0];
-    last_[0] = offset;
+// The last three different offsets, the latest first; 0 for those of blocks before, which nobody
+// knows here: the decoder has them in the same places.
+//
+// A match puts its own in front of the others, so what a row of matches does to the three is
+// itself a list of three, and lists compose: a scan gives each match those before it. It holds as
+// long as no match has the offset of the one before it and no literals in between. Such a match
+// would be the end of the one before it, which went on as far as it could, but for the segment's
+// end, and no segment starts with a match.
+struct LastOffsets {
+  u32 last[3];
+
+  // The number that the format has for an offset behind these.
+  SIMT_DEVICE u32 value_of(u32 offset, u32 literals) const {
+    const u32 place = offset == last[0] ? 0 : offset == last[1] ? 1 : offset == last[2] ? 2 : 3;
     return place == 3 ? offset + 3 : place + (literals ? 1 : 0);
   }
-
- private:
-  u32 last_[3] = {};
 };
+SIMT_DEVICE LastOffsets compose(const LastOffsets& before, const LastOffsets& after) {
+  LastOffsets both = after;
+  for (const u32 offset : before.last) {
+    if (offset == both.last[0] || offset == both.last[1] || offset == both.last[2]) continue;
+    if (both.last[0] == 0)
+      both.last[0] = offset;
+    else if (both.last[1] == 0)
+      both.last[1] = offset;
+    else if (both.last[2] == 0)
+      both.last[2] = offset;
+  }
+  return both;
+}
+SIMT_DEVICE LastOffsets shuffle_up(const LastOffsets& offsets, u32 delta) {
+  return {{simt::shuffle_up(offsets.last[0], delta),
+           simt::shuffle_up(offsets.last[1], delta),
+           simt::shuffle_up(offsets.last[2], delta)}};
+}
 
 struct SplitBlock {
-  static constexpr unsigned kThreads = kPass;
+  static constexpr unsigned kThreads = kPass, kWarps = kThreads / simt::kWarp;
   struct Shared {
     BlockStatistics statistics;
     // Of the sequences of a pass.
@@ -32,29 +50,27 @@ struct SplitBlock {
     u32 run_at[kPass];      // where literals begin, among all
     u32 run_source[kPass];  // and in the block
     u32 run_nbytes[kPass];
-    u32 offsets[kPass];  // then their values
-    u32 sums[kThreads / simt::kWarp];
+    u32 sums[kWarps];             // of literals, of a warp
+    LastOffsets offsets[kWarps];  // and what its matches leave
   };
   FrameJobs jobs;
-  u32 block_nbytes;
   SequencePool pool;
   u8* literals;
   BlockStatistics* statistics;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u64 block = simt::cta_index();
-    const BlockInput input = block_input(jobs.find(block), block, block_nbytes);
+    const BlockInput input = block_input(jobs.find(block), block, pool.block_nbytes);
     const u32 thread = simt::thread_index(), n = pool.count(block);
     u32* const counts = reinterpret_cast<u32*>(&shared.statistics);
     for (u32 i = thread; i < sizeof(BlockStatistics) / sizeof(u32); i += kThreads) counts[i] = 0;
     simt::sync_cta();
 
-    u8* const out = literals + block * block_nbytes;
-    RepeatedOffsets repeats;
+    u8* const out = literals + block * pool.block_nbytes;
     Progress progress{};
     // What is behind the last match is one more run.
     for (u32 first = 0; n > 0 && first <= n; first += kPass)
-      take_pass(shared, block, input, first, n, out, progress, repeats);
+      take_pass(shared, block, input, first, n, out, progress);
     const u32 n_literals = n ? progress.literals : input.nbytes;
     count_literals(shared.statistics, n ? out : input.source, n_literals);
     if (thread == 0) {
@@ -70,6 +86,7 @@ struct SplitBlock {
  private:
   struct Progress {
     u32 literals, end;  // that were taken, of the last match
+    LastOffsets offsets;
   };
 
   SIMT_DEVICE void take_pass(Shared& shared,
@@ -78,11 +95,10 @@ struct SplitBlock {
                              u32 first,
                              u32 n,
                              u8* out,
-                             Progress& progress,
-                             RepeatedOffsets& repeats) const {
+                             Progress& progress) const {
     const u32 thread = simt::thread_index(), i = first + thread;
-    u64* const place = i < n ? pool.of_block(block, i) : nullptr;
-    const Triple match = place ? unpack(*place) : Triple{input.nbytes, 0, 0};
+    const Triple match = i < n ? unpack(*pool.found(block, i)) : Triple{input.nbytes, 0, 0};
+    const LastOffsets in_warp = scan_offsets(shared, match.c);
     shared.ends[thread] = match.a + match.b;
     simt::sync_cta();
     const u32 before = thread ? shared.ends[thread - 1] : progress.end;
@@ -91,25 +107,20 @@ struct SplitBlock {
     shared.run_at[thread] = progress.literals + through - n_literals;
     shared.run_source[thread] = before;
     shared.run_nbytes[thread] = n_literals;
-    shared.offsets[thread] = match.c;
+    const LastOffsets known = take_offsets(shared, in_warp, progress.offsets);
     progress.end = shared.ends[kPass - 1];
     simt::sync_cta();
     u32 end = progress.literals;
     for (const u32 sum : shared.sums) end += sum;
-    if (simt::warp_index() > 0) {
-      copy_literals(shared, input.source, out, progress.literals, end);
-    } else if (thread == 0) {
-      for (u32 k = 0; k < kPass && first + k < n; ++k)
-        shared.offsets[k] = repeats.value_of(shared.offsets[k], shared.run_nbytes[k]);
-    }
+    copy_literals(shared, input.source, out, progress.literals, end);
     progress.literals = end;
     simt::sync_cta();
-    if (!place) return;
-    const u32 value = shared.offsets[thread];
+    if (i >= n) return;
+    const u32 value = known.value_of(match.c, n_literals);
     const SequenceCodes codes = codes_of(n_literals, match.b, value);
     for (u32 t = 0; t < 3; ++t)
       simt::atomic_add(&shared.statistics.code_counts[t][codes.code[t]], 1u);
-    *place = pack({n_literals, match.b, value});
+    pool.of_block(block)[i] = pack({n_literals, match.b, value});
   }
 
   SIMT_DEVICE static u32 inclusive_block_sum(Shared& shared, u32 value) {
@@ -120,12 +131,36 @@ struct SplitBlock {
     return sum;
   }
 
-  // By all warps but the first: literals [begin, end) of the block, those of the pass.
+  // What the matches of the lanes before leave. An offset of 0 is none.
+  SIMT_DEVICE static LastOffsets scan_offsets(Shared& shared, u32 offset) {
+    const u32 lane = simt::lane_index();
+    LastOffsets through{{offset, 0, 0}};
+    for (u32 d = 1; d < simt::kWarp; d <<= 1) {
+      const LastOffsets before = shuffle_up(through, d);
+      if (lane >= d) through = compose(before, through);
+    }
+    if (lane == simt::kWarp - 1) shared.offsets[simt::warp_index()] = through;
+    const LastOffsets before = shuffle_up(through, 1);
+    return lane ? before : LastOffsets{};
+  }
+
+  // Behind a sync: what the thread's match finds, and in `all` what those of the pass leave.
+  SIMT_DEVICE static LastOffsets take_offsets(const Shared& shared,
+                                              const LastOffsets& in_warp,
+                                              LastOffsets& all) {
+    LastOffsets found{};
+    for (u32 w = 0; w < kWarps; ++w) {
+      if (w == simt::warp_index()) found = compose(all, in_warp);
+      all = compose(all, shared.offsets[w]);
+    }
+    return found;
+  }
+
+  // Literals [begin, end) of the block, those of the pass.
   SIMT_DEVICE static void copy_literals(
       const Shared& shared, const u8* source, u8* out, u32 begin, u32 end) {
-    constexpr u32 kEach = 4, kCopiers = kThreads - simt::kWarp;
-    for (u32 at = begin + (simt::thread_index() - simt::kWarp) * kEach; at < end;
-         at += kCopiers * kEach) {
+    constexpr u32 kEach = 4;
+    for (u32 at = begin + simt::thread_index() * kEach; at < end; at += kThreads * kEach) {
       u32 run = 0;
       for (u32 half = kPass / 2; half; half /= 2)
         if (shared.run_at[run + half] <= at) run += half;
@@ -149,15 +184,10 @@ static_assert(SplitBlock::kThreads == kStreams * simt::kWarp);
 
 }  // namespace
 
-void split_blocks(
-    Queue& queue, const FrameJobs& jobs, u64 blocks, u32 block_nbytes, const EncodeStages& stages) {
+void split_blocks(Queue& queue, const FrameJobs& jobs, u64 blocks, const EncodeStages& stages) {
   simt::launch(queue,
                blocks,
-               SplitBlock{jobs,
-                          block_nbytes,
-                          pool_of(stages, block_nbytes),
-                          stages.literals.data(),
-                          stages.statistics.data()});
+               SplitBlock{jobs, pool_of(stages), stages.literals.data(), stages.statistics.data()});
 }
 
 }  // namespace headrace::SIMT_SPACE::zstd

@@ -3,13 +3,13 @@
 // What the stages of the zstd encoder hand to each other: see frames.cpp.
 
 #include "kernels/common/encode_jobs.h"
+#include "kernels/zstd/bits.h"
 #include "kernels/zstd/codes.h"
 #include "kernels/zstd/encode/frames.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 
-inline constexpr u32 kMatchSegment = 65536;  // matches lie within one
-inline constexpr u32 kMinEncodedMatch = 4;   // of repeats of an offset; others are longer
+inline constexpr u32 kMinEncodedMatch = 4;  // of repeats of an offset; others are longer
 inline constexpr u32 kStreams = 4;
 inline constexpr u32 kCodeSymbols = 64;
 // What the entropy stage may write beyond a block's size before it sees that it gains nothing.
@@ -61,8 +61,9 @@ struct BlockPlace {
 
 // Device memory of a slab of blocks, and how its parts are found.
 struct EncodeStages {
-  EncodeStages(Queue& queue, u64 blocks, u32 block_nbytes);
+  EncodeStages(Queue& queue, u64 blocks, u32 block_nbytes, u32 segment_nbytes);
 
+  u32 block_nbytes, segment_nbytes;
   Scratch<u64> sequences;        // of matches: start, size, offset; then: literals, size, value
   Scratch<u32> sequence_counts;  // of each segment
   Scratch<u8> literals;
@@ -75,21 +76,24 @@ struct EncodeStages {
 struct SequencePool {
   u64* sequences;
   u32* counts;
-  u32 block_nbytes;
+  u32 block_nbytes, segment_nbytes;
 
   SIMT_HOST_DEVICE u32 segments_per_block() const {
-    return (block_nbytes + kMatchSegment - 1) / kMatchSegment;
+    return (block_nbytes + segment_nbytes - 1) / segment_nbytes;
   }
   SIMT_HOST_DEVICE u64 room() const {
-    return (block_nbytes < kMatchSegment ? block_nbytes : kMatchSegment) / kMinEncodedMatch + 1;
+    return (block_nbytes < segment_nbytes ? block_nbytes : segment_nbytes) / kMinEncodedMatch + 1;
   }
   SIMT_DEVICE u64* of_segment(u64 segment) const { return sequences + segment * room(); }
-  // Sequence i of a block with two segments at most.
-  SIMT_DEVICE u64* of_block(u64 block, u32 i) const {
-    const u64 segment = block * segments_per_block();
-    const u32 in_first = counts[segment];
-    return i < in_first ? of_segment(segment) + i : of_segment(segment + 1) + (i - in_first);
+  // Sequence i of a block as matches are found.
+  SIMT_DEVICE u64* found(u64 block, u32 i) const {
+    u64 segment = block * segments_per_block();
+    for (; i >= counts[segment]; ++segment) i -= counts[segment];
+    return of_segment(segment) + i;
   }
+  // And where it is kept from then on, in one row. It is no later, so a row can take the place of
+  // the segments' from the first sequence on.
+  SIMT_DEVICE u64* of_block(u64 block) const { return of_segment(block * segments_per_block()); }
   SIMT_DEVICE u32 count(u64 block) const {
     u32 sum = 0;
     for (u32 i = 0; i < segments_per_block(); ++i) sum += counts[block * segments_per_block() + i];
@@ -97,33 +101,43 @@ struct SequencePool {
   }
 };
 
-// The code of a value: the last whose baseline is not above it.
-template <u32 n>
-SIMT_DEVICE u32 find_code(const u32 (&codes)[n], u32 value) {
-  u32 begin = 0;
-  for (u32 half = 32; half; half /= 2)
-    if (begin + half < n && code_baseline(codes[begin + half]) <= value) begin += half;
-  return begin;
+// The code of a length: the last of kLiteralLengthCodes or kMatchLengthCodes whose baseline is not
+// above it. Reckoned, since a search takes six loads one after the other.
+SIMT_DEVICE u32 literal_length_code(u32 n) {
+  if (n < 16) return n;
+  if (n >= 64) return 19 + highest_bit(n);
+  if (n < 24) return 16 + (n - 16) / 2;
+  if (n < 32) return 20 + (n - 24) / 4;
+  return n < 48 ? 22 + (n - 32) / 8 : 24;
+}
+SIMT_DEVICE u32 match_length_code(u32 nbytes) {
+  const u32 n = nbytes - 3;
+  if (n < 32) return n;
+  if (n >= 128) return 36 + highest_bit(n);
+  if (n < 40) return 32 + (n - 32) / 2;
+  if (n < 48) return 36 + (n - 40) / 4;
+  if (n < 64) return 38 + (n - 48) / 8;
+  return n < 96 ? 40 + (n - 64) / 16 : 42;
 }
 struct SequenceCodes {
   u32 code[3];
 };
 SIMT_DEVICE SequenceCodes codes_of(u32 literals, u32 match, u32 offset_value) {
   SequenceCodes codes;
-  codes.code[kLiteralLengths] = find_code(kLiteralLengthCodes, literals);
-  codes.code[kOffsets] = 31 - simt::leading_zeros(offset_value);
-  codes.code[kMatchLengths] = find_code(kMatchLengthCodes, match);
+  codes.code[kLiteralLengths] = literal_length_code(literals);
+  codes.code[kOffsets] = highest_bit(offset_value);
+  codes.code[kMatchLengths] = match_length_code(match);
   return codes;
 }
 
 using FrameJobs = Work<FrameJob>;
-SequencePool pool_of(const EncodeStages& stages, u32 block_nbytes);
+SequencePool pool_of(const EncodeStages& stages);
 
 // 1. Matches.
-void find_sequences(Queue&, const FrameJobs&, u64 blocks, u32 block_nbytes, const EncodeStages&);
+void find_sequences(Queue&, const FrameJobs&, u64 blocks, const EncodeStages&);
 // 2. Literals apart, offsets by the format's numbers, and how often each symbol occurs.
-void split_blocks(Queue&, const FrameJobs&, u64 blocks, u32 block_nbytes, const EncodeStages&);
+void split_blocks(Queue&, const FrameJobs&, u64 blocks, const EncodeStages&);
 // 3. Entropy coding.
-void encode_blocks(Queue&, const FrameJobs&, u64 blocks, u32 block_nbytes, const EncodeStages&);
+void encode_blocks(Queue&, const FrameJobs&, u64 blocks, const EncodeStages&);
 
 }  // namespace headrace::SIMT_SPACE::zstd
