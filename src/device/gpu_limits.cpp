@@ -77,7 +77,8 @@ std::string why_no_code(ComputeCapability gpu, std::string_view architectures) {
 }
 
 std::size_t pinned_kept_nbytes(std::size_t devices_in_use, std::size_t host_nbytes) {
-  // A reader of compressed chunks holds 400 MiB: five of them.
+  // A reader holds 64 MiB that are being copied, and what its threads fill, about as much: fifteen
+  // of them.
   constexpr std::size_t kOfDevice = std::size_t{2} << 30;
   constexpr std::size_t kHostShare = 16;
   constexpr std::size_t kLeast = std::size_t{512} << 20;  // for one reader

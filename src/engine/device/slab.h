@@ -25,7 +25,7 @@ class PinnedBlocks {
 
   // When many blocks are being copied, waits for the first of them.
   std::shared_ptr<std::byte> take(std::size_t nbytes);
-  // It is taken again after `copied`, while it is in the processor's cache.
+  // It is taken again as soon as `copied`, while it is in the processor's cache.
   void give_back(std::shared_ptr<std::byte> block, std::unique_ptr<Mark> copied);
 
  private:
