@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "engine/fetch/in_flight.h"
 #include "engine/fetch/plan.h"
 #include "engine/fetch/shard_read.h"
+#include "engine/query/regions.h"
 #include "kernels/kernels.h"
 
 namespace headrace {
@@ -37,14 +39,20 @@ struct Chunk {
   std::size_t encoded_nbytes() const { return static_cast<std::size_t>(range.nbytes); }
 };
 
+// Missing shards come as one missing chunk. What lies outside of shards is not looked for.
 template <typename Query>
 class ChunkWalk {
  public:
-  ChunkWalk(Request& request, const StoredArray& array) : request_(request), array_(array) {}
+  ChunkWalk(Request& request, const StoredArray& array, std::vector<RegionPart<Query>>& parts)
+      : request_(request), array_(array), parts_(parts) {}
 
-  // Missing shards come as one missing chunk. What lies outside of shards is not looked for.
-  void each(RegionPart<Query> part, FunctionRef<void(Chunk<Query>)> visit) {
-    walk(top_level(array_.layout, part.region, std::move(part.query)), visit);
+  std::optional<Chunk<Query>> next() {
+    while (found_.empty()) {
+      if (!find_more()) return std::nullopt;
+    }
+    Chunk<Query> chunk = std::move(found_.front());
+    found_.pop_front();
+    return chunk;
   }
 
  private:
@@ -55,34 +63,53 @@ class ChunkWalk {
   static constexpr std::size_t kChunksAtOnce = 4096;
   static constexpr std::size_t kThreadChunks = 256;
 
-  void walk(const std::shared_ptr<const Level>& level, FunctionRef<void(Chunk<Query>)> visit) {
-    const bool innermost = is_innermost(array_.layout, *level);
-    const std::size_t n = level->cut.size();
-    const std::size_t most = innermost ? kChunksAtOnce : kShardsAtOnce;
-    for (std::size_t first = 0; first < n; first += most) {
-      const std::size_t count = std::min(most, n - first);
-      if (innermost) {
-        for (Chunk<Query>& chunk : find_chunks(level, first, count)) visit(std::move(chunk));
-        continue;
-      }
-      const auto shards = open_shards(level, first, count);
-      for (std::size_t i = 0; i < count; ++i) {
-        if (shards[i]) {
-          walk(shards[i], visit);
-        } else {
-          Chunk<Query> chunk = child(level, first + i);
-          chunk.missing = true;
-          visit(std::move(chunk));
-        }
-      }
+  // A level on the way down from a region to a chunk.
+  struct Place {
+    std::shared_ptr<const Level> level;
+    std::size_t next = 0;  // of its children
+    // Shards that were opened and not entered yet, in their order; null: it is missing.
+    std::deque<std::shared_ptr<const Level>> opened{};
+  };
+
+  // False at the end.
+  bool find_more() {
+    if (way_.empty()) {
+      if (part_ == parts_.size()) return false;
+      RegionPart<Query>& part = parts_[part_++];
+      way_.push_back({top_level(array_.layout, part.region, std::move(part.query))});
     }
+    Place& place = way_.back();
+    const std::size_t left = place.level->cut.size() - place.next;
+    if (is_innermost(array_.layout, *place.level)) {
+      const std::size_t count = std::min(kChunksAtOnce, left);
+      find_chunks(place.level, place.next, count);
+      place.next += count;
+      if (count == left) way_.pop_back();
+    } else if (!place.opened.empty()) {
+      std::shared_ptr<const Level> shard = std::move(place.opened.front());
+      const std::size_t position = place.next - place.opened.size();
+      place.opened.pop_front();
+      if (shard) {
+        way_.push_back({std::move(shard)});
+      } else {
+        found_.push_back(child(place.level, position));
+        found_.back().missing = true;
+      }
+    } else if (left > 0) {
+      const std::size_t count = std::min(kShardsAtOnce, left);
+      place.opened = open_shards(place.level, place.next, count);
+      place.next += count;
+    } else {
+      way_.pop_back();
+    }
+    return true;
   }
 
-  std::vector<std::shared_ptr<const Level>> open_shards(const std::shared_ptr<const Level>& level,
-                                                        std::size_t first,
-                                                        std::size_t count) {
+  std::deque<std::shared_ptr<const Level>> open_shards(const std::shared_ptr<const Level>& level,
+                                                       std::size_t first,
+                                                       std::size_t count) {
     const Span span("plan");
-    std::vector<std::shared_ptr<const Level>> shards(count);
+    std::deque<std::shared_ptr<const Level>> shards(count);
     if (AsyncReads* const store = array_.driver.async_reads()) {
       ask_for_shards(*store, level, first, shards);
       return shards;
@@ -98,7 +125,7 @@ class ChunkWalk {
   void ask_for_shards(AsyncReads& store,
                       const std::shared_ptr<const Level>& level,
                       std::size_t first,
-                      std::vector<std::shared_ptr<const Level>>& shards) {
+                      std::deque<std::shared_ptr<const Level>>& shards) {
     class Shard final : public ShardRead<Query> {
      public:
       Shard(const ChunkWalk& walk,
@@ -135,16 +162,15 @@ class ChunkWalk {
         threads, [&](std::size_t) { flight.work(); }, static_cast<int>(threads));
   }
 
-  std::vector<Chunk<Query>> find_chunks(const std::shared_ptr<const Level>& level,
-                                        std::size_t first,
-                                        std::size_t count) {
+  void find_chunks(const std::shared_ptr<const Level>& level,
+                   std::size_t first,
+                   std::size_t count) {
     const Span span("plan");
-    std::vector<Chunk<Query>> chunks(count);
+    found_.resize(count);
     parallel_for((count + kThreadChunks - 1) / kThreadChunks, [&](std::size_t part) {
       const std::size_t end = std::min(count, (part + 1) * kThreadChunks);
-      for (std::size_t i = part * kThreadChunks; i < end; ++i) chunks[i] = child(level, first + i);
+      for (std::size_t i = part * kThreadChunks; i < end; ++i) found_[i] = child(level, first + i);
     });
-    return chunks;
   }
 
   Chunk<Query> child(const std::shared_ptr<const Level>& level, std::size_t position) {
@@ -164,6 +190,10 @@ class ChunkWalk {
 
   Request& request_;
   const StoredArray& array_;
+  std::vector<RegionPart<Query>>& parts_;
+  std::size_t part_ = 0;            // the next of them
+  std::vector<Place> way_;          // the region first
+  std::deque<Chunk<Query>> found_;  // what comes next
 };
 
 }  // namespace headrace

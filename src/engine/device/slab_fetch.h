@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "engine/device/chunks.h"
 #include "engine/device/gds.h"
@@ -88,21 +89,31 @@ FetchList list_of_slab(const FetchPlan& plan,
   });
 }
 
+// Brings the chunks of one slab.
+class SlabSource {
+ public:
+  virtual ~SlabSource() = default;
+  // So many threads do this at once, until nothing is left to begin.
+  virtual std::size_t threads() const = 0;
+  virtual void work() = 0;
+};
+
 template <typename Query>
-class SlabFetch {
+class SlabFetch final : public SlabSource {
  public:
   using Chunks = std::vector<Chunk<Query>>;
 
-  // `purpose`: of packing, the host decodes all chunks. `gds`: null, or the way of what a device
-  // decodes.
-  SlabFetch(Request& request,
+  // `check` is called at short intervals, and may throw. `purpose`: of packing, the host decodes
+  // all chunks. `gds`: null, or the way of what a device decodes.
+  SlabFetch(const Request& request,
+            FunctionRef<void()> check,
             const StoredArray& array,
             const Backend& backend,
             FetchFor purpose,
             Gds* gds,
             Chunks& chunks,
             SlabMemory& memory)
-      : request_(request),
+      : check_(check),
         array_(array),
         layout_(array.layout),
         backend_(backend),
@@ -118,13 +129,12 @@ class SlabFetch {
     threads_ = std::min(threads_, list_.requests.size());
   }
 
-  // So many threads do this at once, until nothing is left.
-  std::size_t threads() const { return threads_; }
-  void work() {
+  std::size_t threads() const override { return threads_; }
+  void work() override {
     Objects objects;
     try {
       for (std::size_t i; (i = next_.fetch_add(1)) < list_.requests.size();) {
-        request_.check();
+        check_();
         fetch(list_.requests[i], objects);
       }
     } catch (...) {
@@ -312,7 +322,7 @@ class SlabFetch {
     }
   }
 
-  Request& request_;
+  const FunctionRef<void()> check_;
   const StoredArray& array_;
   const ArrayLayout& layout_;
   const Backend& backend_;

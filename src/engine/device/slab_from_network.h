@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -25,12 +24,13 @@
 namespace headrace {
 
 template <typename Query>
-class SlabFromNetwork {
+class SlabFromNetwork final : public SlabSource {
  public:
   using Chunks = std::vector<Chunk<Query>>;
 
-  // `purpose`: of packing, the host decodes all chunks.
-  SlabFromNetwork(Request& request,
+  // As SlabFetch.
+  SlabFromNetwork(const Request& request,
+                  FunctionRef<void()> check,
                   const StoredArray& array,
                   const Backend& backend,
                   FetchFor purpose,
@@ -45,17 +45,15 @@ class SlabFromNetwork {
         memory_(memory),
         threads_(threads_of_slab(request, layout_, purpose)),
         plan_(array, request, purpose, threads_),
-        check_([&request] { request.check(); }),
-        flight_(store, limits_of_flight(request, store), check_) {
+        flight_(store, limits_of_flight(request, store), check) {
     list_ = list_of_slab(plan_, layout_, chunks, 1);
     if (list_.order.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.order.size());
     flight_.add(std::make_unique<Source>(*this));
   }
 
-  // So many threads do this at once, until nothing is left.
-  std::size_t threads() const { return threads_; }
-  void work() { flight_.work(); }
+  std::size_t threads() const override { return threads_; }
+  void work() override { flight_.work(); }
 
  private:
   // Of an object that may be missing, or of a shard, whose index was there.
@@ -304,7 +302,6 @@ class SlabFromNetwork {
   const FetchPlan plan_;
   int threads_each_ = 1;
   FetchList list_;
-  const std::function<void()> check_;
   ReadsInFlight flight_;  // its reads refer to all of the above
 };
 

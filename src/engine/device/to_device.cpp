@@ -7,13 +7,16 @@
 // anew, or from files straight into the device's memory (engine/device/gds.h). What decoders want
 // to know of headers is read on the way. Then one call a decoding step is given
 // to the slab's queue for all its chunks, and one that places the elements, while the other threads
-// fetch the next slab. Nothing waits for the device but the reuse of a slab's memory, kSlabs later,
-// and the end. Then faults that the decoders found are turned into errors, and what no kernel takes
-// is fetched again and decoded by the host.
+// fetch the next slab (engine/device/slabs_in_flight.h). Nothing waits for the device but the reuse
+// of a queue and of what a slab had there, and the end. When a slab is done, faults that the
+// decoders found are turned into errors. What no kernel takes is fetched again after all others and
+// decoded by the host.
 
 #include "engine/device/to_device.h"
 
+#include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 
 #include "base/checked.h"
@@ -26,22 +29,27 @@
 #include "engine/device/slab.h"
 #include "engine/device/slab_fetch.h"
 #include "engine/device/slab_from_network.h"
+#include "engine/device/slabs_in_flight.h"
 #include "engine/device/stages.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::size_t kSlabs = 3;
 // Measured on one H200, pinned host to device: 49 GB/s in pieces of 1 MiB, 54 of 4, 55 of 16.
 // With room for what pads two chunks of 4 MiB.
 constexpr std::size_t kBlockNbytes = (std::size_t{8} << 20) + (std::size_t{64} << 10);
 constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
 
 template <typename Query>
-class DeviceReader {
+class DeviceReader final : private SlabsInFlight::Source {
  public:
-  DeviceReader(
-      Request& request, const StoredArray& array, Backend& backend, Queue& queue, Device device)
+  DeviceReader(Request& request,
+               const StoredArray& array,
+               Backend& backend,
+               Queue& queue,
+               Device device,
+               std::vector<RegionPart<Query>>& parts,
+               FetchFor purpose)
       : request_(request),
         array_(array),
         layout_(array.layout),
@@ -49,50 +57,101 @@ class DeviceReader {
         backend_(backend),
         device_(device),
         kernels_(backend.kernels()),
-        pinned_(backend, device.index) {
+        pinned_(backend, device.index),
+        walk_(request, array, parts),
+        purpose_(purpose),
+        gds_(Gds::of(request.config(), array, backend, device, purpose)) {
     queues_.push_back(&queue);
     fill_ = Scratch<std::uint8_t>::of(*queues_[0],
                                       reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
                                       layout_.itemsize());
   }
 
-  // After an error, work may still be on its way into the caller's memory.
-  ~DeviceReader() {
-    for (Queue* queue : queues_) const Drain drain(*queue);
-  }
-
-  void read(std::vector<RegionPart<Query>>& parts, FetchFor purpose) {
-    purpose_ = purpose;
-    gds_ = Gds::of(request_.config(), array_, backend_, device_, purpose);
-    ChunkWalk<Query> walk(request_, array_);
-    for (RegionPart<Query>& part : parts) {
-      walk.each(std::move(part), [&](Chunk<Query> chunk) { add(std::move(chunk)); });
-    }
-    if (!pending_.empty()) run_slab();
-    submit_fetched();
-    while (!in_flight_.empty()) finish_oldest();
+  void read() {
+    run();
+    if (refused_.empty()) return;
+    again_ = true;
+    purpose_ = FetchFor::packing;
+    gds_.reset();
+    run();
   }
 
  private:
-  struct Slab {
-    Slab(PinnedBlocks& pinned, Queue& q, std::size_t block_nbytes)
-        : queue(q), memory(pinned, q, block_nbytes) {}
+  class Slab final : public SlabsInFlight::Slab {
+   public:
+    Slab(DeviceReader& reader,
+         Queue& q,
+         std::vector<Chunk<Query>> slab_chunks,
+         std::size_t nbytes)
+        : queue(q),
+          chunks(std::move(slab_chunks)),
+          memory(reader.pinned_, q, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes)),
+          reader_(reader),
+          source_(reader.source_of(chunks, memory)) {}
+
+    std::size_t threads() const override { return source_->threads(); }
+    void fetch() override { source_->work(); }
+    void submit() override { reader_.submit(*this); }
+    void finish() override { reader_.finish(*this); }
 
     Queue& queue;
     std::vector<Chunk<Query>> chunks;
     std::vector<std::size_t> decoded;  // those that are decoded on the device
     SlabMemory memory;
     std::shared_ptr<std::byte> faults;  // pinned, once `done`: of each step and decoded chunk
-    std::unique_ptr<Mark> done;         // null until it is submitted
+    std::unique_ptr<Mark> done;
+
+   private:
+    DeviceReader& reader_;
+    const std::unique_ptr<SlabSource> source_;
   };
 
-  void add(Chunk<Query> chunk) {
-    if (!chunk.missing) pending_nbytes_ += nbytes_of(chunk);
-    pending_.push_back(std::move(chunk));
-    if (pending_nbytes_ < request_.config().device_slab_nbytes && pending_.size() < kSlabChunks)
-      return;
-    add_queues();
-    run_slab();
+  // After an error, work may still be on its way from and to the memory of slabs, and into the
+  // caller's.
+  struct DrainAll {
+    explicit DrainAll(const std::vector<Queue*>& all) : queues(all) {}
+    ~DrainAll() {
+      for (Queue* queue : queues) const Drain drain(*queue);
+    }
+    const std::vector<Queue*>& queues;
+  };
+
+  void run() {
+    SlabsInFlight slabs(*this, request_, array_.driver.async_reads() == nullptr);
+    const DrainAll drain(queues_);
+    slabs_ = &slabs;
+    slabs.run(threads());
+  }
+
+  // For slabs that others follow: with few chunks a slab, threads are left to read parts of one.
+  std::size_t threads() const {
+    const std::size_t chunk_nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
+    const std::size_t full = request_.config().device_slab_nbytes / chunk_nbytes;
+    const std::size_t chunks = std::clamp<std::size_t>(full, 1, kSlabChunks);
+    return std::min(threads_of_slab(request_, layout_, purpose_), SlabsInFlight::kOpen * chunks);
+  }
+
+  std::unique_ptr<SlabsInFlight::Slab> next() override {
+    std::vector<Chunk<Query>> chunks;
+    std::size_t nbytes = 0;
+    while (nbytes < request_.config().device_slab_nbytes && chunks.size() < kSlabChunks) {
+      std::optional<Chunk<Query>> chunk = next_chunk();
+      if (!chunk) break;
+      if (!chunk->missing) nbytes += nbytes_of(*chunk);
+      chunks.push_back(std::move(*chunk));
+    }
+    if (chunks.empty()) return nullptr;
+    if (turn_ == 1) add_queues();
+    Queue& queue = *queues_[turn_++ % queues_.size()];
+    return std::make_unique<Slab>(*this, queue, std::move(chunks), nbytes);
+  }
+
+  std::optional<Chunk<Query>> next_chunk() {
+    if (!again_) return walk_.next();
+    if (refused_.empty()) return std::nullopt;
+    Chunk<Query> chunk = std::move(refused_.front());
+    refused_.pop_front();
+    return chunk;
   }
 
   std::size_t nbytes_of(const Chunk<Query>& chunk) const {
@@ -100,70 +159,35 @@ class DeviceReader {
     return packed ? chunk.query.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
   }
 
-  // Fetches what is pending while the slab that was fetched before is submitted.
-  void run_slab() {
-    while (in_flight_.size() >= kSlabs) finish_oldest();
-    Slab* const fetched = fetched_;
-    fetched_ = &add_slab(*queues_[turn_++ % queues_.size()], pending_nbytes_);
-    fetched_->chunks = std::exchange(pending_, {});
-    pending_nbytes_ = 0;
-    fetch(*fetched_, purpose_, gds_.get(), fetched);
-    for (const Chunk<Query>& chunk : fetched_->chunks)
-      if (!chunk.missing) request_.count_encoded(chunk.range.nbytes);
-  }
-
-  // `ready`: a slab to submit meanwhile, or null.
-  void fetch(Slab& slab, FetchFor purpose, Gds* gds, Slab* ready) {
-    AsyncReads* const store = array_.driver.async_reads();
-    if (store && !(gds && gds->forced())) {
-      SlabFromNetwork<Query> source(
-          request_, array_, backend_, purpose, *store, slab.chunks, slab.memory);
-      fetch_beside(source, ready);
-    } else {
-      SlabFetch<Query> source(request_, array_, backend_, purpose, gds, slab.chunks, slab.memory);
-      fetch_beside(source, ready);
-    }
-    slab.memory.finish();
-  }
-
-  template <typename Fetch>
-  void fetch_beside(Fetch& fetch, Slab* fetched) {
-    const auto take_turn = [&](std::size_t i) {
-      if (i > 0) {
-        fetch.work();
-      } else if (fetched) {
-        submit(*fetched);
-      }
-    };
-    request_.parallel(1 + fetch.threads(), take_turn, 0);
-  }
-
-  void submit_fetched() {
-    if (fetched_) submit(*std::exchange(fetched_, nullptr));
-  }
-
-  Slab& add_slab(Queue& queue, std::size_t nbytes) {
-    in_flight_.push_back(
-        std::make_unique<Slab>(pinned_, queue, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes)));
-    return *in_flight_.back();
-  }
-
-  // Before the first slab, if others follow.
+  // For the second slab, when the first queue has nothing yet that it would have to wait for.
   void add_queues() {
-    while (queues_.size() < kSlabs) {
+    while (queues_.size() < SlabsInFlight::kOpen) {
       own_queues_.push_back(backend_.make_queue(device_.index));
       queues_.push_back(own_queues_.back().get());
       queues_.back()->wait_for(*queues_[0]);
     }
   }
 
+  std::unique_ptr<SlabSource> source_of(std::vector<Chunk<Query>>& chunks, SlabMemory& memory) {
+    AsyncReads* const store = array_.driver.async_reads();
+    if (store && !(gds_ && gds_->forced())) {
+      return std::make_unique<SlabFromNetwork<Query>>(
+          request_, check_, array_, backend_, purpose_, *store, chunks, memory);
+    }
+    return std::make_unique<SlabFetch<Query>>(
+        request_, check_, array_, backend_, purpose_, gds_.get(), chunks, memory);
+  }
+
   void submit(Slab& slab) {
+    slab.memory.finish();
     std::vector<DeviceChunk> chunks;
     {
       const Span span("plan");
       for (std::size_t i = 0; i < slab.chunks.size(); ++i) {
         const Chunk<Query>& chunk = slab.chunks[i];
-        if (chunk.missing || chunk.packed) continue;
+        if (chunk.missing) continue;
+        if (!again_) request_.count_encoded(chunk.range.nbytes);
+        if (chunk.packed) continue;
         slab.decoded.push_back(i);
         chunks.push_back({chunk.encoded_nbytes(),
                           chunk.headers.get(),
@@ -215,25 +239,20 @@ class DeviceReader {
     return reinterpret_cast<std::uint8_t*>(sink.direct(0, layout_.chain.decoded_nbytes()));
   }
 
-  void finish_oldest() {
-    if (in_flight_.front().get() == fetched_) submit_fetched();
-    const std::unique_ptr<Slab> slab = std::move(in_flight_.front());
-    in_flight_.pop_front();
+  void finish(Slab& slab) {
     {
       const Span span("wait");
-      slab->done->wait();
+      slab.done->wait();
     }
-    std::vector<std::size_t> refused;
-    for (std::size_t i = 0; i < slab->decoded.size(); ++i) {
-      const std::optional<Error> error = fault_of(*slab, i);
+    for (std::size_t i = 0; i < slab.decoded.size(); ++i) {
+      const std::optional<Error> error = fault_of(slab, i);
       if (!error) continue;
-      const std::size_t chunk = slab->decoded[i];
+      Chunk<Query>& chunk = slab.chunks[slab.decoded[i]];
       const bool forced = layout_.devices.is_forced();
       if (error->code() != ErrorCode::unsupported || forced)
-        throw located(array_, *slab->chunks[chunk].level, slab->chunks[chunk].position, *error);
-      refused.push_back(chunk);
+        throw located(array_, *chunk.level, chunk.position, *error);
+      refused_.push_back(std::move(chunk));
     }
-    if (!refused.empty()) decode_refused(*slab, refused);
   }
 
   // Of the i-th decoded chunk: what the first step that failed found.
@@ -244,15 +263,6 @@ class DeviceReader {
       if (fault != Fault::none) return fault_error(plan_.steps[step], fault);
     }
     return std::nullopt;
-  }
-
-  // Chunks that the kernels do not take and the host may, fetched once more: what the host had of
-  // them is gone.
-  void decode_refused(Slab& slab, const std::vector<std::size_t>& refused) {
-    Slab& again = add_slab(slab.queue, refused.size() * layout_.chain.decoded_nbytes());
-    for (const std::size_t chunk : refused) again.chunks.push_back(std::move(slab.chunks[chunk]));
-    fetch(again, FetchFor::packing, nullptr, nullptr);
-    submit(again);
   }
 
   Request& request_;
@@ -266,13 +276,16 @@ class DeviceReader {
   std::vector<Queue*> queues_;  // the caller's, then these
   PinnedBlocks pinned_;
   Scratch<std::uint8_t> fill_;
-  FetchFor purpose_ = FetchFor::device;
+  ChunkWalk<Query> walk_;
+  FetchFor purpose_;
   std::unique_ptr<Gds> gds_;  // null: chunks come through the host
   std::size_t turn_ = 0;
-  std::vector<Chunk<Query>> pending_;
-  std::size_t pending_nbytes_ = 0;
-  std::deque<std::unique_ptr<Slab>> in_flight_;
-  Slab* fetched_ = nullptr;  // the last of them, when it is not submitted
+  // Chunks that the kernels do not take and the host may: fetched once more, for what the host had
+  // of them is gone.
+  std::deque<Chunk<Query>> refused_;
+  bool again_ = false;                // they are being read
+  SlabsInFlight* slabs_ = nullptr;  // that are under way
+  const std::function<void()> check_ = [this] { slabs_->check(); };
 };
 
 // What decoding the chunks takes that a selection touches; of points, at most so much. How far
@@ -352,7 +365,7 @@ void read_query(Request& request,
       array,
       std::move(query),
       [&](const StoredArray& inside, std::vector<RegionPart<Query>>& parts) {
-        DeviceReader<Query>(request, inside, backend, queue, device).read(parts, purpose);
+        DeviceReader<Query>(request, inside, backend, queue, device, parts, purpose).read();
       });
 }
 
@@ -420,8 +433,8 @@ void read_selections_to_device(const ArrayState& state,
     }
     const auto queue = devices.make_queue(device.index);
     queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
-    DeviceReader<Box>(request, array, devices, *queue, device)
-        .read(parts, purpose_of(request, array, devices, targets));
+    const FetchFor purpose = purpose_of(request, array, devices, targets);
+    DeviceReader<Box>(request, array, devices, *queue, device, parts, purpose).read();
   });
 }
 
