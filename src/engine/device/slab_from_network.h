@@ -43,7 +43,7 @@ class SlabFromNetwork final : public SlabSource {
         purpose_(purpose),
         chunks_(chunks),
         memory_(memory),
-        threads_(threads_of_slab(request, layout_, purpose)),
+        threads_(threads_of_slab(request, array, purpose)),
         plan_(array, request, purpose, threads_),
         flight_(store, limits_of_flight(request, store), check) {
     list_ = list_of_slab(plan_, layout_, chunks, 1);

@@ -128,7 +128,7 @@ class DeviceReader final : private SlabsInFlight::Source {
     const std::size_t chunk_nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
     const std::size_t full = request_.config().device_slab_nbytes / chunk_nbytes;
     const std::size_t chunks = std::clamp<std::size_t>(full, 1, kSlabChunks);
-    return std::min(threads_of_slab(request_, layout_, purpose_), SlabsInFlight::kOpen * chunks);
+    return std::min(threads_of_slab(request_, array_, purpose_), SlabsInFlight::kOpen * chunks);
   }
 
   std::unique_ptr<SlabsInFlight::Slab> next() override {
