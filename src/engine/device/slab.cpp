@@ -35,17 +35,24 @@ std::size_t padded(std::size_t nbytes) { return (nbytes + 15) / 16 * 16 + kSourc
 
 SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   const std::size_t taken = padded(nbytes);
-  if (taken > block_nbytes_) {
-    Block fresh = make_block(taken);
-    fresh.full = true;
-    const MutexLock lock(mutex_);
-    blocks_.push_back(std::move(fresh));
-    return cut(blocks_.back(), taken);
-  }
+  if (taken > block_nbytes_) return reserve_alone(taken, false);
   const MutexLock lock(mutex_);
   while (adding_ && !has_room(taken)) added_.wait(mutex_);
   if (!has_room(taken)) add_block();
   return cut(*current_, taken);
+}
+
+SlabMemory::Piece SlabMemory::reserve_for_parts(std::size_t nbytes) {
+  return reserve_alone(padded(nbytes), true);
+}
+
+SlabMemory::Piece SlabMemory::reserve_alone(std::size_t nbytes, bool in_parts) {
+  Block fresh = make_block(nbytes);
+  fresh.full = true;
+  fresh.in_parts = in_parts;
+  const MutexLock lock(mutex_);
+  blocks_.push_back(std::move(fresh));
+  return cut(blocks_.back(), nbytes);
 }
 
 bool SlabMemory::has_room(std::size_t nbytes) const {
@@ -100,6 +107,12 @@ SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
   return piece;
 }
 
+void SlabMemory::filled_part(const Piece& piece, std::size_t at, std::size_t nbytes) {
+  if (!piece.block->in_parts) return;
+  const Span span("copy", nbytes);
+  queue_.upload_pinned(piece.device + at, piece.host + at, nbytes);
+}
+
 void SlabMemory::filled(const Piece& piece) {
   if (!piece.block) return;
   {
@@ -119,8 +132,10 @@ void SlabMemory::finish() {
 }
 
 void SlabMemory::copy(Block& block) {
-  const Span span("copy", block.used);
-  queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
+  if (!block.in_parts) {
+    const Span span("copy", block.used);
+    queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
+  }
   pinned_.give_back(std::move(block.pinned), queue_.mark());
 }
 

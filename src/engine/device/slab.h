@@ -56,6 +56,7 @@ class SlabMemory {
     std::size_t used = 0;
     std::size_t unfilled = 0;  // pieces that are reserved and not filled
     bool full = false;
+    bool in_parts = false;  // its parts are copied one by one
   };
 
  public:
@@ -66,9 +67,13 @@ class SlabMemory {
   };
   // Aligned to 16, readable 16 bytes past its end rounded up to 16.
   Piece reserve(std::size_t nbytes);
+  // The same, for one that several threads fill: filled_part() of each part, then filled().
+  Piece reserve_for_parts(std::size_t nbytes);
   // Without host memory and block, to be written now by others than the queue: waits until that may
   // be.
   Piece reserve_on_device(std::size_t nbytes);
+  // Copies the part at once, if the piece is for parts.
+  void filled_part(const Piece& piece, std::size_t at, std::size_t nbytes);
   // The piece holds what is to be copied; without a block, nothing is.
   void filled(const Piece& piece);
   // Nothing more comes, and all is filled.
@@ -76,6 +81,8 @@ class SlabMemory {
 
  private:
   Block make_block(std::size_t nbytes);
+  // A block of its own.
+  Piece reserve_alone(std::size_t nbytes, bool in_parts);
   // A new current one. Leaves the lock meanwhile.
   void add_block() REQUIRES(mutex_);
   bool has_room(std::size_t nbytes) const REQUIRES(mutex_);

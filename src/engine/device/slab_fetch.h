@@ -71,6 +71,10 @@ void take_encoded(const Backend& backend,
 // 16, where 55 is the bus.
 inline constexpr int kMostFetchThreads = 16;
 
+// What one thread reads, at least, of a chunk that several share because there are few: 512 KiB of
+// the page cache take about as long as to wake a thread.
+inline constexpr std::size_t kLeastPart = std::size_t{512} << 10;
+
 // Threads that fetch a slab; of packing, each decodes a chunk at a time.
 inline std::size_t threads_of_slab(const Request& request,
                                    const StoredArray& array,
@@ -288,7 +292,8 @@ class SlabFetch final : public SlabSource {
       }
       targets.push_back(pieces.back().host);
     }
-    if (!file) return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
+    if (purpose_ == FetchFor::packing || !array_.driver.local())
+      return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
     for (std::size_t r = 0; r < request.runs.size(); ++r)
       bring(*reader, file.get(), request.runs[r].range, pieces[r]);
   }
@@ -296,21 +301,23 @@ class SlabFetch final : public SlabSource {
   // For encoded bytes that come by way of the host or, from a file, straight to the device.
   SlabMemory::Piece reserve(const GdsFile* file, const ByteRange& range) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
-    return file ? memory_.reserve_on_device(nbytes) : memory_.reserve(nbytes);
+    if (file) return memory_.reserve_on_device(nbytes);
+    const bool shared = threads_each_ > 1 && nbytes > kLeastPart;
+    return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
   }
 
   void bring(const ObjectReader& reader,
              const GdsFile* file,
              const ByteRange& range,
              const SlabMemory::Piece& piece) {
-    in_pieces(
-        static_cast<std::size_t>(range.nbytes), threads_each_, [&](std::size_t at, std::size_t n) {
-          if (file) {
-            file->read(range.offset + at, piece.device + at, n);
-          } else {
-            reader.read(range.offset + at, {piece.host + at, n});
-          }
-        });
+    const auto nbytes = static_cast<std::size_t>(range.nbytes);
+    const auto threads = static_cast<std::size_t>(threads_each_);
+    const std::size_t part = file ? kReadPiece : std::clamp(nbytes / threads, kLeastPart, kReadPiece);
+    in_pieces(nbytes, threads_each_, part, [&](std::size_t at, std::size_t n) {
+      if (file) return file->read(range.offset + at, piece.device + at, n);
+      reader.read(range.offset + at, {piece.host + at, n});
+      memory_.filled_part(piece, at, n);
+    });
   }
 
   void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece, std::size_t offset = 0) {

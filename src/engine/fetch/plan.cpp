@@ -13,8 +13,6 @@ constexpr std::uint64_t kLocalGap = std::uint64_t{16} << 10;
 constexpr std::uint64_t kDeviceRun = std::uint64_t{1} << 20;
 // Larger chunks of a local store cost more to read than to ask for.
 constexpr std::size_t kMaxBatchedChunk = std::size_t{1} << 20;
-// That one thread reads of a long range where several share it.
-constexpr std::size_t kReadPiece = std::size_t{4} << 20;
 
 // Of a store across a network, what it says itself comes before what the configuration does.
 Coalescing near_in(const StoreDriver& driver, FetchFor purpose, const Config& config) {
@@ -159,7 +157,7 @@ void read_runs(const StoreDriver& driver,
       together.push_back({range.offset, target});
       continue;
     }
-    in_pieces(target.size(), threads, [&](std::size_t at, std::size_t n) {
+    in_pieces(target.size(), threads, kReadPiece, [&](std::size_t at, std::size_t n) {
       reader.read(range.offset + at, target.subspan(at, n));
     });
   }
@@ -168,8 +166,9 @@ void read_runs(const StoreDriver& driver,
 
 void in_pieces(std::size_t nbytes,
                int threads,
+               std::size_t piece_nbytes,
                FunctionRef<void(std::size_t at, std::size_t n)> body) {
-  const std::size_t piece = threads > 1 ? kReadPiece : std::max<std::size_t>(nbytes, 1);
+  const std::size_t piece = threads > 1 ? piece_nbytes : std::max<std::size_t>(nbytes, 1);
   parallel_for((nbytes + piece - 1) / piece,
                [&](std::size_t i) { body(i * piece, std::min(piece, nbytes - i * piece)); },
                threads);

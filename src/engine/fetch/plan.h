@@ -34,6 +34,9 @@ enum class FetchFor : std::uint8_t {
 // Bytes that the host reads and then decodes or places stay in the L2 cache in between, up to this.
 inline constexpr std::size_t kCachedNbytes = std::size_t{256} << 10;
 
+// What one thread reads of a long range where several share it.
+inline constexpr std::size_t kReadPiece = std::size_t{4} << 20;
+
 // What is held of the store's bytes at a time by who fetches ahead (engine/fetch/objects.h): a
 // batch that is fetched, one in use and one between.
 inline constexpr std::size_t kFetchedBatches = 3;
@@ -144,6 +147,7 @@ void read_runs(const StoreDriver& driver,
 // Calls body(at, n) for the pieces of `nbytes` bytes, which `threads` share when there are several.
 void in_pieces(std::size_t nbytes,
                int threads,
+               std::size_t piece_nbytes,
                FunctionRef<void(std::size_t at, std::size_t n)> body);
 
 }  // namespace headrace
