@@ -46,6 +46,9 @@ class CudaBackend final : public Backend {
 
   std::string device_name(int index) const override { return properties(index).name; }
   std::size_t memory_nbytes(int index) const override { return properties(index).totalGlobalMem; }
+  std::span<const int> near_processors(int index) const override {
+    return near_host(index).processors;
+  }
   std::string_view own_name() const override { return cuda_names::kOwnName; }
   const Kernels& kernels() const override { return gpu_kernels(); }
   std::span<const DecoderLibrary> libraries() const override {

@@ -6,8 +6,10 @@
 #include <iterator>
 #include <list>
 #include <map>
+#include <utility>
 
 #include "base/fork_mutex.h"
+#include "base/memory_nodes.h"
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/queue.h"
@@ -36,6 +38,7 @@ std::size_t host_nbytes() {
 struct PinnedBlock {
   std::byte* data;
   std::size_t nbytes;
+  std::optional<int> node;
 };
 
 struct State {
@@ -43,6 +46,7 @@ struct State {
   std::map<int, cudaMemPool_t> pools GUARDED_BY(mutex);
   std::list<PinnedBlock> pinned GUARDED_BY(mutex);  // free ones, the last that was freed first
   std::size_t pinned_nbytes GUARDED_BY(mutex) = 0;
+  std::map<int, NearHost> near GUARDED_BY(mutex);  // by devices; none of them is changed
 
   static State& get() {
     static auto* state = new State;  // never destroyed: results may outlive statics
@@ -136,15 +140,31 @@ UserMemory& user_memory() {
   return *memory;
 }
 
+const NearHost& near_host(int device) {
+  State& state = State::get();
+  {
+    ForkLock lock(state.mutex);
+    const auto known = state.near.find(device);
+    if (known != state.near.end()) return known->second;
+  }
+  char address[32] = {};
+  HEADRACE_CUDA_CHECK(cudaDeviceGetPCIBusId(address, sizeof address, device));
+  NearHost found;
+  found.node = node_of_pci_device(address);
+  if (found.node) found.processors = processors_of_node(*found.node);
+  ForkLock lock(state.mutex);
+  return state.near.try_emplace(device, std::move(found)).first->second;
+}
+
 std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes) {
   const std::size_t size =
       (std::max<std::size_t>(nbytes, 1) + kPinnedUnit - 1) / kPinnedUnit * kPinnedUnit;
-  PinnedBlock block{nullptr, size};
+  PinnedBlock block{nullptr, size, near_host(device).node};
   State& state = State::get();
   {
     ForkLock lock(state.mutex);
     const auto fit = std::ranges::find_if(state.pinned, [&](const PinnedBlock& p) {
-      return p.nbytes >= size && p.nbytes <= 2 * size;
+      return p.nbytes >= size && p.nbytes <= 2 * size && p.node == block.node;
     });
     if (fit != state.pinned.end()) {
       block = *fit;
@@ -154,6 +174,7 @@ std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes) 
   }
   if (!block.data) {
     const DeviceGuard guard(device);
+    const NearMemory near(block.node);
     void* fresh = nullptr;
     HEADRACE_CUDA_CHECK(cudaHostAlloc(&fresh, size, cudaHostAllocPortable));
     block.data = static_cast<std::byte*>(fresh);

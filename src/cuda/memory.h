@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace headrace {
 
@@ -18,6 +20,14 @@ void free_device(int device, void* memory, cudaStream_t stream) noexcept;
 void free_result(int device, void* memory) noexcept;
 UserMemory& user_memory();
 
+// What of the host is near to a device; nothing where all of it is.
+struct NearHost {
+  std::optional<int> node;  // of memory
+  std::vector<int> processors;
+};
+const NearHost& near_host(int device);
+
+// Near to the device.
 std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes);
 
 }  // namespace headrace

@@ -49,6 +49,10 @@ class Backend {
   // Why there is none: that of the first device. Empty when there is one.
   std::string why_none() const;
 
+  // The host's processors that are at the same memory as it, where there are others
+  // (base/memory_nodes.h); empty where all are alike.
+  virtual std::span<const int> near_processors(int /*index*/) const { return {}; }
+
   virtual std::string_view own_name() const = 0;  // of its kernels: "headrace-cuda"
   virtual const Kernels& kernels() const = 0;
   virtual std::span<const DecoderLibrary> libraries() const { return {}; }

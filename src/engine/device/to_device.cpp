@@ -18,8 +18,10 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "base/checked.h"
+#include "base/memory_nodes.h"
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "device/device.h"
@@ -90,7 +92,10 @@ class DeviceReader final : private SlabsInFlight::Source {
           source_(reader.source_of(chunks, memory)) {}
 
     std::size_t threads() const override { return source_->threads(); }
-    void fetch() override { source_->work(); }
+    void fetch() override {
+      const RunsOn near(reader_.near_processors());
+      source_->work();
+    }
     void submit() override { reader_.submit(*this); }
     void finish() override { reader_.finish(*this); }
 
@@ -129,6 +134,12 @@ class DeviceReader final : private SlabsInFlight::Source {
     const std::size_t full = request_.config().device_slab_nbytes / chunk_nbytes;
     const std::size_t chunks = std::clamp<std::size_t>(full, 1, kSlabChunks);
     return std::min(threads_of_slab(request_, array_, purpose_), SlabsInFlight::kOpen * chunks);
+  }
+
+  // For a thread to run on that fills pinned memory. The caller's stays where it is.
+  std::span<const int> near_processors() const {
+    if (std::this_thread::get_id() == caller_) return {};
+    return backend_.near_processors(device_.index);
   }
 
   std::unique_ptr<SlabsInFlight::Slab> next() override {
@@ -274,6 +285,7 @@ class DeviceReader final : private SlabsInFlight::Source {
   const Kernels& kernels_;
   std::vector<std::unique_ptr<Queue>> own_queues_;
   std::vector<Queue*> queues_;  // the caller's, then these
+  const std::thread::id caller_ = std::this_thread::get_id();
   PinnedBlocks pinned_;
   Scratch<std::uint8_t> fill_;
   ChunkWalk<Query> walk_;
