@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "conformance/inject.h"
-#include "simt/host_queue.h"
 #include "conformance/random_selection.h"
+#include "simt/host_queue.h"
 #include "unit/device_kit.h"
 
 namespace headrace {
@@ -81,7 +81,8 @@ TEST_F(DeviceSlabs, AChunkInTheMiddleMayBeBad) {
         for (const char* key : {"a/c/0/0", "a/c/5/7", "a/c/10/15"}) {
           const std::string named = std::string("[read] a chunk ") + (key + 2);
           faults->shorten(key, 5);
-          EXPECT_NE(error_of([&] { there.read(); }, ErrorCode::corrupt).find(named), std::string::npos);
+          EXPECT_NE(error_of([&] { there.read(); }, ErrorCode::corrupt).find(named),
+                    std::string::npos);
           faults->clear();
           if (codecs.size() > 1) {
             faults->flip_byte(key, 0);
@@ -145,7 +146,8 @@ TEST_F(DeviceSlabs, AnyAllocationMayFail) {
 // 4 MiB, which threads share.
 TEST_F(DeviceSlabs, PartsOfALargeChunkAreReadSideBySide) {
   const CodecSpec blosc = codec::blosc("lz4", 1);
-  for (const auto& codecs : {std::vector{little}, std::vector{little, shuffle}, std::vector{little, blosc}}) {
+  for (const auto& codecs :
+       {std::vector{little}, std::vector{little, shuffle}, std::vector{little, blosc}}) {
     for (const Shape& shards : {Shape{}, Shape{1024, 1024}}) {
       auto counts = std::make_shared<test::StoreCounts>();
       auto faults = std::make_shared<test::Faults>();

@@ -46,12 +46,8 @@ TEST_F(MemoryNodes, ADeviceIsAtOneOfSeveral) {
 
 TEST_F(MemoryNodes, HasProcessors) {
   EXPECT_TRUE(processors_of_node(1, root_).empty());
-  for (const auto& [text, processors] :
-       std::vector<std::pair<std::string, std::vector<int>>>{{"0-2,5,8-9", {0, 1, 2, 5, 8, 9}},
-                                                             {"7", {7}},
-                                                             {"", {}},
-                                                             {"3-", {}},
-                                                             {"a-b", {}}}) {
+  for (const auto& [text, processors] : std::vector<std::pair<std::string, std::vector<int>>>{
+           {"0-2,5,8-9", {0, 1, 2, 5, 8, 9}}, {"7", {7}}, {"", {}}, {"3-", {}}, {"a-b", {}}}) {
     put("/sys/devices/system/node/node1/cpulist", text);
     EXPECT_EQ(processors_of_node(1, root_), processors) << text;
   }

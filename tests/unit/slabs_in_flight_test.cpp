@@ -1,6 +1,8 @@
 // Slabs of a read on their way: no thread waits at the end of one, few are open at a time, and an
 // error anywhere ends it for all threads.
 
+#include "engine/device/slabs_in_flight.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "engine/device/slabs_in_flight.h"
 #include "headrace/config.h"
 #include "headrace/error.h"
 

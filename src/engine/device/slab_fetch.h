@@ -66,9 +66,9 @@ void take_encoded(const Backend& backend,
 }
 
 // That copy files into pinned memory, unless the user has said how many: so many bring as much as
-// the bus to the device takes, and more would fill more blocks at a time, out of the cache. Measured
-// on one H200 with uncompressed chunks in the page cache: 18, 35, 44 and 52 GB/s with 4, 8, 12 and
-// 16, where 55 is the bus.
+// the bus to the device takes, and more would fill more blocks at a time, out of the cache.
+// Measured on one H200 with uncompressed chunks in the page cache: 18, 35, 44 and 52 GB/s with 4,
+// 8, 12 and 16, where 55 is the bus.
 inline constexpr int kMostFetchThreads = 16;
 
 // What one thread reads, at least, of a chunk that several share because there are few: 512 KiB of
@@ -312,7 +312,8 @@ class SlabFetch final : public SlabSource {
              const SlabMemory::Piece& piece) {
     const auto nbytes = static_cast<std::size_t>(range.nbytes);
     const auto threads = static_cast<std::size_t>(threads_each_);
-    const std::size_t part = file ? kReadPiece : std::clamp(nbytes / threads, kLeastPart, kReadPiece);
+    const std::size_t part =
+        file ? kReadPiece : std::clamp(nbytes / threads, kLeastPart, kReadPiece);
     in_pieces(nbytes, threads_each_, part, [&](std::size_t at, std::size_t n) {
       if (file) return file->read(range.offset + at, piece.device + at, n);
       reader.read(range.offset + at, {piece.host + at, n});

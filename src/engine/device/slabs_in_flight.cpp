@@ -16,7 +16,8 @@ struct Ended {};
 
 void SlabsInFlight::run(std::size_t threads) {
   const std::size_t busy = begin(threads);
-  request_.parallel(busy, [this](std::size_t) { work(); }, static_cast<int>(busy));
+  request_.parallel(
+      busy, [this](std::size_t) { work(); }, static_cast<int>(busy));
   const MutexLock lock(mutex_);
   while (!open_.empty()) finish_oldest();
 }

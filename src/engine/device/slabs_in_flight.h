@@ -82,7 +82,7 @@ class SlabsInFlight {
   bool looking_ GUARDED_BY(mutex_) = false;  // a thread asks the source
   bool all_ GUARDED_BY(mutex_) = false;      // it has no more
   bool finishing_ GUARDED_BY(mutex_) = false;
-  std::atomic<bool> failed_{false};            // set under the lock
+  std::atomic<bool> failed_{false};  // set under the lock
 };
 
 }  // namespace headrace

@@ -81,10 +81,7 @@ class DeviceReader final : private SlabsInFlight::Source {
  private:
   class Slab final : public SlabsInFlight::Slab {
    public:
-    Slab(DeviceReader& reader,
-         Queue& q,
-         std::vector<Chunk<Query>> slab_chunks,
-         std::size_t nbytes)
+    Slab(DeviceReader& reader, Queue& q, std::vector<Chunk<Query>> slab_chunks, std::size_t nbytes)
         : queue(q),
           chunks(std::move(slab_chunks)),
           memory(reader.pinned_, q, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes)),
@@ -295,7 +292,7 @@ class DeviceReader final : private SlabsInFlight::Source {
   // Chunks that the kernels do not take and the host may: fetched once more, for what the host had
   // of them is gone.
   std::deque<Chunk<Query>> refused_;
-  bool again_ = false;                // they are being read
+  bool again_ = false;              // they are being read
   SlabsInFlight* slabs_ = nullptr;  // that are under way
   const std::function<void()> check_ = [this] { slabs_->check(); };
 };
