@@ -311,14 +311,18 @@ class SlabFetch final : public SlabSource {
              const ByteRange& range,
              const SlabMemory::Piece& piece) {
     const auto nbytes = static_cast<std::size_t>(range.nbytes);
-    const auto threads = static_cast<std::size_t>(threads_each_);
-    const std::size_t part =
-        file ? kReadPiece : std::clamp(nbytes / threads, kLeastPart, kReadPiece);
+    const std::size_t part = file || !array_.driver.local() ? kReadPiece : part_nbytes(nbytes);
     in_pieces(nbytes, threads_each_, part, [&](std::size_t at, std::size_t n) {
       if (file) return file->read(range.offset + at, piece.device + at, n);
       reader.read(range.offset + at, {piece.host + at, n});
       memory_.filled_part(piece, at, n);
     });
+  }
+
+  // Of a range that threads share.
+  std::size_t part_nbytes(std::size_t nbytes) const {
+    const std::size_t parts = static_cast<std::size_t>(threads_each_) * kLeastPart;
+    return std::min((nbytes + parts - 1) / parts * kLeastPart, kReadPiece);
   }
 
   void take(Chunk<Query>& chunk, const SlabMemory::Piece& piece, std::size_t offset = 0) {
