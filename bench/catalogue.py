@@ -64,6 +64,11 @@ BENCHMARKS = {
         "[references](../docs/stores.md)",
         {"references.json": "e2e.references"},
     ),
+    "many-chunks": Benchmark(
+        "10^6 chunks in a bucket and by references: to open, to list, one step, memory",
+        "[object stores](../docs/object_stores.md)",
+        {"many-chunks.json": "e2e.many_chunks"},
+    ),
     "fsync": Benchmark(
         "what `fsync=` costs in $FOLDER", STRESS, {"fsync.json": "e2e.fsync --folder $FOLDER"}
     ),
