@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <lz4.h>
 
-#include <random>
 #include <span>
 
 #include "kernels/lz/decode.h"
@@ -220,47 +219,6 @@ TEST(LzSlabs, TakeAStreamThatIsTooLargeByItself) {
   std::vector<FrameFault> refused;
   EXPECT_EQ(plan_slabs<ShortTokens>(frames, false, kH200, refused).n, 1u);
   EXPECT_TRUE(refused.empty());
-}
-
-// Ranges of frames that are counted by several threads, against one frame after the other.
-TEST(LzSlabs, AreTheSameByRangesAndByFrames) {
-  std::mt19937_64 random(1);
-  for (const u64 most : {u64{1} << 12, u64{1} << 16, u64{1} << 20}) {
-    std::vector<Frame> frames(20'000);
-    for (u32 i = 0; i < frames.size(); ++i) {
-      frames[i].target_nbytes = random() % most;
-      frames[i].source_nbytes = random() % (frames[i].target_nbytes + 2);
-      frames[i].chunk = i;
-    }
-    frames[5'000].source_nbytes = frames[19'000].target_nbytes = u64{3} << 30;
-    std::span<const Frame> rest(frames);
-    std::vector<FrameFault> refused, refused_alone;
-    while (!rest.empty()) {
-      const LzPlan plan = plan_slabs<Lz4>(rest, false, kH200, refused);
-      LzPlan alone;
-      while (alone.n < rest.size() &&
-             add_frames<Lz4>(rest.subspan(alone.n, 1), false, kH200, alone, refused_alone)) {
-      }
-      ASSERT_GT(plan.n, 0u);
-      ASSERT_EQ(plan.n, alone.n);
-      for (std::size_t i = 0; i < plan.slabs.size(); ++i) {
-        const LzSums &sums = plan.slabs[i].sums, &expected = alone.slabs[i].sums;
-        EXPECT_EQ(sums.nbytes, expected.nbytes);
-        EXPECT_EQ(sums.records, expected.records);
-        EXPECT_EQ(sums.most_records, expected.most_records);
-        EXPECT_EQ(sums.streams, expected.streams);
-        EXPECT_EQ(sums.groups, expected.groups);
-        EXPECT_EQ(sums.tiles, expected.tiles);
-        EXPECT_EQ(sums.largest, expected.largest);
-        EXPECT_EQ(sums.longest, expected.longest);
-        EXPECT_EQ(sums.scouts, expected.scouts);
-      }
-      rest = rest.subspan(plan.n);
-    }
-    ASSERT_EQ(refused.size(), 2u);
-    EXPECT_EQ(refused[0].chunk, 5'000u);
-    EXPECT_EQ(refused_alone.size(), 2u);
-  }
 }
 
 TEST(LzSlabs, LeadByALaneOnlyShortStreams) {

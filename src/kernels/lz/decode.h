@@ -36,25 +36,6 @@ struct LzSums {
     return std::max(frame.source_nbytes, frame.target_nbytes);
   }
 
-  // Whether they are more than a slab's.
-  bool over(const LzGroup& group, const Tuning::Lz& tuning) const {
-    return nbytes > tuning.slab_nbytes ||
-           u64{groups} * group.table_nbytes > tuning.slab_tables_nbytes;
-  }
-
-  LzSums& operator+=(const LzSums& more) {
-    nbytes += more.nbytes;
-    records += more.records;
-    most_records = std::max(most_records, more.most_records);
-    streams += more.streams;
-    groups += more.groups;
-    tiles += more.tiles;
-    largest = std::max(largest, more.largest);
-    longest = std::max(longest, more.longest);
-    scouts += more.scouts;
-    return *this;
-  }
-
   // Whether they are to be decoded before `frame` is.
   bool full_for(const Frame& frame, const LzGroup& group, const Tuning::Lz& tuning) const {
     if (streams == 0) return false;
@@ -292,83 +273,25 @@ struct LzPlan {
   std::size_t n = 0;
 };
 
-// Of a range of frames, by parse.
-struct LzCounted {
-  std::array<LzSums, 2> sums{};
-  bool any_refused = false;
-};
-
-template <class Dialect>
-LzCounted count_frames(std::span<const Frame> frames, bool planes) {
-  const LzPlan none;
-  LzCounted counted;
-  for (const Frame& frame : frames) {
-    const LzParse parse = parse_of(frame, planes);
-    const bool mapped = parse == LzParse::mapped;
-    if (parse == LzParse::refused)
-      counted.any_refused = true;
-    else
-      counted.sums[mapped].add<Dialect>(frame, none.slabs[mapped].template group<Dialect>());
-  }
-  return counted;
-}
-
-// Frames one by one; false: one is too much.
-template <class Dialect>
-bool add_frames(std::span<const Frame> frames,
-                bool planes,
-                const Tuning::Lz& tuning,
-                LzPlan& plan,
-                std::vector<FrameFault>& refused) {
-  for (const Frame& frame : frames) {
-    const LzParse parse = parse_of(frame, planes);
-    if (parse == LzParse::refused) {
-      refused.push_back({frame.chunk, Fault::unsupported});
-    } else {
-      LzSlab& slab = plan.slabs[parse == LzParse::mapped];
-      const LzGroup group = slab.template group<Dialect>();
-      if (slab.sums.full_for(frame, group, tuning)) return false;
-      slab.sums.add<Dialect>(frame, group);
-    }
-    ++plan.n;
-  }
-  return true;
-}
-
-// Threads count ranges of frames; a range that fits is then taken as a whole.
 template <class Dialect>
 LzPlan plan_slabs(std::span<const Frame> frames,
                   bool planes,
                   const Tuning::Lz& tuning,
                   std::vector<FrameFault>& refused) {
   LzPlan plan;
-  std::array<LzCounted, 8> counted;
-  while (plan.n < frames.size()) {
-    const std::size_t left = frames.size() - plan.n;
-    const auto ahead = frames.subspan(plan.n, std::min(left, counted.size() * kListRange));
-    for_each_range(ahead.size(), kListRange, [&](std::size_t begin, std::size_t end) {
-      counted[begin / kListRange] =
-          count_frames<Dialect>(ahead.subspan(begin, end - begin), planes);
-    });
-    for (std::size_t begin = 0; begin < ahead.size(); begin += kListRange) {
-      const auto range = ahead.subspan(begin, std::min(kListRange, ahead.size() - begin));
-      const LzCounted& of_range = counted[begin / kListRange];
-      bool fits = !of_range.any_refused;
-      std::array<LzSums, 2> sums;
-      for (std::size_t i = 0; i < sums.size(); ++i) {
-        LzSlab& slab = plan.slabs[i];
-        slab.before.push_back(slab.sums);
-        sums[i] = slab.sums;
-        sums[i] += of_range.sums[i];
-        fits = fits && !sums[i].over(slab.template group<Dialect>(), tuning);
-      }
-      if (fits) {
-        for (std::size_t i = 0; i < sums.size(); ++i) plan.slabs[i].sums = sums[i];
-        plan.n += range.size();
-      } else if (!add_frames<Dialect>(range, planes, tuning, plan, refused)) {
-        return plan;
-      }
+  for (std::size_t& n = plan.n; n < frames.size(); ++n) {
+    const Frame& frame = frames[n];
+    const LzParse parse = parse_of(frame, planes);
+    if (n % kListRange == 0)
+      for (LzSlab& slab : plan.slabs) slab.before.push_back(slab.sums);
+    if (parse == LzParse::refused) {
+      refused.push_back({frame.chunk, Fault::unsupported});
+      continue;
     }
+    LzSlab& slab = plan.slabs[parse == LzParse::mapped];
+    const LzGroup group = slab.template group<Dialect>();
+    if (slab.sums.full_for(frame, group, tuning)) break;
+    slab.sums.add<Dialect>(frame, group);
   }
   return plan;
 }
