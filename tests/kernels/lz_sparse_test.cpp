@@ -192,7 +192,6 @@ TEST(LzWaves, GiveTheSameHoweverFewRecordsFit) {
     for (const u64 nbytes : {u64{0}, u64{20'000}, u64{1} << 30})
       for (const u64 order_streams : {u64{1}, u64{1'000}}) {
         Tuning::Lz tuning = tuning_of(kMeasuredProcessors, kMeasuredProcessors).lz;
-        tuning.slab_records_nbytes = nbytes;
         tuning.jump_tiles = 3;
         tuning.order_streams = tuning.order_streams_of_planes = order_streams;
         tuning.order_head_start = 0;
@@ -213,6 +212,8 @@ TEST(LzWaves, GiveTheSameHoweverFewRecordsFit) {
         std::vector<u32> faults(streams.size());
         std::vector<FrameFault> refused;
         const LzPlan plan = plan_slabs<Lz4>(frames, planes, tuning, refused);
+        tuning.slab_scratch = nbytes;
+        for (const LzSlab& slab : plan.slabs) tuning.slab_scratch += slab.sums.tables_nbytes;
         u32 waves = 0, slabs = 0;
         for (const LzSlab& slab : plan.slabs) {
           if (slab.sums.streams == 0) continue;

@@ -28,6 +28,7 @@ struct LzSums {
   u64 nbytes = 0;        // of sources or targets, what is more
   u64 records = 0;       // the most there can be
   u64 most_records = 0;  // of one stream
+  u64 tables_nbytes = 0;
   u32 streams = 0, groups = 0, tiles = 0, largest = 0;
   u32 longest = 0;  // source
   u32 scouts = 0;   // streams that may be sparse
@@ -39,9 +40,9 @@ struct LzSums {
   // Whether they are to be decoded before `frame` is.
   bool full_for(const Frame& frame, const LzGroup& group, const Tuning::Lz& tuning) const {
     if (streams == 0) return false;
+    const u64 more = u64{group.count(static_cast<u32>(frame.source_nbytes))} * group.table_nbytes;
     return nbytes + nbytes_of(frame) > tuning.slab_nbytes ||
-           (u64{groups} + group.count(static_cast<u32>(frame.source_nbytes))) * group.table_nbytes >
-               tuning.slab_tables_nbytes;
+           tables_nbytes + more > tuning.slab_tables_nbytes;
   }
 
   // The stream that joins them.
@@ -58,6 +59,7 @@ struct LzSums {
     }
     records += of_stream;
     groups += group.count(from);
+    tables_nbytes += u64{group.count(from)} * group.table_nbytes;
     tiles += LzJumpTiles::count(to);
     nbytes += nbytes_of(frame);
     largest = std::max(largest, to);
@@ -98,7 +100,8 @@ struct LzSlab {
   u64 wave_records(const Tuning::Lz& tuning) const {
     const u64 entries =
         in_order(tuning) ? 0 : u64{std::min(sums.tiles, tuning.jump_tiles)} * kLzJumpTileEntries;
-    const u64 room = (std::max(tuning.slab_records_nbytes, entries) - entries) / sizeof(LzRecord);
+    const u64 others = entries + sums.tables_nbytes;
+    const u64 room = (std::max(tuning.slab_scratch, others) - others) / sizeof(LzRecord);
     if (sums.records <= room) return sums.records;
     return room > 2 * sums.most_records ? room - sums.most_records : sums.most_records;
   }
