@@ -158,6 +158,8 @@ BENCHMARKS = {
             "before-after.json": "e2e.checkouts before=$BEFORE now=$NOW",
             "before-after-headers.json": "e2e.checkouts before=$BEFORE now=$NOW --only cuda "
             "--steps 384 --rows 4MiB-zstd-whole,4MiB-blosc-whole,shard-*-whole,4MiB-none-whole",
+            "before-after-slabs.json": "e2e.checkouts before=$BEFORE now=$NOW --only cuda "
+            "--steps 384 --rows 4MiB-zstd-whole,4MiB-blosc-whole,shard-*-whole,4MiB-none-whole",
         },
     ),
     "device-read": Benchmark(

@@ -67,6 +67,7 @@ TABLES = {
     ("bench/README.md", "device"): lambda: device.decode_table(
         load("device-decode.json"), load("device-nvcomp.json")
     ),
+    ("bench/README.md", "device-encode"): lambda: device.encode_table(load("device-encode.json")),
     ("bench/README.md", "network"): lambda: network_table.reads(load("network.json")),
     ("bench/README.md", "network-writes"): lambda: network_table.writes(
         load("network-writes.json")

@@ -49,7 +49,7 @@ DEFLATE = {
     "CountFoundBlocks": ("as many CTAs as run at once", "blocks found by a CTA"),
     "DecodeStreams": ("a CTA a stream", "the blocks of a stream, one after the other"),
     "WriteFoundBlocks": ("as many CTAs as run at once", "blocks found by a CTA"),
-    "ExecuteInOrder": ("a CTA a stream", "latency of one CTA; with many, instructions"),
+    "ExpandInOrder": ("a CTA a stream", "latency of one CTA; with many, instructions"),
     "ExpandTile": ("a CTA a tile of 16 KiB", "shared memory"),
     "ChaseBytes": ("a CTA for 1,024 bytes", "latency of loads from the L2 cache"),
     "SumSlices": ("a CTA a slice", "memory"),

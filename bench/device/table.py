@@ -38,6 +38,28 @@ def decode_table(*results: dict) -> str:
     )
 
 
+def encode_table(result: dict) -> str:
+    rows = [row for row in result["rows"] if "library_ratio" in row]
+    shapes = list(dict.fromkeys(map(shape_of, rows)))
+    found = {(r["codec"], r["data"], shape_of(r)): r for r in rows}
+    body = []
+    for codec, data in dict.fromkeys((r["codec"], r["data"]) for r in rows):
+        cells = [found.get((codec, data, shape)) for shape in shapes]
+        ratios = found[codec, data, (64, 4096)]
+        body.append(
+            [
+                f"{codec.removeprefix('encode-')} {data}",
+                *("-" if c is None else f"{c['gigabytes_per_second']:.3g}" for c in cells),
+                f"{ratios['ratio']:.2f} ({ratios['library_ratio']:.2f})",
+            ]
+        )
+    return pages.table(
+        f"GB/s of bytes that are encoded, one {result['device']}",
+        ["encoder, data", *map(shape_name, shapes), "ratio at 64 x 4 MiB (library)"],
+        body,
+    )
+
+
 def read_table(result: dict) -> str:
     peers = [key for key in result["rows"][0] if key not in ("name", "ratio", "limit")]
     columns = list(peers)
