@@ -3,8 +3,8 @@
 //   headrace_device_bench FIELD.f32 [--json FILE] [--dump FOLDER] [PATTERN...]
 // A row is run when its name, "zstd-3,packed,64x4096" say, holds one of the patterns.
 //   headrace_device_bench FIELD.f32 --stages [--simt] [--json FILE] [PATTERN...]
-// times each kernel of some decodes, or of those decodes and encodes ("encode-zstd,packed" say) whose
-// names hold a pattern; --simt runs some on the host, to try it without a GPU.
+// times each kernel of some decodes, or of those decodes and encodes ("encode-zstd,packed" say)
+// whose names hold a pattern; --simt runs some on the host, to try it without a GPU.
 //
 // FIELD.f32 holds float32 values (bench/device/field.py makes them). Inputs repeat when a row needs
 // more than the file has, outputs do not. Each result is compared with the original before it is
