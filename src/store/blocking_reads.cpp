@@ -57,10 +57,10 @@ class BlockingReads::Waiting {
         tickets, [&](std::uint64_t ticket) REQUIRES(mutex_) { return reads_.contains(ticket); });
   }
 
-  void fail(std::uint64_t ticket, const std::exception_ptr& error) noexcept {
+  void fail(std::uint64_t ticket, std::exception_ptr error) noexcept {
     AsyncRead* const read = take(ticket);
     if (read == nullptr) return;
-    read->error = error;
+    read->error = std::move(error);
     read->done();
   }
 
@@ -126,6 +126,7 @@ struct BlockingReads::Call {
 
   void run() noexcept {
     if (!waiting->has_any(tickets)) return;  // while it stood in the queue
+    std::exception_ptr error;
     try {
       switch (kind) {
         case Extent::Kind::whole:
@@ -136,12 +137,18 @@ struct BlockingReads::Call {
           return get_suffix();
       }
     } catch (...) {
-      fail(std::current_exception());
+      error = std::current_exception();
     }
+    fail(std::move(error));
   }
 
-  void fail(const std::exception_ptr& error) noexcept {
-    for (const std::uint64_t ticket : tickets) waiting->fail(ticket, error);
+  // Nothing of the error stays here: who is told of it may be the one that frees it.
+  void fail(std::exception_ptr error) noexcept {
+    while (!tickets.empty()) {
+      const std::uint64_t ticket = tickets.back();
+      tickets.pop_back();
+      waiting->fail(ticket, tickets.empty() ? std::move(error) : error);
+    }
   }
 
  private:

@@ -233,7 +233,7 @@ HARMLESS = """
     PyType_GetSlot PyType_IsSubtype PyUnicode_AsUTF8AndSize PyUnicode_FromFormat
     PyUnicode_FromString PyUnicode_FromStringAndSize PyUnicode_InternFromString
     PyUnicode_InternInPlace Py_IsInitialized _PyObject_New _PyType_Lookup _Py_IsFinalizing
-    PyErr_GetRaisedException Py_IsFinalizing _PyThreadState_UncheckedGet
+    PyErr_GetRaisedException PyThread_get_thread_ident Py_IsFinalizing _PyThreadState_UncheckedGet
 
     PyErr_WarnFormat PyModuleDef_Init PyModule_GetDef PyModule_GetDict PyModule_GetState
     PyModule_NewObject Py_AtExit Py_CompileStringExFlags

@@ -90,6 +90,10 @@ class Batch {
       : protocol_(protocol), client_(client), missing_(missing), sent_(std::move(sent)) {}
   // Those that are under way use the memory of whoever made this.
   ~Batch() {
+    {
+      const MutexLock lock(mutex_);
+      if (under_way_ == 0) return;
+    }
     give_up(std::make_exception_ptr(Error(ErrorCode::cancelled, "others failed")));
     wait();
   }
