@@ -136,7 +136,9 @@ void SlabMemory::copy(Block& block) {
     const Span span("copy", block.used);
     queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
   }
-  pinned_.give_back(std::move(block.pinned), queue_.mark());
+  // First: the block would be taken again without it.
+  std::unique_ptr<Mark> copied = queue_.mark();
+  pinned_.give_back(std::move(block.pinned), std::move(copied));
 }
 
 }  // namespace headrace

@@ -302,7 +302,7 @@ class SlabFetch final : public SlabSource {
   SlabMemory::Piece reserve(const GdsFile* file, const ByteRange& range) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
     if (file) return memory_.reserve_on_device(nbytes);
-    const bool shared = threads_each_ > 1 && nbytes > kLeastPart;
+    const bool shared = array_.driver.local() && threads_each_ > 1 && nbytes > kLeastPart;
     return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
   }
 

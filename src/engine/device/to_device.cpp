@@ -133,9 +133,10 @@ class DeviceReader final : private SlabsInFlight::Source {
     return std::min(threads_of_slab(request_, array_, purpose_), SlabsInFlight::kOpen * chunks);
   }
 
-  // For a thread to run on that fills pinned memory. The caller's stays where it is.
+  // For a thread to run on that fills pinned memory. The caller's stays where it is, and who
+  // decodes has use for all processors.
   std::span<const int> near_processors() const {
-    if (std::this_thread::get_id() == caller_) return {};
+    if (purpose_ == FetchFor::packing || std::this_thread::get_id() == caller_) return {};
     return backend_.near_processors(device_.index);
   }
 
