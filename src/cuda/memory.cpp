@@ -148,9 +148,14 @@ const NearHost& near_host(int device) {
     if (known != state.near.end()) return known->second;
   }
   char address[32] = {};
-  HEADRACE_CUDA_CHECK(cudaDeviceGetPCIBusId(address, sizeof address, device));
   NearHost found;
-  found.node = node_of_pci_device(address);
+  // Where the driver does not tell, all of the host is alike; its last error is not to be met
+  // later.
+  if (cudaDeviceGetPCIBusId(address, sizeof address, device) == cudaSuccess) {
+    found.node = node_of_pci_device(address);
+  } else {
+    static_cast<void>(cudaGetLastError());
+  }
   if (found.node) found.processors = processors_of_node(*found.node);
   ForkLock lock(state.mutex);
   return state.near.try_emplace(device, std::move(found)).first->second;

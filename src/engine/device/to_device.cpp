@@ -125,8 +125,10 @@ class DeviceReader final : private SlabsInFlight::Source {
     slabs.run(threads());
   }
 
-  // For slabs that others follow: with few chunks a slab, threads are left to read parts of one.
+  // For slabs that others follow: with few chunks a slab, threads are left to read parts of one. Of
+  // what the host packs a slab has as many chunks as there are wanted elements for.
   std::size_t threads() const {
+    if (purpose_ == FetchFor::packing) return threads_of_slab(request_, array_, purpose_);
     const std::size_t chunk_nbytes = std::max<std::size_t>(layout_.chain.decoded_nbytes(), 1);
     const std::size_t full = request_.config().device_slab_nbytes / chunk_nbytes;
     const std::size_t chunks = std::clamp<std::size_t>(full, 1, kSlabChunks);
