@@ -46,7 +46,10 @@ bool has_own_proc() {
 std::optional<ProcessStat> read_stat(pid_t pid) {
   if (!has_own_proc()) return std::nullopt;
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // A process that ends in between makes the read fail (ESRCH), which only the stream's own
+  // functions take as such: an iterator over its buffer throws.
+  std::string text;
+  std::getline(file, text, '\0');
   // The name of the program is in parentheses and may hold anything, also these.
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return std::nullopt;

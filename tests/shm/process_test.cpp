@@ -1,7 +1,10 @@
+#include "shm/process.h"
+
 #include <dirent.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <thread>
 
@@ -165,6 +168,26 @@ TEST(ShmProcess, WorksWith64AtOnceAnd256InTurn) {
   EXPECT_EQ(arena.stats().processes, 1U);
   EXPECT_EQ(arena.stats().blocks, 1U);
   audit(arena);
+}
+
+TEST(ShmProcess, AsksAboutProcessesThatEndMeanwhile) {
+  std::atomic<pid_t> newest = getpid();
+  std::atomic<bool> all = false;
+  std::jthread parent([&] {
+    for (int i = 0; i < 2000; ++i) {
+      const pid_t child = fork();
+      if (child == 0) _exit(0);
+      newest = child;
+      wait_for(child);
+    }
+    all = true;
+  });
+  std::size_t asked = 0;
+  // A number alone names a process of which no start is known.
+  for (; !all; ++asked) is_alive(static_cast<ProcessIdentity>(newest.load()));
+  parent.join();
+  EXPECT_GT(asked, 0U);
+  EXPECT_FALSE(is_alive(static_cast<ProcessIdentity>(newest.load())));
 }
 
 TEST(ShmProcess, TakesOneDescriptorAnArena) {

@@ -319,8 +319,10 @@ TEST_F(NetworkFaults, Arrays) {
     EXPECT_LT(Clock::now() - begin, 30s) << seed;
     const std::size_t more = std::max(peak_kib(), before) - before;  // the kernel counts roughly
     peak_kib_ = std::max(peak_kib_, more);
+#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed for a while
     // What the server in this process holds of the same bytes, and what malloc keeps, comes to it.
     EXPECT_LT(more, (6 * kBudget) >> 10) << "schedule " << seed;
+#endif
   }
   trace.finish();
   std::ifstream file(folder / "trace.json");
