@@ -20,7 +20,7 @@ struct Config {
   // Of one read of a store across a network: requests under way at a time, at most twice as many as
   // the store sends at once; and the bytes that are asked for and not decoded yet, within half of
   // memory_budget where that is set.
-  std::size_t io_depth = 64;
+  std::size_t io_depth = 256;
   std::size_t io_nbytes = std::size_t{256} << 20;
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none

@@ -638,7 +638,7 @@ TEST(HttpClient, OnlySpeaksHttp) {
     message(client->ask(get(url)), ErrorCode::invalid_argument);
   }
   HttpOptions bad;
-  bad.max_in_flight = 0;
+  bad.max_in_flight = -1;
   EXPECT_THROW(make_http_client(bad), Error);
   bad = {};
   bad.ca_bundle = "/nothing/here.pem";

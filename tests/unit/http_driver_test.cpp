@@ -546,7 +546,7 @@ TEST(HttpDriver, ManySmallObjects) {
     ASSERT_TRUE(!requests[i].found || text_of(buffers[i]) == pattern(i, static_cast<unsigned>(i)));
   }
   EXPECT_EQ(objects.server().requests(), static_cast<int>(kCount));
-  EXPECT_LE(objects.server().connections(), 2 * 64);  // kept, by each of the threads
+  EXPECT_LE(objects.server().connections(), 2 * 256);  // kept, by each of the threads
 }
 
 TEST(HttpDriver, CancelledReadsEndSoon) {

@@ -68,6 +68,7 @@ void configure_device(std::size_t slab_nbytes = 4096) {
   Config changed = config();
   changed.device_min_decode_nbytes = 0;
   changed.device_slab_nbytes = slab_nbytes;
+  changed.io_depth = 64;
   set_config(changed);
 }
 

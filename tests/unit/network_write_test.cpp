@@ -94,6 +94,7 @@ class NetworkWrite : public testing::TestWithParam<bool> {
     Config changed = config();
     changed.device_min_decode_nbytes = 0;
     changed.device_slab_nbytes = slab_nbytes;
+    changed.io_depth = 64;
     set_config(changed);
   }
 

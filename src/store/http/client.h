@@ -35,8 +35,11 @@ struct HttpHeader {
 };
 
 struct HttpOptions {
-  int max_in_flight = 64;  // requests of this client
-  int max_attempts = 10;   // of a request, the first included
+  // Requests of this client. 0: 256, and no more than a quarter of the descriptors that the process
+  // may have. A store far away answers one of 64 KiB in the time of 10 MiB, so many small ones want
+  // to be under way together.
+  int max_in_flight = 0;
+  int max_attempts = 10;  // of a request, the first included
   std::chrono::milliseconds connect_timeout{10'000};
   // Of one attempt: nothing came for so long.
   std::chrono::milliseconds idle_timeout{30'000};

@@ -1,7 +1,9 @@
 #include "store/http/network.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -61,11 +63,18 @@ void check(bool good, const char* what) {
   if (!good) throw Error(ErrorCode::invalid_argument, std::string("HTTP options: ") + what);
 }
 
+int usual_in_flight() {
+  constexpr rlim_t kUsual = 256;
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return static_cast<int>(kUsual);
+  return static_cast<int>(std::clamp<rlim_t>(descriptors.rlim_cur / 4, 1, kUsual));
+}
+
 }  // namespace
 
 NetworkSettings network_settings(const HttpOptions& options) {
   using std::chrono::milliseconds;
-  check(options.max_in_flight >= 1 && options.max_in_flight <= 4096, "max_in_flight: 1 to 4096");
+  check(options.max_in_flight >= 0 && options.max_in_flight <= 4096, "max_in_flight: 0 to 4096");
   check(options.max_attempts >= 1, "max_attempts: at least 1");
   check(options.connect_timeout > milliseconds(0) && options.idle_timeout > milliseconds(0) &&
             options.timeout > milliseconds(0),
@@ -78,6 +87,7 @@ NetworkSettings network_settings(const HttpOptions& options) {
                            .https_proxy = options.proxy,
                            .no_proxy = options.no_proxy,
                            .user_agent = options.user_agent};
+  if (options.max_in_flight == 0) settings.options.max_in_flight = usual_in_flight();
   if (options.proxy.empty()) {
     // Not HTTP_PROXY: a CGI script has it of whoever asks (https://httpoxy.org).
     settings.http_proxy = first_of({"http_proxy", "all_proxy", "ALL_PROXY"});
