@@ -145,8 +145,8 @@ void CachedDriver::get_many(std::span<GetRequest> requests) {
   }
   claim.release();
   for (GetRequest* request : others) {
+    flights_.wait(copies_.name_of(request->key));
     at(*request, [&] {
-      flights_.wait(copies_.name_of(request->key));
       request->found = serve_whole(*request);
       if (!request->found) fetch_whole(*request);
     });

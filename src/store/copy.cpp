@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/interrupt.h"
 #include "base/mutex.h"
 #include "base/start_thread.h"
 #include "headrace/error.h"
@@ -111,19 +112,25 @@ class Copy {
     if (failure_) std::rethrow_exception(failure_);
   }
 
-  // Tells of the progress until all threads are done.
+  // Tells of the progress until all threads are done, or the caller wants no more.
   void wait() {
+    const auto* const interrupt = current_interrupt();
     while (true) {
       {
         const MutexLock lock(mutex_);
         if (running_ == 0 || failure_) return;
         changed_.wait_for(mutex_, kTellEvery);
       }
+      if (interrupt != nullptr) (*interrupt)();
       if (options_.progress) options_.progress(progress());
     }
   }
 
   void work() {
+    const InterruptScope scope([this] {
+      const MutexLock lock(mutex_);
+      if (failure_) throw Error(ErrorCode::cancelled, "the copy has ended by an error");
+    });
     try {
       Buffer bytes, other;
       while (const ObjectSize* object = take()) {

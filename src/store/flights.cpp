@@ -1,5 +1,7 @@
 #include "store/flights.h"
 
+#include "base/interrupt.h"
+
 namespace headrace {
 
 bool Flights::Claim::add(const std::string& name) {
@@ -24,9 +26,17 @@ void Flights::Claim::release() {
 }
 
 void Flights::wait(const std::string& name) {
+  const auto* const interrupt = current_interrupt();
   State& state = state_.get();
   const MutexLock lock(state.mutex);
-  while (state.names.contains(name)) state.landed.wait(state.mutex);
+  while (state.names.contains(name)) {
+    if (interrupt == nullptr) {
+      state.landed.wait(state.mutex);
+    } else if (!state.landed.wait_for(state.mutex, kInterruptInterval)) {
+      const MutexUnlock free(state.mutex);
+      (*interrupt)();
+    }
+  }
 }
 
 }  // namespace headrace

@@ -30,7 +30,8 @@ class Flights {
     std::vector<std::string> names_;
   };
 
-  // Until nobody fetches it, however that ended.
+  // Until nobody fetches it, however that ended, or the caller wants no more
+  // (headrace/interrupt.h).
   void wait(const std::string& name);
 
  private:

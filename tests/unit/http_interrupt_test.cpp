@@ -15,7 +15,9 @@
 #include "engine/request/async.h"
 #include "headrace/error.h"
 #include "headrace/interrupt.h"
+#include "headrace/store.h"
 #include "store/cloud/renewed.h"
+#include "store/flights.h"
 #include "store/http/driver.h"
 #include "support/http_server.h"
 #include "support/toy_protocol.h"
@@ -81,6 +83,31 @@ TEST_F(Interrupt, EndsWhateverWaits) {
   });
   expect_interrupted("upload", [&] { store_->set("k", bytes_of("longer than ten")); });
   EXPECT_EQ(objects_.uploads(), 0u);
+}
+
+TEST_F(Interrupt, EndsACopyOfObjects) {
+  objects_.put("more", "y");
+  objects_.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    if (!request.path.empty()) answer.delay = 30s;
+  });
+  const Store from(store_);
+  const Store to = memory_store();
+  expect_interrupted("copy", [&] { copy_objects(from, "", to, ""); });
+  // What one thread's error ends, others do not wait for.
+  CopyOptions options;
+  options.progress = [](const CopyProgress&) { throw Interrupted(); };
+  const auto begin = Clock::now();
+  EXPECT_THROW(copy_objects(from, "", to, "", options), Interrupted);
+  EXPECT_LT(Clock::now() - begin, kSoon);
+}
+
+TEST_F(Interrupt, EndsTheWaitForWhatAnotherThreadFetches) {
+  Flights flights;
+  Flights::Claim claim(flights);
+  ASSERT_TRUE(claim.add("k"));
+  expect_interrupted("flight", [&] { flights.wait("k"); });
+  claim.release();
+  flights.wait("k");
 }
 
 TEST_F(Interrupt, OfTheCallerEndsItsHelpers) {
