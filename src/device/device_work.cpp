@@ -92,8 +92,7 @@ std::shared_ptr<DeviceWork> DeviceWork::start(Device device,
                                               Queue& queue,
                                               Stream stream,
                                               std::function<void()> check) {
-  std::shared_ptr<DeviceWork> work(
-      new DeviceWork(device, stream, queue.mark(), std::move(check)));
+  std::shared_ptr<DeviceWork> work(new DeviceWork(device, stream, queue.mark(), std::move(check)));
   work->before(stream);
   // The driver's threads may not call the driver, as letting go of memory does.
   queue.notify([work] { run_async([work] { work->complete(); }); });

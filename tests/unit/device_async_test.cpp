@@ -101,11 +101,12 @@ TEST_F(DeviceAsync, ComesBetweenWhatTheStreamHadAndWhatItGetsLater) {
     work_on(stream).copy(inputs[i].data(), encoded_[i].data(), encoded_[i].size());
     work_on(stream).fill(out[i].data(), 3, out[i].size());
   }
-  const Ready ready = decode_batch_async("gzip",
-                                         views(inputs, kSimt),
-                                         views(out, kSimt),
-                                         nullptr,
-                                         {.device = kSimt, .stream = Stream::from(stream.handle())});
+  const Ready ready =
+      decode_batch_async("gzip",
+                         views(inputs, kSimt),
+                         views(out, kSimt),
+                         nullptr,
+                         {.device = kSimt, .stream = Stream::from(stream.handle())});
   for (std::size_t i = 0; i < out.size(); ++i)
     work_on(stream).copy(seen[i].data(), out[i].data(), out[i].size());
   EXPECT_FALSE(ready.done());
@@ -151,9 +152,8 @@ TEST_F(DeviceAsync, GivesWhatTheSynchronousCallGives) {
 
 TEST_F(DeviceAsync, IsDoneAtOnceWhereTheHostWorks) {
   HostStream stream;
-  const BatchOptions by_host{.device = kSimt,
-                             .stream = Stream::from(stream.handle()),
-                             .implementation = "libdeflate"};
+  const BatchOptions by_host{
+      .device = kSimt, .stream = Stream::from(stream.handle()), .implementation = "libdeflate"};
   const auto inputs = views(encoded_, Device::cpu());
   const auto results = decode_batch_async("gzip", inputs, nbytes_, nullptr, by_host);
   std::vector<Bytes> out;
@@ -177,8 +177,8 @@ TEST_F(DeviceAsync, WaitsWhereABatchIsLarge) {
   encoded_ = encode("gzip");
   HostStream stream;
   stream.hold();
-  auto call = std::async(std::launch::async,
-                         [&] { return queue_new(Stream::from(stream.handle())); });
+  auto call =
+      std::async(std::launch::async, [&] { return queue_new(Stream::from(stream.handle())); });
   EXPECT_EQ(call.wait_for(50ms), std::future_status::timeout);
   stream.release();
   const std::vector<Tensor> results = call.get();
@@ -234,9 +234,13 @@ TEST_F(DeviceAsync, ErrorsComeAtTheNextUse) {
     error_of([&] { std::move(results[2]).to_dlpack(); }, ErrorCode::corrupt);
   }
   // What sizes tell is thrown at once.
-  error_of([&] { encoded_ = encode("crc32c"); encoded_[0].pop_back();
-                 queue_new({}, nullptr, kSimt, "crc32c"); },
-           ErrorCode::corrupt);
+  error_of(
+      [&] {
+        encoded_ = encode("crc32c");
+        encoded_[0].pop_back();
+        queue_new({}, nullptr, kSimt, "crc32c");
+      },
+      ErrorCode::corrupt);
 }
 
 TEST_F(DeviceAsync, ErrorsThatNobodyAskedForAreTold) {
@@ -290,8 +294,8 @@ TEST_F(DeviceAsync, AReadIsBehindWhatTheStreamHadWhenItWasCalled) {
   Bytes out(wanted.size());
   const TensorView target{out.data(), {30, 20}, {}, DType::float32, kSimt};
   work_on(stream).fill(out.data(), 3, out.size());
-  Future<Unit> future = a.to(kSimt).read_into_async(
-      {}, target, nullptr, {.stream = Stream::from(stream.handle())});
+  Future<Unit> future =
+      a.to(kSimt).read_into_async({}, target, nullptr, {.stream = Stream::from(stream.handle())});
   // Later work may wait for the read: it is nothing that the read waits for.
   std::atomic<bool> in_time{false};
   work_on(stream).delay([&, copy = future]() mutable { in_time = copy.wait_for(10s); });
@@ -316,10 +320,8 @@ TEST_F(DeviceAsync, RefusesAStreamThatIsBeingCaptured) {
   const std::function<void()> calls[] = {
       [&] { queue_new(given); },
       [&] {
-        decode_batch("gzip",
-                     views(encoded_, Device::cpu()),
-                     nbytes_,
-                     {.device = kSimt, .stream = given});
+        decode_batch(
+            "gzip", views(encoded_, Device::cpu()), nbytes_, {.device = kSimt, .stream = given});
       },
       [&] { a.read({}, options); },
       [&] { a.read_async({}, options); },

@@ -388,7 +388,7 @@ std::vector<Tensor> decode_batch_async(std::string_view codec,
   if (options.device.is_cpu()) return decode_batch(codec, inputs, nbytes, options);
   check_counts(inputs.size(), nbytes.size());
   std::vector<Tensor> results;
-  std::vector<std::shared_ptr<void>> kept{std::move(keep_alive)};
+  std::vector<std::shared_ptr<void>> kept;
   if (inputs.empty()) return results;
   const PreparedCodec prepared = prepare(codec, options, "[decode_batch]");
   Device device = options.device;
@@ -401,7 +401,8 @@ std::vector<Tensor> decode_batch_async(std::string_view codec,
     buffers.push_back({static_cast<std::byte*>(kept.back().get()), n, true});
   }
   decode(prepared, options, batch.get(), sources, buffers);
-  const std::vector<std::shared_ptr<void>> memory(kept.begin() + 1, kept.end());
+  const std::vector<std::shared_ptr<void>> memory = kept;
+  kept.push_back(std::move(keep_alive));  // last: the stream, which the memory goes back behind
   Ready ready;
   if (batch->is_under_way()) ready = queued(std::move(batch), options, device, std::move(kept));
   for (std::size_t i = 0; i < nbytes.size(); ++i) {
