@@ -12,8 +12,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-import anndata
 import annbatch
+import anndata
 import harness
 import headrace
 import headrace.zarr

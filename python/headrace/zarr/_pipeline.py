@@ -99,8 +99,8 @@ class CodecPipeline(ZarrPipeline):
 
     Chunks of local folders, zip archives and `headrace.zarr.Store` are read by headrace's own
     drivers, those of any other store by the store's asynchronous methods. Codecs and data types
-    that headrace lacks are left to zarr-python's own pipeline, with the same results; `fallbacks` counts
-    these calls, and ``fallback`` of `headrace.config` says whether they warn or raise.
+    that headrace lacks are left to zarr-python's own pipeline, with the same results; `fallbacks`
+    counts these calls, and ``fallback`` of `headrace.config` says whether they warn or raise.
     """
 
     def __init__(self, metadata: Any, store: Any) -> None:

@@ -137,7 +137,7 @@ class _Span(NamedTuple):
     """One dimension of a box; without a place it is dropped."""
 
     start: int
-    count: int
+    nsteps: int
     step: int
     place: int | None
 
@@ -235,7 +235,7 @@ def _boxes(
     reach: list[int] = []  # where the places of the step end
     for box in boxes:
         place = tuple(
-            slice(span.place, span.place + span.count) for span in box if span.place is not None
+            slice(span.place, span.place + span.nsteps) for span in box if span.place is not None
         )
         # Beyond all others in one dimension, it overlaps none. What overlaps waits for its turn,
         # as does what this does not see.
@@ -277,7 +277,7 @@ def _box(item: _Item, shape: _Shape) -> _Box | None:
         axis += 1
     if axis != len(shape):
         raise Unserved("places in the result that are no box")
-    return tuple(box) if all(span.count for span in box) else None
+    return tuple(box) if all(span.nsteps for span in box) else None
 
 
 def _joined(boxes: list[_Box], d: int) -> list[_Box]:
@@ -296,7 +296,7 @@ def _joined(boxes: list[_Box], d: int) -> list[_Box]:
                 and box[:d] == last[:d]
                 and box[d + 1 :] == last[d + 1 :]
             ):
-                whole = _Span(start, count + span.count, step, place)
+                whole = _Span(start, count + span.nsteps, step, place)
                 joined[-1] = (*last[:d], whole, *last[d + 1 :])
                 continue
         joined.append(box)
@@ -332,9 +332,7 @@ def _same(selected: Any) -> Any:
     return array.dtype.char, array.tobytes()
 
 
-def _product(
-    items: list[_Item], drop_axes: _Shape, shape: _Shape, stops: list[int]
-) -> Part | None:
+def _product(items: list[_Item], drop_axes: _Shape, shape: _Shape, stops: list[int]) -> Part | None:
     """One selection that is these of its chunks; None when there is none."""
     ndim = len(items[0].at)
     axes = [d for d in range(ndim) if d not in drop_axes]
@@ -346,9 +344,7 @@ def _product(
         places: list[Any] = [None] * ndim
         for d, where in zip(axes, item.place, strict=True):
             places[d] = where
-        for d, (i, selected, where) in enumerate(
-            zip(item.at, item.selection, places, strict=True)
-        ):
+        for d, (i, selected, where) in enumerate(zip(item.at, item.selection, places, strict=True)):
             same = _same(selected), where is not None and _same(where)
             if parts[d].setdefault(i, (same, item, where))[0] != same:
                 return None
