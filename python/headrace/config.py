@@ -15,8 +15,8 @@ encode: smaller ones are decoded sooner by devices, and take more space) and ``g
 Storage: files with chunks that are not compressed go to the GPU past the host's memory; "off", the
 default; "auto": where it is native; "on": a read to a device that cannot go that way raises
 NotImplementedError and says why) and ``fallback`` (what a batch does that `headrace.zarr` leaves to
-zarr-python's own pipeline: "silent", the default, "warn" or "raise"). A request takes the settings that
-hold when it starts.
+zarr-python's own pipeline: "silent", the default, "warn" or "raise"). A request takes the settings
+that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
