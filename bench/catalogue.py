@@ -112,6 +112,11 @@ BENCHMARKS = {
     "zarr-latency": Benchmark(
         "zarr-python's pipelines on a slow store", "printed", {"": "ecosystem.zarr_latency"}
     ),
+    "annbatch": Benchmark(
+        "annbatch's loader over zarr-python's pipelines, in turns; wants annbatch",
+        "-",
+        {"annbatch-cpu.json": "e2e.annbatch_loader"},
+    ),
     "zarr-suite": Benchmark(
         "zarr-python's own tests; $ZARR: its unpacked source, see the script",
         OTHERS,

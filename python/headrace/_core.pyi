@@ -104,6 +104,8 @@ class DeviceArray:
 
 def to_device(array: Any, device: str) -> DeviceArray: ...
 
+def empty_on_device(shape: tuple[int, ...], dtype: Any, device: str) -> DeviceArray: ...
+
 _T = TypeVar("_T")
 
 class Future(Generic[_T]):

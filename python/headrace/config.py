@@ -14,7 +14,9 @@ three times), ``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd
 encode: smaller ones are decoded sooner by devices, and take more space) and ``gds`` (GPUDirect
 Storage: files with chunks that are not compressed go to the GPU past the host's memory; "off", the
 default; "auto": where it is native; "on": a read to a device that cannot go that way raises
-NotImplementedError and says why). A request takes the settings that hold when it starts.
+NotImplementedError and says why) and ``fallback`` (what a batch does that `headrace.zarr` leaves to
+zarr-python's own pipeline: "silent", the default, "warn" or "raise"). A request takes the settings
+that hold when it starts.
 
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
@@ -44,6 +46,8 @@ _SIZES = (
     "device_zstd_block_nbytes",
 )
 _MAY_BE_NONE = ("device_min_decode_nbytes",)
+# What the engine knows nothing of, with what it may be; the first is the default.
+_CHOICES = {"fallback": ("silent", "warn", "raise")}
 
 
 def _nbytes(name: str, value: Any) -> int:
@@ -105,7 +109,9 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.stay = _Layer(_core.get_config())
+        defaults = {name: choices[0] for name, choices in _CHOICES.items()}
+        self.chosen = defaults
+        self.stay = _Layer({**_core.get_config(), **defaults})
         self.blocks: list[_Layer] = []
 
     def in_force(self) -> dict[str, Any]:
@@ -117,6 +123,14 @@ class _State:
     def layer_of(self, name: str) -> _Layer:
         """Where the value is that holds."""
         return next((block for block in reversed(self.blocks) if name in block), self.stay)
+
+    def install(self, settings: Mapping[str, Any]) -> None:
+        chosen = {name: settings[name] for name in _CHOICES}
+        for name, value in chosen.items():
+            if value not in _CHOICES[name]:
+                raise ValueError(f"{name}: expected one of {_CHOICES[name]}, got {value!r}")
+        _core.set_config({name: settings[name] for name in settings if name not in _CHOICES})
+        self.chosen = chosen
 
 
 _state = _State()
@@ -143,7 +157,7 @@ class _Restore:
                 write.undo()
             self._writes = []
             _state.blocks.append(self._values)
-            _core.set_config(_state.in_force())
+            _state.install(_state.in_force())
 
     def __exit__(
         self,
@@ -156,14 +170,14 @@ class _Restore:
                 if _state.blocks[at] is self._values:
                     del _state.blocks[at]
                     break
-            _core.set_config(_state.in_force())
+            _state.install(_state.in_force())
 
 
 def get(name: str | None = None, default: Any = None) -> Any:
     """The setting `name`, `default` when there is no such setting; all as a dict without a name."""
     if name is not None:
         _check.text("name", name)
-    settings = _core.get_config()
+    settings = {**_core.get_config(), **_state.chosen}
     return settings if name is None else settings.get(name, default)
 
 
@@ -182,7 +196,7 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
     """
     if settings is not None and not isinstance(settings, Mapping):
         raise TypeError(f"settings: expected a mapping of settings, got {settings!r}")
-    known = _core.get_config()
+    known = get()
     values = {}
     for name, value in {**(settings or {}), **kwargs}.items():
         if name not in known:
@@ -195,6 +209,6 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
             _check.text(name, value)
         values[name] = dict(value) if isinstance(value, dict) else value
     with _state.lock:
-        _core.set_config({**_state.in_force(), **values})
+        _state.install({**_state.in_force(), **values})
         writes = [_Write(_state.layer_of(name), name, value) for name, value in values.items()]
     return _Restore(values, writes)

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <optional>
@@ -210,6 +211,12 @@ PyDeviceArray to_device(nb::handle array, nb::handle device) {
   return device_array(std::move(copied), dtype_object);
 }
 
+PyDeviceArray empty_on_device(const Shape& shape, nb::handle dtype, nb::handle device) {
+  const DType wanted = dtype_from_python(dtype);
+  return device_array(Tensor::empty(shape, wanted, device_from_python(device)),
+                      numpy_dtype(wanted));
+}
+
 std::int64_t size(const PyDeviceArray& self) {
   std::int64_t count = 1;
   for (std::int64_t extent : self.view.shape) count *= extent;
@@ -348,6 +355,13 @@ void bind_device_array(nb::module_& m) {
         nb::arg("array"),
         nb::arg("device"),
         nb::sig("def to_device(array: typing.Any, device: str) -> DeviceArray"));
+  m.def("empty_on_device",
+        empty_on_device,
+        nb::arg("shape"),
+        nb::arg("dtype"),
+        nb::arg("device"),
+        nb::sig("def empty_on_device(shape: tuple[int, ...], dtype: typing.Any, device: str) -> "
+                "DeviceArray"));
 }
 
 }  // namespace headrace::python

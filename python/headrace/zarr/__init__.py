@@ -10,13 +10,21 @@ Needs zarr 3.1.6 or newer: ``pip install 'headrace[zarr]'``.
 from zarr.registry import register_ndbuffer, register_pipeline
 
 from ._buffer import NDBuffer, buffer_prototype
+from ._fallbacks import FallbackWarning, fallbacks
 from ._pipeline import CodecPipeline
 from ._store import Store
 
-__all__ = ["CodecPipeline", "NDBuffer", "Store", "buffer_prototype"]
+__all__ = [
+    "CodecPipeline",
+    "FallbackWarning",
+    "NDBuffer",
+    "Store",
+    "buffer_prototype",
+    "fallbacks",
+]
 
 # zarr's configuration names classes by their module.
-for _public in (CodecPipeline, NDBuffer, Store):
+for _public in (CodecPipeline, FallbackWarning, NDBuffer, Store):
     _public.__module__ = __name__
 
 register_pipeline(CodecPipeline)

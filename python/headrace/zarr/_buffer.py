@@ -49,6 +49,22 @@ class NDBuffer(core.NDBuffer):
     def from_numpy_array(cls, array_like: Any) -> NDBuffer:
         return cls(_core.to_device(np.asarray(array_like), config.get("device")))
 
+    @property
+    def is_unfilled(self) -> bool:
+        """It has no memory yet."""
+        return isinstance(self._data, _Unfilled)
+
+    def fill(self, fill: Callable[..., None]) -> None:
+        """Have `fill(memory, device=)` write parts of the memory, in place where there is some."""
+        if self.is_unfilled:
+            self._data = _core.empty_on_device(self._data.shape, self._data.dtype, self.device)
+        if isinstance(self._data, np.ndarray):
+            fill(self._data)
+        elif isinstance(self._data, _core.DeviceArray):
+            fill(self._data, device=self._data.device)
+        else:
+            fill(self._data, device=self.device)
+
     def read(self, read: Callable[..., Any], selection: Any) -> None:
         """Become what an array's method `read` gives for the selection."""
         self.adopt(read(selection, device=self.device))

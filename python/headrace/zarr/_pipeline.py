@@ -27,7 +27,8 @@ from .._zarr_stores.foreign import foreign_store
 from .._zarr_stores.native import native_store
 from ._buffer import HostBuffer
 from ._buffer import NDBuffer as DeviceBuffer
-from ._plan import Batch, ChunkKeys, Plan, exact_shape, plan_batch
+from ._fallbacks import Unserved, count_fallback
+from ._plan import Batch, ChunkKeys, Part, Plan, exact_shape, plan_batch
 from ._threads import run_in_thread
 
 # Reads that decode less are done by zarr's loop itself: a hop to another thread costs as much.
@@ -73,8 +74,8 @@ def _let_go() -> None:
         pipeline._last_place = None
 
 
-class _Unserved(Exception):
-    """This batch is zarr-python's."""
+class _Refused(Exception):
+    """zarr-python has an error of its own for this call."""
 
 
 class _Place(NamedTuple):
@@ -98,13 +99,14 @@ class CodecPipeline(ZarrPipeline):
 
     Chunks of local folders, zip archives and `headrace.zarr.Store` are read by headrace's own
     drivers, those of any other store by the store's asynchronous methods. Codecs and data types
-    that headrace lacks are left to zarr-python's own pipeline, with the same results.
+    that headrace lacks are left to zarr-python's own pipeline, with the same results; `fallbacks`
+    counts these calls, and ``fallback`` of `headrace.config` says whether they warn or raise.
     """
 
     def __init__(self, metadata: Any, store: Any) -> None:
         self._metadata = metadata
         self._store = store
-        self._served = True
+        self._unserved: Unserved | None = None  # why all is zarr-python's
         self._document: dict[str, Any] | None = None
         self._keys: ChunkKeys | None = None
         self._shard_order = _shard_order(metadata)
@@ -176,7 +178,8 @@ class CodecPipeline(ZarrPipeline):
             return ()
         try:
             missing = await self._read(batch, out, drop_axes)
-        except _Unserved:
+        except Unserved as unserved:
+            count_fallback(unserved)
             return await self._read_default(batch, out, drop_axes)
         return _Results([getter.path for getter, *_ in batch], missing)
 
@@ -188,7 +191,10 @@ class CodecPipeline(ZarrPipeline):
             return
         try:
             await self._write(batch, value, drop_axes)
-        except _Unserved:
+        except Unserved as unserved:
+            count_fallback(unserved)
+            await self._write_default(batch, value, drop_axes)
+        except _Refused:
             await self._write_default(batch, value, drop_axes)
 
     async def _read(
@@ -197,10 +203,9 @@ class CodecPipeline(ZarrPipeline):
         """Fills `out`; what tells which of keys there are no objects of."""
         spec = batch[0][1]
         if not getattr(spec.config, "read_missing_chunks", True):
-            raise _Unserved  # zarr-python wants to know which chunks are missing
-        place, plan = self._plan(batch, drop_axes)
-        if plan.shape != out.shape:
-            raise _Unserved
+            # zarr-python wants to know which chunks are missing.
+            raise Unserved("read_missing_chunks=False")
+        place, plan = self._plan(batch, drop_axes, out.shape)
         array = self._array(place, self._whole_chunks(plan.stops, spec.shape), False)
         fill = _filler(array, plan, out)
         if place.loop is not None:
@@ -213,21 +218,19 @@ class CodecPipeline(ZarrPipeline):
     async def _write(self, batch: Batch, value: NDBuffer, drop_axes: tuple[int, ...]) -> None:
         spec = batch[0][1]
         if batch[0][0].store.read_only:
-            raise _Unserved  # zarr-python has an error of its own for it
+            raise _Refused
         if self._shard_order is None:
-            raise _Unserved
-        place, plan = self._plan(batch, drop_axes)
+            raise Unserved("shards within shards in different orders")
         data = value.as_ndarray_like()
-        if data.shape not in ((), plan.shape):
-            raise _Unserved
+        place, plan = self._plan(batch, drop_axes, data.shape or _unbounded(batch))
         assert self._keys is not None
         shape = self._whole_chunks(plan.stops, spec.shape)
         # What a shard holds beyond the array's end, zarr-python keeps; of a chunk it does not.
-        if plan.kind == "basic" and not drop_axes and not self.supports_partial_encode:
+        if plan.is_basic and not drop_axes and not self.supports_partial_encode:
             shape = exact_shape(batch, shape, self._keys, place.skipped)
         array = self._array(place, shape, spec.config.write_empty_chunks)
         if array.dtype not in (data.dtype, _native(data.dtype)):
-            raise _Unserved
+            raise Unserved("values of another type than the array's")
         await self._call(lambda: _write_plan(array, plan, data), inline=False)
 
     async def _call(self, function: Callable[[], Any], *, inline: bool) -> None:
@@ -238,8 +241,12 @@ class CodecPipeline(ZarrPipeline):
                 await run_in_thread(function)
         except NotImplementedError as error:
             # Raised before anything is read or written.
-            self._served = False
-            raise _Unserved from error
+            raise self._leave("what headrace lacks", error) from error
+
+    def _leave(self, reason: str, detail: object) -> Unserved:
+        """From now on all is zarr-python's."""
+        self._unserved = Unserved(reason, detail)
+        return self._unserved
 
     async def _read_default(self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]) -> Any:
         if not isinstance(out, DeviceBuffer):
@@ -262,24 +269,25 @@ class CodecPipeline(ZarrPipeline):
     def _shape(self) -> tuple[int, ...]:
         return self._metadata.shape
 
-    def _plan(self, batch: Batch, drop_axes: tuple[int, ...]) -> tuple[_Place, Plan]:
+    def _plan(
+        self, batch: Batch, drop_axes: tuple[int, ...], shape: tuple[int, ...]
+    ) -> tuple[_Place, Plan]:
         getter = batch[0][0]
-        if not self._served or type(getter) is not StorePath:
-            raise _Unserved
-        if not isinstance(getter.store, ZarrStore):
-            raise _Unserved
+        if self._unserved is not None:
+            raise Unserved(self._unserved.reason, self._unserved.detail)
+        if type(getter) is not StorePath or not isinstance(getter.store, ZarrStore):
+            raise Unserved("chunks that are in no store", type(getter).__name__)
         if not batch[0][1].prototype.buffer.__module__.startswith("zarr.core."):
-            raise _Unserved  # the store is to bring bytes in memory of the program's own kind
+            # The store is to bring bytes in memory of the program's own kind.
+            raise Unserved("buffers of the program's own")
         if self._keys is None:
             self._learn()
         assert self._keys is not None
         place = self._place(batch[0][0], batch[0][1].config, self._keys)
         try:
-            plan = plan_batch(batch, drop_axes, self._keys, place.skipped)
+            plan = plan_batch(batch, drop_axes, self._keys, place.skipped, shape)
         except LookupError as error:
-            raise _Unserved from error  # a chunk that a resize has added
-        if plan is None:
-            raise _Unserved
+            raise Unserved("chunks that a resize has added") from error
         return place, plan
 
     def _whole_chunks(
@@ -297,15 +305,14 @@ class CodecPipeline(ZarrPipeline):
     def _learn(self) -> None:
         """What the metadata say, once."""
         metadata = self._metadata
-        if not all(map(_comes_with_zarr, _codecs(metadata))):
-            self._served = False
-            raise _Unserved
+        others = [codec for codec in _codecs(metadata) if not _comes_with_zarr(codec)]
+        if others:
+            raise self._leave("codecs of the program's own", type(others[0]).__name__)
         try:
             self._keys = ChunkKeys(metadata)
             self._document = _document(metadata)
         except (NotImplementedError, ValueError) as error:  # or a grid that is switched off
-            self._served = False
-            raise _Unserved from error
+            raise self._leave("what headrace lacks", error) from error
 
     def _place(self, chunk: StorePath, config: Any, keys: ChunkKeys) -> _Place:
         loop = asyncio.get_running_loop()
@@ -321,7 +328,7 @@ class CodecPipeline(ZarrPipeline):
         try:
             store = native_store(chunk.store)
         except (FileNotFoundError, NotImplementedError) as error:
-            raise _Unserved from error
+            raise Unserved("a store that headrace cannot open", error) from error
         path = keys.node_path(chunk.path)
         skipped = keys.skipped(path)
         if store is None:
@@ -351,8 +358,7 @@ class CodecPipeline(ZarrPipeline):
                     )
                     array._check_codecs()
             except (NotImplementedError, ValueError) as error:
-                self._served = False
-                raise _Unserved from error
+                raise self._leave("what headrace lacks", error) from error
             if len(place.arrays) >= _MAX_ARRAYS:
                 place.arrays.clear()
             place.arrays[shape, write_empty_chunks] = array
@@ -432,14 +438,23 @@ def _document(metadata: Any) -> dict[str, Any]:
 
 def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
     """Of the chunks that a plan touches; infinite where that is work to find out."""
-    if plan.kind != "basic" or array.is_rectilinear:
+    part = plan.only
+    if part is None or part.kind != "basic" or array.is_rectilinear:
         return math.inf
     nbytes = array.itemsize
-    for item, size in zip(plan.selection, array.chunks, strict=True):
+    for item, size in zip(part.selection, array.chunks, strict=True):
         nbytes *= size
         if isinstance(item, slice):
             nbytes *= (item.stop - 1) // size - item.start // size + 1
     return nbytes
+
+
+def _unbounded(batch: Batch) -> tuple[int, ...]:
+    """A shape that holds the places of a scalar: they do not matter, and its own says nothing."""
+    places = batch[0][3] if isinstance(batch[0][3], tuple) else (batch[0][3],)
+    if any(isinstance(place, slice) and place.stop is None for place in places):
+        raise Unserved("places without an end")
+    return (1 << 62,) * len(places)
 
 
 def _on_host(batch: Batch) -> Batch:
@@ -448,40 +463,60 @@ def _on_host(batch: Batch) -> Batch:
     ]
 
 
-def _reader(array: _core.Array, plan: Plan) -> Callable[..., Any]:
-    return array.read if plan.kind == "basic" else getattr(array, plan.kind).read
+def _indexer(array: _core.Array, part: Part) -> Any:
+    return array if part.kind == "basic" else getattr(array, part.kind)
 
 
 def _write_plan(array: _core.Array, plan: Plan, data: Any) -> None:
-    target = array if plan.kind == "basic" else getattr(array, plan.kind)
-    target[plan.selection] = data
+    for step in plan.steps:
+        for part in step:
+            value = data if part.place is None or data.shape == () else data[part.place]
+            _indexer(array, part)[part.selection] = value
 
 
 def _filler(array: _core.Array, plan: Plan, out: NDBuffer) -> Callable[[], Any]:
     """What reads the plan into `out`."""
-    read, selection = _reader(array, plan), plan.selection
     if array.dtype not in (out.dtype, _native(out.dtype)):
-        raise _Unserved  # fields of a structure, or memory of the caller's choice
+        # Fields of a structure, or memory of the caller's choice.
+        raise Unserved("results of another type than the array's")
     if isinstance(out, DeviceBuffer):
-        return lambda: out.read(read, selection)
+        part = plan.only
+        if part is not None and out.is_unfilled:
+            return lambda: out.read(_indexer(array, part).read, part.selection)
+        return lambda: out.fill(lambda data, **where: _fill(array, plan, data, **where))
     data = out.as_ndarray_like()
     if isinstance(data, np.ndarray):
-        if data.dtype == array.dtype:
-            return lambda: read(selection, out=data)
-        return lambda: _read_swapped(read, selection, data)
+        return lambda: _fill(array, plan, data)
     if hasattr(data, "__cuda_array_interface__"):
         device, stream = _cuda_place(data)
-        return lambda: read(selection, out=data, device=device, stream=stream)
-    raise _Unserved
+        return lambda: _fill(array, plan, data, device=device, stream=stream)
+    raise Unserved("results in memory of an unknown kind")
 
 
-def _read_swapped(read: Callable[..., Any], selection: Any, data: np.ndarray[Any, Any]) -> None:
-    native = _native(data.dtype)
-    if data.dtype != native.newbyteorder("S"):  # a structure of both byte orders
-        data[...] = read(selection)
+def _fill(array: _core.Array, plan: Plan, data: Any, **where: Any) -> None:
+    """Reads the plan into `data`, without a copy between, in memory of any kind."""
+    swapped = isinstance(data, np.ndarray) and data.dtype != array.dtype
+    if swapped and data.dtype != _native(data.dtype).newbyteorder("S"):
+        filled = np.empty(data.shape, array.dtype)  # a structure of both byte orders
+        _fill(array, plan, filled)
+        for step in plan.steps:
+            for part in step:
+                data[part.place or ...] = filled[part.place or ...]
         return
-    read(selection, out=data.view(native))
-    data.byteswap(inplace=True)
+    for step in plan.steps:
+        targets = [data if part.place is None else data[part.place] for part in step]
+        natives = [target.view(array.dtype) for target in targets] if swapped else targets
+        if len(step) == 1 or where.get("stream") is not None:
+            for part, native in zip(step, natives, strict=True):
+                _indexer(array, part).read(part.selection, out=native, **where)
+        else:  # boxes, all of them
+            here = array.to(where["device"]) if where else array
+            _core.read_many(
+                [(here, part.selection, native) for part, native in zip(step, natives, strict=True)]
+            )
+        if swapped:
+            for target in targets:
+                target.byteswap(inplace=True)
 
 
 def _cuda_place(data: Any) -> tuple[str, int | None]:

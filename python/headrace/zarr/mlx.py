@@ -37,6 +37,14 @@ class NDBuffer(_NDBuffer):
         read(selection, out=out, device="cpu")
         self._data = out
 
+    def fill(self, fill: Callable[..., None]) -> None:
+        # Views of it cannot be written: they are copies.
+        host = np.array(self._data) if not self.is_unfilled else None
+        if host is None:
+            host = np.empty(self._data.shape, self._data.dtype)
+        fill(host)
+        self._data = _of_mlx(host)
+
     def adopt(self, array: np.ndarray[Any, Any]) -> None:
         self._data = _of_mlx(array)
 
