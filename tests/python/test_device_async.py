@@ -219,10 +219,10 @@ def test_cuda_streams_wait_for_each_other():
             target.copy_(source, non_blocking=True)
         for target in out:
             target.fill_(3)
-        got = decode(moved, "cuda", out=out, out_nbytes=None, stream=stream)
-        seen = [x.clone() for x in out]
-        assert not got.done()
+        queued = decode(moved, "cuda", out=out, out_nbytes=None, stream=stream)
+        seen = [x.clone() for x in out]  # frames on the device: the call waits for their headers
         assert [x.cpu().numpy().tobytes() for x in seen] == plain
+        queued.result(60)
         busy(torch)
         new = decode(frames, "cuda", stream=stream)
         assert not new.done()

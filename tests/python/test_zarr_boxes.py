@@ -15,6 +15,7 @@ zarr = pytest.importorskip("zarr", minversion="3.1.6")
 
 import headrace.zarr as hz  # noqa: E402
 import zarr.storage as zs  # noqa: E402
+from headrace.zarr import _pipeline, _plan  # noqa: E402
 from zarr.core import indexing  # noqa: E402
 from zarr.core.buffer import default_buffer_prototype  # noqa: E402
 from zarr.core.sync import sync  # noqa: E402
@@ -349,3 +350,32 @@ def test_the_setting_is_checked():
     with hr.config.set(fallback="warn"):
         assert hr.config.get()["fallback"] == "warn"
     assert hr.config.get("fallback") == "raise"
+
+
+def test_boxes_of_the_grid_are_planned_as_all_others(monkeypatch):
+    store = zs.MemoryStore()
+    with zarr.config.set({"codec_pipeline.path": OURS}):
+        array = zarr.create_array(store, shape=(23, 17, 9), chunks=(2, 5, 4), dtype="i4")
+    values = np.arange(23 * 17 * 9, dtype="i4").reshape(array.shape)
+    array[:] = values
+    plan_batch, grid_box = _plan.plan_batch, _plan._grid_box
+    short = []
+
+    def both_ways(*args):
+        plan = plan_batch(*args)
+        short.append(grid_box(args[0], *args[2:]) is not None)
+        with monkeypatch.context() as patch:
+            patch.setattr(_plan, "_grid_box", lambda *args: None)
+            assert plan_batch(*args) == plan
+        return plan
+
+    monkeypatch.setattr(_pipeline, "plan_batch", both_ways)
+    taken = [np.s_[:], np.s_[1:22, 3:16, 2:9], np.s_[5, 3:16], np.s_[:, 16, :3], np.s_[4:5, 1, 8]]
+    for selection in taken:
+        assert_same(array[selection], values[selection])
+        array[selection] = values[selection]
+    assert all(short) and len(short) >= 2 * len(taken)
+    short.clear()
+    for selection in (np.s_[::3], np.s_[1:20:5, ::2, ::4]):
+        assert_same(array[selection], values[selection])
+    assert not any(short)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -66,6 +67,9 @@ class ChunkGrid:
             for extents in edges
         ]
 
+    def is_regular(self, d: int) -> bool:
+        return self._ends[d] is None
+
     def start(self, d: int, i: int, size: int) -> int:
         """Index of the first element of chunk `i`, which has the extent `size`.
 
@@ -99,18 +103,18 @@ class ChunkKeys:
         self.ndim = len(metadata.shape)
         self._lead = 0  # characters before the coordinates
         if metadata.zarr_format == 2:
-            self._separator = metadata.dimension_separator
+            self.separator = metadata.dimension_separator
         else:
             encoding = metadata.chunk_key_encoding
             if encoding.name not in ("default", "v2"):
                 raise NotImplementedError(f"chunk keys {encoding.name!r}")
-            self._separator = encoding.separator
+            self.separator = encoding.separator
             if encoding.name == "default":
                 self._lead = 2 if self.ndim else 1
 
     def node_path(self, key: str) -> str:
         """The array's path, from the key of one of its chunks."""
-        segments = self.ndim + self._lead // 2 if self._separator == "/" else 1
+        segments = self.ndim + self._lead // 2 if self.separator == "/" else 1
         return "/".join(key.split("/")[: -max(segments, 1)])
 
     def skipped(self, node_path: str) -> int:
@@ -120,7 +124,7 @@ class ChunkKeys:
     def coordinates(self, key: str, skipped: int) -> _Shape:
         if not self.ndim:
             return ()
-        return tuple(map(int, key[skipped:].split(self._separator)))
+        return tuple(map(int, key[skipped:].split(self.separator)))
 
 
 class _Item(NamedTuple):
@@ -158,11 +162,14 @@ def plan_batch(
     LookupError
         There was no such chunk when the metadata were read.
     """
+    stops = [0] * keys.ndim
+    box = None if drop_axes else _grid_box(batch, keys, skipped, shape)
+    if box is not None:
+        return Plan(list(_steps([box], shape, stops)), tuple(stops))
     stretches = itertools.groupby(
         _items(batch, keys, skipped), lambda item: _stretch_kind(item, drop_axes)
     )
     steps: list[list[Part]] = []
-    stops = [0] * keys.ndim
     for planned, items in stretches:
         steps.extend(planned(list(items), drop_axes, shape, stops))
     if not steps:
@@ -231,6 +238,104 @@ def _boxes(
     # The last dimension changes first, as in the order of zarr-python's indexers.
     for d in reversed(range(len(items[0].at))):
         boxes = _joined(boxes, d)
+    yield from _steps(boxes, shape, stops)
+
+
+def _grid_box(batch: Batch, keys: ChunkKeys, skipped: int, shape: _Shape) -> _Box | None:
+    """The one box of a batch that has all chunks of a box of the grid, in their order.
+
+    That is nearly every batch, and a look at each chunk by itself would cost more than all else:
+    the chunks at the corners of the box are looked at, those along its edges follow from them, and
+    the rest are compared with their product. Of slices with a step, and of rectilinear grids, it is
+    left to the general way.
+    None: it is something else, or may be.
+    """
+    getter, spec, selection, place, _ = batch[0]
+    ndim = keys.ndim
+    if not ndim or type(selection) is not tuple or type(place) is not tuple:
+        return None
+    if not len(selection) == len(spec.shape) == ndim or not _BASIC.issuperset(map(type, selection)):
+        return None
+    try:
+        low = keys.coordinates(getter.path, skipped)
+        high = keys.coordinates(batch[-1][0].path, skipped)
+    except ValueError:
+        return None
+    if not len(low) == len(high) == ndim or not all(map(operator.le, low, high)):
+        return None
+    counts = [b - a + 1 for a, b in zip(low, high, strict=True)]
+    if math.prod(counts) != len(batch):
+        return None
+    path = getter.path[:skipped]
+    coordinates = itertools.product(
+        *([str(i) for i in range(a, b + 1)] for a, b in zip(low, high, strict=True))
+    )
+    expected = map(path.__add__, map(keys.separator.join, coordinates))
+    if not all(map(operator.eq, expected, [item[0].path for item in batch])):
+        return None
+    if any(item[0].store is not getter.store or item[1].shape != spec.shape for item in batch):
+        return None
+    edges = []
+    stride = len(batch)
+    for n in counts:
+        stride //= n
+        edges.append(batch[: n * stride : stride])
+    picks = itertools.product(*([item[2][d] for item in edge] for d, edge in enumerate(edges)))
+    if not all(map(operator.eq, picks, [item[2] for item in batch])):
+        return None
+    sliced = [d for d, item in enumerate(selection) if type(item) is slice]
+    if len(place) != len(sliced):
+        return None
+    places = itertools.product(
+        *([item[3][axis] for item in edges[d]] for axis, d in enumerate(sliced))
+    )
+    if not all(map(operator.eq, places, [item[3] for item in batch])):
+        return None
+
+    def box_of(item: Any) -> _Box | None:
+        (chunk,) = _items([item], keys, skipped)
+        return _box(chunk, shape)
+
+    first = box_of(batch[0])
+    if first is None:
+        return None
+    spans = list(first)
+    for d, edge in enumerate(edges):
+        if len(edge) == 1:
+            continue
+        last = box_of(edge[-1])
+        axis = sliced.index(d) if d in sliced else None
+        if last is None or axis is None:
+            return None
+        span = _edge(spans[d], last[d], edge[1:-1], d, axis, spec.shape[d], keys.grid)
+        if span is None:
+            return None
+        spans[d] = span
+    return tuple(spans)
+
+
+def _edge(
+    first: _Span, last: _Span, between: Batch, d: int, axis: int, size: int, grid: ChunkGrid
+) -> _Span | None:
+    """Along one dimension all from the first chunk to the last; None: perhaps not."""
+    assert first.place is not None and last.place is not None
+    n = len(between)
+    end = first.place + first.nsteps  # where the next one's place begins
+    places = map(slice, range(end, last.place, size), range(end + size, last.place + 1, size))
+    if (
+        not grid.is_regular(d)
+        or first.step != 1
+        or last.step != 1
+        or first.start + first.nsteps + n * size != last.start
+        or end + n * size != last.place
+        or [item[2][d] for item in between].count(slice(0, size, 1)) != n
+        or not all(map(operator.eq, places, [item[3][axis] for item in between]))
+    ):
+        return None
+    return _Span(first.start, first.nsteps + n * size + last.nsteps, 1, first.place)
+
+
+def _steps(boxes: list[_Box], shape: _Shape, stops: list[int]) -> Iterator[list[Part]]:
     step: list[Part] = []
     reach: list[int] = []  # where the places of the step end
     for box in boxes:
