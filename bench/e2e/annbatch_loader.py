@@ -12,13 +12,10 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-import annbatch
-import anndata
 import harness
 import headrace
 import headrace.zarr
 import numpy as np
-import scipy.sparse
 import zarr
 
 PIPELINES = {
@@ -39,6 +36,10 @@ def available() -> dict[str, str]:
 
 
 def write(folder: Path, cells: int) -> None:
+    import annbatch
+    import anndata
+    import scipy.sparse
+
     rng = np.random.default_rng(0)
     counts = scipy.sparse.random(cells, GENES, DENSITY, format="csr", dtype="f4", rng=rng)
     counts.data = rng.poisson(3, counts.nnz).astype("f4") + 1
@@ -46,6 +47,9 @@ def write(folder: Path, cells: int) -> None:
 
 
 def epoch(folder: Path, pipeline: str, cells: int, chunk: int) -> None:
+    import annbatch
+    import anndata
+
     with zarr.config.set({"codec_pipeline.path": pipeline}):
         group = zarr.open_group(folder, mode="r")
         loader = annbatch.Loader(

@@ -127,7 +127,7 @@ class _State:
     def install(self, settings: Mapping[str, Any]) -> None:
         chosen = {name: settings[name] for name in _CHOICES}
         for name, value in chosen.items():
-            if value not in _CHOICES[name]:
+            if not isinstance(value, str) or value not in _CHOICES[name]:
                 raise ValueError(f"{name}: expected one of {_CHOICES[name]}, got {value!r}")
         _core.set_config({name: settings[name] for name in settings if name not in _CHOICES})
         self.chosen = chosen

@@ -1,8 +1,10 @@
 """Batches of several selections joined, as annbatch and others make them for zarr-python."""
 
 import asyncio
+import gc
 import threading
 import warnings
+import weakref
 
 import headrace as hr
 import numpy as np
@@ -379,3 +381,54 @@ def test_boxes_of_the_grid_are_planned_as_all_others(monkeypatch):
     for selection in (np.s_[::3], np.s_[1:20:5, ::2, ::4]):
         assert_same(array[selection], values[selection])
     assert not any(short)
+
+
+class Points(indexing.Indexer):
+    """Of a chunk each: its number, indices in it, and their places."""
+
+    drop_axes = ()
+
+    def __init__(self, count, *chunks):
+        self.shape = (count,)
+        self.chunks = chunks
+
+    def __iter__(self):
+        for i, indices, places in self.chunks:
+            yield indexing.ChunkProjection((i,), (np.asarray(indices),), np.array(places), False)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8"])
+def test_points_of_small_types_lie_in_their_own_chunk(dtype):
+    values = np.arange(1000, dtype="i4")
+    array = zarr.create_array(zs.MemoryStore(), shape=(1000,), chunks=(100,), dtype="i4")
+    array[:] = values
+    array = opened(array.store)
+    picked = np.array([90, 99], dtype)
+    chunks = Points(4, (2, picked, [0, 1]), (7, picked, [2, 3]))
+    assert_same(read(array, chunks), values[[290, 299, 790, 799]])
+    write(array, chunks, np.array([-1, -2, -3, -4], "i4"))
+    values[[290, 299, 790, 799]] = [-1, -2, -3, -4]
+    assert_same(array[:], values)
+
+
+def test_points_of_several_chunks_take_the_same_values():
+    array = zarr.create_array(zs.MemoryStore(), shape=(20,), chunks=(10,), dtype="i4")
+    array = opened(array.store)
+    chunks = Points(3, *((i, [1, 2, 3], [0, 1, 2]) for i in (0, 1)))
+    write(array, chunks, np.array([7, 8, 9], "i4"))
+    expected = np.zeros(20, "i4")
+    expected[1:4] = expected[11:14] = [7, 8, 9]
+    assert_same(array[:], expected)
+    assert_same(read(array, chunks), expected[11:14])  # the last one counts
+
+
+def test_what_is_left_to_zarr_is_not_kept(tmp_path):
+    array = opened(left_to_zarr(tmp_path).store)
+    value = np.ones(array.shape, array.dtype)
+    gone = weakref.ref(value)
+    with hr.config.set(fallback="silent"):
+        array[:] = value
+    assert hz.fallbacks()
+    del value
+    gc.collect()
+    assert gone() is None

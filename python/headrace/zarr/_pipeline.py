@@ -240,17 +240,23 @@ class CodecPipeline(ZarrPipeline):
             else:
                 await run_in_thread(function)
         except NotImplementedError as error:
-            # Raised before anything is read or written.
-            raise self._leave("what headrace lacks", error) from error
+            # Of these values or stored bytes; the next batch may be served.
+            raise Unserved("what headrace lacks", error) from error
 
     def _leave(self, reason: str, detail: object) -> Unserved:
         """From now on all is zarr-python's."""
-        self._unserved = Unserved(reason, detail)
-        return self._unserved
+        self._unserved = Unserved(reason, str(detail))
+        # Another one: an exception that was raised keeps its frames, and they the batch.
+        return Unserved(reason, detail)
 
     async def _read_default(self, batch: Batch, out: NDBuffer, drop_axes: tuple[int, ...]) -> Any:
         if not isinstance(out, DeviceBuffer):
             return await self.default.read(batch, out, drop_axes)
+        if not out.is_unfilled:
+            raise NotImplementedError(
+                "[zarr] left to zarr-python's own pipeline, which cannot fill memory of a device: "
+                "read without out="
+            )
         host = HostBuffer.empty(out.shape, out.dtype)
         results = await self.default.read(_on_host(batch), host, drop_axes)
         out.adopt(host.as_numpy_array())

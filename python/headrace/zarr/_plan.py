@@ -503,7 +503,7 @@ def _indices(selection: Any, size: int) -> _Indices:
         raise Unserved("indices that are no integers")
     indices: _Indices = array.ravel()
     _check_within(indices, size)
-    return indices
+    return indices.astype(np.intp, copy=False)  # the start of a chunk may not fit into their type
 
 
 def _check_within(indices: _Indices, size: int) -> None:
@@ -535,6 +535,12 @@ def _points(
     low = min((int(where.min()) for where in placed if len(where)), default=0)
     high = max((int(where.max()) for where in placed if len(where)), default=-1) + 1
     if low == high:
+        return
+    if sum(map(len, placed)) != high - low:  # gaps, or places that overlap: each by itself, in turn
+        if len(items) == 1:
+            raise Unserved("indices whose places have gaps")
+        for item in items:
+            yield from _points([item], drop_axes, shape, stops)
         return
     points = [np.full(high - low, -1, np.intp) for _ in stops]
     for item, where in zip(items, placed, strict=True):
