@@ -5,8 +5,8 @@ import gc
 import signal
 import sys
 import threading
-import traceback
 import time
+import traceback
 import weakref
 
 import headrace as hr
@@ -205,7 +205,8 @@ def test_a_future_and_its_exception_are_collected(refusing):
 
     ask()
     end = time.monotonic() + 10
-    while not gone and time.monotonic() < end:  # the thread that finished it may not be done with it
+    # The thread that finished it may not be done with it.
+    while not gone and time.monotonic() < end:
         gc.collect()
         time.sleep(0.01)
     assert gone == [True]
