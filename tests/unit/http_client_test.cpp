@@ -699,8 +699,24 @@ TEST(HttpClient, AChildOfForkHasItsOwn) {
   EXPECT_EQ(told, kSlow);
 }
 
-// Of a program of its own: what is called at its end is called in an order that the tests of this
-// one have settled already.
+// The exit status of this program, begun anew for the test that calls this: what is called at its
+// end is called in an order that the tests of this one have settled already.
+int status_of_this_test_anew(const char* variable, const std::string& value) {
+  const std::string filter =
+      std::string("--gtest_filter=HttpClient.") +
+      testing::UnitTest::GetInstance()->current_test_info()->name();
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv(variable, value.c_str(), 1);
+    execl("/proc/self/exe", "tests", filter.c_str(), nullptr);
+    _exit(4);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  return WEXITSTATUS(status);
+}
+
 TEST(HttpClient, NothingUnderWayHoldsUpTheEndOfTheProcess) {
   constexpr const char* kUrl = "HEADRACE_TEST_URL_OF_THE_ENDING";
   if (const char* const url = std::getenv(kUrl)) {
@@ -722,23 +738,49 @@ TEST(HttpClient, NothingUnderWayHoldsUpTheEndOfTheProcess) {
     answer.delay = 30s;
     return answer;
   });
-  const std::string url = server.url();
   const auto begin = Clock::now();
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    setenv(kUrl, url.c_str(), 1);
-    execl("/proc/self/exe",
-          "tests",
-          "--gtest_filter=HttpClient.NothingUnderWayHoldsUpTheEndOfTheProcess",
-          nullptr);
-    _exit(4);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status_of_this_test_anew(kUrl, server.url()), 0);
   EXPECT_LT(Clock::now() - begin, 5s);
-  EXPECT_TRUE(WIFEXITED(status)) << status;
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// Libraries free what they keep for a thread behind its last line, and what they share at the end
+// of the process: in this order.
+TEST(HttpClient, ThreadsAreGoneBeforeLibrariesEnd) {
+  constexpr const char* kUrl = "HEADRACE_TEST_URL_OF_THE_LAST_LINE";
+  if (const char* const url = std::getenv(kUrl)) {
+    alarm(20);
+    static std::atomic<bool> is_gone{false};
+    struct OfTheThread {
+      ~OfTheThread() {
+        std::this_thread::sleep_for(200ms);
+        is_gone = true;
+      }
+    };
+    std::atexit([] { _exit(is_gone ? 0 : 3); });  // as libraries do that are there before
+    auto* const client = new std::shared_ptr<HttpClient>(make_http_client(quick()));
+    std::promise<void> told;
+    (*client)->send(get(std::string(url) + "/k"), [&](HttpResponse) {
+      thread_local const OfTheThread kept;
+      told.set_value();
+    });
+    told.get_future().wait();
+    std::exit(1);
+  }
+  HttpServer server([](const ServerRequest&) { return ok("x"); });
+  EXPECT_EQ(status_of_this_test_anew(kUrl, server.url()), 0);
+}
+
+TEST(HttpClient, WhoIsToldMayEndTheProcess) {
+  constexpr const char* kUrl = "HEADRACE_TEST_URL_OF_THE_ENDING_THREAD";
+  if (const char* const url = std::getenv(kUrl)) {
+    alarm(20);
+    auto* const client = new std::shared_ptr<HttpClient>(make_http_client(quick()));
+    (*client)->send(get(std::string(url) + "/k"), [](HttpResponse) { std::exit(7); });
+    std::this_thread::sleep_for(10s);
+    _exit(3);
+  }
+  HttpServer server([](const ServerRequest&) { return ok("x"); });
+  EXPECT_EQ(status_of_this_test_anew(kUrl, server.url()), 7);
 }
 
 TEST(HttpClient, UnreachableServersAreSaidSoon) {

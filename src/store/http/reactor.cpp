@@ -76,6 +76,7 @@ Reactor::Reactor(std::function<void(const Reactor*)> wake_others)
 
 // Of one whose thread never started; the thread has done it else.
 Reactor::~Reactor() {
+  if (thread_.joinable()) thread_.detach();
   const MutexLock lock(inbox_mutex_);
   if (!ended_) curl_multi_cleanup(multi_);
 }
@@ -83,7 +84,7 @@ Reactor::~Reactor() {
 std::shared_ptr<Reactor> Reactor::start(std::function<void(const Reactor*)> wake_others) {
   std::shared_ptr<Reactor> reactor(new Reactor(std::move(wake_others)));
   try {
-    start_thread([reactor] { reactor->run(); }).detach();
+    reactor->thread_ = start_thread([reactor] { reactor->run(); });
   } catch (const std::system_error&) {
     throw Error(ErrorCode::io, "cannot start a thread for HTTP", EAGAIN);
   }
@@ -114,11 +115,19 @@ void Reactor::wake() {
 
 void Reactor::stop(milliseconds patience) {
   const auto deadline = HttpClock::now() + patience;
-  const MutexLock lock(inbox_mutex_);
-  stopping_ = true;
-  if (!ended_) curl_multi_wakeup(multi_);
-  while (!ended_ && ended_now_.wait_until(inbox_mutex_, deadline)) {
+  const bool is_own_thread = thread_.get_id() == std::this_thread::get_id();
+  {
+    const MutexLock lock(inbox_mutex_);
+    stopping_ = true;
+    if (!ended_) curl_multi_wakeup(multi_);
+    if (is_own_thread) return;
+    while (!ended_ && ended_now_.wait_until(inbox_mutex_, deadline)) {
+    }
+    if (!ended_) return;
   }
+  // OpenSSL and libcurl give back what they keep for the thread behind its last line. The process
+  // must not end them meanwhile.
+  if (thread_.joinable()) thread_.join();
 }
 
 void Reactor::run() {
