@@ -11,6 +11,7 @@
 
 #include "device_array.h"
 #include "dlpack.h"
+#include "dlpack_import.h"
 #include "docs.h"
 #include "dtype.h"
 #include "errors.h"
@@ -139,8 +140,9 @@ nb::object read_key(PyArray& self,
   if (self.dtype.variable_length()) {
     return vlen_to_output(read_tensor(array, key, options), nb::borrow(out), self.numpy_dtype());
   }
+  ProducerStreams waited;
   ArrayView target =
-      output_view(out, self.dtype, self.numpy_dtype(), array.device(), options.stream);
+      output_view(out, self.dtype, self.numpy_dtype(), array.device(), options.stream, waited);
   {
     nb::gil_scoped_release release;
     array.read_into(key.selection, target.view, options);
@@ -201,7 +203,8 @@ PyFuture read_async(PyArray& self,
                                             : vlen_to_output(tensor, std::move(into), type);
                     });
   }
-  ArrayView target = output_view(out, self.dtype, dtype, array.device(), options.stream);
+  ProducerStreams waited;
+  ArrayView target = output_view(out, self.dtype, dtype, array.device(), options.stream, waited);
   auto kept = keep_alive(std::move(target.keep_alive));
   auto future = [&] {
     nb::gil_scoped_release release;
@@ -228,6 +231,7 @@ nb::list read_many_items(nb::handle requests,
     PyErr_Clear();
     raise_wrong_type("read_many", kWanted, requests);
   }
+  ProducerStreams waited;
   std::optional<nb::gil_scoped_release> release;  // the last, so that the first to go
   for (nb::handle item : items) {
     nb::object fields = nb::steal(PySequence_Tuple(item.ptr()));
@@ -269,7 +273,7 @@ nb::list read_many_items(nb::handle requests,
       };
     } else {
       Stream stream;
-      ArrayView target = output_view(out, array.dtype, array.numpy_dtype(), device, stream);
+      ArrayView target = output_view(out, array.dtype, array.numpy_dtype(), device, stream, waited);
       request.out = target.view;
       kept.push_back(std::move(target.keep_alive));
     }

@@ -8,6 +8,7 @@
 #include "codec_specs.h"
 #include "device_array.h"
 #include "dlpack.h"
+#include "dlpack_import.h"
 #include "handles.h"
 #include "numpy_api.h"
 #include "tensor.h"
@@ -29,7 +30,7 @@ class Buffers {
 
   TensorView add(nb::handle object, bool writable, const char* what) {
     Stream ready = stream_;
-    if (auto view = exported_view(object, writable, what, device_, ready)) {
+    if (auto view = exported_view(object, writable, what, device_, ready, waited_)) {
       order_behind(ready, what);
       exported_.push_back(std::move(*view));
       return exported_.back().view;
@@ -64,6 +65,7 @@ class Buffers {
 
   Device device_;
   Stream stream_;
+  ProducerStreams waited_;
   std::vector<std::unique_ptr<Py_buffer>> host_;
   std::vector<ArrayView> exported_;
 };

@@ -1,6 +1,5 @@
 #include "tensor.h"
 
-#include <headrace/dlpack.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "device_array.h"
 #include "dlpack.h"
+#include "dlpack_import.h"
 #include "dtype.h"
 #include "numpy_api.h"
 #include "vlen.h"
@@ -79,115 +79,6 @@ nb::object with_dtype(nb::handle array, nb::handle found, nb::handle wanted) {
 
 [[noreturn]] void wrong_dtype(const std::string& found, const std::string& wanted) {
   raise(PyExc_ValueError, "[read] out: expected dtype " + wanted + ", got " + found);
-}
-
-DType dtype_from_dlpack(const DLDataType& type) {
-  // Codes 7 to 17 came with DLPack 1.1.
-  static constexpr const char* kSmallFloats[] = {"float8_e3m4",
-                                                 "float8_e4m3",
-                                                 "float8_e4m3b11fnuz",
-                                                 "float8_e4m3fn",
-                                                 "float8_e4m3fnuz",
-                                                 "float8_e5m2",
-                                                 "float8_e5m2fnuz",
-                                                 "float8_e8m0fnu",
-                                                 "float6_e2m3fn",
-                                                 "float6_e3m2fn",
-                                                 "float4_e2m1fn"};
-  const std::string bits = std::to_string(static_cast<int>(type.bits));
-  if (type.lanes == 1) {
-    switch (type.code) {
-      case 0:
-        return DType::from_name("int" + bits);
-      case 1:
-        return DType::from_name("uint" + bits);
-      case 2:
-        return DType::from_name("float" + bits);
-      case 4:
-        return DType::bfloat16;
-      case 5:
-        return DType::from_name("complex" + bits);
-      case 6:
-        return DType::boolean;
-      default:
-        // Sub-byte types are packed in DLPack and take a byte each here.
-        if (type.code >= 7 && type.code <= 17 && type.bits == 8) {
-          return DType::from_name(kSmallFloats[type.code - 7]);
-        }
-    }
-  }
-  raise(PyExc_ValueError,
-        "DLPack type code " + std::to_string(static_cast<int>(type.code)) + " with " + bits +
-            " bits and " + std::to_string(type.lanes) + " lanes has no headrace data type");
-}
-
-bool has_dlpack(nb::handle object) {
-  return nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__");
-}
-
-Device dlpack_memory(nb::handle object, const char* what) {
-  nb::object device = object.attr("__dlpack_device__")();
-  const int type = nb::cast<int>(nb::int_(nb::object(device[0])));
-  const int index = nb::cast<int>(nb::int_(nb::object(device[1])));
-  if (type == kDLCUDA || type == kDLCUDAManaged) return Device::cuda(index);
-  if (type != kDLCPU && type != kDLCUDAHost) {
-    raise(PyExc_NotImplementedError,
-          std::string(what) + ": DLPack device type " + std::to_string(type) +
-              " is neither host memory nor CUDA");
-  }
-  return Device::cpu();
-}
-
-nb::object produce_capsule(nb::handle object, const Device& device, const Stream& stream) {
-  nb::object method = object.attr("__dlpack__");
-  nb::dict kwargs;
-  // The producer makes its data ready on this stream; 1 is the default one.
-  if (!device.is_cpu())
-    kwargs["stream"] = stream.raw() ? reinterpret_cast<std::uintptr_t>(stream.raw()) : 1;
-  kwargs["max_version"] = nb::make_tuple(1, 0);
-  nb::object capsule = nb::steal(PyObject_VectorcallDict(method.ptr(), nullptr, 0, kwargs.ptr()));
-  if (capsule.is_valid()) return capsule;
-  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
-  PyErr_Clear();  // a producer from before DLPack 1.0
-  PyDict_DelItemString(kwargs.ptr(), "max_version");
-  return steal_or_throw(PyObject_VectorcallDict(method.ptr(), nullptr, 0, kwargs.ptr()));
-}
-
-// The capsule keeps its name, so its own destructor frees the tensor when the view is dropped.
-ArrayView view_of_dlpack(nb::handle object, bool writable, const char* what, const Stream& stream) {
-  const Device device = dlpack_memory(object, what);
-  nb::object capsule = produce_capsule(object, device, stream);
-  const DLTensor* tensor = nullptr;
-  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    auto* managed = static_cast<DLManagedTensorVersioned*>(
-        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    if (managed->version.major != 1) {
-      raise(PyExc_BufferError,
-            std::string(what) + ": DLPack version " + std::to_string(managed->version.major) +
-                " is not known");
-    }
-    if (writable && (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0) {
-      raise(PyExc_ValueError, std::string(what) + ": the DLPack tensor is read-only");
-    }
-    tensor = &managed->dl_tensor;
-  } else {
-    auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    if (managed == nullptr) throw nb::python_error();
-    tensor = &managed->dl_tensor;
-  }
-  ArrayView result;
-  TensorView& view = result.view;
-  view.data = static_cast<std::byte*>(tensor->data) + tensor->byte_offset;
-  view.device = device;
-  view.dtype = dtype_from_dlpack(tensor->dtype);
-  view.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
-  if (tensor->strides != nullptr) {
-    for (std::int32_t i = 0; i < tensor->ndim; ++i) {
-      view.strides.push_back(tensor->strides[i] * static_cast<std::int64_t>(view.dtype.itemsize()));
-    }
-  }
-  result.keep_alive = std::move(capsule);
-  return result;
 }
 
 // https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
@@ -279,7 +170,8 @@ ArrayView any_output(nb::handle out,
                      const DType& dtype,
                      nb::handle numpy_dtype,
                      const Device& device,
-                     Stream& stream) {
+                     Stream& stream,
+                     ProducerStreams& waited) {
   if (PyObject_TypeCheck(out.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0) {
     return output_ndarray(out, dtype, numpy_dtype);
   }
@@ -287,7 +179,7 @@ ArrayView any_output(nb::handle out,
   if (nb::isinstance<PyDeviceArray>(out)) {
     result = {nb::cast<PyDeviceArray&>(out).view, nb::borrow(out)};
   } else if (nb::hasattr(out, "__dlpack__")) {
-    result = view_of_dlpack(out, true, "[read] out", stream);
+    result = view_of_dlpack(out, true, "[read] out", stream, waited);
   } else if (nb::hasattr(out, "__cuda_array_interface__")) {
     result = view_of_cuda_interface(out, true, "[read] out", device, stream);
   }
@@ -312,9 +204,10 @@ std::optional<ArrayView> device_input(nb::handle data) {
   if (nb::isinstance<PyDeviceArray>(data))
     return ArrayView{nb::cast<PyDeviceArray&>(data).view, nb::borrow(data)};
   Stream stream;
+  ProducerStreams waited;
   if (has_dlpack(data) && !nb::hasattr(data, "__array_struct__") &&
       !dlpack_memory(data, kWhat).is_cpu())
-    return view_of_dlpack(data, false, kWhat, stream);
+    return view_of_dlpack(data, false, kWhat, stream, waited);
   if (nb::hasattr(data, "__cuda_array_interface__"))
     return view_of_cuda_interface(data, false, kWhat, Device::cuda(), stream);
   return std::nullopt;
@@ -322,15 +215,19 @@ std::optional<ArrayView> device_input(nb::handle data) {
 
 }  // namespace
 
-std::optional<ArrayView> exported_view(
-    nb::handle object, bool writable, const char* what, const Device& device, Stream& stream) {
+std::optional<ArrayView> exported_view(nb::handle object,
+                                       bool writable,
+                                       const char* what,
+                                       const Device& device,
+                                       Stream& stream,
+                                       ProducerStreams& waited) {
   if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0)
     return std::nullopt;
   if (nb::isinstance<PyDeviceArray>(object))
     return ArrayView{nb::cast<PyDeviceArray&>(object).view, nb::borrow(object)};
   if (has_dlpack(object) &&
       (PyObject_CheckBuffer(object.ptr()) == 0 || !dlpack_memory(object, what).is_cpu()))
-    return view_of_dlpack(object, writable, what, stream);
+    return view_of_dlpack(object, writable, what, stream, waited);
   if (nb::hasattr(object, "__cuda_array_interface__"))
     return view_of_cuda_interface(object, writable, what, device, stream);
   return std::nullopt;
@@ -340,8 +237,9 @@ ArrayView output_view(nb::handle out,
                       const DType& dtype,
                       nb::handle numpy_dtype,
                       const Device& device,
-                      Stream& stream) {
-  ArrayView result = any_output(out, dtype, numpy_dtype, device, stream);
+                      Stream& stream,
+                      ProducerStreams& waited) {
+  ArrayView result = any_output(out, dtype, numpy_dtype, device, stream, waited);
   // The memory of that device is the host's.
   if (device.type == Device::Type::simt && result.view.device.is_cpu()) result.view.device = device;
   return result;
@@ -355,7 +253,8 @@ ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype
   if (!is_ndarray) {
     if (auto on_device = device_input(data)) return std::move(*on_device);
     if (nb::hasattr(data, "__dlpack__") && !nb::hasattr(data, "__array_struct__")) {
-      ArrayView result = view_of_dlpack(data, false, "[write] data", {});
+      ProducerStreams waited;
+      ArrayView result = view_of_dlpack(data, false, "[write] data", {}, waited);
       if (result.view.dtype == dtype) return result;
     }
     array = call2(numpy().asarray, data, numpy_dtype);

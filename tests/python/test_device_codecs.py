@@ -129,7 +129,8 @@ def test_who_cannot_encode(device):
         hr.codecs.encode_batch("zstd", buffers, implementation="nvcomp")
 
 
-def test_torch_takes_and_gives_batches(device):
+@pytest.mark.parametrize("ordered", ["on the producer's stream", "on another", "on the default"])
+def test_torch_takes_and_gives_batches(device, ordered):
     torch = library("torch", device)
     plain = [values("i4", (n // 4,)) for n in SIZES]
     frames = hr.codecs.encode_batch("lz4", plain, device="cpu")
@@ -140,7 +141,8 @@ def test_torch_takes_and_gives_batches(device):
         torch.cuda._sleep(50_000_000)
         for x in out:
             x.fill_(3)
-        hr.codecs.decode_batch("lz4", moved, out=out, stream=stream)
+        wanted = {"on another": torch.cuda.Stream(), "on the default": None}.get(ordered, stream)
+        hr.codecs.decode_batch("lz4", moved, out=out, stream=wanted)
     for got, wanted in zip(out, plain, strict=True):
         assert_same(got.cpu().numpy(), wanted)
     with pytest.raises(hr.CorruptError, match="input 0: codec lz4"):

@@ -189,3 +189,168 @@ def test_ml_dtypes_have_dlpack_types(store, name):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     taken = torch.from_dlpack(array)
     assert taken.view(torch.uint8).numpy().tobytes() == data.tobytes()
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("export", _EXPORT),
+        ("import_", ctypes.c_void_p),
+        ("borrow", ctypes.c_void_p),
+        ("current_stream", ctypes.c_void_p),
+    )
+
+
+class Exporter:
+    """Arrays of a type that offers the functions of DLPack 1.2, and counts what it is asked."""
+
+    def __init__(self, *, flags=0, code=2, fails=False, versions=(1,)):
+        self.array = np.zeros(8, np.float32)
+        self.shape = (ctypes.c_int64 * 1)(8)
+        self.flags, self.code, self.fails = flags, code, fails
+        self.exported, self.freed, self.asked = 0, 0, 0
+        self.free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._free)
+        self.export = _EXPORT(self._export)
+        self.tables = []
+        for version in versions:
+            before = ctypes.addressof(self.tables[-1]) if self.tables else None
+            self.tables.append(_Table(version, 0, before, None, self.export, None, None, None))
+        self.name = b"dlpack_exchange_api"
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        capsule = new(ctypes.addressof(self.tables[-1]), self.name, None)
+        keeper = self
+
+        class Exported:
+            __dlpack_c_exchange_api__ = capsule
+
+            def __dlpack_device__(self):
+                return CPU
+
+            def __dlpack__(self, **arguments):
+                keeper.asked += 1
+                return keeper.array.__dlpack__(**arguments)
+
+        self.type = Exported
+
+    def _free(self, _):
+        self.freed += 1
+
+    def _export(self, _, out):
+        if self.fails:
+            return -1
+        self.exported += 1
+        self.managed = _Managed(1, 0, None, self.free, self.flags)
+        self.managed.tensor = _Tensor(
+            self.array.ctypes.data, 1, 0, 1, self.code, 32, 1, ctypes.addressof(self.shape), None, 0
+        )
+        out[0] = ctypes.addressof(self.managed)
+        return 0
+
+
+@pytest.fixture
+def eight(store):
+    data = values("f4", (8,))
+    write_zarr(store, data, chunks=(3,))
+    return hr.open_array(store), data
+
+
+@pytest.mark.parametrize("versions", [(1,), (1, 2)])
+def test_the_table_of_a_type_is_asked_before_its_method(eight, versions):
+    array, data = eight
+    exporter = Exporter(versions=versions)
+    array.read(out=exporter.type())
+    assert_same(exporter.array, data)
+    assert (exporter.exported, exporter.freed, exporter.asked) == (1, 1, 0)
+
+
+def test_a_table_of_an_unknown_version_is_not_used(eight):
+    array, data = eight
+    exporter = Exporter(versions=(2,))
+    array.read(out=exporter.type())
+    assert_same(exporter.array, data)
+    assert (exporter.exported, exporter.asked) == (0, 1)
+
+
+def test_a_table_that_fails_is_followed_by_the_method(eight):
+    array, data = eight
+    exporter = Exporter(fails=True)
+    array.read(out=exporter.type())
+    assert_same(exporter.array, data)
+    assert exporter.asked == 1
+
+
+def test_a_subclass_is_asked_by_its_method(eight):
+    array, data = eight
+    exporter = Exporter()
+
+    class Derived(exporter.type):
+        pass
+
+    array.read(out=Derived())
+    assert_same(exporter.array, data)
+    assert (exporter.exported, exporter.asked) == (0, 1)
+
+
+def test_a_table_tells_what_is_read_only(eight):
+    exporter = Exporter(flags=1)
+    with pytest.raises(ValueError, match="read-only"):
+        eight[0].read(out=exporter.type())
+    assert exporter.exported == exporter.freed == 1
+
+
+def test_a_table_gives_the_type(eight):
+    exporter = Exporter(code=0)
+    with pytest.raises(ValueError, match="float32"):
+        eight[0].read(out=exporter.type())
+    assert exporter.exported == exporter.freed == 1
+
+
+def test_torch_refuses_what_its_table_does_not(pair):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    array = pair[0]
+    with pytest.raises(BufferError, match="gradient"):
+        array.read(out=torch.zeros((9, 7), requires_grad=True))
+    with pytest.raises(BufferError, match="gradient"):
+        array.read(out=torch.nn.Parameter(torch.zeros((9, 7))))
+    with pytest.raises(BufferError, match="strided"):
+        array.read(out=torch.zeros((9, 7)).to_sparse())
+    frames = hr.codecs.encode_batch("lz4", [bytes(64)], device="cpu")
+    with pytest.raises(BufferError, match="conjugate"):
+        hr.codecs.decode_batch("lz4", frames, out=[torch.zeros(8, dtype=torch.complex64).conj()])
+    out = torch.ones(8, dtype=torch.complex64)
+    hr.codecs.decode_batch("lz4", frames, out=[out], device="cpu")
+    assert not out.any()
