@@ -170,6 +170,11 @@ BENCHMARKS = {
     "device-read": Benchmark(
         "whole arrays into GPU memory, beside peers", HERE, {"device-read.json": "device.read"}
     ),
+    "device-small": Benchmark(
+        "one chunk, one step and 64 chunks to a GPU, beside a copy of their bytes; decode_batch",
+        "",
+        {"device-small.json": "device.small"},
+    ),
     "device-choice": Benchmark(
         "decoding by the host's threads or by the GPU: the rates of"
         " `src/engine/device/decode_cost.cpp`",

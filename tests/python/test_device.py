@@ -7,6 +7,7 @@ ValueError; the memory of "simt" is host memory, so NumPy arrays are memory of t
 """
 
 import threading
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
@@ -50,6 +51,50 @@ def out_like(device, shape, dtype="f4"):
 
 def to_host(x):
     return x if isinstance(x, np.ndarray) else np.from_dlpack(x.cpu())
+
+
+# Large enough to be copied straight to where it is wanted, in one copy and in parts.
+@pytest.mark.parametrize("rows", [128, 1280])
+@pytest.mark.parametrize("shards", [False, True])
+def test_uncompressed_chunks_go_straight_to_their_place(store, device, rows, shards):
+    data = values("f4", (3 * rows, 512))
+    array = hr.create_array(
+        store,
+        shape=data.shape,
+        dtype="f4",
+        chunks=(rows, 512),
+        shards=(2 * rows, 512) if shards else None,
+        compressors=None,
+        fill_value=5,
+    )
+    data[rows : 2 * rows] = 5  # not stored
+    array[...] = data
+    array = hr.open_array(store, device=device)
+    assert_same(array[...].to_numpy(), data)
+    assert_same(array[rows - 7 : 2 * rows + 9, 3:].to_numpy(), data[rows - 7 : 2 * rows + 9, 3:])
+    for first, last in ((0, 3 * rows), (2 * rows, 3 * rows), (rows, 3 * rows)):
+        whole = out_like(device, (last - first + 2, 512))
+        array.read(slice(first, last), out=whole[1:-1])
+        assert_same(to_host(whole[1:-1]), data[first:last])
+        assert not to_host(whole[0]).any() and not to_host(whole[-1]).any()
+    turned = out_like(device, (512, rows))
+    array.read(slice(0, rows), out=turned.T)
+    assert_same(np.ascontiguousarray(to_host(turned).T), data[:rows])
+
+
+@pytest.mark.parametrize("nbytes", [1, -4, 4096])
+def test_uncompressed_chunks_of_another_size_stay_outside(store, device, nbytes):
+    data = values("f4", (256, 512))
+    array = hr.create_array(
+        store, shape=data.shape, dtype="f4", chunks=(256, 512), compressors=None
+    )
+    array[...] = data
+    chunk = Path(store) / "c" / "0" / "0"
+    chunk.write_bytes((chunk.read_bytes() + bytes(4096))[: data.nbytes + nbytes])
+    memory = out_like(device, (256 + 16, 512))
+    with pytest.raises(hr.CorruptError, match="chunk"):
+        hr.open_array(store, device=device).read(out=memory[:256])
+    assert not to_host(memory[256:]).any()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -31,9 +31,11 @@ struct Chunk {
   bool missing = false;      // reads as the fill value
   ByteRange range{};         // of the object; of chunks outside of shards once they are fetched
 
-  // What was fetched: encoded bytes, or, packed, the wanted elements one after another.
+  // What was fetched: encoded bytes, or, packed, the wanted elements one after another. In place,
+  // nothing is left to be done.
   const std::uint8_t* device = nullptr;
   bool packed = false;
+  bool in_place = false;
   std::unique_ptr<const Headers> headers{};  // as read_headers() gives them
 
   std::size_t encoded_nbytes() const { return static_cast<std::size_t>(range.nbytes); }

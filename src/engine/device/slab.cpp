@@ -35,7 +35,7 @@ std::size_t padded(std::size_t nbytes) { return (nbytes + 15) / 16 * 16 + kSourc
 
 SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
   const std::size_t taken = padded(nbytes);
-  if (taken > block_nbytes_) return reserve_alone(taken, false);
+  if (taken > block_nbytes_) return reserve_alone(make_block(taken), taken, false);
   const MutexLock lock(mutex_);
   while (adding_ && !has_room(taken)) added_.wait(mutex_);
   if (!has_room(taken)) add_block();
@@ -43,11 +43,17 @@ SlabMemory::Piece SlabMemory::reserve(std::size_t nbytes) {
 }
 
 SlabMemory::Piece SlabMemory::reserve_for_parts(std::size_t nbytes) {
-  return reserve_alone(padded(nbytes), true);
+  const std::size_t taken = padded(nbytes);
+  return reserve_alone(make_block(taken), taken, true);
 }
 
-SlabMemory::Piece SlabMemory::reserve_alone(std::size_t nbytes, bool in_parts) {
-  Block fresh = make_block(nbytes);
+SlabMemory::Piece SlabMemory::reserve_in_place(std::uint8_t* target,
+                                               std::size_t nbytes,
+                                               bool in_parts) {
+  return reserve_alone({pinned_.take(padded(nbytes)), {}, target}, nbytes, in_parts);
+}
+
+SlabMemory::Piece SlabMemory::reserve_alone(Block fresh, std::size_t nbytes, bool in_parts) {
   fresh.full = true;
   fresh.in_parts = in_parts;
   const MutexLock lock(mutex_);
@@ -83,11 +89,13 @@ void SlabMemory::add_block() {
 }
 
 SlabMemory::Block SlabMemory::make_block(std::size_t nbytes) {
-  return {pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)};
+  Block block{pinned_.take(nbytes), Scratch<std::uint8_t>(queue_, nbytes)};
+  block.device = block.memory.data();
+  return block;
 }
 
 SlabMemory::Piece SlabMemory::cut(Block& block, std::size_t nbytes) {
-  const Piece piece{block.pinned.get() + block.used, block.device.data() + block.used, &block};
+  const Piece piece{block.pinned.get() + block.used, block.device + block.used, &block};
   block.used += nbytes;
   ++block.unfilled;
   return piece;
@@ -134,7 +142,7 @@ void SlabMemory::finish() {
 void SlabMemory::copy(Block& block) {
   if (!block.in_parts) {
     const Span span("copy", block.used);
-    queue_.upload_pinned(block.device.data(), block.pinned.get(), block.used);
+    queue_.upload_pinned(block.device, block.pinned.get(), block.used);
   }
   // First: the block would be taken again without it.
   std::unique_ptr<Mark> copied = queue_.mark();

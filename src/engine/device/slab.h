@@ -52,7 +52,8 @@ class SlabMemory {
  private:
   struct Block {
     std::shared_ptr<std::byte> pinned;
-    Scratch<std::uint8_t> device;
+    Scratch<std::uint8_t> memory;  // none where the bytes are copied to others' memory
+    std::uint8_t* device = nullptr;
     std::size_t used = 0;
     std::size_t unfilled = 0;  // pieces that are reserved and not filled
     bool full = false;
@@ -69,6 +70,8 @@ class SlabMemory {
   Piece reserve(std::size_t nbytes);
   // The same, for one that several threads fill: filled_part() of each part, then filled().
   Piece reserve_for_parts(std::size_t nbytes);
+  // To be copied to `target`, no byte more; `in_parts`: as above.
+  Piece reserve_in_place(std::uint8_t* target, std::size_t nbytes, bool in_parts);
   // Without host memory and block, to be written now by others than the queue: waits until that may
   // be.
   Piece reserve_on_device(std::size_t nbytes);
@@ -81,8 +84,8 @@ class SlabMemory {
 
  private:
   Block make_block(std::size_t nbytes);
-  // A block of its own.
-  Piece reserve_alone(std::size_t nbytes, bool in_parts);
+  // Makes it a block of its own.
+  Piece reserve_alone(Block fresh, std::size_t nbytes, bool in_parts);
   // A new current one. Leaves the lock meanwhile.
   void add_block() REQUIRES(mutex_);
   bool has_room(std::size_t nbytes) const REQUIRES(mutex_);

@@ -71,9 +71,28 @@ void take_encoded(const Backend& backend,
 // 8, 12 and 16, where 55 is the bus.
 inline constexpr int kMostFetchThreads = 16;
 
-// What one thread reads, at least, of a chunk that several share because there are few: 512 KiB of
-// the page cache take about as long as to wake a thread.
+// Chunks of which several threads read a part each because there are few, and what one reads at
+// least. On an H100's host 1 MiB of the page cache comes to the device in 200 us by one thread and
+// in 255 by two, 1.7 MiB in 540 by two and in 490 by four: to wake a thread takes 40.
+inline constexpr std::size_t kLeastShared = (std::size_t{1} << 20) + 1;
 inline constexpr std::size_t kLeastPart = std::size_t{512} << 10;
+
+// Chunks that need no decoding are copied straight to where they are wanted, each by a copy of its
+// own: large ones, and those of a small read, which a kernel would place for 35 us. Others share
+// copies.
+inline constexpr std::size_t kLeastInPlace = std::size_t{2} << 20;
+inline constexpr std::size_t kFewChunks = 16;
+inline constexpr std::size_t kLeastOfFew = std::size_t{64} << 10;
+
+// Where the elements that decoding gives are wanted, when they are wanted as it gives them.
+template <typename Query>
+std::uint8_t* direct_target(const ArrayLayout& layout, const Query& query) {
+  const DevicePlan& plan = layout.devices.decode;
+  if (!plan.c_order || plan.swap_nbytes != 0) return nullptr;
+  auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
+  if (!sink.ordered()) return nullptr;
+  return reinterpret_cast<std::uint8_t*>(sink.direct(0, layout.chain.decoded_nbytes()));
+}
 
 // Threads that fetch a slab; of packing, each decodes a chunk at a time.
 inline std::size_t threads_of_slab(const Request& request,
@@ -195,7 +214,7 @@ class SlabFetch final : public SlabSource {
         });
       } else {
         const auto file = gds_ ? gds_->open(*stored->reader) : nullptr;
-        const SlabMemory::Piece piece = reserve(file.get(), chunk.range);
+        const SlabMemory::Piece piece = reserve(file.get(), chunk.range, &chunk);
         chunk.missing =
             !unless_removed([&] { bring(*stored->reader, file.get(), chunk.range, piece); });
         if (!chunk.missing) take(chunk, piece);
@@ -288,7 +307,9 @@ class SlabFetch final : public SlabSource {
         buffers[r].resize(checked_encoded_nbytes(range.nbytes));
         pieces.push_back({buffers[r].data()});
       } else {
-        pieces.push_back(reserve(file.get(), range));
+        const auto members = list_.chunks_of(request.runs[r]);
+        pieces.push_back(
+            reserve(file.get(), range, members.size() == 1 ? &chunks_[members[0]] : nullptr));
       }
       targets.push_back(pieces.back().host);
     }
@@ -299,11 +320,23 @@ class SlabFetch final : public SlabSource {
   }
 
   // For encoded bytes that come by way of the host or, from a file, straight to the device.
-  SlabMemory::Piece reserve(const GdsFile* file, const ByteRange& range) {
+  // `alone`: the chunk, if they are of one.
+  SlabMemory::Piece reserve(const GdsFile* file, const ByteRange& range, Chunk<Query>* alone) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
     if (file) return memory_.reserve_on_device(nbytes);
-    const bool shared = array_.driver.local() && threads_each_ > 1 && nbytes > kLeastPart;
+    const bool shared = array_.driver.local() && threads_each_ > 1 && nbytes >= kLeastShared;
+    if (std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr) {
+      alone->in_place = true;
+      return memory_.reserve_in_place(target, nbytes, shared);
+    }
     return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
+  }
+
+  std::uint8_t* target_in_place(const Chunk<Query>& chunk, std::size_t nbytes) const {
+    if (!layout_.devices.decode.steps.empty() || nbytes != layout_.chain.decoded_nbytes())
+      return nullptr;
+    if (nbytes < (chunks_.size() <= kFewChunks ? kLeastOfFew : kLeastInPlace)) return nullptr;
+    return direct_target(layout_, chunk.query);
   }
 
   void bring(const ObjectReader& reader,
@@ -319,8 +352,9 @@ class SlabFetch final : public SlabSource {
     });
   }
 
-  // Of a range that threads share.
+  // That a thread reads of a range.
   std::size_t part_nbytes(std::size_t nbytes) const {
+    if (nbytes < kLeastShared) return kLeastShared;
     const std::size_t parts = static_cast<std::size_t>(threads_each_) * kLeastPart;
     return std::min((nbytes + parts - 1) / parts * kLeastPart, kReadPiece);
   }

@@ -198,12 +198,10 @@ class DeviceReader final : private SlabsInFlight::Source {
         const Chunk<Query>& chunk = slab.chunks[i];
         if (chunk.missing) continue;
         if (!again_) request_.count_encoded(chunk.range.nbytes);
-        if (chunk.packed) continue;
+        if (chunk.packed || chunk.in_place) continue;
         slab.decoded.push_back(i);
-        chunks.push_back({chunk.encoded_nbytes(),
-                          chunk.headers.get(),
-                          chunk.device,
-                          direct_target(chunk.query)});
+        chunks.push_back(
+            {chunk.encoded_nbytes(), chunk.headers.get(), chunk.device, target_of(chunk.query)});
       }
     }
     DeviceDecoder decoder(slab.queue, backend_, chunks);
@@ -241,13 +239,9 @@ class DeviceReader final : private SlabsInFlight::Source {
   }
 
   // The caller's memory, when the chunk lies there as its last step gives it.
-  std::uint8_t* direct_target(const Query& query) const {
-    if (!plan_.c_order || plan_.swap_nbytes != 0 || plan_.steps.empty() ||
-        is_checksum(plan_.steps.back().stage.kind))
-      return nullptr;
-    auto sink = make_sink(query, layout_.chunk_shape, layout_.itemsize());
-    if (!sink.ordered()) return nullptr;
-    return reinterpret_cast<std::uint8_t*>(sink.direct(0, layout_.chain.decoded_nbytes()));
+  std::uint8_t* target_of(const Query& query) const {
+    if (plan_.steps.empty() || is_checksum(plan_.steps.back().stage.kind)) return nullptr;
+    return direct_target(layout_, query);
   }
 
   void finish(Slab& slab) {
