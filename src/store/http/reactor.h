@@ -70,8 +70,8 @@ class Reactor {
   // How many transfers it has.
   std::size_t count() const { return count_.load(std::memory_order_relaxed); }
 
-  // Ends what is under way by `cancelled`, and returns when the thread is gone or `patience` is over;
-  // at once on the thread itself.
+  // Ends what is under way by `cancelled`, and returns when the thread is gone or `patience` is
+  // over; at once on the thread itself.
   void stop(std::chrono::milliseconds patience);
 
   // Between these its thread waits, or tells others what came: who called the first may fork.
@@ -133,7 +133,7 @@ class Reactor {
   std::vector<CURL*> idle_handles_ GUARDED_BY(at_work_);
   std::minstd_rand random_ GUARDED_BY(at_work_){std::random_device()()};
   std::vector<std::unique_ptr<Transfer>> finished_;  // the thread's own
-  std::thread thread_;  // of whoever starts and stops it
+  std::thread thread_;                               // of whoever starts and stops it
 };
 
 }  // namespace headrace
