@@ -104,8 +104,8 @@ TEST(HttpEnding, WhoIsToldMayEndTheProcess) {
   constexpr const char* kUrl = "HEADRACE_TEST_URL_OF_THE_ENDING_THREAD";
   if (const char* const url = std::getenv(kUrl)) {
     alarm(20);
-    auto* const client = new std::shared_ptr<HttpClient>(make_http_client(patient()));
-    (*client)->send(get(std::string(url) + "/k"), [](HttpResponse) { std::exit(7); });
+    static const std::shared_ptr<HttpClient> client = make_http_client(patient());
+    client->send(get(std::string(url) + "/k"), [](HttpResponse) { std::exit(7); });
     std::this_thread::sleep_for(10s);
     _exit(3);
   }

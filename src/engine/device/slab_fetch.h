@@ -71,7 +71,7 @@ void take_encoded(const Backend& backend,
 // 8, 12 and 16, where 55 is the bus.
 inline constexpr int kMostFetchThreads = 16;
 
-// Chunks of which several threads read a part each because there are few, and what one reads at
+// What several threads read a part each of because there are few chunks, and what one reads at
 // least. On an H100's host 1 MiB of the page cache comes to the device in 200 us by one thread and
 // in 255 by two, 1.7 MiB in 540 by two and in 490 by four: to wake a thread takes 40.
 inline constexpr std::size_t kLeastShared = (std::size_t{1} << 20) + 1;
@@ -214,9 +214,10 @@ class SlabFetch final : public SlabSource {
         });
       } else {
         const auto file = gds_ ? gds_->open(*stored->reader) : nullptr;
-        const SlabMemory::Piece piece = reserve(file.get(), chunk.range, &chunk);
-        chunk.missing =
-            !unless_removed([&] { bring(*stored->reader, file.get(), chunk.range, piece); });
+        const int threads = sharers(chunk.range.nbytes);
+        const SlabMemory::Piece piece = reserve(file.get(), chunk.range, threads, &chunk);
+        chunk.missing = !unless_removed(
+            [&] { bring(*stored->reader, file.get(), chunk.range, threads, piece); });
         if (!chunk.missing) take(chunk, piece);
         memory_.filled(piece);
       }
@@ -300,6 +301,9 @@ class SlabFetch final : public SlabSource {
                   std::vector<SlabMemory::Piece>& pieces) {
     const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
     const auto file = gds_ && purpose_ == FetchFor::device ? gds_->open_shard(reader) : nullptr;
+    std::uint64_t nbytes = 0;
+    for (const FetchRequest::Run& run : request.runs) nbytes += run.range.nbytes;
+    const int threads = sharers(nbytes);
     std::vector<std::byte*> targets;
     for (std::size_t r = 0; r < request.runs.size(); ++r) {
       const ByteRange& range = request.runs[r].range;
@@ -308,23 +312,29 @@ class SlabFetch final : public SlabSource {
         pieces.push_back({buffers[r].data()});
       } else {
         const auto members = list_.chunks_of(request.runs[r]);
-        pieces.push_back(
-            reserve(file.get(), range, members.size() == 1 ? &chunks_[members[0]] : nullptr));
+        Chunk<Query>* const alone = members.size() == 1 ? &chunks_[members[0]] : nullptr;
+        pieces.push_back(reserve(file.get(), range, threads, alone));
       }
       targets.push_back(pieces.back().host);
     }
     if (purpose_ == FetchFor::packing || !array_.driver.local())
       return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
     for (std::size_t r = 0; r < request.runs.size(); ++r)
-      bring(*reader, file.get(), request.runs[r].range, pieces[r]);
+      bring(*reader, file.get(), request.runs[r].range, threads, pieces[r]);
   }
+
+  // Threads for what is asked for together.
+  int sharers(std::uint64_t nbytes) const { return nbytes < kLeastShared ? 1 : threads_each_; }
 
   // For encoded bytes that come by way of the host or, from a file, straight to the device.
   // `alone`: the chunk, if they are of one.
-  SlabMemory::Piece reserve(const GdsFile* file, const ByteRange& range, Chunk<Query>* alone) {
+  SlabMemory::Piece reserve(const GdsFile* file,
+                            const ByteRange& range,
+                            int threads,
+                            Chunk<Query>* alone) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
     if (file) return memory_.reserve_on_device(nbytes);
-    const bool shared = array_.driver.local() && threads_each_ > 1 && nbytes >= kLeastShared;
+    const bool shared = array_.driver.local() && threads > 1 && nbytes > kLeastPart;
     if (std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr) {
       alone->in_place = true;
       return memory_.reserve_in_place(target, nbytes, shared);
@@ -342,20 +352,21 @@ class SlabFetch final : public SlabSource {
   void bring(const ObjectReader& reader,
              const GdsFile* file,
              const ByteRange& range,
+             int threads,
              const SlabMemory::Piece& piece) {
     const auto nbytes = static_cast<std::size_t>(range.nbytes);
-    const std::size_t part = file || !array_.driver.local() ? kReadPiece : part_nbytes(nbytes);
-    in_pieces(nbytes, threads_each_, part, [&](std::size_t at, std::size_t n) {
+    const bool in_parts = !file && array_.driver.local();
+    const std::size_t part = in_parts ? part_nbytes(nbytes, threads) : kReadPiece;
+    in_pieces(nbytes, threads, part, [&](std::size_t at, std::size_t n) {
       if (file) return file->read(range.offset + at, piece.device + at, n);
       reader.read(range.offset + at, {piece.host + at, n});
       memory_.filled_part(piece, at, n);
     });
   }
 
-  // That a thread reads of a range.
-  std::size_t part_nbytes(std::size_t nbytes) const {
-    if (nbytes < kLeastShared) return kLeastShared;
-    const std::size_t parts = static_cast<std::size_t>(threads_each_) * kLeastPart;
+  // Of a range that threads share.
+  static std::size_t part_nbytes(std::size_t nbytes, int threads) {
+    const std::size_t parts = static_cast<std::size_t>(threads) * kLeastPart;
     return std::min((nbytes + parts - 1) / parts * kLeastPart, kReadPiece);
   }
 
