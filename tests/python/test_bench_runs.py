@@ -23,6 +23,7 @@ NEEDS = {
     "device/nvcomp_peer.py": ("cupy",),
     "device/read.py": ("torch",),
     "device/shm.py": ("torch",),
+    "device/small.py": ("torch",),
     "e2e/shm.py": ("torch", "xarray"),
     "ecosystem/state_dict.py": ("torch", "safetensors"),
     "ecosystem/xarray_open.py": ("xarray",),
