@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,6 +85,29 @@ std::vector<Tensor> decode_batch(std::string_view codec,
                                  std::span<const TensorView> inputs,
                                  std::span<const std::size_t> nbytes,
                                  const BatchOptions& options = {});
+
+// The same, but what a device decodes is only queued when this returns:
+//  - behind what `options.stream` (none: the default stream) was given before, and what that stream
+//    is given later comes behind it; the host waits for neither;
+//  - errors of the decode are thrown by Ready::wait(), which the tensors have, too. What outputs
+//    hold after an error is unspecified. Wrong arguments, and input that is seen to be wrong by its
+//    size, throw at once;
+//  - inputs in host memory are copied; `keep_alive` is held until the work is done: inputs and
+//    outputs of the device, say. The stream must live as long as new tensors.
+// Done when it returns is what the host decodes, and what goes to host memory. It waits for the
+// device where a batch is larger than three slabs (device_slab_nbytes), and where it must read
+// headers of inputs that lie there: of zstd, blosc and lz4. `unsupported` while the stream is being
+// captured into a graph.
+[[nodiscard]] Ready decode_batch_async(std::string_view codec,
+                                       std::span<const TensorView> inputs,
+                                       std::span<const TensorView> outputs,
+                                       std::shared_ptr<void> keep_alive,
+                                       const BatchOptions& options = {});
+[[nodiscard]] std::vector<Tensor> decode_batch_async(std::string_view codec,
+                                                     std::span<const TensorView> inputs,
+                                                     std::span<const std::size_t> nbytes,
+                                                     std::shared_ptr<void> keep_alive,
+                                                     const BatchOptions& options = {});
 
 // Encodes each input, by the host's threads: `options.device` does not count.
 std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,

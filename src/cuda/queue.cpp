@@ -56,7 +56,7 @@ class CudaMark final : public Mark {
     const DeviceGuard guard(device_);
     HEADRACE_CUDA_CHECK(cudaEventSynchronize(event_));
   }
-  bool is_reached() const {
+  bool is_reached() const override {
     const DeviceGuard guard(device_);
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {
@@ -177,9 +177,25 @@ std::unique_ptr<Mark> CudaQueue::mark() { return std::make_unique<CudaMark>(*thi
 void CudaQueue::wait_for(Queue& other) {
   const auto& from = static_cast<CudaQueue&>(other);
   if (from.stream_ == stream_) return;
-  const CudaMark mark(from);
+  CudaMark mark(from);
+  wait_for(mark);
+}
+
+void CudaQueue::wait_for(Mark& mark) {
   const DeviceGuard guard(device_);
-  HEADRACE_CUDA_CHECK(cudaStreamWaitEvent(stream_, mark.event(), 0));
+  HEADRACE_CUDA_CHECK(cudaStreamWaitEvent(stream_, static_cast<CudaMark&>(mark).event(), 0));
+}
+
+void CudaQueue::notify(std::function<void()> done) {
+  const DeviceGuard guard(device_);
+  auto kept = std::make_unique<std::function<void()>>(std::move(done));
+  const auto call = [](void* given) {
+    const std::unique_ptr<std::function<void()>> function(
+        static_cast<std::function<void()>*>(given));
+    (*function)();
+  };
+  HEADRACE_CUDA_CHECK(cudaLaunchHostFunc(stream_, call, kept.get()));
+  static_cast<void>(kept.release());
 }
 
 }  // namespace headrace

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "codec/registry.h"
 #include "device/device.h"
+#include "device/device_work.h"
 #include "engine/device/batch.h"
 #include "engine/device/decode_cost.h"
 #include "engine/layout/device_codecs.h"
@@ -134,10 +135,10 @@ std::vector<BatchBuffer> buffers_of(std::span<const TensorView> views,
   return buffers;
 }
 
-std::unique_ptr<DeviceBatch> batch_on(const Device& device, const Stream& stream) {
+std::shared_ptr<DeviceBatch> batch_on(const Device& device, const Stream& stream) {
   if (device.is_cpu()) return nullptr;
   check_device(device);
-  return std::make_unique<DeviceBatch>(device, stream);
+  return std::make_shared<DeviceBatch>(device, stream);
 }
 
 std::size_t total_nbytes(std::span<const BatchBuffer> buffers) {
@@ -215,7 +216,7 @@ bool encodes_on_device(const PreparedCodec& prepared,
                         config().device_min_decode_nbytes);
 }
 
-// `batch` is null when all memory is the host's.
+// `batch` is null when all memory is the host's. What a device decodes is left for batch->finish().
 void decode(const PreparedCodec& prepared,
             const BatchOptions& options,
             DeviceBatch* batch,
@@ -235,6 +236,35 @@ void decode(const PreparedCodec& prepared,
     decode_by_host(codec, first, batch->download(inputs.subspan(first, n)), decoded);
     batch->upload(decoded, out);
   });
+}
+
+// What batch->decode() left, as work that `stream` waits for. `kept`, until it is done.
+Ready queued(std::shared_ptr<DeviceBatch> batch,
+             const BatchOptions& options,
+             const Device& device,
+             std::vector<std::shared_ptr<void>> kept) {
+  Queue& queue = batch->queue();
+  auto check = [batch = std::move(batch), kept = std::move(kept)] { batch->finish(); };
+  return Ready(detail::DeviceWork::start(device, queue, options.stream, std::move(check)));
+}
+
+// Memory that goes back when all that `stream` was given until then is done with it, not only the
+// default stream.
+std::shared_ptr<void> freed_behind(std::shared_ptr<void> memory,
+                                   const Device& device,
+                                   Stream stream) {
+  void* const data = memory.get();
+  return {data, [memory = std::move(memory), device, stream](void*) mutable {
+            try {
+              Backend& devices = backend(device.type);
+              const auto last = devices.wrap_stream(device.index, stream.raw());
+              devices.wrap_stream(device.index, nullptr)->wait_for(*last);
+            } catch (const Error&) {
+              // The driver is gone, at the end of the process, or the stream is being captured, by
+              // which it has no other work.
+            }
+            memory.reset();
+          }};
 }
 
 Tensor new_bytes(const Device& device, DeviceBatch* batch, std::size_t nbytes) {
@@ -303,7 +333,30 @@ void decode_batch(std::string_view codec,
   Device device = options.device;
   const auto sources = buffers_of(inputs, "decode_batch: input", device);
   const auto targets = buffers_of(outputs, "decode_batch: output", device);
-  decode(prepared, options, batch_on(device, options.stream).get(), sources, targets);
+  const auto batch = batch_on(device, options.stream);
+  decode(prepared, options, batch.get(), sources, targets);
+  if (batch) batch->finish();
+}
+
+Ready decode_batch_async(std::string_view codec,
+                         std::span<const TensorView> inputs,
+                         std::span<const TensorView> outputs,
+                         std::shared_ptr<void> keep_alive,
+                         const BatchOptions& options) {
+  check_counts(inputs.size(), outputs.size());
+  if (inputs.empty()) return {};
+  const PreparedCodec prepared = prepare(codec, options, "[decode_batch]");
+  Device device = options.device;
+  const auto sources = buffers_of(inputs, "decode_batch: input", device);
+  const auto targets = buffers_of(outputs, "decode_batch: output", device);
+  std::shared_ptr<DeviceBatch> batch = batch_on(device, options.stream);
+  decode(prepared, options, batch.get(), sources, targets);
+  if (!batch || !batch->is_under_way()) return {};
+  if (!std::ranges::all_of(targets, &BatchBuffer::on_device)) {
+    batch->finish();
+    return {};
+  }
+  return queued(std::move(batch), options, device, {std::move(keep_alive)});
 }
 
 std::vector<Tensor> decode_batch(std::string_view codec,
@@ -323,6 +376,39 @@ std::vector<Tensor> decode_batch(std::string_view codec,
     targets.push_back(buffer_of(results.back()));
   }
   decode(prepared, options, batch.get(), sources, targets);
+  if (batch) batch->finish();
+  return results;
+}
+
+std::vector<Tensor> decode_batch_async(std::string_view codec,
+                                       std::span<const TensorView> inputs,
+                                       std::span<const std::size_t> nbytes,
+                                       std::shared_ptr<void> keep_alive,
+                                       const BatchOptions& options) {
+  if (options.device.is_cpu()) return decode_batch(codec, inputs, nbytes, options);
+  check_counts(inputs.size(), nbytes.size());
+  std::vector<Tensor> results;
+  std::vector<std::shared_ptr<void>> kept;
+  if (inputs.empty()) return results;
+  const PreparedCodec prepared = prepare(codec, options, "[decode_batch]");
+  Device device = options.device;
+  const auto sources = buffers_of(inputs, "decode_batch: input", device);
+  std::shared_ptr<DeviceBatch> batch = batch_on(device, options.stream);
+  std::vector<BatchBuffer> buffers;
+  for (const std::size_t n : nbytes) {
+    Tensor fresh = batch->allocate(n);
+    kept.push_back(freed_behind(std::move(fresh).release(), device, options.stream));
+    buffers.push_back({static_cast<std::byte*>(kept.back().get()), n, true});
+  }
+  decode(prepared, options, batch.get(), sources, buffers);
+  const std::vector<std::shared_ptr<void>> memory = kept;
+  kept.push_back(std::move(keep_alive));  // last: the stream, which the memory goes back behind
+  Ready ready;
+  if (batch->is_under_way()) ready = queued(std::move(batch), options, device, std::move(kept));
+  for (std::size_t i = 0; i < nbytes.size(); ++i) {
+    const auto n = checked_cast<std::int64_t>(nbytes[i], "size of a buffer");
+    results.push_back(Tensor(memory[i], {n}, DType::uint8, device, ready));
+  }
   return results;
 }
 
