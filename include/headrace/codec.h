@@ -90,10 +90,13 @@ std::vector<Tensor> decode_batch(std::string_view codec,
 //  - behind what `options.stream` (none: the default stream) was given before, and what that stream
 //    is given later comes behind it; the host waits for neither;
 //  - errors of the decode are thrown by Ready::wait(), which the tensors have, too. What outputs
-//    hold after an error is unspecified. Wrong arguments, and input that is seen to be wrong by its
-//    size, throw at once;
+//    hold after an error is unspecified. Wrong arguments, input that is seen to be wrong by its
+//    size, and what is found while the call waits, throw at once, when the device is done with the
+//    outputs and with what is kept;
 //  - inputs in host memory are copied; `keep_alive` is held until the work is done: inputs and
 //    outputs of the device, say. The stream must live as long as new tensors.
+// Plans, copies of inputs in host memory and their headers are the call's own work, which for
+// thousands of small chunks takes nearly as long as their decode.
 // Done when it returns is what the host decodes, and what goes to host memory. It waits for the
 // device where a batch is larger than three slabs (device_slab_nbytes), and where it must read
 // headers of inputs that lie there: of zstd, blosc and lz4. `unsupported` while the stream is being

@@ -83,7 +83,8 @@ class Ready {
   void before(Stream stream) const;
   // The stream of the caller that the work was queued for, while it is not done.
   Stream stream() const;
-  // The same as a request, whose cancel() does nothing.
+  // The same as a request, whose cancel() does nothing. Its callbacks share one thread, which also
+  // lets go of what work kept, soon after it is done: they should not block.
   Future<Unit> future() const;
 
  private:

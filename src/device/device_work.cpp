@@ -3,19 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fork_mutex.h"
+#include "base/memory_errors.h"
 #include "base/thread_pool.h"
+#include "device/completion.h"
 #include "headrace/device.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
 
-// After which a thread that waits looks for itself: a device that has failed tells nobody.
-constexpr std::chrono::nanoseconds kLookInterval = std::chrono::milliseconds(20);
+using LostHandler = std::function<void(const Error&)>;
 
 struct LostErrors {
-  Mutex mutex;
-  std::function<void(const Error&)> handler GUARDED_BY(mutex);
+  ForkMutex mutex;
+  std::shared_ptr<const LostHandler> handler GUARDED_BY(mutex);
 
   static LostErrors& get() {
     static auto* errors = new LostErrors;  // never destroyed: work may outlive statics
@@ -23,29 +25,50 @@ struct LostErrors {
   }
 };
 
-void tell_lost(const std::exception_ptr& failure) {
-  std::function<void(const Error&)> handler;
+// From a destructor.
+void tell_lost(const std::exception_ptr& failure) noexcept {
+  std::shared_ptr<const LostHandler> handler;
   {
     LostErrors& lost = LostErrors::get();
-    const MutexLock lock(lost.mutex);
+    const ForkLock lock(lost.mutex);
     handler = lost.handler;
   }
   if (!handler) return;
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    handler(error);
-  } catch (const std::exception& error) {
-    handler(Error(ErrorCode::device, error.what()));
+    try {
+      (*handler)(error);
+    } catch (...) {
+      // It must not throw, and there is nobody else to tell.
+    }
+  } catch (...) {
+    // DeviceWork keeps errors of this library only.
   }
+}
+
+// The exception being handled, as one of this library.
+std::exception_ptr library_error() {
+  try {
+    with_memory_errors([] { throw; });
+  } catch (const Error&) {
+    return std::current_exception();
+  } catch (const std::exception& error) {
+    return std::make_exception_ptr(Error(ErrorCode::device, error.what()));
+  } catch (...) {
+    return std::make_exception_ptr(Error(ErrorCode::device, "unknown error"));
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 void set_lost_error_handler(std::function<void(const Error& error)> handler) {
+  std::shared_ptr<const LostHandler> given;
+  if (handler) given = std::make_shared<const LostHandler>(std::move(handler));
   LostErrors& lost = LostErrors::get();
-  const MutexLock lock(lost.mutex);
-  lost.handler = std::move(handler);
+  const ForkLock lock(lost.mutex);
+  lost.handler.swap(given);  // what was there goes behind the lock
 }
 
 Ready::Ready(std::shared_ptr<detail::DeviceWork> work) : work_(std::move(work)) {}
@@ -86,6 +109,7 @@ DeviceWork::DeviceWork(Device device,
       stream_(stream),
       generation_(fork_generation()),
       mark_(std::move(mark)),
+      told_reached_(std::make_shared<std::atomic<bool>>(false)),
       check_(std::move(check)) {}
 
 std::shared_ptr<DeviceWork> DeviceWork::start(Device device,
@@ -94,13 +118,21 @@ std::shared_ptr<DeviceWork> DeviceWork::start(Device device,
                                               std::function<void()> check) {
   std::shared_ptr<DeviceWork> work(new DeviceWork(device, stream, queue.mark(), std::move(check)));
   work->before(stream);
-  // The driver's threads may not call the driver, as letting go of memory does.
-  queue.notify([work] { run_async([work] { work->complete(); }); });
+  try {
+    queue.notify([told = work->told_reached_] {
+      told->store(true, std::memory_order_release);
+      Completion::wake();
+    });
+  } catch (const Error&) {
+    // Then the completion thread finds out by looking; of what is wrong with the device the mark
+    // tells.
+  }
+  Completion::add(work);  // the last: from here on the queue may go
   return work;
 }
 
 DeviceWork::~DeviceWork() {
-  if (done_ && error_ && !told_) tell_lost(error_);
+  if (done_ && error_ && !told_ && generation_ == fork_generation()) tell_lost(error_);
 }
 
 void DeviceWork::check_process() const {
@@ -110,46 +142,53 @@ void DeviceWork::check_process() const {
   }
 }
 
-// As well when the device has failed: waiting tells.
-bool DeviceWork::is_reached() const noexcept {
-  try {
-    return mark_->is_reached();
-  } catch (const Error&) {
-    return true;
-  }
-}
-
 bool DeviceWork::done() const { return done_.load(std::memory_order_acquire); }
 
-void DeviceWork::complete() const {
+bool DeviceWork::complete_if_reached() const {
+  if (done()) return true;
   std::exception_ptr error;
   try {
-    mark_->wait();
+    if (!mark_->is_reached()) return false;
   } catch (...) {
-    error = std::current_exception();
+    error = library_error();
   }
+  return complete(std::move(error));
+}
+
+bool DeviceWork::complete(std::exception_ptr error) const {
   std::function<void()> check;
   {
     const MutexLock lock(mutex_);
-    if (std::exchange(completing_, true)) {
-      while (!done()) changed_.wait(mutex_);
-      return;
-    }
-    check = std::exchange(check_, nullptr);
+    if (std::exchange(completing_, true)) return done();
+    check.swap(check_);
   }
   try {
     if (!error) check();
   } catch (...) {
-    error = std::current_exception();
+    error = library_error();
   }
-  check = nullptr;  // what it kept is let go before anybody hears that the work is done
-  std::vector<std::function<void()>> callbacks;
   {
     const MutexLock lock(mutex_);
+    check_.swap(check);  // for the completion thread to let go of
     error_ = std::move(error);
     done_.store(true, std::memory_order_release);
-    callbacks.swap(callbacks_);
     changed_.notify_all();
+  }
+  Completion::wake();
+  return true;
+}
+
+bool DeviceWork::end(bool look) noexcept {
+  if (!done()) {
+    if (!look && !told_reached_->load(std::memory_order_acquire)) return false;
+    if (!complete_if_reached()) return false;
+  }
+  std::vector<std::function<void()>> callbacks;
+  std::function<void()> check;
+  {
+    const MutexLock lock(mutex_);
+    callbacks.swap(callbacks_);
+    check.swap(check_);
   }
   for (auto& callback : callbacks) {
     try {
@@ -158,17 +197,15 @@ void DeviceWork::complete() const {
       // As of a request: nobody waits on this thread, and the other callbacks want their call.
     }
   }
+  return true;
 }
 
 bool DeviceWork::wait_for(std::chrono::nanoseconds timeout) const {
   if (done()) return true;
   check_process();
+  timeout = std::max(timeout, std::chrono::nanoseconds(0));
   const auto begin = std::chrono::steady_clock::now();
-  while (!done()) {
-    if (is_reached()) {
-      complete();
-      return true;
-    }
+  while (!complete_if_reached()) {
     const auto left = timeout - (std::chrono::steady_clock::now() - begin);
     if (left <= std::chrono::nanoseconds(0)) return false;
     const MutexLock lock(mutex_);
@@ -180,7 +217,15 @@ bool DeviceWork::wait_for(std::chrono::nanoseconds timeout) const {
 void DeviceWork::wait() const {
   if (done()) return;
   check_process();
-  complete();
+  std::exception_ptr error;
+  try {
+    mark_->wait();  // sooner than by looking
+  } catch (...) {
+    error = library_error();
+  }
+  if (complete(std::move(error))) return;
+  const MutexLock lock(mutex_);
+  while (!done()) changed_.wait(mutex_);
 }
 
 void DeviceWork::rethrow() const {
@@ -190,7 +235,8 @@ void DeviceWork::rethrow() const {
 }
 
 void DeviceWork::on_done(std::function<void()> callback) {
-  {
+  if (!done()) {
+    check_process();
     const MutexLock lock(mutex_);
     if (!done()) {
       callbacks_.push_back(std::move(callback));

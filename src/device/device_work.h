@@ -3,8 +3,10 @@
 // Work of one call that a device has not done when the call returns:
 //  1. The call gives a queue its work, which began behind what the caller's stream had.
 //  2. start() has the caller's stream wait for it, and the queue tell when it is done.
-//  3. Whoever comes first, that message or a thread that waits, looks for errors and lets go of
-//     what the work needed: until then the work itself keeps it, whoever drops what.
+//  3. Whoever comes first, the completion thread (device/completion.h) or one that waits, looks for
+//     errors: then it is done.
+//  4. The completion thread calls back and lets go of what the work needed: until then the work
+//     itself keeps it, whoever drops what.
 
 #include <atomic>
 #include <chrono>
@@ -22,8 +24,9 @@ namespace headrace::detail {
 
 class DeviceWork final : public FutureState, public std::enable_shared_from_this<DeviceWork> {
  public:
-  // Of what `queue` was given so far. `check` is called once when it is done, throws what is wrong,
-  // and owns all that the work needs, the queue too.
+  // Of what `queue` was given so far. `check` is called once when that is done, throws what is
+  // wrong, and owns all that the work needs, the queue too: it goes when the device is done, also
+  // when this throws, and must wait for that in its destructor.
   static std::shared_ptr<DeviceWork> start(Device device,
                                            Queue& queue,
                                            Stream stream,
@@ -40,17 +43,26 @@ class DeviceWork final : public FutureState, public std::enable_shared_from_this
   void before(Stream stream);
   Stream stream() const { return done() ? Stream() : stream_; }
 
+  // For the completion thread: whether the work is done, by now, and everybody was told.
+  // `look`: at the mark, too, though nobody told that it is reached.
+  bool end(bool look) noexcept;
+
  private:
   DeviceWork(Device device, Stream stream, std::unique_ptr<Mark> mark, std::function<void()> check);
   void check_process() const;
-  bool is_reached() const noexcept;
-  // Once the mark is reached, or the device has failed.
-  void complete() const;
+  // True when the work is done; false while the mark is not reached, or another thread looks for
+  // errors.
+  bool complete_if_reached() const;
+  // Once the mark is reached, or the device has failed, by `error`. Only the first comer does it:
+  // false for the others, while it is at it.
+  bool complete(std::exception_ptr error) const;
 
   const Device device_;
   const Stream stream_;
   const unsigned generation_;
   const std::unique_ptr<Mark> mark_;
+  // By the queue, which does not keep the work: a device that has failed drops nothing.
+  const std::shared_ptr<std::atomic<bool>> told_reached_;
 
   // What follows is known by looking.
   mutable Mutex mutex_;
@@ -62,5 +74,8 @@ class DeviceWork final : public FutureState, public std::enable_shared_from_this
   mutable std::atomic<bool> done_{false};
   mutable std::atomic<bool> told_{false};  // somebody got the error
 };
+
+// After which threads look for themselves: a device that has failed tells nobody.
+inline constexpr auto kLookInterval = std::chrono::milliseconds(20);
 
 }  // namespace headrace::detail

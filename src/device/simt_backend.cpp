@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/buffer.h"
+#include "base/per_process.h"
 #include "device/backend.h"
 #include "device/cufile.h"
 #include "device/user_memory.h"
@@ -59,9 +60,13 @@ class SimtBackend final : public Backend {
   }
 
  private:
+  // A child of fork lacks the thread that may be at the parent's work.
   static std::shared_ptr<HostWork> default_stream() {
-    static auto* work = new std::shared_ptr(std::make_shared<HostWork>());  // as user_memory()
-    return *work;
+    struct Default {
+      std::shared_ptr<HostWork> work = std::make_shared<HostWork>();
+    };
+    static auto* stream = new PerProcess<Default>;  // as user_memory()
+    return stream->get().work;
   }
   // How much later than it is told a stream of callers does what it is given, for tests from
   // outside.

@@ -1,10 +1,13 @@
 #include "simt/host_queue.h"
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <set>
+#include <system_error>
 #include <utility>
 
+#include "base/fork_mutex.h"
 #include "base/start_thread.h"
 #include "headrace/error.h"
 #include "simt/random.h"
@@ -32,7 +35,7 @@ class HostMark final : public Mark {
 
 // Streams that tests made and that are there still.
 struct HostStreams {
-  Mutex mutex;
+  ForkMutex mutex;
   std::set<void*> handles GUARDED_BY(mutex);
 
   static HostStreams& get() {
@@ -71,10 +74,16 @@ void* HostQueue::allocate(std::size_t nbytes) {
 }
 
 void HostQueue::free(void* memory) noexcept {
-  give([memory] {
-    ::operator delete(memory, kAlignment);
-    HostMemory::get().free();
-  });
+  try {
+    // Freed by going, not by being called: work behind a failure is dropped.
+    const std::shared_ptr<void> kept(memory, [](void* freed) {
+      ::operator delete(freed, kAlignment);
+      HostMemory::get().free();
+    });
+    give([kept] {});
+  } catch (const std::exception&) {
+    // There was no thread to be had, so that nothing is under way that could use it.
+  }
 }
 
 void HostQueue::upload(void* target, const void* source, std::size_t nbytes) {
@@ -132,11 +141,18 @@ void HostQueue::notify(std::function<void()> done) {
 
 void HostWork::put(std::function<void()> work) {
   const MutexLock lock(mutex_);
+  if (!has_thread_) {
+    // It finds the work behind the lock. Where there is no thread to be had, nothing was put.
+    try {
+      start_thread([self = shared_from_this()] { self->work_off(); }).detach();
+    } catch (const std::system_error&) {
+      throw Error(ErrorCode::io, "simt: cannot start a thread", EAGAIN);
+    }
+    has_thread_ = true;
+  }
   waiting_.push_back(std::move(work));
   ++put_;
   ++left_;
-  if (std::exchange(has_thread_, true)) return;
-  start_thread([self = shared_from_this()] { self->work_off(); }).detach();
 }
 
 std::uint64_t HostWork::put_so_far() const {
@@ -146,12 +162,12 @@ std::uint64_t HostWork::put_so_far() const {
 
 bool HostWork::has_done(std::uint64_t count) const {
   const MutexLock lock(mutex_);
-  return done_ >= count;
+  return done_ >= count || error_;
 }
 
 void HostWork::wait(std::uint64_t count) {
   const MutexLock lock(mutex_);
-  while (done_ < count) changed_.wait(mutex_);
+  while (done_ < count && !error_) changed_.wait(mutex_);
   if (error_) std::rethrow_exception(error_);
 }
 
@@ -160,15 +176,16 @@ void HostWork::work_off() {
   while (!waiting_.empty()) {
     std::function<void()> work = std::move(waiting_.front());
     waiting_.pop_front();
+    const bool runs = !error_;
     std::exception_ptr error;
-    if (!error_) {
+    {
       const MutexUnlock free(mutex_);
       try {
-        work();
+        if (runs) work();
       } catch (...) {
         error = std::current_exception();
       }
-      work = nullptr;
+      work = nullptr;  // not under the lock: what it kept may ask how far the work is
     }
     if (error) error_ = error;
     ++done_;
@@ -180,20 +197,20 @@ void HostWork::work_off() {
 
 HostStream::HostStream() {
   HostStreams& streams = HostStreams::get();
-  const MutexLock lock(streams.mutex);
+  const ForkLock lock(streams.mutex);
   streams.handles.insert(this);
 }
 
 HostStream::~HostStream() {
   release();
   HostStreams& streams = HostStreams::get();
-  const MutexLock lock(streams.mutex);
+  const ForkLock lock(streams.mutex);
   streams.handles.erase(this);
 }
 
 HostStream* HostStream::find(void* handle) {
   HostStreams& streams = HostStreams::get();
-  const MutexLock lock(streams.mutex);
+  const ForkLock lock(streams.mutex);
   return streams.handles.contains(handle) ? static_cast<HostStream*>(handle) : nullptr;
 }
 

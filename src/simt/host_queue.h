@@ -41,12 +41,13 @@ class HostMemory {
 class HostWork : public std::enable_shared_from_this<HostWork> {
  public:
   bool is_idle() const { return left_ == 0; }
-  // Done later, behind all that was put before it.
+  // Done later, behind all that was put before it; dropped when some of that failed. Throws `io`
+  // when no thread can be started.
   void put(std::function<void()> work);
   // How much was put so far.
   std::uint64_t put_so_far() const;
   bool has_done(std::uint64_t count) const;
-  // Throws what of the work failed first.
+  // Throws what of the work failed first, as soon as it has.
   void wait(std::uint64_t count);
 
  private:

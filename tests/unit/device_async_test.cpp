@@ -49,6 +49,12 @@ class DeviceAsync : public test::DeviceTest {
       nbytes_.push_back(n);
     }
     encoded_ = encode("gzip");
+    used_ = HostMemory::get().used();
+  }
+  // What work kept goes soon after it is done.
+  void TearDown() override {
+    EXPECT_TRUE(comes_true([&] { return HostMemory::get().used() == used_; }));
+    test::DeviceTest::TearDown();
   }
 
   static void set_slab(std::size_t nbytes) {
@@ -81,6 +87,7 @@ class DeviceAsync : public test::DeviceTest {
 
   std::vector<Bytes> plain_, encoded_;
   std::vector<std::size_t> nbytes_;
+  long used_ = 0;
 };
 
 // Work that a caller gives his stream.
@@ -187,7 +194,6 @@ TEST_F(DeviceAsync, WaitsWhereABatchIsLarge) {
 }
 
 TEST_F(DeviceAsync, KeepsWhatTheWorkNeedsWhoeverDropsIt) {
-  const long used = HostMemory::get().used();
   HostStream stream;
   auto kept = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = kept;
@@ -196,14 +202,12 @@ TEST_F(DeviceAsync, KeepsWhatTheWorkNeedsWhoeverDropsIt) {
   encoded_.clear();  // was copied
   results.clear();
   EXPECT_FALSE(watch.expired());
-  EXPECT_GT(HostMemory::get().used(), used);
+  EXPECT_GT(HostMemory::get().used(), used_);
   stream.release();
   EXPECT_TRUE(comes_true([&] { return watch.expired(); }));
-  EXPECT_TRUE(comes_true([&] { return HostMemory::get().used() == used; }));
 }
 
 TEST_F(DeviceAsync, ResultsLiveUntilTheStreamIsDoneWithThem) {
-  const long used = HostMemory::get().used();
   HostStream stream;
   Bytes seen(plain_[2].size());
   {
@@ -212,11 +216,10 @@ TEST_F(DeviceAsync, ResultsLiveUntilTheStreamIsDoneWithThem) {
     stream.hold();
     work_on(stream).copy(seen.data(), results[2].data(), seen.size());
   }
-  EXPECT_GT(HostMemory::get().used(), used);
+  EXPECT_GT(HostMemory::get().used(), used_);
   stream.release();
   work_on(stream).synchronize();
   EXPECT_EQ(seen, plain_[2]);
-  EXPECT_TRUE(comes_true([&] { return HostMemory::get().used() == used; }));
 }
 
 TEST_F(DeviceAsync, ErrorsComeAtTheNextUse) {

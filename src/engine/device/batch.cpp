@@ -167,9 +167,9 @@ void DeviceBatch::finish() {
 }
 
 void DeviceBatch::finish_oldest() {
+  slices_.front().done->wait();  // where this fails, its memory stays until the queue is drained
   const Slice slice = std::move(slices_.front());
   slices_.pop_front();
-  slice.done->wait();
   const auto* found = reinterpret_cast<const Fault*>(slice.found.get());
   for (std::size_t i = 0; i < slice.steps.size(); ++i)
     if (found[i] != Fault::none) refuse(slice.first + i, fault_error(slice.steps[i], found[i]));

@@ -238,14 +238,21 @@ void decode(const PreparedCodec& prepared,
   });
 }
 
-// What batch->decode() left, as work that `stream` waits for. `kept`, until it is done.
-Ready queued(std::shared_ptr<DeviceBatch> batch,
+// A batch that the call may leave under way, and what it needs. They go in this order, whatever
+// throws: the batch, which waits for the device; new memory; what the caller wants kept, among it
+// the stream that the memory goes back behind.
+struct QueuedBatch {
+  std::shared_ptr<void> keep_alive;
+  std::vector<std::shared_ptr<void>> memory;
+  std::shared_ptr<DeviceBatch> batch;
+};
+
+// What batch->decode() left, as work that the caller's stream waits for.
+Ready queued(const std::shared_ptr<QueuedBatch>& work,
              const BatchOptions& options,
-             const Device& device,
-             std::vector<std::shared_ptr<void>> kept) {
-  Queue& queue = batch->queue();
-  auto check = [batch = std::move(batch), kept = std::move(kept)] { batch->finish(); };
-  return Ready(detail::DeviceWork::start(device, queue, options.stream, std::move(check)));
+             const Device& device) {
+  return Ready(detail::DeviceWork::start(
+      device, work->batch->queue(), options.stream, [work] { work->batch->finish(); }));
 }
 
 // Memory that goes back when all that `stream` was given until then is done with it, not only the
@@ -259,9 +266,9 @@ std::shared_ptr<void> freed_behind(std::shared_ptr<void> memory,
               Backend& devices = backend(device.type);
               const auto last = devices.wrap_stream(device.index, stream.raw());
               devices.wrap_stream(device.index, nullptr)->wait_for(*last);
-            } catch (const Error&) {
-              // The driver is gone, at the end of the process, or the stream is being captured, by
-              // which it has no other work.
+            } catch (...) {
+              // The driver is gone, at the end of the process; the process is a child of fork; or
+              // the stream is being captured, and a graph's use of memory is its maker's affair.
             }
             memory.reset();
           }};
@@ -349,14 +356,16 @@ Ready decode_batch_async(std::string_view codec,
   Device device = options.device;
   const auto sources = buffers_of(inputs, "decode_batch: input", device);
   const auto targets = buffers_of(outputs, "decode_batch: output", device);
-  std::shared_ptr<DeviceBatch> batch = batch_on(device, options.stream);
-  decode(prepared, options, batch.get(), sources, targets);
-  if (!batch || !batch->is_under_way()) return {};
+  const auto work = std::make_shared<QueuedBatch>();
+  work->keep_alive = std::move(keep_alive);
+  work->batch = batch_on(device, options.stream);
+  decode(prepared, options, work->batch.get(), sources, targets);
+  if (!work->batch || !work->batch->is_under_way()) return {};
   if (!std::ranges::all_of(targets, &BatchBuffer::on_device)) {
-    batch->finish();
+    work->batch->finish();
     return {};
   }
-  return queued(std::move(batch), options, device, {std::move(keep_alive)});
+  return queued(work, options, device);
 }
 
 std::vector<Tensor> decode_batch(std::string_view codec,
@@ -388,23 +397,23 @@ std::vector<Tensor> decode_batch_async(std::string_view codec,
   if (options.device.is_cpu()) return decode_batch(codec, inputs, nbytes, options);
   check_counts(inputs.size(), nbytes.size());
   std::vector<Tensor> results;
-  std::vector<std::shared_ptr<void>> kept;
   if (inputs.empty()) return results;
   const PreparedCodec prepared = prepare(codec, options, "[decode_batch]");
   Device device = options.device;
   const auto sources = buffers_of(inputs, "decode_batch: input", device);
-  std::shared_ptr<DeviceBatch> batch = batch_on(device, options.stream);
+  const auto work = std::make_shared<QueuedBatch>();
+  work->keep_alive = std::move(keep_alive);
+  work->batch = batch_on(device, options.stream);
   std::vector<BatchBuffer> buffers;
   for (const std::size_t n : nbytes) {
-    Tensor fresh = batch->allocate(n);
-    kept.push_back(freed_behind(std::move(fresh).release(), device, options.stream));
-    buffers.push_back({static_cast<std::byte*>(kept.back().get()), n, true});
+    Tensor fresh = work->batch->allocate(n);
+    work->memory.push_back(freed_behind(std::move(fresh).release(), device, options.stream));
+    buffers.push_back({static_cast<std::byte*>(work->memory.back().get()), n, true});
   }
-  decode(prepared, options, batch.get(), sources, buffers);
-  const std::vector<std::shared_ptr<void>> memory = kept;
-  kept.push_back(std::move(keep_alive));  // last: the stream, which the memory goes back behind
+  decode(prepared, options, work->batch.get(), sources, buffers);
+  const std::vector<std::shared_ptr<void>> memory = work->memory;
   Ready ready;
-  if (batch->is_under_way()) ready = queued(std::move(batch), options, device, std::move(kept));
+  if (work->batch->is_under_way()) ready = queued(work, options, device);
   for (std::size_t i = 0; i < nbytes.size(); ++i) {
     const auto n = checked_cast<std::int64_t>(nbytes[i], "size of a buffer");
     results.push_back(Tensor(memory[i], {n}, DType::uint8, device, ready));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "headrace/error.h"
 #include "simt/queue.h"
 
 namespace headrace {
@@ -12,7 +11,7 @@ class Drain {
   ~Drain() {
     try {
       if (queue_) queue_->synchronize();
-    } catch (const Error&) {
+    } catch (...) {
       // The call ends with its first error, or this one was thrown already.
     }
   }
