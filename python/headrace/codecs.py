@@ -519,6 +519,7 @@ class QueuedBatch(list[Any]):
     """
 
     __slots__ = ("_work",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather asks for it
 
     def __init__(self, results: list[Any], work: _core.Future[None]) -> None:
         super().__init__(results)
@@ -570,12 +571,13 @@ def decode_batch(
     With `stream`, what a device decodes is only queued when it returns: behind all that the stream
     was given before, and before all that it is given later, without the host waiting. Inputs and
     outputs are kept until it is done. Errors of the decode are raised by ``result()`` of the list,
-    and by what uses its arrays; sizes that cannot be right, at once. A consumer that takes an array
-    by DLPack earlier gets bytes of which nobody knows yet whether they are good: call ``result()``
-    before you trust what was made of them. Done when it returns is, nevertheless, what the host
-    decodes and what goes to memory of the host. The call waits for the device where a batch is
-    larger than three slabs (``device_slab_nbytes``), and to read headers of inputs that lie there,
-    of zstd, blosc and lz4.
+    and by what uses its arrays; sizes that cannot be right, and what is found while the call waits,
+    at once. A consumer that takes an array by DLPack earlier gets bytes of which nobody knows yet
+    whether they are good: call ``result()`` before you trust what was made of them. Done when it
+    returns is, nevertheless, what the host decodes and what goes to memory of the host. The call
+    waits for the device where a batch is larger than three slabs (``device_slab_nbytes``), and to
+    read headers of inputs that lie there, of zstd, blosc and lz4; before it writes over an array
+    that an earlier call with a stream still decodes into, for that one.
 
     Parameters
     ----------

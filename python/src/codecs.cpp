@@ -159,6 +159,12 @@ void check_counts(std::size_t inputs, std::size_t outputs) {
             std::to_string(outputs));
 }
 
+// What is decoded into arrays of headrace that exist is theirs, too.
+void set_ready(nb::handle outputs, const Ready& ready) {
+  for (nb::handle output : outputs)
+    if (nb::isinstance<PyDeviceArray>(output)) *nb::cast<PyDeviceArray&>(output).ready = ready;
+}
+
 // A list, and where a stream was given the Future of its work.
 nb::object with_future(nb::object list, const Ready& ready) {
   return nb::make_tuple(std::move(list),
@@ -216,6 +222,7 @@ nb::object decode(const std::string& codec,
     nb::gil_scoped_release release;
     return decode_batch_async(codec, sources, targets, std::move(kept), options);
   }();
+  set_ready(outputs, ready);
   return with_future(std::move(outputs), ready);
 }
 

@@ -110,7 +110,7 @@ PyDeviceArray getitem(PyDeviceArray& self, nb::handle key) {
 
 nb::object to_numpy(PyDeviceArray& self, nb::handle stream) {
   const Stream order = stream_from_python(stream);
-  wait_until_ready(self.ready);
+  wait_until_ready(*self.ready);
   Tensor host = [&] {
     nb::gil_scoped_release release;
     return copy(self.view, Device::cpu(), order);
@@ -159,12 +159,13 @@ nb::object dlpack(PyDeviceArray& self,
   }
   const bool copied = to_host || (!copy_wanted.is_none() && may_copy);
   // Who reads on the host has no stream that could wait.
+  const Ready ready = *self.ready;
   if (copied || self.view.device.type != Device::Type::cuda) {
-    wait_until_ready(self.ready);
+    wait_until_ready(ready);
   } else if (consumer) {
-    self.ready.before(*consumer);
-  } else if (self.ready.done()) {
-    self.ready.wait();  // for its error
+    ready.before(*consumer);
+  } else if (ready.done()) {
+    ready.wait();  // for its error
   }
   DLManagedTensorVersioned* managed = [&] {
     nb::gil_scoped_release release;
@@ -187,7 +188,7 @@ nb::dict cuda_array_interface(PyDeviceArray& self) {
       self.view.is_c_contiguous() ? nb::none() : shape_tuple(self.view.strides_or_c());
   result["version"] = 3;
   // Once the work is known to be done, no stream has to be waited for.
-  const Ready& ready = self.ready;
+  const Ready ready = *self.ready;
   if (ready.done()) {
     ready.wait();
     result["stream"] = nb::none();
@@ -235,23 +236,52 @@ std::string describe(PyDeviceArray& self) {
 PyDeviceArray device_array(Tensor&& tensor, nb::handle numpy_dtype) {
   TensorView view = tensor.view();
   Ready ready = tensor.ready();
-  return {std::move(tensor).release(), std::move(view), nb::borrow(numpy_dtype), std::move(ready)};
+  return {std::move(tensor).release(),
+          std::move(view),
+          nb::borrow(numpy_dtype),
+          std::make_shared<Ready>(std::move(ready))};
 }
 
-void wait_until_ready(const Ready& ready, nb::handle timeout) {
+namespace {
+
+void wait_until_done(const Ready& ready, nb::handle timeout) {
   if (!ready.done()) wait_with_signals(timeout, [&](auto step) { return ready.wait_for(step); });
+}
+
+// Of work that nobody holds any more: from destructors, wherever the last reference went, so that
+// an exception may be under way.
+void report_lost(const Error& error) {
+  const GilIfAlive gil;
+  if (!gil) return;
+  const nb::error_scope raised;
+  try {
+    const nb::object lost = exception_object(std::make_exception_ptr(error));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(lost.ptr())), lost.ptr());
+  } catch (nb::python_error& failed) {
+    failed.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  }
+  PyErr_WriteUnraisable(nullptr);
+}
+
+}  // namespace
+
+void wait_until_ready(Ready ready, nb::handle timeout) {
+  wait_until_done(ready, timeout);
   nb::gil_scoped_release release;
   ready.wait();
 }
 
+void wait_until_writable(PyDeviceArray& array) {
+  // Without the GIL somebody else may have given it another one.
+  for (Ready ready = *array.ready; !ready.done(); ready = *array.ready)
+    wait_until_done(ready, nb::none());
+  *array.ready = Ready();
+}
+
 void bind_device_array(nb::module_& m) {
-  set_lost_error_handler([](const Error& error) {
-    const GilIfAlive gil;
-    if (!gil) return;
-    const nb::object lost = exception_object(std::make_exception_ptr(error));
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(lost.ptr())), lost.ptr());
-    PyErr_WriteUnraisable(nullptr);
-  });
+  set_lost_error_handler(report_lost);
   nb::class_<PyDeviceArray>(m, "DeviceArray", docs::kDeviceArray, nb::is_weak_referenceable())
       .def("__getitem__",
            getitem,
@@ -286,7 +316,7 @@ void bind_device_array(nb::module_& m) {
       .def(
           "result",
           [](nb::handle self, nb::handle timeout) {
-            wait_until_ready(nb::cast<PyDeviceArray&>(self).ready, timeout);
+            wait_until_ready(*nb::cast<PyDeviceArray&>(self).ready, timeout);
             return nb::borrow(self);
           },
           nb::arg("timeout") = nb::none(),
@@ -295,7 +325,7 @@ void bind_device_array(nb::module_& m) {
           "``timeout`` seconds. Raises what the decode found wrong.")
       .def(
           "done",
-          [](PyDeviceArray& self) { return self.ready.done(); },
+          [](PyDeviceArray& self) { return self.ready->done(); },
           "Whether the elements are there, or never will be. Only `codecs.decode_batch` with a "
           "stream gives arrays that are not done.")
       .def("__dlpack__",

@@ -278,7 +278,14 @@ namespace {
 // Calls of headrace wait until its elements are there, or raise what is wrong with them.
 ArrayView device_array_view(nb::handle array) {
   const auto& self = nb::cast<PyDeviceArray&>(array);
-  wait_until_ready(self.ready);
+  wait_until_ready(*self.ready);
+  return {self.view, nb::borrow(array)};
+}
+
+// To be written: what was wrong with what it holds does not count.
+ArrayView writable_device_array_view(nb::handle array) {
+  auto& self = nb::cast<PyDeviceArray&>(array);
+  wait_until_writable(self);
   return {self.view, nb::borrow(array)};
 }
 
@@ -292,7 +299,7 @@ ArrayView any_output(nb::handle out,
   }
   ArrayView result;
   if (nb::isinstance<PyDeviceArray>(out)) {
-    result = device_array_view(out);
+    result = writable_device_array_view(out);
   } else if (nb::hasattr(out, "__dlpack__")) {
     result = view_of_dlpack(out, true, "[read] out", stream);
   } else if (nb::hasattr(out, "__cuda_array_interface__")) {
@@ -332,7 +339,8 @@ std::optional<ArrayView> exported_view(
     nb::handle object, bool writable, const char* what, const Device& device, Stream& stream) {
   if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0)
     return std::nullopt;
-  if (nb::isinstance<PyDeviceArray>(object)) return device_array_view(object);
+  if (nb::isinstance<PyDeviceArray>(object))
+    return writable ? writable_device_array_view(object) : device_array_view(object);
   if (has_dlpack(object) &&
       (PyObject_CheckBuffer(object.ptr()) == 0 || !dlpack_memory(object, what).is_cpu()))
     return view_of_dlpack(object, writable, what, stream);

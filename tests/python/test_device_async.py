@@ -6,6 +6,8 @@ given ``HEADRACE_SIMT_LATENCY_MS`` later, so that there is something to wait for
 
 import asyncio
 import gc
+import os
+import subprocess
 import sys
 import time
 import weakref
@@ -51,6 +53,13 @@ def decode(frames, device="simt", **options):
     return hr.codecs.decode_batch(
         "gzip", frames, **{"out_nbytes": SIZES, "device": device, "stream": 1, **options}
     )
+
+
+def comes_true(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
 
 
 class Stream:
@@ -106,6 +115,46 @@ def test_out_of_the_callers(late):
     assert on_host == plain
 
 
+def test_arrays_given_as_out_know_of_the_work(late):
+    plain, frames = batch()
+    targets = [on_simt(bytes(n)) for n in SIZES]
+    views = [x[2:] for x in targets]
+    decode(frames, out=targets, out_nbytes=None)
+    assert not targets[1].done() and not views[1].done()
+    assert targets[1].to_numpy().tobytes() == plain[1]
+    assert views[2].to_numpy().tobytes() == plain[2][2:]
+    decode(frames, out=[x[:] for x in targets], out_nbytes=None)
+    assert not targets[0].done()
+    decode(damaged(frames), out=targets, out_nbytes=None)  # waits for the batch before
+    for array in (targets[0], views[2]):
+        with pytest.raises(hr.CorruptError, match="input 1: codec gzip"):
+            array.to_numpy()
+    # Who writes over them does not want what was wrong.
+    decode(frames, out=targets, out_nbytes=None)
+    assert views[0].to_numpy().tobytes() == plain[0][2:]
+    bad = decode(damaged(frames), out=targets, out_nbytes=None)
+    decode(frames, out=targets, out_nbytes=None, stream=None)
+    assert targets[1].done() and targets[1].to_numpy().tobytes() == plain[1]
+    with pytest.raises(hr.CorruptError):
+        bad.result()
+
+
+def test_a_read_takes_an_array_whose_decode_failed(store, late):
+    data = smooth("u1", (4000,))
+    hr.create_array(store, shape=data.shape, dtype="u1", chunks=(500,))[...] = data
+    array = hr.open_array(store, device="simt")
+    targets = [on_simt(bytes(n)) for n in SIZES]
+    for read in (
+        lambda out: array.read(out=out),
+        lambda out: array.read_async(out=out).result(60),
+    ):
+        got = decode(damaged(batch()[1]), out=targets, out_nbytes=None)
+        read(targets[0])
+        assert_same(targets[0].to_numpy(), data)
+        with pytest.raises(hr.CorruptError):
+            got.result(60)
+
+
 def test_work_keeps_what_it_needs(late):
     plain, frames = batch()
     stream = Stream()
@@ -118,7 +167,7 @@ def test_work_keeps_what_it_needs(late):
     gc.collect()
     assert all(watch() is not None for watch in watched)
     work.result(60)
-    assert [watch() is None for watch in watched] == [True, True, True, False]
+    assert comes_true(lambda: [watch() is None for watch in watched] == [True, True, True, False])
     assert last.to_numpy().tobytes() == plain[2]
     del last
     gc.collect()
@@ -145,11 +194,25 @@ def test_errors_that_nobody_asks_for_are_reported(late, monkeypatch):
     reported = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: reported.append(args.exc_value))
     decode(damaged(batch()[1]))
-    deadline = time.monotonic() + 60
-    while not reported and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert comes_true(lambda: reported)
     (error,) = reported
     assert isinstance(error, hr.CorruptError) and "input 1" in str(error)
+
+
+def test_a_lost_error_leaves_the_one_under_way(late, monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: reported.append(args.exc_value))
+
+    def failed():
+        got = decode(damaged(batch()[1]))
+        assert comes_true(got.done)
+        time.sleep(LATENCY)  # the library lets go of it, too
+        return got
+
+    with pytest.raises(ZeroDivisionError):
+        (failed(), 1 / 0)  # the batch goes while the interpreter has the exception
+    (error,) = reported
+    assert isinstance(error, hr.CorruptError)
 
 
 def test_wrong_arguments_are_raised_at_once(late):
@@ -170,6 +233,85 @@ def test_it_can_be_awaited(late):
     got = asyncio.run(main())
     assert got.done()
     assert [x.to_numpy().tobytes() for x in got] == plain
+
+
+def test_several_are_gathered(late):
+    plain, frames = batch()
+
+    async def main():
+        batches = [decode(frames) for _ in range(3)]
+        return await asyncio.gather(*batches, decode(damaged(frames)), return_exceptions=True)
+
+    *good, error = asyncio.run(main())
+    for got in good:
+        assert [x.to_numpy().tobytes() for x in got] == plain
+    assert isinstance(error, hr.CorruptError)
+
+
+def test_what_goes_with_the_work_may_ask_for_it(late):
+    class Mine(Stream):
+        def __del__(self):
+            asked.append(work.result(60))
+
+    asked = []
+    got = decode(batch()[1], stream=Mine())
+    work = got._work
+    del got
+    assert comes_true(lambda: asked == [None])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_is_told(monkeypatch):
+    script = """
+import asyncio, os, sys
+import headrace as hr
+
+async def wait(batch):
+    await batch
+
+frame = hr.codecs.encode_batch("gzip", [b"abc" * 1000], device="cpu")[0]
+with hr.config.set({"device_min_decode_nbytes": 0}):
+    got = hr.codecs.decode_batch("gzip", [frame], out_nbytes=[3000], device="simt", stream=1)
+    assert not got.done()
+    child = os.fork()
+    if child == 0:
+        calls = (lambda: got.result(20), lambda: asyncio.run(wait(got)), got[0].to_numpy)
+        refused = 0
+        for call in calls:
+            try:
+                call()
+            except hr.CancelledError:
+                refused += 1
+        os._exit(10 + refused)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    got.result()
+"""
+    env = {**os.environ, "HEADRACE_SIMT_LATENCY_MS": "2000"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "13\n" and done.stderr == ""
+
+
+def test_the_process_ends_with_work_under_way():
+    script = """
+import headrace as hr
+frame = hr.codecs.encode_batch("gzip", [b"abc" * 1000], device="cpu")[0]
+with hr.config.set({"device_min_decode_nbytes": 0}):
+    got = hr.codecs.decode_batch("gzip", [frame], out_nbytes=[3000], device="simt", stream=1)
+got._work.add_done_callback(print)
+assert not got.done()
+"""
+    env = {**os.environ, "HEADRACE_SIMT_LATENCY_MS": "60000"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, timeout=30, check=True
+    )
+    assert done.stdout + done.stderr == b""
 
 
 def test_read_async_waits_for_the_stream(store, late):
@@ -293,6 +435,25 @@ def test_cuda_capture_is_refused(store):
     graph.replay()
     assert float(out.sum().cpu()) == out.numel()
     assert [x.to_numpy().tobytes() for x in decode(frames, "cuda").result()] == plain
+
+
+@needs_cuda
+def test_cuda_work_under_way_leaves_captures_alone():
+    torch = library("torch", "cuda")
+    plain, frames = batch()
+    stream = torch.cuda.Stream()
+    out = torch.zeros(16, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        busy(torch, 500)
+    got = decode(frames, "cuda", stream=stream)
+    with torch.cuda.graph(graph):  # in the mode "global"
+        out.add_(1)
+        time.sleep(0.2)  # threads of the library look at the work's event meanwhile
+        assert not got.done()
+    graph.replay()
+    assert float(out.sum().cpu()) == out.numel()
+    assert [x.to_numpy().tobytes() for x in got.result(60)] == plain
 
 
 @needs_cuda
