@@ -128,10 +128,13 @@ void wrapped_check_launch(const char* function) {
 
 namespace host::simt {
 
-#define RUN "_ZN8headrace4host4simt3runERNS_5QueueEPKcmjmPFvPKvPvES7_"
+#define RUN "_ZN8headrace4host4simt3runERNS_5QueueEPKcmjmPFvPKvPvES7_m"
 using Body = void (*)(const void* kernel, void* shared);
-void real_run(Queue&, const char*, std::size_t, unsigned, std::size_t, Body, const void*) REAL(RUN);
-void wrapped_run(Queue&, const char*, std::size_t, unsigned, std::size_t, Body, const void*)
+void real_run(
+    Queue&, const char*, std::size_t, unsigned, std::size_t, Body, const void*, std::size_t)
+    REAL(RUN);
+void wrapped_run(
+    Queue&, const char*, std::size_t, unsigned, std::size_t, Body, const void*, std::size_t)
     WRAPPED(RUN);
 void wrapped_run(Queue& queue,
                  const char* name,
@@ -139,9 +142,10 @@ void wrapped_run(Queue& queue,
                  unsigned threads,
                  std::size_t shared_nbytes,
                  Body body,
-                 const void* kernel) {
+                 const void* kernel,
+                 std::size_t kernel_nbytes) {
   const auto begin = std::chrono::steady_clock::now();
-  real_run(queue, name, ctas, threads, shared_nbytes, body, kernel);
+  real_run(queue, name, ctas, threads, shared_nbytes, body, kernel, kernel_nbytes);
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
   if (!recording || ctas == 0) return;
   if (shared_nbytes == 1) shared_nbytes = 0;  // an empty struct has that size

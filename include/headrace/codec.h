@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,6 +85,32 @@ std::vector<Tensor> decode_batch(std::string_view codec,
                                  std::span<const TensorView> inputs,
                                  std::span<const std::size_t> nbytes,
                                  const BatchOptions& options = {});
+
+// The same, but what a device decodes is only queued when this returns:
+//  - behind what `options.stream` (none: the default stream) was given before, and what that stream
+//    is given later comes behind it; the host waits for neither;
+//  - errors of the decode are thrown by Ready::wait(), which the tensors have, too. What outputs
+//    hold after an error is unspecified. Wrong arguments, input that is seen to be wrong by its
+//    size, and what is found while the call waits, throw at once, when the device is done with the
+//    outputs and with what is kept;
+//  - inputs in host memory are copied; `keep_alive` is held until the work is done: inputs and
+//    outputs of the device, say. The stream must live as long as new tensors.
+// Plans, copies of inputs in host memory and their headers are the call's own work, which for
+// thousands of small chunks takes nearly as long as their decode.
+// Done when it returns is what the host decodes, and what goes to host memory. It waits for the
+// device where a batch is larger than three slabs (device_slab_nbytes), and where it must read
+// headers of inputs that lie there: of zstd, blosc and lz4. `unsupported` while the stream is being
+// captured into a graph.
+[[nodiscard]] Ready decode_batch_async(std::string_view codec,
+                                       std::span<const TensorView> inputs,
+                                       std::span<const TensorView> outputs,
+                                       std::shared_ptr<void> keep_alive,
+                                       const BatchOptions& options = {});
+[[nodiscard]] std::vector<Tensor> decode_batch_async(std::string_view codec,
+                                                     std::span<const TensorView> inputs,
+                                                     std::span<const std::size_t> nbytes,
+                                                     std::shared_ptr<void> keep_alive,
+                                                     const BatchOptions& options = {});
 
 // Encodes each input, by the host's threads: `options.device` does not count.
 std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,

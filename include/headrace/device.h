@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "headrace/error.h"
 #include "headrace/tensor.h"
 
 namespace headrace {
@@ -25,6 +26,11 @@ void set_allocator(Device device, const Allocator& allocator);
 // `device` when a device that was named is certainly not there, without starting the driver, which
 // a child of fork could not use then. Where that is not certain, its first use tells.
 void check_present(const Device& device);
+
+// Called with what queued work (decode_batch_async) found wrong when nobody asked for it while
+// somebody could: its last Ready is gone. From any thread; must not throw. Without a function, the
+// default, such errors are dropped.
+void set_lost_error_handler(std::function<void(const Error& error)> handler);
 
 // Locks the pages of host memory so that `device` copies from and to it at full speed, without a
 // copy on the host in between; unlocked with the last copy of the pointer. The memory must stay

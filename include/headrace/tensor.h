@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "headrace/dtype.h"
+#include "headrace/future.h"
 
 struct DLManagedTensorVersioned;  // dlpack.h; not needed to use this header
 
@@ -60,12 +62,45 @@ struct TensorView {
   bool is_c_contiguous() const;
 };
 
+namespace detail {
+class DeviceWork;  // src/device/device_work.h
+}
+
+// Work on a device that fills memory: when it is done, and how it ended. Copies share the work;
+// dropping the last neither waits for it nor ends it. What the work needs is kept until it is done.
+class Ready {
+ public:
+  Ready() = default;  // done
+  explicit Ready(std::shared_ptr<detail::DeviceWork> work);
+
+  bool done() const;
+  // Waits, and throws what the work found wrong: `corrupt` for bad input, each time.
+  void wait() const;
+  bool wait_for(std::chrono::nanoseconds timeout) const;  // true when it was done within the time
+  // What `stream` (none: the device's default stream) is given from now on comes after the work;
+  // the host does not wait. Throws what is known to be wrong by now: what is found later, wait()
+  // throws. `unsupported` while `stream` is being captured and the work is not done.
+  void before(Stream stream) const;
+  // The stream of the caller that the work was queued for, while it is not done.
+  Stream stream() const;
+  // The same as a request, whose cancel() does nothing. Its callbacks share one thread, which also
+  // lets go of what work kept, soon after it is done: they should not block.
+  Future<Unit> future() const;
+
+ private:
+  std::shared_ptr<detail::DeviceWork> work_;
+};
+
 // An array that owns its memory, in C order. Movable, not copyable.
 class Tensor {
  public:
   Tensor() = default;
   // Memory of at least the size, on `device`, let go with the last owner.
-  Tensor(std::shared_ptr<void> memory, const Shape& shape, const DType& dtype, Device device);
+  Tensor(std::shared_ptr<void> memory,
+         const Shape& shape,
+         const DType& dtype,
+         Device device,
+         Ready ready = {});
   // Uninitialised memory on `device`.
   static Tensor empty(const Shape& shape, const DType& dtype, Device device = Device::cpu());
 
@@ -76,16 +111,21 @@ class Tensor {
   const Device& device() const { return view_.device; }
   std::size_t nbytes() const;
   const TensorView& view() const { return view_; }
+  // When the memory holds the elements. Only what says so gives tensors that are not done:
+  // decode_batch_async.
+  const Ready& ready() const { return ready_; }
 
-  // Hands the memory over as a DLPack 1.x capsule; the consumer calls its deleter.
-  // `unsupported` for types that DLPack has no code for.
+  // Hands the memory over as a DLPack 1.x capsule; the consumer calls its deleter. Waits until it
+  // is ready; to_dlpack(view, owner) does not. `unsupported` for types that DLPack has no code for.
   DLManagedTensorVersioned* to_dlpack() &&;
-  // Hands the memory over to whoever holds the pointer: it is freed with the last copy.
+  // Hands the memory over to whoever holds the pointer: it is freed with the last copy. Ready or
+  // not.
   std::shared_ptr<void> release() &&;
 
  private:
   std::shared_ptr<void> owner_;
   TensorView view_;
+  Ready ready_;
 };
 
 // A copy of `source` on `to`, in C order, done when this returns. What `stream` (none: the default

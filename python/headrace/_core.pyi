@@ -28,6 +28,11 @@ class DeviceArray:
     A view when it comes from indexing with integers, slices, ``...`` and None. PyTorch, CuPy and JAX take
     it without a copy. The memory is kept until the last view and the last consumer let go of it.
 
+    Arrays of `codecs.decode_batch` with a stream may come before their elements: they carry the event
+    behind which these are there. ``__dlpack__`` has the consumer's stream wait for it, and
+    ``__cuda_array_interface__`` names the stream that does; `to_numpy`, other calls of headrace and
+    `result` wait and raise what the decode found wrong.
+
     Examples
     --------
     >>> x = hr.open_array("era5.zarr", path="t2m", device="cuda:0")[0:10]
@@ -48,8 +53,20 @@ class DeviceArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn: ...
 
+    def result(self, timeout: float | None = None) -> DeviceArray:
+        """
+        Wait until the elements are there and return the array itself; `TimeoutError` after ``timeout`` seconds. Raises what the decode found wrong.
+        """
+
+    def done(self) -> bool:
+        """
+        Whether the elements are there, or never will be. Only `codecs.decode_batch` with a stream gives arrays that are not done.
+        """
+
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
-        """Export as a DLPack capsule, without a copy unless one is asked for."""
+        """
+        Export as a DLPack capsule, without a copy unless one is asked for. ``stream`` (None: the default stream; -1: none) waits for the elements, the host does not.
+        """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
@@ -274,8 +291,9 @@ class Array:
         device
             Read to this device instead of the handle's.
         stream
-            A raw handle or a stream of PyTorch or CuPy: what it was given before may still use ``out``. None:
-            the device's default stream, or the host. The result can be used on any stream.
+            A raw handle or a stream of PyTorch or CuPy: what it was given before the call may still use
+            ``out``. None: the device's default stream, or the host. The result can be used on any stream.
+            A stream that is being captured into a CUDA graph is refused with `NotImplementedError`.
         implementations
             ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
@@ -300,7 +318,10 @@ class Array:
         """
         As `read`, in the background.
 
-        ``out`` is kept alive until the request is done, and is unspecified until then.
+        ``out`` is kept alive until the request is done, and is unspecified until then. Fetching, headers
+        and codecs of the host take time, which the library's threads do: when ``result()`` returns, and
+        when callbacks are called, all is done and found good, on the device too, and no stream has to wait.
+        The device's work waits for what ``stream`` had when `read_async` was called, and for nothing later.
 
         Returns
         -------
@@ -634,7 +655,7 @@ def describe_dtype(dtype: Any) -> tuple[str, int, bool]:
 
 def codec_table() -> list[dict[str, Any]]: ...
 
-def decode_batch(codec: str, configuration: str, inputs: Iterable[Any], *, out: Iterable[Any] | None = None, out_nbytes: Iterable[int] | None = None, device: str | None = None, stream: Any = None, implementation: str = '') -> list[Any]: ...
+def decode_batch(codec: str, configuration: str, inputs: Iterable[Any], *, out: Iterable[Any] | None = None, out_nbytes: Iterable[int] | None = None, device: str | None = None, stream: Any = None, implementation: str = '') -> Any: ...
 
 def encode_batch(codec: str, configuration: str, inputs: Iterable[Any], *, device: str | None = None, stream: Any = None, implementation: str = '') -> list[Any]: ...
 

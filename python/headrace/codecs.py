@@ -9,7 +9,7 @@ and a numcodecs object.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ __all__ = [
     "Gzip",
     "PackBits",
     "Quantize",
+    "QueuedBatch",
     "Reshape",
     "ScaleOffset",
     "Sharding",
@@ -505,6 +506,42 @@ def table() -> list[dict[str, Any]]:
     return _core.codec_table()
 
 
+class QueuedBatch(list[Any]):
+    """What `decode_batch` gives for a stream: a list of the results, whose work is queued.
+
+    A failure that nobody asks for, by `result` or by using a `DeviceArray` of the list, is reported
+    by ``sys.unraisablehook``. It can be awaited.
+
+    Examples
+    --------
+    >>> batch = headrace.codecs.decode_batch("zstd", frames, out=tensors, stream=stream)
+    >>> batch.result(timeout=5)
+    """
+
+    __slots__ = ("_work",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # asyncio.gather asks for it
+
+    def __init__(self, results: list[Any], work: _core.Future[None]) -> None:
+        super().__init__(results)
+        self._work = work
+
+    def result(self, timeout: float | None = None) -> list[Any]:
+        """Wait for the work and return the list; raise what it found wrong.
+
+        `TimeoutError` after ``timeout`` seconds.
+        """
+        self._work.result(timeout)
+        return self
+
+    def done(self) -> bool:
+        """Whether the work has ended, well or not."""
+        return self._work.done()
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        yield from self._work.__await__()
+        return self
+
+
 def _check_batch(inputs: Any, out_nbytes: Any, implementation: Any) -> None:
     if isinstance(inputs, str) or not isinstance(inputs, Iterable):
         raise _check.wrong_type("inputs", "a list of buffers", inputs)
@@ -528,8 +565,19 @@ def decode_batch(
 
     The buffers are contiguous, in host memory or on one device, in any mix: buffers of Python,
     DLPack objects, arrays with ``__cuda_array_interface__``, `DeviceArray`. Their bytes count,
-    whatever shape and dtype they have. Everything is done, and every error raised, when the call
-    returns.
+    whatever shape and dtype they have. Without `stream`, everything is done, and every error
+    raised, when the call returns.
+
+    With `stream`, what a device decodes is only queued when it returns: behind all that the stream
+    was given before, and before all that it is given later, without the host waiting. Inputs and
+    outputs are kept until it is done. Errors of the decode are raised by ``result()`` of the list,
+    and by what uses its arrays; sizes that cannot be right, and what is found while the call waits,
+    at once. A consumer that takes an array by DLPack earlier gets bytes of which nobody knows yet
+    whether they are good: call ``result()`` before you trust what was made of them. Done when it
+    returns is, nevertheless, what the host decodes and what goes to memory of the host. The call
+    waits for the device where a batch is larger than three slabs (``device_slab_nbytes``), and to
+    read headers of inputs that lie there, of zstd, blosc and lz4; before it writes over an array
+    that an earlier call with a stream still decodes into, for that one.
 
     Parameters
     ----------
@@ -546,7 +594,8 @@ def decode_batch(
         Where to decode. None: where the buffers lie that are not on the host, else the configured
         device. ``"cpu"`` decodes by the host's threads wherever the buffers lie.
     stream
-        What this stream (None: the device's default stream) was given before comes first.
+        A raw handle or a stream of PyTorch or CuPy, for work to be queued as said above. None: what
+        the device's default stream was given before comes first.
     implementation
         A row of `table`. None: as configured, else the one that takes less time; for small batches
         that may be the host's, though `device` is a GPU.
@@ -554,14 +603,15 @@ def decode_batch(
     Returns
     -------
     list
-        `out`, or the new arrays.
+        `out`, or the new arrays; a `QueuedBatch` where `stream` is given.
 
     Raises
     ------
     headrace.CorruptError
         Names the index of a bad input. What `out` holds then is unspecified.
     NotImplementedError
-        The implementation that is asked for cannot decode this.
+        The implementation that is asked for cannot decode this, or `stream` is being captured into
+        a CUDA graph.
 
     Examples
     --------
@@ -571,7 +621,7 @@ def decode_batch(
     """
     _check_batch(inputs, out_nbytes, implementation)
     name, configuration = parse(codec).to_spec()
-    return _core.decode_batch(
+    decoded = _core.decode_batch(
         name,
         configuration,
         inputs,
@@ -581,6 +631,7 @@ def decode_batch(
         stream=stream,
         implementation=implementation or "",
     )
+    return decoded if stream is None else QueuedBatch(*decoded)
 
 
 def encode_batch(

@@ -9,6 +9,7 @@
 #include "device_array.h"
 #include "dlpack.h"
 #include "dlpack_import.h"
+#include "future.h"
 #include "handles.h"
 #include "numpy_api.h"
 #include "tensor.h"
@@ -50,6 +51,13 @@ class Buffers {
     return Device::cpu();
   }
   const Stream& stream() const { return stream_; }
+  // What work needs that is done later: what exported memory of devices, and the caller's stream.
+  nb::object kept(nb::handle stream) const {
+    nb::list objects;
+    for (const ArrayView& view : exported_) objects.append(view.keep_alive);
+    objects.append(stream);
+    return objects;
+  }
 
  private:
   // Arrays with __cuda_array_interface__ name the stream that they are ready on; all others are
@@ -118,10 +126,23 @@ std::vector<std::size_t> sizes_from_python(nb::handle out_nbytes) {
   return sizes;
 }
 
-nb::list device_arrays(std::vector<Tensor>&& tensors) {
+// `stream`: that their memory goes back behind, or None.
+nb::list device_arrays(std::vector<Tensor>&& tensors, nb::handle stream = nb::none()) {
   nb::object uint8 = uint8_dtype();
   nb::list arrays;
-  for (Tensor& tensor : tensors) arrays.append(nb::cast(device_array(std::move(tensor), uint8)));
+  for (Tensor& tensor : tensors) {
+    PyDeviceArray array = device_array(std::move(tensor), uint8);
+    if (!stream.is_none()) {
+      void* const data = array.owner.get();
+      const auto let_go = [memory = std::move(array.owner),
+                           kept = keep_alive(nb::borrow(stream))](void*) mutable {
+        memory.reset();
+        kept.reset();
+      };
+      array.owner = std::shared_ptr<void>(data, let_go);
+    }
+    arrays.append(nb::cast(std::move(array)));
+  }
   return arrays;
 }
 
@@ -140,17 +161,30 @@ void check_counts(std::size_t inputs, std::size_t outputs) {
             std::to_string(outputs));
 }
 
-nb::list decode(const std::string& codec,
-                const std::string& configuration,
-                nb::handle inputs,
-                nb::handle out,
-                nb::handle out_nbytes,
-                nb::handle device,
-                nb::handle stream,
-                const std::string& implementation) {
+// What is decoded into arrays of headrace that exist is theirs, too.
+void set_ready(nb::handle outputs, const Ready& ready) {
+  for (nb::handle output : outputs)
+    if (nb::isinstance<PyDeviceArray>(output)) *nb::cast<PyDeviceArray&>(output).ready = ready;
+}
+
+// A list, and where a stream was given the Future of its work.
+nb::object with_future(nb::object list, const Ready& ready) {
+  return nb::make_tuple(std::move(list),
+                        PyFuture(ready.future(), nullptr, [](Unit) { return nb::none(); }));
+}
+
+nb::object decode(const std::string& codec,
+                  const std::string& configuration,
+                  nb::handle inputs,
+                  nb::handle out,
+                  nb::handle out_nbytes,
+                  nb::handle device,
+                  nb::handle stream,
+                  const std::string& implementation) {
   if (out.is_none() == out_nbytes.is_none()) {
     raise(PyExc_ValueError, "[decode_batch] give either out or out_nbytes");
   }
+  const bool queued = !stream.is_none();
   Buffers buffers = new_buffers(device, stream);
   const auto sources = views(inputs, false, "[decode_batch] inputs", buffers);
   if (out.is_none()) {
@@ -158,24 +192,40 @@ nb::list decode(const std::string& codec,
     const std::vector<std::size_t> sizes = sizes_from_python(out_nbytes);
     check_counts(sources.size(), sizes.size());
     if (!options.device.is_cpu()) {
-      return device_arrays([&] {
+      std::vector<Tensor> results = [&] {
+        auto kept = queued ? keep_alive(buffers.kept(stream)) : nullptr;
         nb::gil_scoped_release release;
-        return decode_batch(codec, sources, sizes, options);
-      }());
+        if (!queued) return decode_batch(codec, sources, sizes, options);
+        return decode_batch_async(codec, sources, sizes, std::move(kept), options);
+      }();
+      const Ready ready = results.empty() ? Ready() : results[0].ready();
+      nb::list arrays = device_arrays(std::move(results), stream);
+      return queued ? with_future(std::move(arrays), ready) : std::move(arrays);
     }
     nb::list outputs = new_ndarrays(sizes);
     const auto targets = views(outputs, true, "[decode_batch] out", buffers);
-    nb::gil_scoped_release release;
-    decode_batch(codec, sources, targets, options);
-    return outputs;
+    {
+      nb::gil_scoped_release release;
+      decode_batch(codec, sources, targets, options);
+    }
+    return queued ? with_future(std::move(outputs), {}) : std::move(outputs);
   }
   nb::list outputs(nb::borrow(out));
   const auto targets = views(outputs, true, "[decode_batch] out", buffers);
   check_counts(sources.size(), targets.size());
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
-  nb::gil_scoped_release release;
-  decode_batch(codec, sources, targets, options);
-  return outputs;
+  if (!queued) {
+    nb::gil_scoped_release release;
+    decode_batch(codec, sources, targets, options);
+    return outputs;
+  }
+  const Ready ready = [&] {
+    auto kept = keep_alive(buffers.kept(stream));
+    nb::gil_scoped_release release;
+    return decode_batch_async(codec, sources, targets, std::move(kept), options);
+  }();
+  set_ready(outputs, ready);
+  return with_future(std::move(outputs), ready);
 }
 
 nb::list encode(const std::string& codec,
@@ -244,7 +294,7 @@ void bind_codecs(nb::module_& m) {
               "out: collections.abc.Iterable[typing.Any] | None = None, "
               "out_nbytes: collections.abc.Iterable[int] | None = None, "
               "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
-              "list[typing.Any]"));
+              "typing.Any"));
   m.def(
       "encode_batch",
       encode,

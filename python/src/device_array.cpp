@@ -4,11 +4,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "dlpack.h"
 #include "docs.h"
 #include "dtype.h"
+#include "errors.h"
+#include "future.h"
 #include "tensor.h"
 
 namespace headrace::python {
@@ -101,11 +105,12 @@ PyDeviceArray getitem(PyDeviceArray& self, nb::handle key) {
                 nb::cast<std::string>(nb::repr(item)));
     }
   }
-  return {self.owner, slicer.finish(), self.numpy_dtype};
+  return {self.owner, slicer.finish(), self.numpy_dtype, self.ready};
 }
 
 nb::object to_numpy(PyDeviceArray& self, nb::handle stream) {
   const Stream order = stream_from_python(stream);
+  wait_until_ready(*self.ready);
   Tensor host = [&] {
     nb::gil_scoped_release release;
     return copy(self.view, Device::cpu(), order);
@@ -113,8 +118,11 @@ nb::object to_numpy(PyDeviceArray& self, nb::handle stream) {
   return to_ndarray(std::move(host), self.numpy_dtype);
 }
 
-void check_stream(const Device& device, nb::handle stream) {
-  if (stream.is_none()) return;
+// The stream that a consumer wants the elements on; nothing where it takes care of that itself. As
+// the array API standard has it, None is CUDA's default stream.
+// https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
+std::optional<Stream> consumer_stream(const Device& device, nb::handle stream) {
+  if (stream.is_none()) return Stream();
   if (device.type != Device::Type::cuda)
     raise(PyExc_BufferError, "__dlpack__: stream must be None for host memory");
   const auto value = nb::cast<long long>(stream);
@@ -123,16 +131,17 @@ void check_stream(const Device& device, nb::handle stream) {
           "__dlpack__: stream must be None, -1 or a handle; 1 is CUDA's default stream, got " +
               std::to_string(value));
   }
+  if (value == -1) return std::nullopt;
+  return Stream::from(reinterpret_cast<void*>(value));
 }
 
-// Results are done when Python gets them, so that no stream has to wait.
 nb::object dlpack(PyDeviceArray& self,
                   nb::handle stream,
                   nb::handle max_version,
                   nb::handle dl_device,
                   nb::handle copy_wanted) {
   check_dlpack_type(self.view.dtype);
-  check_stream(self.view.device, stream);
+  const std::optional<Stream> consumer = consumer_stream(self.view.device, stream);
   const auto own = nb::cast<std::pair<int, int>>(dlpack_device_of(self.view.device));
   const auto target = dl_device.is_none() ? own : nb::cast<std::pair<int, int>>(dl_device);
   const bool to_host = target != own;
@@ -149,6 +158,15 @@ nb::object dlpack(PyDeviceArray& self,
               " cannot be exported to the host without a copy");
   }
   const bool copied = to_host || (!copy_wanted.is_none() && may_copy);
+  // Who reads on the host has no stream that could wait.
+  const Ready ready = *self.ready;
+  if (copied || self.view.device.type != Device::Type::cuda) {
+    wait_until_ready(ready);
+  } else if (consumer) {
+    ready.before(*consumer);
+  } else if (ready.done()) {
+    ready.wait();  // for its error
+  }
   DLManagedTensorVersioned* managed = [&] {
     nb::gil_scoped_release release;
     if (!copied) return to_dlpack(self.view, self.owner);
@@ -169,7 +187,15 @@ nb::dict cuda_array_interface(PyDeviceArray& self) {
   result["strides"] =
       self.view.is_c_contiguous() ? nb::none() : shape_tuple(self.view.strides_or_c());
   result["version"] = 3;
-  result["stream"] = nb::none();
+  // Once the work is known to be done, no stream has to be waited for.
+  const Ready ready = *self.ready;
+  if (ready.done()) {
+    ready.wait();
+    result["stream"] = nb::none();
+  } else {
+    const auto handle = reinterpret_cast<std::uintptr_t>(ready.stream().raw());
+    result["stream"] = handle == 0 ? 1 : handle;
+  }
   return result;
 }
 
@@ -209,10 +235,53 @@ std::string describe(PyDeviceArray& self) {
 
 PyDeviceArray device_array(Tensor&& tensor, nb::handle numpy_dtype) {
   TensorView view = tensor.view();
-  return {std::move(tensor).release(), std::move(view), nb::borrow(numpy_dtype)};
+  Ready ready = tensor.ready();
+  return {std::move(tensor).release(),
+          std::move(view),
+          nb::borrow(numpy_dtype),
+          std::make_shared<Ready>(std::move(ready))};
+}
+
+namespace {
+
+void wait_until_done(const Ready& ready, nb::handle timeout) {
+  if (!ready.done()) wait_with_signals(timeout, [&](auto step) { return ready.wait_for(step); });
+}
+
+// Of work that nobody holds any more: from destructors, wherever the last reference went, so that
+// an exception may be under way.
+void report_lost(const Error& error) {
+  const GilIfAlive gil;
+  if (!gil) return;
+  const nb::error_scope raised;
+  try {
+    const nb::object lost = exception_object(std::make_exception_ptr(error));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(lost.ptr())), lost.ptr());
+  } catch (nb::python_error& failed) {
+    failed.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  }
+  PyErr_WriteUnraisable(nullptr);
+}
+
+}  // namespace
+
+void wait_until_ready(Ready ready, nb::handle timeout) {
+  wait_until_done(ready, timeout);
+  nb::gil_scoped_release release;
+  ready.wait();
+}
+
+void wait_until_writable(PyDeviceArray& array) {
+  // Without the GIL somebody else may have given it another one.
+  for (Ready ready = *array.ready; !ready.done(); ready = *array.ready)
+    wait_until_done(ready, nb::none());
+  *array.ready = Ready();
 }
 
 void bind_device_array(nb::module_& m) {
+  set_lost_error_handler(report_lost);
   nb::class_<PyDeviceArray>(m, "DeviceArray", docs::kDeviceArray, nb::is_weak_referenceable())
       .def("__getitem__",
            getitem,
@@ -244,6 +313,21 @@ void bind_device_array(nb::module_& m) {
           nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
                   "typing.NoReturn"))
+      .def(
+          "result",
+          [](nb::handle self, nb::handle timeout) {
+            wait_until_ready(*nb::cast<PyDeviceArray&>(self).ready, timeout);
+            return nb::borrow(self);
+          },
+          nb::arg("timeout") = nb::none(),
+          nb::sig("def result(self, timeout: float | None = None) -> DeviceArray"),
+          "Wait until the elements are there and return the array itself; `TimeoutError` after "
+          "``timeout`` seconds. Raises what the decode found wrong.")
+      .def(
+          "done",
+          [](PyDeviceArray& self) { return self.ready->done(); },
+          "Whether the elements are there, or never will be. Only `codecs.decode_batch` with a "
+          "stream gives arrays that are not done.")
       .def("__dlpack__",
            dlpack,
            nb::kw_only(),
@@ -255,7 +339,9 @@ void bind_device_array(nb::module_& m) {
                    "max_version: tuple[int, int] | None = None, "
                    "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> "
                    "typing.Any"),
-           "Export as a DLPack capsule, without a copy unless one is asked for.")
+           "Export as a DLPack capsule, without a copy unless one is asked for. ``stream`` (None: "
+           "the "
+           "default stream; -1: none) waits for the elements, the host does not.")
       .def(
           "__dlpack_device__",
           [](PyDeviceArray& self) { return dlpack_device_of(self.view.device); },

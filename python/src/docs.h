@@ -42,8 +42,9 @@ out
 device
     Read to this device instead of the handle's.
 stream
-    A raw handle or a stream of PyTorch or CuPy: what it was given before may still use ``out``. None:
-    the device's default stream, or the host. The result can be used on any stream.
+    A raw handle or a stream of PyTorch or CuPy: what it was given before the call may still use
+    ``out``. None: the device's default stream, or the host. The result can be used on any stream.
+    A stream that is being captured into a CUDA graph is refused with `NotImplementedError`.
 implementations
     ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
@@ -66,7 +67,10 @@ True
 
 inline constexpr const char* kReadAsync = R"(As `read`, in the background.
 
-``out`` is kept alive until the request is done, and is unspecified until then.
+``out`` is kept alive until the request is done, and is unspecified until then. Fetching, headers
+and codecs of the host take time, which the library's threads do: when ``result()`` returns, and
+when callbacks are called, all is done and found good, on the device too, and no stream has to wait.
+The device's work waits for what ``stream`` had when `read_async` was called, and for nothing later.
 
 Returns
 -------
@@ -149,6 +153,11 @@ inline constexpr const char* kDeviceArray =
 
 A view when it comes from indexing with integers, slices, ``...`` and None. PyTorch, CuPy and JAX take
 it without a copy. The memory is kept until the last view and the last consumer let go of it.
+
+Arrays of `codecs.decode_batch` with a stream may come before their elements: they carry the event
+behind which these are there. ``__dlpack__`` has the consumer's stream wait for it, and
+``__cuda_array_interface__`` names the stream that does; `to_numpy`, other calls of headrace and
+`result` wait and raise what the decode found wrong.
 
 Examples
 --------

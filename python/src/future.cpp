@@ -87,6 +87,24 @@ std::shared_ptr<void> keep_alive(nb::object object) {
   });
 }
 
+void wait_with_signals(nb::handle timeout, const std::function<bool(nanoseconds step)>& wait_for) {
+  const auto deadline = deadline_from(timeout);
+  while (true) {
+    nanoseconds step = kSignalInterval;
+    if (deadline) {
+      step = std::min(step, std::chrono::duration_cast<nanoseconds>(*deadline - Clock::now()));
+    }
+    {
+      nb::gil_scoped_release release;
+      if (wait_for(std::max(step, nanoseconds(0)))) return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (deadline && Clock::now() >= *deadline) {
+      raise(PyExc_TimeoutError, "the request is not done yet");
+    }
+  }
+}
+
 bool PyFuture::cancel() {
   const auto request = request_;
   nb::gil_scoped_release release;
@@ -104,24 +122,13 @@ void PyFuture::on_done(std::function<void()> callback) {
 }
 
 void PyFuture::wait(nb::handle timeout) {
-  const auto deadline = deadline_from(timeout);
   const auto request = request_;
-  if (!request || request->done()) return;
-  check_caller(origin_);
-  while (true) {
-    nanoseconds step = kSignalInterval;
-    if (deadline) {
-      step = std::min(step, std::chrono::duration_cast<nanoseconds>(*deadline - Clock::now()));
-    }
-    {
-      nb::gil_scoped_release release;
-      if (request->wait_for(std::max(step, nanoseconds(0)))) return;
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (deadline && Clock::now() >= *deadline) {
-      raise(PyExc_TimeoutError, "the request is not done yet");
-    }
+  if (!request || request->done()) {
+    static_cast<void>(deadline_from(timeout));  // for what is no timeout
+    return;
   }
+  check_caller(origin_);
+  wait_with_signals(timeout, request->wait_for);
 }
 
 // Only one thread takes: the tensor can be moved once, and making Python objects of it may let go

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,11 @@
 #include "handles.h"
 
 namespace headrace::python {
+
+// Calls wait_for(step) without the GIL until it is true, and handles signals between.
+// TimeoutError after `timeout` seconds.
+void wait_with_signals(nb::handle timeout,
+                       const std::function<bool(std::chrono::nanoseconds step)>& wait_for);
 
 // A Python reference that any thread may drop: the last owner takes the GIL for it.
 std::shared_ptr<void> keep_alive(nb::object object);

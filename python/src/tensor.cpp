@@ -166,6 +166,20 @@ nb::object to_ndarray(Tensor&& tensor, nb::handle numpy_dtype) {
 
 namespace {
 
+// Calls of headrace wait until its elements are there, or raise what is wrong with them.
+ArrayView device_array_view(nb::handle array) {
+  const auto& self = nb::cast<PyDeviceArray&>(array);
+  wait_until_ready(*self.ready);
+  return {self.view, nb::borrow(array)};
+}
+
+// To be written: what was wrong with what it holds does not count.
+ArrayView writable_device_array_view(nb::handle array) {
+  auto& self = nb::cast<PyDeviceArray&>(array);
+  wait_until_writable(self);
+  return {self.view, nb::borrow(array)};
+}
+
 ArrayView any_output(nb::handle out,
                      const DType& dtype,
                      nb::handle numpy_dtype,
@@ -177,7 +191,7 @@ ArrayView any_output(nb::handle out,
   }
   ArrayView result;
   if (nb::isinstance<PyDeviceArray>(out)) {
-    result = {nb::cast<PyDeviceArray&>(out).view, nb::borrow(out)};
+    result = writable_device_array_view(out);
   } else if (nb::hasattr(out, "__dlpack__")) {
     result = view_of_dlpack(out, true, "[read] out", stream, waited);
   } else if (nb::hasattr(out, "__cuda_array_interface__")) {
@@ -201,8 +215,7 @@ ArrayView any_output(nb::handle out,
 // Memory of a device as a write takes it; nothing for what lies on the host.
 std::optional<ArrayView> device_input(nb::handle data) {
   constexpr const char* kWhat = "[write] data";
-  if (nb::isinstance<PyDeviceArray>(data))
-    return ArrayView{nb::cast<PyDeviceArray&>(data).view, nb::borrow(data)};
+  if (nb::isinstance<PyDeviceArray>(data)) return device_array_view(data);
   Stream stream;
   ProducerStreams waited;
   if (has_dlpack(data) && !nb::hasattr(data, "__array_struct__") &&
@@ -224,7 +237,7 @@ std::optional<ArrayView> exported_view(nb::handle object,
   if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0)
     return std::nullopt;
   if (nb::isinstance<PyDeviceArray>(object))
-    return ArrayView{nb::cast<PyDeviceArray&>(object).view, nb::borrow(object)};
+    return writable ? writable_device_array_view(object) : device_array_view(object);
   if (has_dlpack(object) &&
       (PyObject_CheckBuffer(object.ptr()) == 0 || !dlpack_memory(object, what).is_cpu()))
     return view_of_dlpack(object, writable, what, stream, waited);

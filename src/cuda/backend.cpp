@@ -23,6 +23,19 @@ cudaDeviceProp properties(int index) {
   return found;
 }
 
+// Of the default stream CUDA says it by an error while any other that waits for it is captured.
+bool is_capturing(int index, cudaStream_t stream) {
+  const DeviceGuard guard(index);
+  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+  const cudaError_t status = cudaStreamIsCapturing(stream, &found);
+  if (status == cudaErrorStreamCaptureImplicit) {
+    cudaGetLastError();
+    return true;
+  }
+  HEADRACE_CUDA_CHECK(status);
+  return found != cudaStreamCaptureStatusNone;
+}
+
 class CudaBackend final : public Backend {
  public:
   int device_count() const override {
@@ -63,6 +76,7 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
     const auto native = stream ? static_cast<cudaStream_t>(stream) : cudaStreamLegacy;
+    if (is_capturing(index, native)) refuse_capture();
     return std::make_unique<CudaQueue>(index, native);
   }
 

@@ -13,6 +13,7 @@
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/queue.h"
+#include "cuda/relaxed_capture.h"
 #include "device/gpu_limits.h"
 #include "device/user_memory.h"
 
@@ -94,6 +95,7 @@ void free_pinned(int device, const PinnedBlock& block) noexcept {
   if (dropped.empty()) return;
   try {
     const DeviceGuard guard(device);
+    const RelaxedCapture relaxed;  // results go back on any thread
     for (const PinnedBlock& p : dropped) cudaFreeHost(p.data);
   } catch (const Error&) {
     // The driver is gone, at the end of the process, and the memory with it.

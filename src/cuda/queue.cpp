@@ -6,6 +6,7 @@
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
+#include "cuda/relaxed_capture.h"
 
 namespace headrace {
 namespace {
@@ -35,6 +36,7 @@ class CudaMark final : public Mark {
   ~CudaMark() override {
     try {
       const DeviceGuard guard(device_);
+      const RelaxedCapture relaxed;
       cudaEventDestroy(event_);
     } catch (const Error&) {
       // The driver is gone, at the end of the process, and the event with it.
@@ -54,10 +56,12 @@ class CudaMark final : public Mark {
   // slept only after 100 us, and long reads spared less than half a core (H100).
   void wait() override {
     const DeviceGuard guard(device_);
+    const RelaxedCapture relaxed;
     HEADRACE_CUDA_CHECK(cudaEventSynchronize(event_));
   }
-  bool is_reached() const {
+  bool is_reached() const override {
     const DeviceGuard guard(device_);
+    const RelaxedCapture relaxed;
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();  // or the next launch would find it
@@ -169,6 +173,7 @@ void CudaQueue::fill(void* target, std::uint8_t value, std::size_t nbytes) {
 
 void CudaQueue::synchronize() {
   const DeviceGuard guard(device_);
+  const RelaxedCapture relaxed;
   HEADRACE_CUDA_CHECK(cudaStreamSynchronize(stream_));
 }
 
@@ -177,9 +182,29 @@ std::unique_ptr<Mark> CudaQueue::mark() { return std::make_unique<CudaMark>(*thi
 void CudaQueue::wait_for(Queue& other) {
   const auto& from = static_cast<CudaQueue&>(other);
   if (from.stream_ == stream_) return;
-  const CudaMark mark(from);
+  CudaMark mark(from);
+  wait_for(mark);
+}
+
+void CudaQueue::wait_for(Mark& mark) {
   const DeviceGuard guard(device_);
-  HEADRACE_CUDA_CHECK(cudaStreamWaitEvent(stream_, mark.event(), 0));
+  HEADRACE_CUDA_CHECK(cudaStreamWaitEvent(stream_, static_cast<CudaMark&>(mark).event(), 0));
+}
+
+void CudaQueue::notify(std::function<void()> done) {
+  const DeviceGuard guard(device_);
+  auto kept = std::make_unique<std::function<void()>>(std::move(done));
+  const auto call = [](void* given) {
+    const std::unique_ptr<std::function<void()>> function(
+        static_cast<std::function<void()>*>(given));
+    try {
+      (*function)();
+    } catch (...) {
+      // The driver, whose thread this is, could not catch it, and there is nobody to tell.
+    }
+  };
+  HEADRACE_CUDA_CHECK(cudaLaunchHostFunc(stream_, call, kept.get()));
+  static_cast<void>(kept.release());
 }
 
 }  // namespace headrace

@@ -40,6 +40,8 @@ class CudaQueue final : public Queue {
   void synchronize() override;
   std::unique_ptr<Mark> mark() override;
   void wait_for(Queue& other) override;
+  void wait_for(Mark& mark) override;
+  void notify(std::function<void()> done) override;
 
  private:
   // A copy, in pinned memory, of what is being uploaded.

@@ -60,7 +60,8 @@ class Backend {
   const DecoderLibrary* library(std::string_view name) const;
 
   virtual std::unique_ptr<Queue> make_queue(int index) = 0;
-  // A queue on the caller's stream; null is the device's default stream.
+  // A queue on the caller's stream; null is the device's default stream. `unsupported` while a
+  // graph is made of what the stream is given.
   virtual std::unique_ptr<Queue> wrap_stream(int index, void* stream) = 0;
 
   // Memory that anybody may keep: for work given to `queue` at once, for others after its next
@@ -84,6 +85,9 @@ class Backend {
 
 // Not for the CPU, which has no backend.
 Backend& backend(Device::Type type);
+
+// What wrap_stream() says of a stream that is being captured.
+[[noreturn]] void refuse_capture();
 
 Backend& simt_backend();
 Backend& cuda_backend();  // src/cuda, or src/no_cuda in a build without

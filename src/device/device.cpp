@@ -49,6 +49,13 @@ std::unique_ptr<DirectFile> Backend::open_direct(int, std::string path) const {
 
 void Backend::with_device(int, FunctionRef<void()> body) { body(); }
 
+void refuse_capture() {
+  throw Error(ErrorCode::unsupported,
+              "the stream is being captured into a CUDA graph: the host reads, allocates and looks "
+              "for errors in each call of headrace, which a graph would not do again; call before "
+              "the capture or after it");
+}
+
 Device best_device(const Backend& gpus) {
   const std::optional<int> usable = gpus.first_usable();
   return usable ? Device::cuda(*usable) : Device::cpu();

@@ -122,6 +122,7 @@ DLManagedTensorVersioned* to_dlpack(const TensorView& view, std::shared_ptr<void
 }
 
 DLManagedTensorVersioned* Tensor::to_dlpack() && {
+  ready_.wait();
   DLManagedTensorVersioned* capsule = headrace::to_dlpack(view_, owner_);
   static_cast<void>(std::move(*this).release());
   return capsule;

@@ -1,4 +1,9 @@
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
 #include "base/buffer.h"
+#include "base/per_process.h"
 #include "device/backend.h"
 #include "device/cufile.h"
 #include "device/user_memory.h"
@@ -7,7 +12,8 @@
 namespace headrace {
 namespace {
 
-// Host memory as a device: kernels run on fibers, work is done when it is given.
+// Host memory as a device: kernels run on fibers, work is done when it is given, unless
+// it has to wait (simt/host_queue.h).
 class SimtBackend final : public Backend {
  public:
   int device_count() const override { return 1; }
@@ -20,11 +26,23 @@ class SimtBackend final : public Backend {
   const Kernels& kernels() const override { return host_kernels(); }
 
   std::unique_ptr<Queue> make_queue(int) override { return std::make_unique<HostQueue>(); }
-  std::unique_ptr<Queue> wrap_stream(int index, void*) override { return make_queue(index); }
+  std::unique_ptr<Queue> wrap_stream(int, void* handle) override {
+    HostStream* const stream = HostStream::find(handle);
+    if (stream && stream->is_capturing()) refuse_capture();
+    auto queue = std::make_unique<HostQueue>(0, stream ? stream->work() : default_stream());
+    if (const auto late = latency(); late.count() > 0)
+      queue->delay([late] { std::this_thread::sleep_for(late); });
+    return queue;
+  }
   std::shared_ptr<void> allocate(Queue&, std::size_t nbytes) override {
     if (void* memory = user_memory().allocate(0, nbytes, {}))
       return {memory, [](void* p) { user_memory().free(p, {}); }};
-    return allocate_counted(nbytes);
+    auto memory = allocate_counted(nbytes);
+    void* const data = memory.get();
+    // As a GPU does: in the order of the default stream.
+    return {data, [memory = std::move(memory)](void*) mutable {
+              HostQueue(0, default_stream()).notify([memory = std::move(memory)] {});
+            }};
   }
   void set_allocator(int index, const Allocator& allocator) override {
     user_memory().set(index, allocator);
@@ -42,6 +60,20 @@ class SimtBackend final : public Backend {
   }
 
  private:
+  // A child of fork lacks the thread that may be at the parent's work.
+  static std::shared_ptr<HostWork> default_stream() {
+    struct Default {
+      std::shared_ptr<HostWork> work = std::make_shared<HostWork>();
+    };
+    static auto* stream = new PerProcess<Default>;  // as user_memory()
+    return stream->get().work;
+  }
+  // How much later than it is told a stream of callers does what it is given, for tests from
+  // outside.
+  static std::chrono::milliseconds latency() {
+    const char* const given = std::getenv("HEADRACE_SIMT_LATENCY_MS");
+    return std::chrono::milliseconds(given ? std::atoi(given) : 0);
+  }
   static std::shared_ptr<std::byte> allocate_counted(std::size_t nbytes) {
     struct Counted {
       explicit Counted(std::size_t n) { HostMemory::get().allocate(n); }

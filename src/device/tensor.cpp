@@ -59,8 +59,14 @@ Tensor Tensor::empty(const Shape& shape, const DType& dtype, Device device) {
   return Tensor(std::move(memory), shape, dtype, device);
 }
 
-Tensor::Tensor(std::shared_ptr<void> memory, const Shape& shape, const DType& dtype, Device device)
-    : owner_(std::move(memory)), view_{owner_.get(), shape, {}, dtype, device} {}
+Tensor::Tensor(std::shared_ptr<void> memory,
+               const Shape& shape,
+               const DType& dtype,
+               Device device,
+               Ready ready)
+    : owner_(std::move(memory)),
+      view_{owner_.get(), shape, {}, dtype, device},
+      ready_(std::move(ready)) {}
 
 std::size_t Tensor::nbytes() const {
   return checked_nbytes(view_.shape, view_.dtype.itemsize(), "size of a tensor");

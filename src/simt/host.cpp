@@ -387,16 +387,17 @@ void wait_copies(unsigned kept) {
   });
 }
 
-void run(Queue& queue,
-         const char* name,
-         std::size_t ctas,
-         unsigned threads,
-         std::size_t shared_nbytes,
-         void (*body)(const void*, void*),
-         const void* kernel) {
-  const unsigned grid = grid_ctas(ctas);
+namespace {
+
+void run_now(const char* name,
+             std::size_t ctas,
+             unsigned grid,
+             unsigned threads,
+             std::size_t shared_nbytes,
+             void (*body)(const void*, void*),
+             const void* kernel,
+             u64 seed) {
   LaunchShadow shadow(name);
-  const u64 seed = static_cast<HostQueue&>(queue).next_random();
   const std::size_t first = ctas ? seed % ctas : 0;
   parallel_for(
       ctas,
@@ -414,6 +415,24 @@ void run(Queue& queue,
       },
       std::min(thread_count(), Workers::kMost));
   shadow.check();
+}
+
+}  // namespace
+
+void run(Queue& queue,
+         const char* name,
+         std::size_t ctas,
+         unsigned threads,
+         std::size_t shared_nbytes,
+         void (*body)(const void*, void*),
+         const void* kernel,
+         std::size_t kernel_nbytes) {
+  const unsigned grid = grid_ctas(ctas);
+  auto& host_queue = static_cast<HostQueue&>(queue);
+  const u64 seed = host_queue.next_random();
+  host_queue.give_kernel(kernel, kernel_nbytes, [=](const void* given) {
+    run_now(name, ctas, grid, threads, shared_nbytes, body, given, seed);
+  });
 }
 
 }  // namespace headrace::host::simt

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "simt/queue.h"
 
@@ -39,14 +40,15 @@ void wait(Sync kind);
 // As wait, for the warp; the value that lane `from` gave, an arbitrary one if it has returned.
 u64 shuffled(u64 value, unsigned from);
 
-// `name`: of the kernel, for errors.
+// `name`: of the kernel, for errors. The kernel is copied, bytes as they are.
 void run(Queue& queue,
          const char* name,
          std::size_t ctas,
          unsigned threads,
          std::size_t shared_nbytes,
          void (*body)(const void* kernel, void* shared),
-         const void* kernel);
+         const void* kernel,
+         std::size_t kernel_nbytes);
 
 SIMT_DEVICE unsigned thread_index() { return running.thread; }
 SIMT_DEVICE unsigned cta_size() { return running.threads; }
@@ -231,6 +233,7 @@ template <class Kernel>
 void launch(Queue& queue, std::size_t ctas, const Kernel& kernel) {
   using Shared = typename Kernel::Shared;
   static_assert(alignof(Shared) <= 16);
+  static_assert(std::is_trivially_copyable_v<Kernel> && alignof(Kernel) <= 16);
   static_assert(fits_where_it_runs<Kernel>());
   if constexpr (requires { Kernel::kMinCtas; }) static_assert(Kernel::kMinCtas > 0);
   run(
@@ -242,7 +245,8 @@ void launch(Queue& queue, std::size_t ctas, const Kernel& kernel) {
       [](const void* self, void* shared) {
         (*static_cast<const Kernel*>(self))(*static_cast<Shared*>(shared));
       },
-      &kernel);
+      &kernel,
+      sizeof(kernel));
 }
 
 }  // namespace headrace::host::simt

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -18,6 +19,8 @@ class Mark {
   virtual ~Mark() = default;
   // Returns when the work given before it is done. Throws `device` when some of it failed.
   virtual void wait() = 0;
+  // Whether wait() would return, or throw, at once.
+  virtual bool is_reached() const = 0;
 };
 
 // Work for one device, done in the order given, and memory that lives in that order: freed memory
@@ -59,6 +62,11 @@ class Queue {
   virtual std::unique_ptr<Mark> mark() = 0;
   // Work given from now on waits for all that `other`, of the same device, was given so far.
   virtual void wait_for(Queue& other) = 0;
+  // The same for a mark of a queue of the device.
+  virtual void wait_for(Mark& mark) = 0;
+  // Calls `done` once the work given so far is done, from a thread of the driver's: it must neither
+  // throw nor call the queue. Never where that work failed.
+  virtual void notify(std::function<void()> done) = 0;
 };
 
 // The CTAs of a launch as a device counts them. Throws `unsupported` for more than a grid can

@@ -355,12 +355,15 @@ class WatchedQueue final : public Queue {
   void fill(void* to, std::uint8_t value, std::size_t n) override { queue_.fill(to, value, n); }
   void synchronize() override {}
   void wait_for(Queue&) override {}
+  void wait_for(Mark&) override {}
+  void notify(std::function<void()> done) override { queue_.notify(std::move(done)); }
   std::unique_ptr<Mark> mark() override { return std::make_unique<WatchedMark>(*this); }
 
  private:
   struct WatchedMark final : Mark {
     explicit WatchedMark(WatchedQueue& q) : queue(q), before(q.allocations) {}
     void wait() override { queue.waited_for = before; }
+    bool is_reached() const override { return queue.waited_for >= before; }
     WatchedQueue& queue;
     const int before;
   };

@@ -157,8 +157,22 @@ void DeviceBatch::decode(const Codec& codec,
     return aligned_nbytes(inputs[i].nbytes) + to_host;
   };
   each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+    if (slices_.size() == kSlicesInFlight) finish_oldest();
     decode_slice(codec, kernels, first, inputs.subspan(first, n), outputs.subspan(first, n));
   });
+}
+
+void DeviceBatch::finish() {
+  while (is_under_way()) finish_oldest();
+}
+
+void DeviceBatch::finish_oldest() {
+  slices_.front().done->wait();  // where this fails, its memory stays until the queue is drained
+  const Slice slice = std::move(slices_.front());
+  slices_.pop_front();
+  const auto* found = reinterpret_cast<const Fault*>(slice.found.get());
+  for (std::size_t i = 0; i < slice.steps.size(); ++i)
+    if (found[i] != Fault::none) refuse(slice.first + i, fault_error(slice.steps[i], found[i]));
 }
 
 std::vector<Tensor> DeviceBatch::encode(const Codec& codec, Buffers inputs) {
@@ -192,19 +206,21 @@ void DeviceBatch::decode_slice(const Codec& codec,
                                Buffers outputs) {
   check_sizes(codec, first, inputs, outputs);
   const DeviceStage stage = *codec.device_stage();
-  const auto step = [&](std::size_t i) {
-    return DeviceStep{stage, std::string(codec.name()), outputs[i].nbytes};
-  };
   const std::size_t n = inputs.size();
-  const std::shared_ptr<std::byte> found =
-      backend_.allocate_pinned(device_.index, n * sizeof(Fault));
+  Slice slice;
+  slice.first = first;
+  for (const BatchBuffer& output : outputs)
+    slice.steps.push_back({stage, std::string(codec.name()), output.nbytes});
+  slice.found = backend_.allocate_pinned(device_.index, n * sizeof(Fault));
   Sources sources = copy_sources(*queue_, backend_, device_.index, inputs);
-  const Drain drain(*queue_);
+  slice.sources = sources.pinned;
+  Drain drain(*queue_);
   if (stage.kind == Kind::lz4) {
     const auto sizes = first_words(*queue_, backend_.kernels(), sources, inputs);
     for (std::size_t i = 0; i < n; ++i) {
-      if (!sizes[i]) refuse(first + i, fault_error(step(i), Fault::truncated));
-      if (sizes[i] != outputs[i].nbytes) refuse(first + i, fault_error(step(i), Fault::wrong_size));
+      const DeviceStep& step = slice.steps[i];
+      if (!sizes[i]) refuse(first + i, fault_error(step, Fault::truncated));
+      if (sizes[i] != outputs[i].nbytes) refuse(first + i, fault_error(step, Fault::wrong_size));
     }
   }
   Scratch<std::uint8_t> staged;  // of the outputs on the host
@@ -218,16 +234,14 @@ void DeviceBatch::decode_slice(const Codec& codec,
   } else {
     run_stage(*queue_, kernels, stage, frames, {sources.on_host}, faults.data());
   }
-  queue_->download(found.get(), faults.data(), n * sizeof(std::uint32_t));
+  queue_->download(slice.found.get(), faults.data(), n * sizeof(std::uint32_t));
   for (std::size_t i = 0; i < n; ++i) {
     if (!outputs[i].on_device)
       queue_->download(outputs[i].data, frames[i].target, outputs[i].nbytes);
   }
-  queue_->synchronize();
-  for (std::size_t i = 0; i < n; ++i) {
-    const Fault fault = reinterpret_cast<const Fault*>(found.get())[i];
-    if (fault != Fault::none) refuse(first + i, fault_error(step(i), fault));
-  }
+  slice.done = queue_->mark();
+  slices_.push_back(std::move(slice));
+  drain.dismiss();
 }
 
 void DeviceBatch::encode_slice(const Codec& codec,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,11 +11,12 @@
 #include "codec/codec.h"
 #include "device/backend.h"
 #include "engine/device/buffers.h"
+#include "engine/layout/device_plan.h"
 
 namespace headrace {
 
-// Work on buffers of which some lie on one device. Waits for what `stream` was given before, and
-// returns from each call when the device is done.
+// Work on buffers of which some lie on one device, behind what `stream` was given before. Each call
+// but decode() returns when the device is done.
 class DeviceBatch {
  public:
   DeviceBatch(Device device, Stream stream);
@@ -29,9 +31,14 @@ class DeviceBatch {
                                      const Backend& devices,
                                      std::string_view library,
                                      Buffers outputs);
-  // Decodes on the device, by headrace's own decoder or a library's. An error names the index of a
-  // bad input.
+  // Gives the device what decodes, by headrace's own decoder or a library's: done, and found good,
+  // when finish() returns. Waits for the oldest slice where more than kSlicesInFlight are under
+  // way. An error names the index of a bad input.
   void decode(const Codec& codec, std::string_view library, Buffers inputs, Buffers outputs);
+  void finish();
+  // Whether there is something to finish.
+  bool is_under_way() const { return !slices_.empty(); }
+  Queue& queue() { return *queue_; }
 
   // Why devices of the type cannot encode these buffers; empty when they can.
   static std::string why_not_encoded(const Codec& codec, const Backend& devices, Buffers inputs);
@@ -55,6 +62,17 @@ class DeviceBatch {
   Tensor allocate(std::size_t nbytes);
 
  private:
+  // What was given to the device and is not finished.
+  struct Slice {
+    std::size_t first = 0;
+    std::vector<DeviceStep> steps;  // of each input
+    // Pinned: what the decoders found of each, and what came from the host.
+    std::shared_ptr<std::byte> found, sources;
+    std::unique_ptr<Mark> done;
+  };
+  static constexpr std::size_t kSlicesInFlight = 3;  // as many as slabs of a read
+
+  void finish_oldest();
   void decode_slice(const Codec& codec,
                     const Kernels& kernels,
                     std::size_t first,
@@ -73,6 +91,7 @@ class DeviceBatch {
   Backend& backend_;
   const std::unique_ptr<Queue> queue_;
   std::vector<std::shared_ptr<std::byte>> pinned_;
+  std::deque<Slice> slices_;
 };
 
 }  // namespace headrace

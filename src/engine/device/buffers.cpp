@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/thread_pool.h"
+#include "engine/device/drain.h"
 #include "engine/device/stages.h"
 
 namespace headrace {
@@ -40,6 +41,7 @@ Sources copy_sources(Queue& queue,
     if (!on_device) from_host = nbytes;
   }
   Sources sources;
+  Drain drain(queue);  // before the pinned block goes, when the rest fails
   sources.memory = Scratch<std::uint8_t>(queue, nbytes);
   for (std::size_t offset : offsets) sources.frames.push_back(sources.memory.data() + offset);
   if (from_host > 0) {
@@ -63,6 +65,7 @@ Sources copy_sources(Queue& queue,
     for (const BatchBuffer& buffer : buffers)
       sources.on_host.push_back(reinterpret_cast<const std::uint8_t*>(buffer.data));
   }
+  drain.dismiss();
   return sources;
 }
 

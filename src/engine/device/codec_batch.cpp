@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "codec/registry.h"
 #include "device/device.h"
+#include "device/device_work.h"
 #include "engine/device/batch.h"
 #include "engine/device/decode_cost.h"
 #include "engine/layout/device_codecs.h"
@@ -134,10 +135,10 @@ std::vector<BatchBuffer> buffers_of(std::span<const TensorView> views,
   return buffers;
 }
 
-std::unique_ptr<DeviceBatch> batch_on(const Device& device, const Stream& stream) {
+std::shared_ptr<DeviceBatch> batch_on(const Device& device, const Stream& stream) {
   if (device.is_cpu()) return nullptr;
   check_device(device);
-  return std::make_unique<DeviceBatch>(device, stream);
+  return std::make_shared<DeviceBatch>(device, stream);
 }
 
 std::size_t total_nbytes(std::span<const BatchBuffer> buffers) {
@@ -215,7 +216,7 @@ bool encodes_on_device(const PreparedCodec& prepared,
                         config().device_min_decode_nbytes);
 }
 
-// `batch` is null when all memory is the host's.
+// `batch` is null when all memory is the host's. What a device decodes is left for batch->finish().
 void decode(const PreparedCodec& prepared,
             const BatchOptions& options,
             DeviceBatch* batch,
@@ -235,6 +236,42 @@ void decode(const PreparedCodec& prepared,
     decode_by_host(codec, first, batch->download(inputs.subspan(first, n)), decoded);
     batch->upload(decoded, out);
   });
+}
+
+// A batch that the call may leave under way, and what it needs. They go in this order, whatever
+// throws: the batch, which waits for the device; new memory; what the caller wants kept, among it
+// the stream that the memory goes back behind.
+struct QueuedBatch {
+  std::shared_ptr<void> keep_alive;
+  std::vector<std::shared_ptr<void>> memory;
+  std::shared_ptr<DeviceBatch> batch;
+};
+
+// What batch->decode() left, as work that the caller's stream waits for.
+Ready queued(const std::shared_ptr<QueuedBatch>& work,
+             const BatchOptions& options,
+             const Device& device) {
+  return Ready(detail::DeviceWork::start(
+      device, work->batch->queue(), options.stream, [work] { work->batch->finish(); }));
+}
+
+// Memory that goes back when all that `stream` was given until then is done with it, not only the
+// default stream.
+std::shared_ptr<void> freed_behind(std::shared_ptr<void> memory,
+                                   const Device& device,
+                                   Stream stream) {
+  void* const data = memory.get();
+  return {data, [memory = std::move(memory), device, stream](void*) mutable {
+            try {
+              Backend& devices = backend(device.type);
+              const auto last = devices.wrap_stream(device.index, stream.raw());
+              devices.wrap_stream(device.index, nullptr)->wait_for(*last);
+            } catch (...) {
+              // The driver is gone, at the end of the process; the process is a child of fork; or
+              // the stream is being captured, and a graph's use of memory is its maker's affair.
+            }
+            memory.reset();
+          }};
 }
 
 Tensor new_bytes(const Device& device, DeviceBatch* batch, std::size_t nbytes) {
@@ -303,7 +340,32 @@ void decode_batch(std::string_view codec,
   Device device = options.device;
   const auto sources = buffers_of(inputs, "decode_batch: input", device);
   const auto targets = buffers_of(outputs, "decode_batch: output", device);
-  decode(prepared, options, batch_on(device, options.stream).get(), sources, targets);
+  const auto batch = batch_on(device, options.stream);
+  decode(prepared, options, batch.get(), sources, targets);
+  if (batch) batch->finish();
+}
+
+Ready decode_batch_async(std::string_view codec,
+                         std::span<const TensorView> inputs,
+                         std::span<const TensorView> outputs,
+                         std::shared_ptr<void> keep_alive,
+                         const BatchOptions& options) {
+  check_counts(inputs.size(), outputs.size());
+  if (inputs.empty()) return {};
+  const PreparedCodec prepared = prepare(codec, options, "[decode_batch]");
+  Device device = options.device;
+  const auto sources = buffers_of(inputs, "decode_batch: input", device);
+  const auto targets = buffers_of(outputs, "decode_batch: output", device);
+  const auto work = std::make_shared<QueuedBatch>();
+  work->keep_alive = std::move(keep_alive);
+  work->batch = batch_on(device, options.stream);
+  decode(prepared, options, work->batch.get(), sources, targets);
+  if (!work->batch || !work->batch->is_under_way()) return {};
+  if (!std::ranges::all_of(targets, &BatchBuffer::on_device)) {
+    work->batch->finish();
+    return {};
+  }
+  return queued(work, options, device);
 }
 
 std::vector<Tensor> decode_batch(std::string_view codec,
@@ -323,6 +385,39 @@ std::vector<Tensor> decode_batch(std::string_view codec,
     targets.push_back(buffer_of(results.back()));
   }
   decode(prepared, options, batch.get(), sources, targets);
+  if (batch) batch->finish();
+  return results;
+}
+
+std::vector<Tensor> decode_batch_async(std::string_view codec,
+                                       std::span<const TensorView> inputs,
+                                       std::span<const std::size_t> nbytes,
+                                       std::shared_ptr<void> keep_alive,
+                                       const BatchOptions& options) {
+  if (options.device.is_cpu()) return decode_batch(codec, inputs, nbytes, options);
+  check_counts(inputs.size(), nbytes.size());
+  std::vector<Tensor> results;
+  if (inputs.empty()) return results;
+  const PreparedCodec prepared = prepare(codec, options, "[decode_batch]");
+  Device device = options.device;
+  const auto sources = buffers_of(inputs, "decode_batch: input", device);
+  const auto work = std::make_shared<QueuedBatch>();
+  work->keep_alive = std::move(keep_alive);
+  work->batch = batch_on(device, options.stream);
+  std::vector<BatchBuffer> buffers;
+  for (const std::size_t n : nbytes) {
+    Tensor fresh = work->batch->allocate(n);
+    work->memory.push_back(freed_behind(std::move(fresh).release(), device, options.stream));
+    buffers.push_back({static_cast<std::byte*>(work->memory.back().get()), n, true});
+  }
+  decode(prepared, options, work->batch.get(), sources, buffers);
+  const std::vector<std::shared_ptr<void>> memory = work->memory;
+  Ready ready;
+  if (work->batch->is_under_way()) ready = queued(work, options, device);
+  for (std::size_t i = 0; i < nbytes.size(); ++i) {
+    const auto n = checked_cast<std::int64_t>(nbytes[i], "size of a buffer");
+    results.push_back(Tensor(memory[i], {n}, DType::uint8, device, ready));
+  }
   return results;
 }
 

@@ -398,14 +398,18 @@ void read_selection_to_device(const ArrayState& state,
                               const ResolvedSelection& selection,
                               const TensorView& out,
                               const ReadOptions& options,
-                              const std::atomic<bool>* cancel) {
+                              const std::atomic<bool>* cancel,
+                              Mark* behind) {
   again_when_changed([&](int attempt) {
     Request request(options, cancel, attempt);
     const StoredArray array(state, layout);
     if (selection.size() == 0) return;
     Backend& devices = backend(out.device.type);
     auto queue = devices.make_queue(out.device.index);
-    queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
+    if (behind)
+      queue->wait_for(*behind);
+    else
+      queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
     read_on_queue(request, array, selection, out, devices, std::move(queue));
   });
 }

@@ -12,13 +12,15 @@ namespace headrace {
 
 // As read_selection, for `out` in the memory of a device. When it returns, the work on the device
 // is done. Work that the stream of `options` (without one, the device's default stream) was given
-// before may still use `out`.
+// before may still use `out`; of an asynchronous call that is what came before `behind`, which
+// was made when it was called.
 void read_selection_to_device(const ArrayState& state,
                               std::shared_ptr<const ArrayLayout> layout,
                               const ResolvedSelection& selection,
                               const TensorView& out,
                               const ReadOptions& options,
-                              const std::atomic<bool>* cancel = nullptr);
+                              const std::atomic<bool>* cancel = nullptr,
+                              Mark* behind = nullptr);
 
 // A selection, resolved for the shape of the layout, and where it goes.
 struct DeviceTarget {

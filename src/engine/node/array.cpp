@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/thread_pool.h"
+#include "device/backend.h"
 #include "device/device.h"
 #include "engine/device/from_device.h"
 #include "engine/device/to_device.h"
@@ -87,9 +88,24 @@ void read_prepared(const ArrayState& state,
                    const Prepared& prepared,
                    const TensorView& out,
                    const ReadOptions& options,
-                   const CancelFlag* cancel = nullptr) {
-  const auto read = out.device.is_cpu() ? read_selection : read_selection_to_device;
-  read(state, prepared.layout, prepared.selection, out, options, cancel);
+                   const CancelFlag* cancel = nullptr,
+                   Mark* behind = nullptr) {
+  const auto& [layout, selection] = prepared;
+  if (out.device.is_cpu()) return read_selection(state, layout, selection, out, options, cancel);
+  read_selection_to_device(state, layout, selection, out, options, cancel, behind);
+}
+
+// Where the caller's stream is now. `unsupported` while it is being captured.
+std::shared_ptr<Mark> mark_of_stream(const Device& device, Stream stream) {
+  return backend(device.type).wrap_stream(device.index, stream.raw())->mark();
+}
+
+// New memory waits for no stream, but the caller means the stream that he gives.
+void check_stream(const ArrayState& state, const ReadOptions& options) {
+  const Device& device = state.choice().device;
+  if (device.is_cpu() || !options.stream.raw()) return;
+  check_device(device);
+  static_cast<void>(mark_of_stream(device, options.stream));
 }
 
 void check_vlen_device(const ArrayState& state, const DType& dtype) {
@@ -201,6 +217,7 @@ Array Array::with_implementations(const Implementations& implementations) const 
 }
 
 Tensor Array::read(const Selection& selection, const ReadOptions& options) const {
+  check_stream(*state_, options);
   return read_tensor(*state_, selection, options, nullptr);
 }
 
@@ -222,6 +239,7 @@ void Array::read_into(const Selection& selection,
 }
 
 Future<Tensor> Array::read_async(const Selection& selection, const ReadOptions& options) const {
+  check_stream(*state_, options);
   return start_request<Tensor>([state = state_, selection, options](const CancelFlag& cancel) {
     return read_tensor(*state, selection, options, &cancel);
   });
@@ -233,12 +251,18 @@ Future<Unit> Array::read_into_async(const Selection& selection,
                                     const ReadOptions& options) const {
   Prepared read = prepare(*state_, selection, options.implementations);
   check_out(*state_, read.selection, out);  // a wrong call fails now, not later
-  return start_request<Unit>(
-      [state = state_, read = std::move(read), out, keep_alive = std::move(keep_alive), options](
-          const CancelFlag& cancel) {
-        read_prepared(*state, read, out, options, &cancel);
-        return Unit{};
-      });
+  // Now, too: what the stream is given after this call may wait for the read.
+  std::shared_ptr<Mark> behind;
+  if (!out.device.is_cpu()) behind = mark_of_stream(out.device, options.stream);
+  return start_request<Unit>([state = state_,
+                              read = std::move(read),
+                              out,
+                              keep_alive = std::move(keep_alive),
+                              options,
+                              behind = std::move(behind)](const CancelFlag& cancel) {
+    read_prepared(*state, read, out, options, &cancel, behind.get());
+    return Unit{};
+  });
 }
 
 Shape Array::result_shape(const Selection& selection) const {
