@@ -50,6 +50,7 @@ nb::object dlpack(PyArray& self,
     if (error.code() == ErrorCode::unsupported) raise(PyExc_BufferError, error.what());
     throw;
   }
+  managed->flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
   return dlpack_capsule(managed, max_version);
 }
 

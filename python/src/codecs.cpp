@@ -82,8 +82,11 @@ std::vector<TensorView> views(nb::handle objects,
                               bool writable,
                               const char* what,
                               Buffers& buffers) {
+  // All are there before the first is taken: what a generator gives its stream for a later one
+  // would not be waited for else.
+  const nb::list all(nb::borrow(objects));
   std::vector<TensorView> result;
-  for (nb::handle object : objects) result.push_back(buffers.add(object, writable, what));
+  for (nb::handle object : all) result.push_back(buffers.add(object, writable, what));
   return result;
 }
 
@@ -186,6 +189,8 @@ nb::object decode(const std::string& codec,
   }
   const bool queued = !stream.is_none();
   Buffers buffers = new_buffers(device, stream);
+  nb::list outputs;  // there before the first input is taken, as views() has it
+  if (!out.is_none()) outputs = nb::list(nb::borrow(out));
   const auto sources = views(inputs, false, "[decode_batch] inputs", buffers);
   if (out.is_none()) {
     const BatchOptions options = batch_options(device, buffers, implementation, configuration);
@@ -202,7 +207,7 @@ nb::object decode(const std::string& codec,
       nb::list arrays = device_arrays(std::move(results), stream);
       return queued ? with_future(std::move(arrays), ready) : std::move(arrays);
     }
-    nb::list outputs = new_ndarrays(sizes);
+    outputs = new_ndarrays(sizes);
     const auto targets = views(outputs, true, "[decode_batch] out", buffers);
     {
       nb::gil_scoped_release release;
@@ -210,7 +215,6 @@ nb::object decode(const std::string& codec,
     }
     return queued ? with_future(std::move(outputs), {}) : std::move(outputs);
   }
-  nb::list outputs(nb::borrow(out));
   const auto targets = views(outputs, true, "[decode_batch] out", buffers);
   check_counts(sources.size(), targets.size());
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);

@@ -95,12 +95,19 @@ const ExchangeTable* table_of(nb::handle object) {
   return table;
 }
 
+// Of a table: its type is asked in another way. But who interrupts the program means all of it.
+void forget_refusal() {
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0)
+    throw nb::python_error();
+  PyErr_Clear();
+}
+
 // Nothing when it does not tell.
 std::optional<void*> current_stream(const ExchangeTable& table, const Device& device) {
   void* stream = nullptr;
   if (table.current_stream != nullptr && table.current_stream(kDLCUDA, device.index, &stream) == 0)
     return stream;
-  PyErr_Clear();
+  forget_refusal();
   return std::nullopt;
 }
 
@@ -130,7 +137,21 @@ nb::object produce_capsule(nb::handle object, const Device& device, const Stream
   return steal_or_throw(PyObject_VectorcallDict(method.ptr(), nullptr, 0, kwargs.ptr()));
 }
 
-ArrayView view_of_tensor(const DLTensor& tensor, const Device& device, nb::object keep_alive) {
+// Such as PyTorch's of a storage that was given back, and what no array can be.
+void check_memory(const DLTensor& tensor, const char* what) {
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
+    raise(PyExc_BufferError, std::string(what) + ": the DLPack tensor has no shape");
+  const bool is_empty =
+      std::find(tensor.shape, tensor.shape + tensor.ndim, 0) != tensor.shape + tensor.ndim;
+  if (tensor.data == nullptr && !is_empty)
+    raise(PyExc_BufferError, std::string(what) + ": the DLPack tensor has no memory");
+}
+
+ArrayView view_of_tensor(const DLTensor& tensor,
+                         const Device& device,
+                         nb::object keep_alive,
+                         const char* what) {
+  check_memory(tensor, what);
   ArrayView result;
   TensorView& view = result.view;
   view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
@@ -163,6 +184,10 @@ const DLTensor& tensor_of(nb::handle capsule, bool writable, const char* what) {
   if (writable && (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0) {
     raise(PyExc_ValueError, std::string(what) + ": the DLPack tensor is read-only");
   }
+  if (writable && (managed->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0) {
+    raise(PyExc_ValueError,
+          std::string(what) + ": DLPack gives a copy, which would be filled in place of the array");
+  }
   return managed->dl_tensor;
 }
 
@@ -176,7 +201,7 @@ std::optional<ArrayView> view_by_table(const ExchangeTable& table,
                                        const ProducerStreams& waited) {
   DLManagedTensorVersioned* managed = nullptr;
   if (table.export_unordered(object.ptr(), &managed) != 0 || managed == nullptr) {
-    PyErr_Clear();
+    forget_refusal();
     return std::nullopt;
   }
   nb::object capsule = dlpack_capsule(managed, nb::make_tuple(1, 0));
@@ -187,7 +212,7 @@ std::optional<ArrayView> view_by_table(const ExchangeTable& table,
     const std::optional<void*> producer = current_stream(table, *device);
     if (!producer || !waited.is_waited_for(*device, *producer, stream.raw())) return std::nullopt;
   }
-  return view_of_tensor(tensor, *device, std::move(capsule));
+  return view_of_tensor(tensor, *device, std::move(capsule), what);
 }
 
 }  // namespace
@@ -235,7 +260,7 @@ ArrayView view_of_dlpack(nb::handle object,
   nb::object capsule = produce_capsule(object, device, stream);
   if (producer) waited.note(device, *producer, stream.raw());
   const DLTensor& tensor = tensor_of(capsule, writable, what);
-  return view_of_tensor(tensor, device, std::move(capsule));
+  return view_of_tensor(tensor, device, std::move(capsule), what);
 }
 
 }  // namespace headrace::python

@@ -332,6 +332,105 @@ def test_a_table_tells_what_is_read_only(eight):
     assert exporter.exported == exporter.freed == 1
 
 
+def test_a_copy_is_not_filled_in_place_of_an_array(eight):
+    array, data = eight
+    exporter = Exporter(flags=2)
+    with pytest.raises(ValueError, match="copy"):
+        array.read(out=exporter.type())
+    assert exporter.exported == exporter.freed == 1
+    frames = hr.codecs.encode_batch("lz4", [data.tobytes()], device="cpu")
+    with pytest.raises(ValueError, match="copy"):
+        hr.codecs.decode_batch("lz4", frames, out=[exporter.type()], device="cpu")
+
+
+def test_an_array_in_a_store_is_no_output(eight, tmp_path):
+    other = hr.create_array(tmp_path / "other.zarr", shape=(8,), dtype="f4")
+    with pytest.raises(ValueError, match="copy"):
+        eight[0].read(out=other)
+
+
+@pytest.mark.parametrize("member", ["data", "shape"])
+def test_a_tensor_without_memory_is_refused(eight, member):
+    array = eight[0]
+    exporter = Exporter()
+
+    def export(_, out):
+        exporter._export(_, out)
+        setattr(exporter.managed.tensor, member, None)
+        return 0
+
+    exporter.tables[-1].export = kept = _EXPORT(export)
+    with pytest.raises(BufferError, match=r"\[read\] out: the DLPack tensor has no"):
+        array.read(out=exporter.type())
+    assert exporter.freed == 1
+    assert kept
+
+
+def test_an_interrupted_table_interrupts(eight):
+    exporter = Exporter()
+
+    class Interrupted:
+        __dlpack_c_exchange_api__ = exporter.type.__dlpack_c_exchange_api__
+        __dlpack__ = exporter.type.__dlpack__
+        __dlpack_device__ = exporter.type.__dlpack_device__
+
+        def __bool__(self):
+            raise KeyboardInterrupt
+
+    # A function that raises what the object does.
+    exporter.tables[-1].export = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, _EXPORT)
+    with pytest.raises(KeyboardInterrupt):
+        eight[0].read(out=Interrupted())
+    assert exporter.asked == 0
+
+
+_STREAM = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
+
+
+@pytest.mark.parametrize("made", ["inputs", "out"])
+def test_what_is_made_while_arrays_are_taken_is_waited_for(made):
+    """The stream of the call waits once for what the producer's has by then: all that it will."""
+    exporter = Exporter()
+    events, exported = [], []
+
+    @_STREAM
+    def current_stream(_type, _index, out):
+        out[0] = 0x1000
+        return 0
+
+    def export(_, out):
+        exporter._export(_, out)
+        exporter.managed.tensor.device_type = 2
+        exported.append(exporter.managed)
+        return 0
+
+    class OnDevice:
+        __dlpack_c_exchange_api__ = exporter.type.__dlpack_c_exchange_api__
+
+        def __dlpack_device__(self):
+            return (2, 0)
+
+        def __dlpack__(self, **arguments):
+            events.append(arguments["stream"])
+            return exporter.array.__dlpack__(max_version=(1, 0))
+
+    def make(n):
+        for _ in range(n):
+            events.append("made")
+            yield OnDevice()
+
+    table = exporter.tables[-1]
+    table.export = kept = _EXPORT(export)
+    table.current_stream = ctypes.cast(current_stream, ctypes.c_void_p)
+    inputs, out = (make(2), []) if made == "inputs" else ([OnDevice()], make(2))
+    with pytest.raises(ValueError, match="outputs"):  # before a device is looked for
+        hr.codecs.decode_batch("zstd", inputs, out=out, stream=0x2000)
+    assert events == ["made", "made", 0x2000]
+    assert kept
+
+
 def test_a_table_gives_the_type(eight):
     exporter = Exporter(code=0)
     with pytest.raises(ValueError, match="float32"):
