@@ -447,10 +447,12 @@ def test_cuda_work_under_way_leaves_captures_alone():
     with torch.cuda.stream(stream):
         busy(torch, 500)
     got = decode(frames, "cuda", stream=stream)
-    with torch.cuda.graph(graph):  # in the mode "global"
+    with torch.cuda.stream(torch.cuda.Stream()):
+        graph.capture_begin()  # in the mode "global"; torch.cuda.graph() would wait for the work
         out.add_(1)
         time.sleep(0.2)  # threads of the library look at the work's event meanwhile
         assert not got.done()
+        graph.capture_end()
     graph.replay()
     assert float(out.sum().cpu()) == out.numel()
     assert [x.to_numpy().tobytes() for x in got.result(60)] == plain
