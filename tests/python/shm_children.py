@@ -61,6 +61,11 @@ def consume(channel, count, has_all):
         signal.pause()
 
 
+def arrive_and(has_arrived, target, *args):
+    has_arrived.set()
+    target(*args)
+
+
 def consume_for_ever(channel):
     kept = []
     while True:

@@ -10,7 +10,14 @@ import headrace.shm as shm
 import numpy as np
 import pytest
 from helpers import python
-from shm_children import METHODS, consume, consume_for_ever, produce, produce_for_ever
+from shm_children import (
+    METHODS,
+    arrive_and,
+    consume,
+    consume_for_ever,
+    produce,
+    produce_for_ever,
+)
 
 ROUNDS = 16
 
@@ -23,15 +30,17 @@ def context():
 
 
 def start(context, target, *args):
-    process = context.Process(target=target, args=args, daemon=True)
+    process = context.Process(
+        target=arrive_and, args=(has_arrived := context.Event(), target, *args), daemon=True
+    )
     process.start()
+    process.has_arrived = has_arrived
     return process
 
 
-def kill(process, arena):
-    # One that is killed before it arrives is waited for: a minute.
-    while arena.stats()["processes"] == 1:
-        time.sleep(0.001)
+def kill(process):
+    # The place of one that is killed before it arrives is kept for it: a minute.
+    assert process.has_arrived.wait(60)
     process.kill()
     process.join(30)
     assert process.exitcode == -signal.SIGKILL
@@ -54,7 +63,7 @@ def test_killed_producers(context):
         for _ in range(rng.randrange(20)):
             assert (channel.get(timeout=30) == 1).all()
         time.sleep(rng.uniform(0, 0.01))
-        kill(child, arena)
+        kill(child)
         while not channel.empty():
             got = channel.get(timeout=30)
             assert got.shape == (20_000,) and (got == 1).all()
@@ -72,7 +81,7 @@ def test_killed_consumers(context):
         for _ in range(rng.randrange(20)):
             channel.put(np.ones(20_000), timeout=30)
         time.sleep(rng.uniform(0, 0.01))
-        kill(child, arena)
+        kill(child)
         while not channel.full():
             channel.put(np.ones(20_000), timeout=30)
         del channel
@@ -84,7 +93,7 @@ def test_survivors_are_told(context):
     channel = arena.channel(4)
     child = start(context, produce_for_ever, channel, 0)
     assert (channel.get(timeout=30) == 1).all()
-    kill(child, arena)
+    kill(child)
     with pytest.raises(BrokenPipeError):
         while True:
             channel.get(timeout=30)
@@ -102,7 +111,7 @@ def test_a_killed_consumer_is_replaced(context):
     has_all = context.Event()
     first = start(context, consume, channel, 10, has_all)
     assert has_all.wait(60)
-    kill(first, arena)
+    kill(first)
     seen = []
     with pytest.raises(BrokenPipeError):
         while True:
@@ -130,7 +139,7 @@ def test_killed_workers_of_a_queue(context):
             child = start(context, queue_of_arrays, queue)
             for _ in range(rng.randrange(1, 10)):
                 assert (queue.get() == 1).all()
-            kill(child, arena)
+            kill(child)
             queue.close()
             assert_empty(arena)
     finally:
@@ -143,7 +152,7 @@ def test_killed_children_of_other_methods(method):
     channel = arena.channel(4)
     child = start(multiprocessing.get_context(method), produce_for_ever, channel, 0)
     assert (channel.get(timeout=30) == 1).all()
-    kill(child, arena)
+    kill(child)
     with pytest.raises(BrokenPipeError):
         while True:
             channel.get(timeout=30)
