@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <thread>
+#include <type_traits>
 
 namespace headrace::python {
 
@@ -19,13 +20,24 @@ namespace headrace::python {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// Calls what may take the GIL. The handler is never left: that would end the process, too.
+// Calls what may take the GIL. What stops the unwinding is a destructor: a handler could not while
+// the thread is in another one (libstdc++ ends the process), as when a C++ exception that keeps a
+// Python object is let go of.
 template <typename Call>
-auto never_unwound(Call call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    wait_for_the_end();
+auto never_unwound(Call call) {
+  struct Stop {
+    bool is_unwinding = true;
+    ~Stop() {
+      if (is_unwinding) wait_for_the_end();
+    }
+  } stop;
+  if constexpr (std::is_void_v<decltype(call())>) {
+    call();
+    stop.is_unwinding = false;
+  } else {
+    const auto result = call();
+    stop.is_unwinding = false;
+    return result;
   }
 }
 

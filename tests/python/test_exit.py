@@ -67,6 +67,7 @@ CALLS = {
     "key": "a.store._get('zarr.json')",
     "foreign": "f[:]",
     "foreign_future": "f.read_async().result()",
+    "foreign_error": "failed.read_async().exception()",
 }
 
 
@@ -95,7 +96,13 @@ def test_a_daemon_thread_in_a_call_at_the_end(array, tmp_path, call):
             return str(threading.get_ident())
         if {call.startswith("f")}:
             from zarr.storage import LocalStore, WrapperStore
+            class Failing(WrapperStore):
+                async def get(self, key, *args, **kwargs):
+                    if "c/" in key:
+                        raise OSError(key)
+                    return await self._store.get(key, *args, **kwargs)
             f = hr.open_array(WrapperStore(LocalStore(path)))
+            failed = hr.open_array(Failing(LocalStore(path)))
         runs = threading.Event()
         def work():
             while True:
