@@ -156,16 +156,19 @@ def test_a_read_takes_an_array_whose_decode_failed(store, late):
 
 
 def test_work_keeps_what_it_needs(late):
+    gc.freeze()  # all that was there before: to look through it may take longer than the work
     plain, frames = batch()
     stream = Stream()
     there = [on_simt(frame) for frame in frames]
     watched = [weakref.ref(x) for x in (*there, stream)]
-    gc.collect()  # not after the call: in a large process it takes longer than the work
     got = decode(there, stream=stream)
     last = got[2]
     work = got._work
     del there, stream, got
-    assert all(watch() is not None for watch in watched)
+    gc.collect()
+    still_there = [watch() is not None for watch in watched]
+    gc.unfreeze()
+    assert all(still_there)
     work.result(60)
     assert comes_true(lambda: [watch() is None for watch in watched] == [True, True, True, False])
     assert last.to_numpy().tobytes() == plain[2]
