@@ -3,7 +3,8 @@
 Needs torch with CUDA. Files are in the page cache. Times are from the call until the elements can
 be used on the device: into a result of its own (`read`), into memory that is there (`out`), and of
 a copy of the encoded bytes from pinned memory (`copy`), in turns. `spans` is where one traced read
-spends its time, in microseconds of all threads. `batch` rows: decode_batch of 4096 x 64 KiB.
+spends its time, in microseconds of all threads. `batch` rows: decode_batch of 4096 x 64 KiB, of arrays of their own
+or joined in one.
 """
 
 import json
@@ -129,17 +130,28 @@ def batches(data, calls: int) -> list[dict]:
         on_device = [torch.from_numpy(e.copy()).cuda() for e in encoded]
         targets = [torch.empty(65536, dtype=torch.uint8, device="cuda:0") for _ in pieces]
 
-        def decode(inputs, codec=codec, targets=targets):
-            hr.codecs.decode_batch(codec, inputs, out=targets, device="cuda:0")
+        # The same as one buffer of inputs, and one array whose rows are the outputs.
+        joined = np.concatenate(encoded)
+        bounds = np.cumsum([0, *map(len, encoded)])
+        joined_on_device = torch.from_numpy(joined).cuda()
+        rows_of = torch.empty((len(pieces), 65536), dtype=torch.uint8, device="cuda:0")
+
+        def decode(inputs, out=targets, offsets=None, codec=codec):
+            hr.codecs.decode_batch(codec, inputs, offsets=offsets, out=out, device="cuda:0")
 
         ways = {
             "host": lambda _, inputs=encoded: decode(inputs),
             "device": lambda _, inputs=on_device: decode(inputs),
+            "host-joined": lambda _, i=joined, o=rows_of, b=bounds: decode(i, out=o, offsets=b),
+            "device-joined": lambda _, i=joined_on_device, o=rows_of, b=bounds: decode(
+                i, out=o, offsets=b
+            ),
         }
         took = in_turns(ways, max(calls // 10, 10))
-        for piece, target in zip(pieces[::511], targets[::511], strict=True):
-            if target.cpu().numpy().tobytes() != piece:
-                raise SystemExit(f"decode_batch of {name} is wrong")
+        for filled in (targets, rows_of):
+            for piece, target in zip(pieces[::511], filled[::511], strict=True):
+                if target.cpu().numpy().tobytes() != piece:
+                    raise SystemExit(f"decode_batch of {name} is wrong")
         for way, times in took.items():
             rows.append(
                 {

@@ -542,9 +542,22 @@ class QueuedBatch(list[Any]):
         return self
 
 
+def _offsets(offsets: Any) -> Any:
+    if offsets is None:
+        return None
+    import numpy as np
+
+    found = np.asarray(offsets)
+    if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu":
+        raise _check.wrong_type("offsets", "a list of n + 1 sizes in bytes", offsets)
+    if found.dtype.kind == "u" and found.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"offsets: expected sizes in bytes, got {found.max()}")
+    return np.ascontiguousarray(found, dtype=np.int64)
+
+
 def _check_batch(inputs: Any, out_nbytes: Any, implementation: Any) -> None:
-    if isinstance(inputs, str) or not isinstance(inputs, Iterable):
-        raise _check.wrong_type("inputs", "a list of buffers", inputs)
+    if isinstance(inputs, str) or not (isinstance(inputs, Iterable) or hasattr(inputs, "shape")):
+        raise _check.wrong_type("inputs", "a list of buffers, or one array", inputs)
     if out_nbytes is not None and not isinstance(out_nbytes, Iterable):
         raise _check.wrong_type("out_nbytes", "a list of sizes", out_nbytes)
     if implementation is not None:
@@ -555,6 +568,7 @@ def decode_batch(
     codec: Any,
     inputs: Iterable[Any],
     *,
+    offsets: Sequence[int] | None = None,
     out: Sequence[Any] | None = None,
     out_nbytes: Sequence[int] | None = None,
     device: str | None = None,
@@ -584,9 +598,15 @@ def decode_batch(
     codec
         What `parse` takes.
     inputs
-        The encoded buffers.
+        The encoded buffers; or one array whose rows they are; or, with `offsets`, one buffer that
+        has them all.
+    offsets
+        In bytes, one more than there are inputs: the i-th lies from ``offsets[i]`` to
+        ``offsets[i + 1]``, as in Arrow's lists.
     out
-        Writable buffers of exactly the decoded sizes.
+        Writable buffers of exactly the decoded sizes; or one C-contiguous array whose rows they
+        are. To take thousands of arrays one by one costs more than to decode them: a microsecond
+        each.
     out_nbytes
         Instead of `out`: the decoded size of each input. New ``uint8`` arrays are returned:
         ``numpy.ndarray`` for the CPU, `DeviceArray` for a device.
@@ -603,7 +623,8 @@ def decode_batch(
     Returns
     -------
     list
-        `out`, or the new arrays; a `QueuedBatch` where `stream` is given.
+        `out`, or the new arrays; a `QueuedBatch` where `stream` is given. Of an `out` that is one
+        array, that array alone.
 
     Raises
     ------
@@ -625,6 +646,7 @@ def decode_batch(
         name,
         configuration,
         inputs,
+        offsets=_offsets(offsets),
         out=out,
         out_nbytes=out_nbytes,
         device=device,
@@ -638,6 +660,7 @@ def encode_batch(
     codec: Any,
     inputs: Iterable[Any],
     *,
+    offsets: Sequence[int] | None = None,
     device: str | None = None,
     stream: Any = None,
     implementation: str | None = None,
@@ -651,7 +674,7 @@ def encode_batch(
 
     Parameters
     ----------
-    codec, inputs, stream
+    codec, inputs, offsets, stream
         As of `decode_batch`.
     device
         Where to encode, and where the results lie. None: where the buffers lie that are not on the
@@ -683,6 +706,7 @@ def encode_batch(
         name,
         configuration,
         inputs,
+        offsets=_offsets(offsets),
         device=device,
         stream=stream,
         implementation=implementation or "",

@@ -1,7 +1,9 @@
 #include <headrace/codec.h>
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -36,11 +38,49 @@ class Buffers {
       exported_.push_back(std::move(*view));
       return exported_.back().view;
     }
-    auto buffer = std::make_unique<Py_buffer>();
-    const int flags = writable ? PyBUF_WRITABLE : PyBUF_SIMPLE;
-    if (PyObject_GetBuffer(object.ptr(), buffer.get(), flags) != 0) throw nb::python_error();
-    host_.push_back(std::move(buffer));
-    return {host_.back()->buf, {host_.back()->len}, {}, DType::uint8, Device::cpu()};
+    if (holds_objects(object))
+      raise(PyExc_TypeError, std::string(what) + ": expected buffers of bytes, got one of objects");
+    const Py_buffer& buffer = add_host(object, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
+    return {buffer.buf, {buffer.len}, {}, DType::uint8, Device::cpu()};
+  }
+
+  // Whether it is one array of two dimensions or more.
+  static bool has_rows(nb::handle object) {
+    if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || !nb::hasattr(object, "shape"))
+      return false;
+    nb::object shape = object.attr("shape");
+    return PySequence_Check(shape.ptr()) != 0 && nb::len(shape) >= 2;
+  }
+
+  std::vector<TensorView> add_rows(nb::handle object, bool writable, const char* what) {
+    const TensorView all = add(object, writable, what);
+    if (!all.is_c_contiguous())
+      raise(PyExc_ValueError, std::string(what) + ": one array must be C-contiguous");
+    const auto count = nb::cast<std::size_t>(nb::object(object.attr("shape")[0]));
+    const std::size_t nbytes = count > 0 ? nbytes_of(all) / count : 0;
+    if (nbytes * count != nbytes_of(all))
+      raise(PyExc_ValueError, std::string(what) + ": its shape is not that of its bytes");
+    std::vector<std::size_t> offsets(count + 1);
+    for (std::size_t i = 0; i <= count; ++i) offsets[i] = i * nbytes;
+    return pieces(all, offsets);
+  }
+
+  // The bytes of `object` from each offset to the next.
+  std::vector<TensorView> add_pieces(nb::handle object,
+                                     std::span<const std::size_t> offsets,
+                                     const char* what) {
+    const TensorView all = add(object, false, what);
+    if (!all.is_c_contiguous())
+      raise(PyExc_ValueError, std::string(what) + ": one buffer must be C-contiguous");
+    const std::size_t nbytes = nbytes_of(all);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (offsets[i] > nbytes || (i > 0 && offsets[i] < offsets[i - 1])) {
+        raise(PyExc_ValueError,
+              "offsets: expected sizes in bytes that do not fall, up to " + std::to_string(nbytes) +
+                  ", got " + std::to_string(offsets[i]) + " at " + std::to_string(i));
+      }
+    }
+    return pieces(all, offsets);
   }
 
   // Where the first one lies that is not on the host; else the host.
@@ -71,6 +111,43 @@ class Buffers {
     stream_ = ready;
   }
 
+  const Py_buffer& add_host(nb::handle object, int flags) {
+    auto buffer = std::make_unique<Py_buffer>();
+    if (PyObject_GetBuffer(object.ptr(), buffer.get(), flags) != 0) throw nb::python_error();
+    host_.push_back(std::move(buffer));
+    return *host_.back();
+  }
+
+  // Whose bytes are pointers of the interpreter.
+  static bool holds_objects(nb::handle object) {
+    if (PyMemoryView_Check(object.ptr())) {
+      const char* const format = PyMemoryView_GET_BUFFER(object.ptr())->format;
+      return format && std::strchr(format, 'O');
+    }
+    if (PyObject_TypeCheck(object.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) == 0)
+      return false;
+    nb::object dtype = steal_or_throw(PyObject_GetAttr(object.ptr(), numpy().dtype_name));
+    return nb::cast<bool>(nb::object(dtype.attr("hasobject")));
+  }
+
+  static std::size_t nbytes_of(const TensorView& view) {
+    return view.size() * view.dtype.itemsize();
+  }
+
+  static std::vector<TensorView> pieces(const TensorView& all,
+                                        std::span<const std::size_t> offsets) {
+    std::vector<TensorView> result;
+    result.reserve(offsets.size());
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+      result.push_back({static_cast<std::byte*>(all.data) + offsets[i],
+                        {static_cast<std::int64_t>(offsets[i + 1] - offsets[i])},
+                        {},
+                        DType::uint8,
+                        all.device});
+    }
+    return result;
+  }
+
   Device device_;
   Stream stream_;
   ProducerStreams waited_;
@@ -78,12 +155,14 @@ class Buffers {
   std::vector<ArrayView> exported_;
 };
 
+// Of each object of an iterable, or of each row of one array.
 std::vector<TensorView> views(nb::handle objects,
                               bool writable,
                               const char* what,
                               Buffers& buffers) {
   // All are there before the first is taken: what a generator gives its stream for a later one
   // would not be waited for else.
+  if (Buffers::has_rows(objects)) return buffers.add_rows(objects, writable, what);
   const nb::list all(nb::borrow(objects));
   std::vector<TensorView> result;
   for (nb::handle object : all) result.push_back(buffers.add(object, writable, what));
@@ -109,6 +188,27 @@ BatchOptions batch_options(nb::handle device,
 Buffers new_buffers(nb::handle device, nb::handle stream) {
   return {device.is_none() ? Device::cuda() : device_from_python(device),
           stream_from_python(stream)};
+}
+
+// `offsets`: a contiguous array of int64, or None where each input is an object of its own.
+std::vector<TensorView> input_views(nb::handle inputs,
+                                    nb::handle offsets,
+                                    const char* what,
+                                    Buffers& buffers) {
+  if (offsets.is_none()) return views(inputs, false, what, buffers);
+  Buffers of_offsets(Device::cpu(), {});
+  const TensorView found = of_offsets.add(offsets, false, "offsets");
+  const auto* const first = static_cast<const std::int64_t*>(found.data);
+  const std::size_t count = found.size() / sizeof(*first);
+  std::vector<std::size_t> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (first[i] < 0)
+      raise(PyExc_ValueError,
+            "offsets: expected sizes in bytes, got " + std::to_string(first[i]) + " at " +
+                std::to_string(i));
+    values.push_back(static_cast<std::size_t>(first[i]));
+  }
+  return buffers.add_pieces(inputs, values, what);
 }
 
 nb::object uint8_dtype() {
@@ -179,6 +279,7 @@ nb::object with_future(nb::object list, const Ready& ready) {
 nb::object decode(const std::string& codec,
                   const std::string& configuration,
                   nb::handle inputs,
+                  nb::handle offsets,
                   nb::handle out,
                   nb::handle out_nbytes,
                   nb::handle device,
@@ -190,8 +291,13 @@ nb::object decode(const std::string& codec,
   const bool queued = !stream.is_none();
   Buffers buffers = new_buffers(device, stream);
   nb::list outputs;  // there before the first input is taken, as views() has it
-  if (!out.is_none()) outputs = nb::list(nb::borrow(out));
-  const auto sources = views(inputs, false, "[decode_batch] inputs", buffers);
+  const bool in_rows = Buffers::has_rows(out);
+  if (in_rows) {
+    outputs.append(out);
+  } else if (!out.is_none()) {
+    outputs = nb::list(nb::borrow(out));
+  }
+  const auto sources = input_views(inputs, offsets, "[decode_batch] inputs", buffers);
   if (out.is_none()) {
     const BatchOptions options = batch_options(device, buffers, implementation, configuration);
     const std::vector<std::size_t> sizes = sizes_from_python(out_nbytes);
@@ -215,7 +321,8 @@ nb::object decode(const std::string& codec,
     }
     return queued ? with_future(std::move(outputs), {}) : std::move(outputs);
   }
-  const auto targets = views(outputs, true, "[decode_batch] out", buffers);
+  const auto targets = in_rows ? buffers.add_rows(out, true, "[decode_batch] out")
+                               : views(outputs, true, "[decode_batch] out", buffers);
   check_counts(sources.size(), targets.size());
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
   if (!queued) {
@@ -235,11 +342,12 @@ nb::object decode(const std::string& codec,
 nb::list encode(const std::string& codec,
                 const std::string& configuration,
                 nb::handle inputs,
+                nb::handle offsets,
                 nb::handle device,
                 nb::handle stream,
                 const std::string& implementation) {
   Buffers buffers = new_buffers(device, stream);
-  const auto sources = views(inputs, false, "[encode_batch] inputs", buffers);
+  const auto sources = input_views(inputs, offsets, "[encode_batch] inputs", buffers);
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
   std::vector<Tensor> encoded = [&] {
     nb::gil_scoped_release release;
@@ -288,13 +396,14 @@ void bind_codecs(nb::module_& m) {
       nb::arg("configuration"),
       nb::arg("inputs"),
       nb::kw_only(),
+      nb::arg("offsets") = nb::none(),
       nb::arg("out") = nb::none(),
       nb::arg("out_nbytes") = nb::none(),
       nb::arg("device") = nb::none(),
       nb::arg("stream") = nb::none(),
       nb::arg("implementation") = "",
       nb::sig("def decode_batch(codec: str, configuration: str, "
-              "inputs: collections.abc.Iterable[typing.Any], *, "
+              "inputs: collections.abc.Iterable[typing.Any], *, offsets: typing.Any = None, "
               "out: collections.abc.Iterable[typing.Any] | None = None, "
               "out_nbytes: collections.abc.Iterable[int] | None = None, "
               "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
@@ -306,11 +415,12 @@ void bind_codecs(nb::module_& m) {
       nb::arg("configuration"),
       nb::arg("inputs"),
       nb::kw_only(),
+      nb::arg("offsets") = nb::none(),
       nb::arg("device") = nb::none(),
       nb::arg("stream") = nb::none(),
       nb::arg("implementation") = "",
       nb::sig("def encode_batch(codec: str, configuration: str, "
-              "inputs: collections.abc.Iterable[typing.Any], *, "
+              "inputs: collections.abc.Iterable[typing.Any], *, offsets: typing.Any = None, "
               "device: str | None = None, stream: typing.Any = None, implementation: str = '') -> "
               "list[typing.Any]"));
 }

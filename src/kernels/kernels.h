@@ -223,6 +223,8 @@ struct Kernels {
   Decode packbits = nullptr;
 
   void (*place)(Queue&, const PlaceBatch&) = nullptr;
+  // target_nbytes of each source to its target: what `place` does too, for less of the host's time.
+  void (*copy)(Queue&, std::span<const Frame>) = nullptr;
   void (*gather)(Queue&, const GatherBatch&) = nullptr;
 };
 

@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/lz/dialects.h"
 #include "kernels/lz/lz4_encode.h"
+#include "kernels/place/copy.h"
 #include "kernels/place/gather.h"
 #include "kernels/place/placements.h"
 #include "kernels/zstd/decode.h"
@@ -46,6 +47,7 @@ const Kernels& host_kernels() {
       .cast = cast,
       .packbits = packbits,
       .place = place,
+      .copy = copy_frames,
       .gather = gather,
   };
   return kKernels;

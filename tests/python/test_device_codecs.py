@@ -7,6 +7,7 @@ import json
 
 import headrace as hr
 import numcodecs
+import numpy as np
 import pytest
 from helpers import assert_same, library, smooth, values, write_zarr
 
@@ -47,6 +48,103 @@ def test_batches(device, codec, where):
     assert hr.codecs.decode_batch(codec, moved, out=out)[0] is out[0]
     for got, wanted in zip(out, plain, strict=True):
         assert bytes(got if isinstance(got, bytearray) else got.to_numpy()) == wanted.tobytes()
+
+
+def array_on_device(device, data, folder):
+    array = hr.create_array(
+        folder / "moved.zarr", shape=data.shape, dtype=data.dtype, chunks=data.shape, overwrite=True
+    )
+    array[...] = data
+    return hr.open_array(folder / "moved.zarr", device=device)[...]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "blosc"])
+@pytest.mark.parametrize("place", ["cpu", "device", "from host to device"])
+def test_one_buffer_with_offsets_into_the_rows_of_one_array(device, tmp_path, place, codec):
+    where = "cpu" if place == "cpu" else device
+    plain = values("i4", (50, 30, 4))
+    frames = hr.codecs.encode_batch(BATCHES[codec], plain, device="cpu")
+    encoded, offsets = b"".join(frames), np.cumsum([0, *map(len, frames)])
+    inputs = on_device(where, encoded) if place == "device" else encoded
+    out = np.zeros_like(plain)
+    if where != "cpu":
+        out = array_on_device(where, out, tmp_path)
+    options = {"out": out, "device": where}
+    assert hr.codecs.decode_batch(BATCHES[codec], inputs, offsets=offsets, **options) == [out]
+    got = out if where == "cpu" else out.to_numpy()
+    assert got.tobytes() == plain.tobytes()
+    # The same of a few of them, and as new arrays.
+    parts = hr.codecs.decode_batch(
+        BATCHES[codec], inputs, offsets=list(offsets[7:10]), out_nbytes=[480] * 2, device=where
+    )
+    taken = [part if where == "cpu" else part.to_numpy() for part in parts]
+    assert [part.tobytes() for part in taken] == [row.tobytes() for row in plain[7:9]]
+
+
+def test_rows_are_encoded_each_by_itself(device, tmp_path):
+    plain = values("i4", (5, 1000))
+    wanted = hr.codecs.encode_batch("zstd", list(plain), device="cpu")
+    assert hr.codecs.encode_batch("zstd", plain, device="cpu") == wanted
+    bounds = np.arange(6, dtype=np.uint16) * 4000
+    assert hr.codecs.encode_batch("zstd", plain, offsets=bounds, device="cpu") == wanted
+    moved = array_on_device(device, plain, tmp_path)
+    encoded = hr.codecs.encode_batch("zstd", moved, device=device)
+    decoded = hr.codecs.decode_batch("zstd", encoded, out_nbytes=[4000] * 5, device="cpu")
+    assert [part.tobytes() for part in decoded] == [row.tobytes() for row in plain]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "error", "words"),
+    [
+        ([0, 5, 4], ValueError, "offsets: .* got 4 at 2"),
+        ([0, 10_000, 10_001], ValueError, "offsets: .* got 10000 at 1"),
+        ([-1, 4, 5], ValueError, "offsets: .* got -1 at 0"),
+        ([], TypeError, "offsets"),
+        ([0.0, 4.0, 8.0], TypeError, "offsets"),
+        ([[0, 4, 8]], TypeError, "offsets"),
+        (np.array([0, 2**63 + 1, 4], np.uint64), ValueError, "offsets"),
+        ("012", TypeError, "offsets"),
+        ([0, 20], ValueError, "expected 1 outputs, got 2"),
+    ],
+)
+def test_offsets_are_checked(offsets, error, words):
+    with pytest.raises(error, match=words):
+        hr.codecs.decode_batch("zstd", bytes(100), offsets=offsets, out_nbytes=[4, 4], device="cpu")
+
+
+def test_rows_are_checked(device):
+    frames = hr.codecs.encode_batch("zstd", values("i4", (3, 100)), device="cpu")
+    with pytest.raises(ValueError, match="expected 3 outputs, got 2"):
+        hr.codecs.decode_batch("zstd", frames, out=np.zeros((2, 400), "u1"))
+    with pytest.raises((ValueError, BufferError), match="contiguous"):
+        hr.codecs.decode_batch("zstd", frames, out=np.zeros((3, 800), "u1")[:, ::2])
+    with pytest.raises(hr.CorruptError, match="input 0"):
+        hr.codecs.decode_batch("zstd", frames, out=np.zeros((3, 401), "u1"))
+    read_only = np.zeros((3, 400), "u1")
+    read_only.flags.writeable = False
+    with pytest.raises((ValueError, BufferError), match=r"read-only|writable"):
+        hr.codecs.decode_batch("zstd", frames, out=read_only)
+    assert hr.codecs.decode_batch("zstd", np.zeros((0, 5), "u1"), out_nbytes=[]) == []
+    objects = np.empty((3, 50), dtype=object)  # whose bytes are pointers
+    for out in (objects, list(objects), [memoryview(row) for row in objects]):
+        with pytest.raises(TypeError, match="objects"):
+            hr.codecs.decode_batch("zstd", frames, out=out, device=device)
+        with pytest.raises(TypeError, match="objects"):
+            hr.codecs.encode_batch("zstd", out, device=device)
+
+
+def test_small_results_live_by_themselves(device):
+    plain = [values("i4", (n,)) for n in (1, 1000, 300_000, 7, 0, 100_000, 262_144, 3)]
+    frames = hr.codecs.encode_batch("zstd", plain, device="cpu")
+    sizes = [part.nbytes for part in plain]
+    for stream in ({}, {"stream": 0}):
+        decoded = list(
+            hr.codecs.decode_batch("zstd", frames, out_nbytes=sizes, device=device, **stream)
+        )
+        for i in (3, 0, 6, 1, 5, 2, 7, 4):
+            kept = decoded[i]
+            decoded[i] = None
+            assert kept.to_numpy().tobytes() == plain[i].tobytes()
 
 
 @pytest.mark.parametrize("where", ["host", "device"])

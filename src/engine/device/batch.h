@@ -11,6 +11,7 @@
 #include "codec/codec.h"
 #include "device/backend.h"
 #include "engine/device/buffers.h"
+#include "engine/device/stages.h"
 #include "engine/layout/device_plan.h"
 
 namespace headrace {
@@ -46,8 +47,9 @@ class DeviceBatch {
   std::vector<Tensor> encode(const Codec& codec, Buffers inputs);
 
   // Calls body(first, n) for one run of `count` buffers after the other, each as long as what it
-  // has to stage fits into device_slab_nbytes; then lets go of the pinned memory.
+  // has to stage fits into `limit` bytes; then lets go of the pinned memory.
   void each_slice(std::size_t count,
+                  std::size_t limit,
                   FunctionRef<std::size_t(std::size_t i)> staged_nbytes,
                   FunctionRef<void(std::size_t first, std::size_t n)> body);
 
@@ -65,15 +67,22 @@ class DeviceBatch {
   // What was given to the device and is not finished.
   struct Slice {
     std::size_t first = 0;
-    std::vector<DeviceStep> steps;  // of each input
+    DeviceStage stage;
+    std::string codec;                        // its name, for messages
+    std::vector<std::size_t> decoded_nbytes;  // of each input
     // Pinned: what the decoders found of each, and what came from the host.
     std::shared_ptr<std::byte> found, sources;
     std::unique_ptr<Mark> done;
+
+    Error error(std::size_t i, Fault fault) const {
+      return fault_error({stage, codec, decoded_nbytes[i]}, fault);
+    }
   };
   static constexpr std::size_t kSlicesInFlight = 3;  // as many as slabs of a read
 
   void finish_oldest();
-  void decode_slice(const Codec& codec,
+  void decode_slice(Queue& queue,
+                    const Codec& codec,
                     const Kernels& kernels,
                     std::size_t first,
                     Buffers inputs,
@@ -90,6 +99,9 @@ class DeviceBatch {
   const Device device_;
   Backend& backend_;
   const std::unique_ptr<Queue> queue_;
+  // Slices take turns with it: bytes of one are copied to the device while that decodes another.
+  // Made when there are two.
+  std::unique_ptr<Queue> second_queue_;
   std::vector<std::shared_ptr<std::byte>> pinned_;
   std::deque<Slice> slices_;
 };

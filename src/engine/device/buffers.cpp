@@ -3,32 +3,17 @@
 #include <cstring>
 
 #include "base/thread_pool.h"
+#include "base/trace.h"
 #include "engine/device/drain.h"
 #include "engine/device/stages.h"
 
 namespace headrace {
 
-void ByteCopies::add(const std::uint8_t* source, std::uint8_t* target, std::size_t nbytes) {
-  Placement placement;
-  placement.source = source;
-  placement.target = target;
-  placement.count[0] = static_cast<std::int64_t>(nbytes);
-  placement.from[0].stride = placement.to[0].stride = 1;
-  placements_.push_back(placement);
-}
-
-void ByteCopies::run(Queue& queue, const Kernels& kernels) const {
-  if (placements_.empty()) return;
-  PlaceBatch batch;
-  batch.placements = placements_;
-  batch.axes = 1;
-  kernels.place(queue, batch);
-}
-
 Sources copy_sources(Queue& queue,
                      Backend& backend,
                      int index,
                      std::span<const BatchBuffer> buffers) {
+  const Span span("copy");
   // Those of the host come first, to be one copy.
   std::vector<std::size_t> offsets(buffers.size());
   std::size_t nbytes = 0, from_host = 0;
@@ -53,14 +38,14 @@ Sources copy_sources(Queue& queue,
     });
     queue.upload_pinned(sources.memory.data(), sources.pinned.get(), from_host);
   }
-  ByteCopies copies;
+  std::vector<Frame> copies;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (!buffers[i].on_device) continue;
-    copies.add(reinterpret_cast<const std::uint8_t*>(buffers[i].data),
-               sources.memory.data() + offsets[i],
-               buffers[i].nbytes);
+    copies.push_back(copy_of(reinterpret_cast<const std::uint8_t*>(buffers[i].data),
+                             sources.memory.data() + offsets[i],
+                             buffers[i].nbytes));
   }
-  copies.run(queue, backend.kernels());
+  backend.kernels().copy(queue, copies);
   if (from_host == nbytes) {
     for (const BatchBuffer& buffer : buffers)
       sources.on_host.push_back(reinterpret_cast<const std::uint8_t*>(buffer.data));

@@ -19,15 +19,10 @@ struct BatchBuffer {
   bool on_device = false;
 };
 
-// Copies of runs of bytes within the device, all by one call.
-class ByteCopies {
- public:
-  void add(const std::uint8_t* source, std::uint8_t* target, std::size_t nbytes);
-  void run(Queue& queue, const Kernels& kernels) const;
-
- private:
-  std::vector<Placement> placements_;
-};
+// A copy of bytes within the device, for Kernels::copy.
+inline Frame copy_of(const std::uint8_t* source, std::uint8_t* target, std::size_t nbytes) {
+  return {source, nbytes, target, nbytes, 0};
+}
 
 // Copies of buffers in one block of device memory, padded.
 struct Sources {

@@ -116,6 +116,7 @@ std::vector<BatchBuffer> buffers_of(std::span<const TensorView> views,
                                     const char* what,
                                     Device& device) {
   std::vector<BatchBuffer> buffers;
+  buffers.reserve(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
     const TensorView& view = views[i];
     const auto refuse = [&](const std::string& problem) {
@@ -230,7 +231,8 @@ void decode(const PreparedCodec& prepared,
     return (inputs[i].on_device ? inputs[i].nbytes : 0) +
            (outputs[i].on_device ? outputs[i].nbytes : 0);
   };
-  batch->each_slice(inputs.size(), staged_nbytes, [&](std::size_t first, std::size_t n) {
+  const std::size_t limit = config().device_slab_nbytes;
+  batch->each_slice(inputs.size(), limit, staged_nbytes, [&](std::size_t first, std::size_t n) {
     const auto out = outputs.subspan(first, n);
     const auto decoded = batch->stage(out);
     decode_by_host(codec, first, batch->download(inputs.subspan(first, n)), decoded);
@@ -274,9 +276,46 @@ std::shared_ptr<void> freed_behind(std::shared_ptr<void> memory,
           }};
 }
 
+// Memory for buffers of these sizes, made by `make`. Small ones share blocks of up to 1 MiB, each
+// of which lives as long as one of its buffers: to ask for thousands of their own would take longer
+// than to decode them.
+std::vector<std::shared_ptr<void>> allocate_all(
+    std::span<const std::size_t> nbytes,
+    FunctionRef<std::shared_ptr<void>(std::size_t nbytes)> make) {
+  constexpr std::size_t kBlock = std::size_t{1} << 20, kAlignment = 256;
+  std::vector<std::shared_ptr<void>> memory;
+  memory.reserve(nbytes.size());
+  std::vector<std::size_t> offsets;
+  for (std::size_t i = 0; i < nbytes.size(); i += offsets.size()) {
+    std::size_t used = 0;
+    for (offsets.clear(); i + offsets.size() < nbytes.size();) {
+      const std::size_t next = nbytes[i + offsets.size()];
+      if (!offsets.empty() && (used > kBlock || next > kBlock - used)) break;
+      offsets.push_back(used);
+      if (next > kBlock) {
+        used = next;
+        break;
+      }
+      used += (next + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    const std::shared_ptr<void> block = make(used);
+    for (const std::size_t offset : offsets)
+      memory.emplace_back(block, static_cast<std::byte*>(block.get()) + offset);
+  }
+  return memory;
+}
+
 Tensor new_bytes(const Device& device, DeviceBatch* batch, std::size_t nbytes) {
   if (!device.is_cpu()) return batch->allocate(nbytes);
   return Tensor::empty({checked_cast<std::int64_t>(nbytes, "size of a buffer")}, DType::uint8);
+}
+
+Tensor bytes_in(std::shared_ptr<void> memory,
+                std::size_t nbytes,
+                const Device& device,
+                Ready ready = {}) {
+  const auto n = checked_cast<std::int64_t>(nbytes, "size of a buffer");
+  return {std::move(memory), {n}, DType::uint8, device, std::move(ready)};
 }
 
 BatchBuffer buffer_of(const Tensor& tensor) {
@@ -379,11 +418,16 @@ std::vector<Tensor> decode_batch(std::string_view codec,
   Device device = options.device;
   const auto sources = buffers_of(inputs, "decode_batch: input", device);
   const auto batch = batch_on(device, options.stream);
-  std::vector<BatchBuffer> targets;
-  for (std::size_t n : nbytes) {
-    results.push_back(new_bytes(options.device, batch.get(), n));
-    targets.push_back(buffer_of(results.back()));
+  if (options.device.is_cpu()) {
+    for (const std::size_t n : nbytes) results.push_back(new_bytes(options.device, nullptr, n));
+  } else {
+    const auto memory =
+        allocate_all(nbytes, [&](std::size_t n) { return batch->allocate(n).release(); });
+    for (std::size_t i = 0; i < nbytes.size(); ++i)
+      results.push_back(bytes_in(memory[i], nbytes[i], options.device));
   }
+  std::vector<BatchBuffer> targets;
+  for (const Tensor& result : results) targets.push_back(buffer_of(result));
   decode(prepared, options, batch.get(), sources, targets);
   if (batch) batch->finish();
   return results;
@@ -404,20 +448,18 @@ std::vector<Tensor> decode_batch_async(std::string_view codec,
   const auto work = std::make_shared<QueuedBatch>();
   work->keep_alive = std::move(keep_alive);
   work->batch = batch_on(device, options.stream);
+  work->memory = allocate_all(nbytes, [&](std::size_t n) {
+    return freed_behind(work->batch->allocate(n).release(), device, options.stream);
+  });
   std::vector<BatchBuffer> buffers;
-  for (const std::size_t n : nbytes) {
-    Tensor fresh = work->batch->allocate(n);
-    work->memory.push_back(freed_behind(std::move(fresh).release(), device, options.stream));
-    buffers.push_back({static_cast<std::byte*>(work->memory.back().get()), n, true});
-  }
+  for (std::size_t i = 0; i < nbytes.size(); ++i)
+    buffers.push_back({static_cast<std::byte*>(work->memory[i].get()), nbytes[i], true});
   decode(prepared, options, work->batch.get(), sources, buffers);
   const std::vector<std::shared_ptr<void>> memory = work->memory;
   Ready ready;
   if (work->batch->is_under_way()) ready = queued(work, options, device);
-  for (std::size_t i = 0; i < nbytes.size(); ++i) {
-    const auto n = checked_cast<std::int64_t>(nbytes[i], "size of a buffer");
-    results.push_back(Tensor(memory[i], {n}, DType::uint8, device, ready));
-  }
+  for (std::size_t i = 0; i < nbytes.size(); ++i)
+    results.push_back(bytes_in(memory[i], nbytes[i], device, ready));
   return results;
 }
 
@@ -455,7 +497,10 @@ std::vector<Tensor> encode_batch(std::string_view codec,
   };
   if (batch)
     batch->each_slice(
-        sources.size(), [&](std::size_t i) { return sources[i].nbytes; }, encode_slice);
+        sources.size(),
+        config().device_slab_nbytes,
+        [&](std::size_t i) { return sources[i].nbytes; },
+        encode_slice);
   else
     encode_slice(0, sources.size());
   return results;
