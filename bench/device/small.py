@@ -3,8 +3,8 @@
 Needs torch with CUDA. Files are in the page cache. Times are from the call until the elements can
 be used on the device: into a result of its own (`read`), into memory that is there (`out`), and of
 a copy of the encoded bytes from pinned memory (`copy`), in turns. `spans` is where one traced read
-spends its time, in microseconds of all threads. `batch` rows: decode_batch of 4096 x 64 KiB, of arrays of their own
-or joined in one.
+spends its time, in microseconds of all threads. `batch` rows: decode_batch of 4096 x 64 KiB, of
+arrays of their own or joined in one.
 """
 
 import json
