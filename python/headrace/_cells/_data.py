@@ -1,0 +1,295 @@
+"""`Cells`: the rows of several AnnData stores as one axis."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _check, _core
+from .._open import open
+from ..errors import CorruptError
+from ..group import Group
+from . import _anndata
+from ._anndata import Matrix
+from ._columns import ObsColumn, join_columns
+
+_NAMES_OF_A_BATCH = ("obs", "index")
+
+
+class Cells:
+    """Cells of one or several AnnData stores along one axis, made by `headrace.cells`.
+
+    Cell i is a row of store s, where ``offsets[s] <= i < offsets[s + 1]``. It pickles where its
+    stores do.
+
+    Attributes
+    ----------
+    names
+        Of the matrices: "X", or the keys of ``x``.
+    obs
+        `ObsColumn` by name, in memory.
+    offsets
+        ``(stores + 1,)`` int64: the first cell of each store, and all cells.
+    """
+
+    names: tuple[str, ...]
+    obs: dict[str, ObsColumn]
+    offsets: np.ndarray[Any, Any]
+
+    def __init__(
+        self,
+        stores: Sequence[Group],
+        paths: Mapping[str, str],
+        obs: Iterable[str],
+        join: str,
+    ) -> None:
+        self.names = tuple(paths)
+        frames = [_anndata.frame(store, "obs") for store in stores]
+        lengths = [_anndata.length_of(frame) for frame in frames]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._matrices = {
+            name: [_anndata.open_matrix(store, path) for store in stores]
+            for name, path in paths.items()
+        }
+        for matrices in self._matrices.values():
+            for matrix, length in zip(matrices, lengths, strict=True):
+                if matrix.shape[0] != length:
+                    raise CorruptError(
+                        f"{matrix.where}: {matrix.shape[0]} rows, and obs has {length}"
+                    )
+        self._variables = {
+            name: _Variables(stores, self._matrices[name], path, join)
+            for name, path in paths.items()
+        }
+        self.obs = {name: _obs_column(name, frames, lengths) for name in obs}
+
+    @property
+    def n_obs(self) -> int:
+        """Cells of all stores."""
+        return int(self.offsets[-1])
+
+    def __len__(self) -> int:
+        return self.n_obs
+
+    def n_vars(self, name: str | None = None) -> int:
+        """Columns of a matrix (of the first) after the join."""
+        return self._variables[self.names[0] if name is None else name].count
+
+    def var_names(self, name: str | None = None) -> np.ndarray[Any, Any] | None:
+        """Names of the columns of a matrix (of the first), None for those of obsm."""
+        return self._variables[self.names[0] if name is None else name].names
+
+    def matrices(self, name: str) -> list[Matrix]:
+        """The matrix in each store."""
+        return self._matrices[name]
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Of the elements of a matrix, which that of each store becomes without loss."""
+        return np.result_type(*(np.dtype(matrix.data.dtype) for matrix in self._matrices[name]))
+
+    def column_maps(
+        self, name: str, genes: Any = None
+    ) -> tuple[int, list[np.ndarray[Any, Any] | None]]:
+        """Columns of a batch, and for each store where its columns go: (-1: nowhere, None: there).
+
+        ``genes``: names or numbers of the columns that are wanted, in their order; None for all.
+        """
+        return self._variables[name].maps(genes)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {self.n_obs} x {self.n_vars(name)}" for name in self.names)
+        return f"<headrace.Cells {sizes}, obs: {', '.join(self.obs) or 'none'}>"
+
+
+class _Variables:
+    """The columns of a matrix in all stores, joined by name."""
+
+    def __init__(
+        self, stores: Sequence[Group], matrices: Sequence[Matrix], path: str, join: str
+    ) -> None:
+        self._maps: list[np.ndarray[Any, Any] | None] = [None] * len(stores)
+        self.names: np.ndarray[Any, Any] | None = None
+        self.count = matrices[0].shape[1]
+        if path.partition("/")[0] == "obsm":  # its columns have no names
+            for matrix in matrices:
+                if matrix.shape[1] != self.count:
+                    raise ValueError(
+                        f"{matrix.where}: {matrix.shape[1]} columns, {self.count} in another store"
+                    )
+            return
+        frame = "raw/var" if path.startswith("raw/") else "var"
+        named = [_anndata.index_of(_anndata.frame(store, frame)) for store in stores]
+        for matrix, names in zip(matrices, named, strict=True):
+            if matrix.shape[1] != len(names):
+                raise CorruptError(
+                    f"{matrix.where}: {matrix.shape[1]} columns, {len(names)} in var"
+                )
+        self.names = named[0]
+        if all(np.array_equal(names, named[0]) for names in named[1:]):
+            return
+        numbers = [
+            _numbers(names, matrix.where) for names, matrix in zip(named, matrices, strict=True)
+        ]
+        if join == "outer":
+            joined = list(dict.fromkeys(name for own in numbers for name in own))
+        else:
+            joined = [name for name in numbers[0] if all(name in own for own in numbers[1:])]
+        self.names = np.array(joined, named[0].dtype)
+        self.count = len(joined)
+        places = {name: place for place, name in enumerate(joined)}
+        self._maps = [np.array([places.get(name, -1) for name in own], np.int32) for own in numbers]
+
+    def maps(self, genes: Any) -> tuple[int, list[np.ndarray[Any, Any] | None]]:
+        if genes is None:
+            return self.count, self._maps
+        chosen = self._chosen(genes)
+        places = np.full(self.count + 1, -1, np.int32)  # the last: of columns that go nowhere
+        places[chosen] = np.arange(len(chosen), dtype=np.int32)
+        return len(chosen), [places[:-1] if own is None else places[own] for own in self._maps]
+
+    def _chosen(self, genes: Any) -> np.ndarray[Any, Any]:
+        wanted = "names or numbers of columns"
+        if isinstance(genes, str) or not isinstance(genes, Iterable):
+            raise _check.wrong_type("genes", wanted, genes)
+        given = np.asarray(genes if isinstance(genes, np.ndarray) else list(genes))
+        if given.ndim != 1 or given.dtype.kind not in "iubUTO":
+            raise _check.wrong_type("genes", wanted, genes)
+        if given.dtype == bool:
+            if given.shape != (self.count,):
+                raise ValueError(f"genes: a mask of {given.shape} for {self.count} columns")
+            given = np.flatnonzero(given)
+        if given.dtype.kind in "UTO":
+            if self.names is None:
+                raise ValueError("genes: the columns of obsm have numbers, no names")
+            numbers = _numbers(self.names, "genes")
+            if unknown := [name for name in given.tolist() if name not in numbers]:
+                raise ValueError(f"genes: no column is named {unknown[0]!r}")
+            given = np.array([numbers[name] for name in given.tolist()], np.int64)
+        if given.size and not (given.min() >= 0 and given.max() < self.count):
+            raise ValueError(f"genes: numbers of columns are 0 to {self.count - 1}")
+        if len(np.unique(given)) != len(given):
+            raise ValueError("genes: a column is named twice")
+        return given.astype(np.int64)
+
+
+def _numbers(names: np.ndarray[Any, Any], where: str) -> dict[str, int]:
+    numbers = {name: number for number, name in enumerate(names.tolist())}
+    if len(numbers) != len(names):
+        seen: set[str] = set()
+        twice = next(name for name in names.tolist() if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{where}: two columns are named {twice!r}, and are joined by name")
+    return numbers
+
+
+def _obs_column(name: str, frames: Sequence[Group], lengths: Sequence[int]) -> ObsColumn:
+    _check.text("obs", name)
+    parts = []
+    for frame, length in zip(frames, lengths, strict=True):
+        if name not in frame:
+            known = ", ".join(_anndata.column_names(frame))
+            raise KeyError(f"{_anndata.name_of(frame)} has no column {name!r}, only {known}")
+        part = _anndata.read_column(frame, name)
+        if len(part.values) != length:
+            raise CorruptError(
+                f"{_anndata.name_of(frame)}/{name}: {len(part.values)} rows, the index has {length}"
+            )
+        parts.append(part)
+    return join_columns(name, parts)
+
+
+def cells(
+    stores: Any,
+    x: str | Mapping[str, str] = "X",
+    *,
+    obs: Iterable[str] = (),
+    join: str = "inner",
+) -> Cells:
+    """The cells of AnnData stores as one data set, for `headrace.loader.CellLoader`.
+
+    Metadata, names of variables and the columns of ``obs`` are read, no matrix.
+
+    Parameters
+    ----------
+    stores
+        A path or URL; a path with ``*``, ``?`` or ``[``, for all that match, in the order of their
+        names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3, sharded or not; of
+        a collection of annbatch's all its data sets count.
+    x
+        Path of the matrix in each store: "X", "layers/counts", "obsm/X_pca", "raw/X"; or several
+        by name, of which each batch has the same cells. A csr_matrix or a dense array.
+    obs
+        Names of columns of obs, which are read into memory: numbers, strings, categorical columns,
+        and integers and booleans of which some are missing. Categories of all stores are joined.
+    join
+        How variables of stores that differ are joined, by name: "inner" keeps those that all
+        stores have, in the order of the first; "outer" keeps all, those of the first before others,
+        and what a store lacks is zero in its cells.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such store.
+    KeyError
+        A store lacks the matrix or a column.
+    ValueError
+        A csc_matrix; what is no matrix; stores that do not fit together.
+    headrace.CorruptError
+        A store whose parts contradict each other.
+
+    Examples
+    --------
+    >>> data = hr.cells("atlas/*.zarr", obs=["cell_type"])
+    >>> data.n_obs, data.n_vars()
+    (5481420, 62710)
+    """
+    if join not in ("inner", "outer"):
+        raise ValueError(f'join: expected "inner" or "outer", got {join!r}')
+    if isinstance(obs, str) or not isinstance(obs, Iterable):
+        raise _check.wrong_type("obs", "names of columns", obs)
+    paths = {"X": x} if isinstance(x, str) else x
+    wanted = "the path of a matrix, or paths by name"
+    if not isinstance(paths, Mapping) or not paths:
+        raise _check.wrong_type("x", wanted, x)
+    for name, path in paths.items():
+        if not isinstance(name, str) or not isinstance(path, str):
+            raise _check.wrong_type("x", wanted, x)
+        if name in _NAMES_OF_A_BATCH:
+            raise ValueError(f"x: a batch has {name!r} already")
+    return Cells(_opened(stores), dict(paths), obs, join)
+
+
+def _opened(given: Any) -> list[Group]:
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    found = [group for one in (given if several else [given]) for group in _groups(one)]
+    if not found:
+        raise ValueError("stores: an empty list")
+    return found
+
+
+def _groups(given: Any) -> list[Group]:
+    if isinstance(given, str | os.PathLike):
+        path = os.fspath(given)
+        if isinstance(path, str) and any(mark in path for mark in "*?[") and "://" not in path:
+            matching = sorted(glob.glob(path))
+            if not matching:
+                raise FileNotFoundError(f"stores: nothing matches {path!r}")
+            return [group for one in matching for group in _groups_of(open(one))]
+    return _groups_of(given if isinstance(given, Group) else open(given))
+
+
+def _groups_of(node: _core.Array | Group) -> list[Group]:
+    """The data sets of a collection, or the node itself."""
+    if not isinstance(node, Group):
+        raise ValueError(f"{_anndata.name_of(node)}: expected an AnnData store, got an array")
+    if "obs" in node:
+        return [node]
+    members = [(name, group) for name, group in node.groups() if "obs" in group]
+    if not members:
+        raise ValueError(f"{_anndata.name_of(node)}: expected an AnnData store, it has no obs")
+    # dataset_10 comes after dataset_9.
+    members.sort(key=lambda item: (len(item[0]), item[0]))
+    return [group for _, group in members]
