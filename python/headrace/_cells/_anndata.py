@@ -98,7 +98,7 @@ def _vector(group: Group, name: str) -> _core.Array:
 
 
 def _shape(node: Group, where: str) -> tuple[int, int]:
-    shape = node.attrs.get("shape")
+    shape: Any = node.attrs.get("shape")
     good = isinstance(shape, Sequence) and not isinstance(shape, str) and len(shape) == 2
     if not good or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape):
         raise CorruptError(f"{where}: expected a shape of two extents, got {shape!r}")

@@ -281,10 +281,16 @@ def _groups(given: Any) -> list[Group]:
     return _groups_of(given if isinstance(given, Group) else open(given))
 
 
+def _on_host(group: Group) -> Group:
+    """Windows are read to the host, wherever its arrays go by themselves."""
+    return Group(group._handle, "cpu", group._implementations, group._use_consolidated)
+
+
 def _groups_of(node: _core.Array | Group) -> list[Group]:
     """The data sets of a collection, or the node itself."""
     if not isinstance(node, Group):
         raise ValueError(f"{_anndata.name_of(node)}: expected an AnnData store, got an array")
+    node = _on_host(node)
     if "obs" in node:
         return [node]
     members = [(name, group) for name, group in node.groups() if "obs" in group]
