@@ -155,7 +155,9 @@ class _Variables:
         wanted = "names or numbers of columns"
         if isinstance(genes, str) or not isinstance(genes, Iterable):
             raise _check.wrong_type("genes", wanted, genes)
-        given = np.asarray(genes if isinstance(genes, np.ndarray) else list(genes))
+        given = genes if isinstance(genes, np.ndarray) else np.array(list(genes))
+        if given.size == 0:
+            given = given.astype(np.int64)
         if given.ndim != 1 or given.dtype.kind not in "iubUTO":
             raise _check.wrong_type("genes", wanted, genes)
         if given.dtype == bool:
