@@ -5,12 +5,16 @@
 
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace headrace::loader {
 namespace {
 
 #define HEADRACE_INLINE [[gnu::always_inline]] inline
+
+HEADRACE_INLINE std::uint32_t choose(bool condition, std::uint32_t yes, std::uint32_t no) {
+  const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
 
 // Fixed lanes, so that the result does not depend on the processor.
 template <typename T>
@@ -51,9 +55,14 @@ HEADRACE_INLINE float log1p_of(float x) {
   for (int i = 7; i >= 0; --i) tail = tail * f + kCoefficients[i];
   tail = tail * f * (f * f) + exponent * kLn2Low - 0.5f * (f * f);
   const float result = f + tail + exponent * kLn2High + lost;
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float outside = x > -1.0f ? x : x == -1.0f ? -kInfinity : x - x + (kInfinity - kInfinity);
-  return x > -1.0f && x < kInfinity ? result : outside;
+  // Bits, not comparisons of floats: those are branches to the compiler.
+  constexpr std::uint32_t kInfinity = 0x7f800000u, kNan = 0x7fc00000u, kMinusOne = 0xbf800000u;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  std::uint32_t chosen = std::bit_cast<std::uint32_t>(result);
+  chosen = choose(bits == kInfinity, kInfinity, chosen);
+  chosen = choose(bits == kMinusOne, kInfinity | 0x80000000u, chosen);
+  chosen = choose(bits > kMinusOne, kNan, chosen);
+  return std::bit_cast<float>(chosen);
 }
 
 HEADRACE_INLINE void scale_all(float* values, std::int64_t count, float divisor, bool log1p) {
