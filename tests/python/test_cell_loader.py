@@ -335,3 +335,15 @@ def test_arguments_are_checked(cells, arguments, error, message):
 def test_other_things_than_cells_are_refused():
     with pytest.raises(TypeError, match=r"cells: expected what headrace\.cells gave"):
         CellLoader({"x": 1}, 8)
+
+
+def test_logarithms_of_all_kinds_of_numbers(tmp_path):
+    values = [0, -0.0, 1e-38, 1e-8, 0.4, 1, 3, 1e4, 3e38, -1e-8, -0.5, -0.9999999]
+    values += [-1, -2, -np.inf, np.inf, np.nan, -np.nan]
+    matrix = np.tile(np.array(values, "f4"), (3, 1))
+    data = hr.cells(write(tmp_path / "a.zarr", matrix))
+    for dtype in ("float32", "float64"):
+        loader = CellLoader(data, 3, output="dense", dtype=dtype, transforms=Transform(log1p=True))
+        with np.errstate(all="ignore"):
+            wanted = np.log1p(matrix.astype(dtype))
+        np.testing.assert_array_max_ulp(next(loader)["X"], wanted, maxulp=2)

@@ -224,7 +224,8 @@ class Requests:
             indices = np.concatenate([np.arange(part.start, part.stop) for part in slices])
             mixed = self.rng.permutation(len(indices))
             splits = [mixed[i : i + 6] for i in range(0, len(mixed), 6)]
-            yield {"requests": slices if self.as_slices else indices, "splits": splits}
+            kinds = {True: slices, False: indices, "array": np.array(slices, object)}
+            yield {"requests": kinds[self.as_slices], "splits": splits}
 
 
 def walked(sampler, n_obs):
@@ -233,13 +234,13 @@ def walked(sampler, n_obs):
         parts = request["requests"]
         rows = (
             parts
-            if isinstance(parts, np.ndarray)
+            if isinstance(parts, np.ndarray) and parts.dtype != object
             else np.concatenate([np.arange(part.start, part.stop) for part in parts])
         )
         yield from (rows[split].tolist() for split in request["splits"])
 
 
-@pytest.mark.parametrize("as_slices", [True, False])
+@pytest.mark.parametrize("as_slices", [True, False, "array"])
 def test_batches_of_a_sampler(cells, as_slices):
     sampler, same = Requests(as_slices), Requests(as_slices)
     loader = CellLoader(cells, sampler=sampler)
@@ -249,7 +250,7 @@ def test_batches_of_a_sampler(cells, as_slices):
     assert sampler.rng.integers(1 << 30) == np.random.default_rng(0).integers(1 << 30)  # a copy
 
 
-@pytest.mark.parametrize("as_slices", [True, False])
+@pytest.mark.parametrize("as_slices", [True, False, "array"])
 def test_a_sampler_is_resumed_at_each_batch(cells, as_slices):
     loader = CellLoader(cells, sampler=Requests(as_slices))
     list(loader)

@@ -91,7 +91,8 @@ class SamplerOrder:
 
     def _rows(self, requests: Any) -> tuple[Rows, Any, Any]:
         """The cells of a request one after another, and the runs where it names them."""
-        if isinstance(requests, np.ndarray):
+        # annbatch's own have slices in lists and in arrays of objects.
+        if isinstance(requests, np.ndarray) and requests.dtype.kind in "iu":
             rows, starts, stops = requests.astype(np.int64), None, None
         else:
             starts = np.array([part.start for part in requests], np.int64)
