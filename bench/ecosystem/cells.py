@@ -5,9 +5,9 @@
 Needs annbatch and anndata, which are no dependencies of headrace. Sparse counts of many genes in
 shards, as annbatch writes them, made by this script and read from a warm page cache. All are given
 the same sampler, annbatch's RandomSampler, so that they read the same runs and make the same
-batches; "headrace-own" is CellLoader's own order of windows of the same size. A pipeline whose
-library is not there is left out. headrace's runs with fallback="raise": what it would leave to
-zarr-python ends the run.
+batches; each loader lives through all epochs, of which the first does not count. "headrace-own" is
+CellLoader's own order of windows of the same size. A pipeline whose library is not there is left
+out. headrace's runs with fallback="raise": what it would leave to zarr-python ends the run.
 """
 
 import tempfile
@@ -83,19 +83,19 @@ def sampler():
     )
 
 
-def annbatch_epoch(folder: Path, pipeline: str) -> int:
+def annbatch_loader(folder: Path, pipeline: str):
     import annbatch
     import anndata
 
     with zarr.config.set({"codec_pipeline.path": pipeline}):
         loader = annbatch.Loader(batch_sampler=sampler(), preload_to_gpu=False, to=None)
         loader.add_dataset(anndata.io.sparse_dataset(zarr.open_group(folder, mode="r")["X"]))
+    return loader
+
+
+def epoch(loader, pipeline: str | None) -> int:
+    with zarr.config.set({"codec_pipeline.path": pipeline} if pipeline else {}):
         return sum(batch["X"].shape[0] for batch in loader)
-
-
-def own_epoch(folder: Path, **options) -> tuple[int, dict]:
-    loader = CellLoader(headrace.cells(folder), **options)
-    return sum(batch["X"].shape[0] for batch in loader), loader.stats()
 
 
 def main() -> None:
@@ -104,25 +104,24 @@ def main() -> None:
         folder = (args.data or Path(scratch)) / "cells.zarr"
         if not folder.exists():
             write(folder, args.cells, args.elements)
+        data = headrace.cells(folder)
         own = {"batch_size": BATCH, "window": WINDOW, "drop_last": False}
-        epochs = {
-            name: lambda path=path: (annbatch_epoch(folder, path), {})
-            for name, path in available().items()
+        normalized = Transform(total=1e4, log1p=True)
+        pipelines = available()
+        loaders = {
+            **{name: annbatch_loader(folder, path) for name, path in pipelines.items()},
+            "headrace": CellLoader(data, sampler=sampler()),
+            "headrace-own": CellLoader(data, **own),
+            "headrace-normalized": CellLoader(data, transforms=normalized, **own),
         }
-        epochs["headrace"] = lambda: own_epoch(folder, sampler=sampler())
-        epochs["headrace-own"] = lambda: own_epoch(folder, **own)
-        epochs["headrace-normalized"] = lambda: own_epoch(
-            folder, transforms=Transform(total=1e4, log1p=True), **own
-        )
 
-        def measured(epoch):
-            found = []
-            took = harness.took(lambda: found.append(epoch()))
-            cells, stats = found[0]
-            assert cells == args.cells, cells
-            return took, stats
+        def measured(name):
+            cells = []
+            took = harness.took(lambda: cells.append(epoch(loaders[name], pipelines.get(name))))
+            assert cells == [args.cells], cells
+            return took
 
-        ways = {name: lambda epoch=epoch: measured(epoch) for name, epoch in epochs.items()}
+        ways = {name: lambda name=name: measured(name) for name in loaders}
         headrace.zarr.fallbacks(reset=True)
         runs = harness.in_turns(ways, args.runs)
         report = {
@@ -138,14 +137,13 @@ def main() -> None:
             "runs": args.runs,
             "epochs": {
                 name: {
-                    **harness.figures([took.seconds for took, _ in own_runs], "s", 3),
-                    "cpu_s": round(float(np.median([took.cpu_s for took, _ in own_runs])), 3),
-                    "stats": own_runs[-1][1],
+                    **harness.figures([took.seconds for took in own_runs], "s", 3),
+                    "cpu_s": round(float(np.median([took.cpu_s for took in own_runs])), 3),
                 }
                 for name, own_runs in runs.items()
             },
             "cells_per_second": {
-                name: round(args.cells / np.median([took.seconds for took, _ in own_runs]))
+                name: round(args.cells / np.median([took.seconds for took in own_runs]))
                 for name, own_runs in runs.items()
             },
             "fallbacks": headrace.zarr.fallbacks(),

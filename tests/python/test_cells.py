@@ -220,6 +220,15 @@ def test_columns_of_old_stores_without_an_encoding(tmp_path):
     assert hr.cells(path, obs=["n"]).obs["n"].values.tolist() == [0, 1, 2]
 
 
+def test_categorical_columns_of_old_stores(tmp_path):
+    path = write(tmp_path / "a.zarr", counts(RNG, 3, 4), obs={"type": np.array([1, -1, 0])})
+    obs = zarr.open_group(path)["obs"]
+    put_strings(obs.create_group("__categories"), "type", ["T", "B"])
+    column = hr.cells(path, obs=["type"]).obs["type"]
+    assert column.categories.tolist() == ["T", "B"]
+    assert column.values.tolist() == [1, -1, 0]
+
+
 def test_raw_has_variables_of_its_own(tmp_path):
     x = counts(RNG, 3, 4)
     path = write(tmp_path / "a.zarr", x[:, :2])

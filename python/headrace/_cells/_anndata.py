@@ -147,6 +147,10 @@ def read_column(frame: Group, name: str) -> Column:
     if isinstance(node, _core.Array):
         if node.ndim != 1:
             raise CorruptError(f"{where}: expected one dimension, got shape {node.shape}")
+        if f"__categories/{name}" in frame:  # as anndata wrote before 0.8
+            return _codes_into(
+                member(frame, f"__categories/{name}"), node.read(device="cpu"), where
+            )
         if kind not in ("array", "string-array"):
             raise ValueError(f"{where}: a column of {kind} is not read")
         return Column(node.read(device="cpu"))
@@ -167,12 +171,16 @@ def read_column(frame: Group, name: str) -> Column:
 
 
 def _categorical(node: Group, where: str) -> Column:
-    codes, categories = (
-        _vector(node, part).read(device="cpu")
-        if encoding(member(node, part)) in ("array", "string-array")
-        else read_column(node, part).values
-        for part in ("codes", "categories")
-    )
+    return _codes_into(member(node, "categories"), _vector(node, "codes").read(device="cpu"), where)
+
+
+def _codes_into(node: _core.Array | Group, codes: np.ndarray[Any, Any], where: str) -> Column:
+    """Codes of categories, which may have an encoding of their own."""
+    if isinstance(node, Group):
+        node = _vector(node, "values")
+    if node.ndim != 1:
+        raise CorruptError(f"{where}: categories of shape {node.shape}")
+    categories = node.read(device="cpu")
     if codes.dtype.kind not in "iu":
         raise CorruptError(f"{where}: expected codes of integers, got {codes.dtype}")
     codes = codes.astype(np.int64) if codes.dtype.kind == "u" else codes
