@@ -193,9 +193,7 @@ class PyCellWindow {
     return run;
   }
 
-  std::span<const std::byte> hold(nb::handle object) {
-    return held_.emplace_back(object).bytes();
-  }
+  std::span<const std::byte> hold(nb::handle object) { return held_.emplace_back(object).bytes(); }
 
   static void check_itemsize(std::size_t itemsize) {
     if (itemsize != 1 && itemsize != 2 && itemsize != 4 && itemsize != 8)

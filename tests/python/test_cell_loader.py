@@ -305,7 +305,7 @@ def test_a_closed_loader_goes_on(cells):
         ({"window": (0, 4)}, ValueError, "window: expected 1 or more"),
         ({"window": (4, 4), "lanes": 3}, ValueError, "lanes: expected a divisor of the 4 runs"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank: expected 0 to 1"),
-        ({"output": "coo"}, ValueError, "output: expected one of csr"),
+        ({"output": "csc"}, ValueError, "output: expected one of csr"),
         ({"output": {"nix": "csr"}}, ValueError, "output: no matrix 'nix', only X"),
         ({"device": "simt"}, NotImplementedError, "made on the CPU"),
         ({"device": "nix"}, ValueError, "nix"),
@@ -347,3 +347,13 @@ def test_logarithms_of_all_kinds_of_numbers(tmp_path):
         with np.errstate(all="ignore"):
             wanted = np.log1p(matrix.astype(dtype))
         np.testing.assert_array_max_ulp(next(loader)["X"], wanted, maxulp=2)
+
+
+def test_a_jump_while_a_window_is_read_needs_no_more_memory(cells):
+    needed = CellLoader(cells, 16, window=(4, 4))
+    next(needed)
+    nbytes = max(needed.stats()["read_bytes"], 1)  # of two windows
+    loader = CellLoader(cells, 16, window=(4, 4), memory_budget=nbytes * 5 // 4)
+    for epoch in range(30):
+        loader.set_epoch(epoch)
+        assert next(loader)["X"].shape == (16, COLUMNS)

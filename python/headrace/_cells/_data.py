@@ -168,9 +168,10 @@ class _Variables:
             if self.names is None:
                 raise ValueError("genes: the columns of obsm have numbers, no names")
             numbers = _numbers(self.names, "genes")
-            if unknown := [name for name in given.tolist() if name not in numbers]:
+            names: list[Any] = given.tolist()
+            if unknown := [name for name in names if name not in numbers]:
                 raise ValueError(f"genes: no column is named {unknown[0]!r}")
-            given = np.array([numbers[name] for name in given.tolist()], np.int64)
+            given = np.array([numbers[name] for name in names], np.int64)
         if given.size and not (given.min() >= 0 and given.max() < self.count):
             raise ValueError(f"genes: numbers of columns are 0 to {self.count - 1}")
         if len(np.unique(given)) != len(given):

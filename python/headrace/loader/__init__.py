@@ -10,7 +10,8 @@ cells of AnnData stores (`CellLoader`).
 
 from __future__ import annotations
 
-from ._cell_loader import CellLoader, Transform
+from ._cell_loader import CellLoader
+from ._cell_options import Transform
 from ._loader import Loader, shuffle_quality
 
 __all__ = ["CellLoader", "Loader", "Transform", "shuffle_quality"]

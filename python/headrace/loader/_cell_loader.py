@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from operator import index
 from typing import Any
 
@@ -17,42 +16,13 @@ import numpy as np
 from .. import _check, _core
 from .._cells import Cells
 from ..config import _nbytes
-from . import _cell_output, _options
-from ._cell_order import Order, PlannedBatch, PlannedWindow, Rows, WindowOrder
+from . import _cell_options, _cell_output, _options
+from ._cell_options import BatchMatrix, Transform
+from ._cell_order import Order, PlannedBatch, PlannedWindow, Rows
 from ._cell_sampler import SamplerOrder, check_sampler
-from ._cell_windows import Memory, Selected, WindowReader
+from ._cell_windows import Memory, WindowReader
 
 Batch = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Transform:
-    """What is done to each cell as it is gathered, in this order.
-
-    Attributes
-    ----------
-    total
-        Each cell is divided by (its sum / total), as scanpy's ``normalize_total`` does. The sum is
-        over all variables of its store, whichever are kept; cells of sum 0 stay as they are.
-    log1p
-        ``log(1 + x)``.
-    genes
-        Names, numbers or a mask of the variables that are kept, in this order.
-    """
-
-    total: float | None = None
-    log1p: bool = False
-    genes: Any = None
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    """What a batch has of one matrix."""
-
-    selected: Selected
-    transform: tuple[float | None, bool, Any]  # as _core.CellWindow takes it
-    dtype: np.dtype[Any]
-    output: str
 
 
 class CellLoader:
@@ -175,18 +145,18 @@ class CellLoader:
         if device not in (None, "cpu"):
             raise NotImplementedError(f"device: batches of cells are made on the CPU, not {device}")
         for option, given in (("output", output), ("dtype", dtype), ("transforms", transforms)):
-            _check_names(option, given, cells.names)
+            _cell_options.check_names(option, given, cells.names)
         self._cells = cells
         self._rank, self._world_size = rank, world_size
         self._epoch, self._position = epoch, 0
         self._budget = _nbytes("memory_budget", memory_budget)
         self._matrices = [
-            _matrix(cells, name, _of(output, name), _of(dtype, name), _of(transforms, name))
+            _cell_options.batch_matrix(cells, name, output, dtype, transforms)
             for name in cells.names
         ]
         self._order: Order
         if sampler is None:
-            self._order = _own_order(
+            self._order = _cell_options.own_order(
                 cells,
                 batch_size,
                 window,
@@ -282,7 +252,7 @@ class CellLoader:
     def _read(self, window: PlannedWindow) -> dict[str, Any]:
         """The window in memory; waits for it."""
         began = time.perf_counter()
-        if window.data is None and not self._begin(window):
+        if window.data is None and not self._begin(window) and not self._begin_alone(window):
             raise MemoryError(
                 f"memory_budget: {self._budget} bytes have no room for the windows of a batch; "
                 "more, or a window of fewer or shorter runs, makes it fit"
@@ -304,6 +274,12 @@ class CellLoader:
         window.data = self._thread.submit(self._reader.read, plan)
         return True
 
+    def _begin_alone(self, window: PlannedWindow) -> bool:
+        """The same once nothing is being read any more, as for batches that nobody wants now."""
+        if self._thread is not None:
+            self._thread.submit(int).result()
+        return self._begin(window)
+
     def _read_ahead(self, current: Sequence[PlannedWindow]) -> None:
         """Begin to read the next window that batches need."""
         for planned in itertools.chain(list(self._planned), self._planned_further()):
@@ -322,7 +298,7 @@ class CellLoader:
             self._planned.append(planned)
             yield planned
 
-    def _csr(self, item: _Matrix, pieces: Sequence[tuple[Any, Rows]], count: int) -> Any:
+    def _csr(self, item: BatchMatrix, pieces: Sequence[tuple[Any, Rows]], count: int) -> Any:
         offsets = np.zeros(count + 1, np.int64)
         at = 0
         for window, positions in pieces:
@@ -342,7 +318,7 @@ class CellLoader:
             data.view(item.dtype), indices.view(np.int32), offsets, shape, item.output
         )
 
-    def _dense(self, item: _Matrix, pieces: Sequence[tuple[Any, Rows]], count: int) -> Any:
+    def _dense(self, item: BatchMatrix, pieces: Sequence[tuple[Any, Rows]], count: int) -> Any:
         itemsize = item.dtype.itemsize
         row_nbytes = item.selected.columns * itemsize
         data = self._memory.take(count * row_nbytes)
@@ -429,110 +405,3 @@ class CellLoader:
         stats, times = self._stats, self._times
         self._start()
         self._stats, self._times = stats, times
-
-
-def _of(given: Any, name: str) -> Any:
-    """The value for all matrices, or that of this one."""
-    return given.get(name) if isinstance(given, Mapping) else given
-
-
-def _check_names(option: str, given: Any, names: Sequence[str]) -> None:
-    if isinstance(given, Mapping) and (unknown := sorted(set(given) - set(names))):
-        raise ValueError(f"{option}: no matrix {unknown[0]!r}, only {', '.join(names)}")
-
-
-def _matrix(
-    cells: Cells, name: str, output: str | None, dtype: Any, transform: Transform | None
-) -> _Matrix:
-    output = "csr" if output is None else output
-    _cell_output.check(output)
-    if transform is None:
-        transform = Transform()
-    if not isinstance(transform, Transform):
-        raise _check.wrong_type("transforms", "a Transform, or one by name", transform)
-    total = transform.total
-    if total is not None and not (float(total) > 0 and np.isfinite(total)):
-        raise ValueError(f"total: expected a number above 0, got {total!r}")
-    stored = {np.dtype(matrix.data.dtype) for matrix in cells.matrices(name)}
-    common = cells.dtype(name)
-    computes = total is not None or transform.log1p
-    if dtype is None and (computes or len(stored) > 1):
-        if len(stored) > 1 and not computes and common.kind != "f":
-            raise ValueError(
-                f"dtype: stores have {' and '.join(sorted(map(str, stored)))}: which is wanted?"
-            )
-        dtype = np.float64 if common == np.float64 else np.float32
-    columns, maps = cells.column_maps(name, transform.genes)
-    selected = Selected(name, cells.matrices(name), columns, maps)
-    result = common if dtype is None else _cell_output.dtype_of(dtype)
-    how = (
-        None if total is None else float(total),
-        bool(transform.log1p),
-        None if dtype is None else result,
-    )
-    return _Matrix(selected, how, result, output)
-
-
-def _own_order(
-    cells: Cells,
-    batch_size: int | None,
-    window: tuple[int, int],
-    *,
-    shuffle: bool,
-    lanes: int | None,
-    seed: int,
-    drop_last: bool,
-    weights: Any,
-    samples_per_epoch: int | None,
-) -> WindowOrder:
-    if batch_size is None:
-        raise TypeError("batch_size: expected an integer, got None and no sampler")
-    if not isinstance(window, tuple | list) or len(window) != 2:
-        raise _check.wrong_type("window", "(rows of a run, runs)", window)
-    rows, runs = window
-    _options.check_numbers(batch_size=batch_size, window=rows)
-    _options.check_numbers(window=runs)
-    for name, value in (("batch_size", batch_size), ("window", rows), ("window", runs)):
-        if value < 1:
-            raise ValueError(f"{name}: expected 1 or more, got {value}")
-    if lanes is None:
-        lanes = int(np.gcd(8, runs))
-    _options.check_numbers(lanes=lanes)
-    if lanes < 1 or runs % lanes:
-        raise ValueError(f"lanes: expected a divisor of the {runs} runs of a window, got {lanes}")
-    drawn = None if weights is None else _weights(cells, weights)
-    if samples_per_epoch is None:
-        samples_per_epoch = cells.n_obs
-    elif drawn is None:
-        raise ValueError("samples_per_epoch: without weights an epoch has each cell once")
-    _options.check_numbers(samples_per_epoch=samples_per_epoch)
-    if samples_per_epoch < 0:
-        raise ValueError(f"samples_per_epoch: expected 0 or more, got {samples_per_epoch}")
-    return WindowOrder(
-        cells.n_obs,
-        index(batch_size),
-        (index(rows), index(runs)),
-        lanes=index(lanes),
-        shuffle=shuffle or drawn is not None,
-        seed=index(seed),
-        drop_last=drop_last,
-        weights=drawn,
-        samples=index(samples_per_epoch),
-    )
-
-
-def _weights(cells: Cells, given: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    if isinstance(given, str):
-        column = cells.obs.get(given)
-        if column is None or column.categories is None:
-            raise ValueError(f"weights: no categorical column {given!r} among the obs of the cells")
-        counts = np.bincount(column.values[column.values >= 0], minlength=len(column.categories))
-        by_class = np.append(1.0 / np.maximum(counts, 1), 0.0)  # the last: without a class
-        weights = by_class[column.values]
-    else:
-        weights = np.ascontiguousarray(given, np.float64)
-    if weights.shape != (cells.n_obs,):
-        raise ValueError(f"weights: expected {cells.n_obs}, one for each cell, got {weights.shape}")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-        raise ValueError("weights: expected finite numbers, 0 or more, not all of them 0")
-    return weights
