@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -174,6 +175,12 @@ class CellLoader:
             check_sampler(sampler, world_size)
             self._order = SamplerOrder(sampler, cells.n_obs, bool(drop_last))
         self._start()
+        if len(self) == 0:
+            warnings.warn(
+                f"an epoch has no batch: {cells.n_obs} cells, batch_size={batch_size}, "
+                f"world_size={world_size}, drop_last={drop_last}",
+                stacklevel=2,
+            )
 
     def _start(self) -> None:
         self._reader = WindowReader(
