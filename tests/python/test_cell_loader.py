@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import urllib.parse
 
+import cloud_servers
 import headrace as hr
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("zarr")
 
 import scipy.sparse as sp
+import zarr
 from cells_store import counts, dense, normalized, write
 
 ROWS, COLUMNS = 43, 11
@@ -271,6 +274,46 @@ def test_windows_keep_to_the_budget(cells, matrix):
         same(batch["X"], dense(matrix)[batch["index"]])
     with pytest.raises(MemoryError, match="memory_budget: 100 bytes"):
         next(CellLoader(cells, 16, window=(4, 4), memory_budget=100))
+
+
+def test_positions_of_large_stores_are_read_by_windows(cells, matrix, monkeypatch):
+    monkeypatch.setattr("headrace.loader._cell_windows._INDPTR_IN_MEMORY", 0)
+    loader = CellLoader(cells, 16, window=(4, 4))
+    for batch in loader:
+        same(batch["X"], dense(matrix)[batch["index"]])
+    assert loader._reader._indptrs == {}
+
+
+@pytest.mark.parametrize("output", ["csr", "dense"])
+def test_sparse_and_dense_stores_in_one_data_set(tmp_path, matrix, output):
+    write(tmp_path / "a.zarr", matrix[:20])
+    write(tmp_path / "b.zarr", matrix[20:].toarray())
+    loader = CellLoader(hr.cells(f"{tmp_path}/*.zarr"), 16, window=(4, 4), output=output)
+    for batch in loader:
+        same(batch["X"], dense(matrix)[batch["index"]])
+
+
+class Objects(cloud_servers.ObjectHandler):
+    def do_GET(self):
+        data = self.server.objects.get(urllib.parse.unquote(self.path)[1:])
+        if data is None:
+            return self.fail(404, "NoSuchKey")
+        self.answer_object(data, {"ETag": '"1"'}, self.headers.get("Range"), True)
+
+    do_HEAD = do_GET
+
+
+def test_stores_across_a_network(matrix):
+    store = zarr.storage.MemoryStore()
+    write(store, matrix, obs={"type": ["T"] * ROWS}, sharded=True)
+    with cloud_servers.fake_server(Objects) as (server, url):
+        server.objects = {key: value.to_bytes() for key, value in store._store_dict.items()}
+        data = hr.cells(url, obs=["type"])
+        for batch in CellLoader(data, 16, window=(4, 4)):
+            same(batch["X"], dense(matrix)[batch["index"]])
+        server.objects = {key: b"?" if "/c/" in key else v for key, v in server.objects.items()}
+        with pytest.raises(hr.CorruptError):
+            next(CellLoader(hr.cells(url), 16, window=(4, 4)))
 
 
 def test_runs_of_a_window_are_read_once(cells):
