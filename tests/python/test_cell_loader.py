@@ -189,7 +189,7 @@ def test_elements_that_a_row_has_twice_are_added(tmp_path):
         (np.array([1, 2, 3], "i4"), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2)
     )
     data = hr.cells(write(tmp_path / "a.zarr", twice))
-    for dtype in (None, "float16", "float64"):
+    for dtype in (None, "float16", "float64"):  # 16 bits are summed in more
         loader = CellLoader(data, 2, output="dense", shuffle=False, dtype=dtype)
         same(next(loader)["X"], twice.toarray())
     same(next(CellLoader(data, 2, shuffle=False))["X"], twice.toarray())
@@ -355,6 +355,8 @@ def test_a_closed_loader_goes_on(cells):
         ({"device": "simt"}, NotImplementedError, "made on the CPU"),
         ({"device": "nix"}, ValueError, "nix"),
         ({"dtype": "int32"}, ValueError, "dtype: expected one of float16"),
+        ({"dtype": "float16"}, ValueError, "does not compute with sparse matrices of float16"),
+        ({"dtype": "bfloat16"}, ValueError, "does not compute with sparse matrices of bfloat16"),
         ({"dtype": object()}, TypeError, "dtype"),
         ({"transforms": 1e4}, TypeError, "transforms: expected a Transform"),
         ({"transforms": Transform(total=0)}, ValueError, "total"),

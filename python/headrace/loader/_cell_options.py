@@ -82,6 +82,11 @@ def batch_matrix(
     columns, maps = cells.column_maps(name, transform.genes)
     selected = Selected(name, cells.matrices(name), columns, maps)
     result = common if dtype is None else _cell_output.dtype_of(dtype)
+    if output == "csr" and result.itemsize == 2 and result.kind not in "iu":
+        raise ValueError(
+            f"dtype: SciPy does not compute with sparse matrices of {result}: choose float32, or "
+            "another output"
+        )
     how = (
         None if total is None else float(total),
         bool(transform.log1p),
