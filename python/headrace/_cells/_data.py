@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from .._open import open
 from ..errors import CorruptError
 from ..group import Group
 from . import _anndata
-from ._anndata import Matrix
+from ._anndata import Column, Matrix
 from ._columns import ObsColumn, join_columns
 
 _NAMES_OF_A_BATCH = ("obs", "index")
@@ -48,24 +49,20 @@ class Cells:
         join: str,
     ) -> None:
         self.names = tuple(paths)
-        frames = [_anndata.frame(store, "obs") for store in stores]
-        lengths = [_anndata.length_of(frame) for frame in frames]
+        columns = list(obs)
+        for name in columns:
+            _check.text("obs", name)
+        found = _for_each(stores, lambda store: _Store(store, paths, columns))
+        lengths = [store.length for store in found]
         self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self._matrices = {
-            name: [_anndata.open_matrix(store, path) for store in stores]
-            for name, path in paths.items()
-        }
-        for matrices in self._matrices.values():
-            for matrix, length in zip(matrices, lengths, strict=True):
-                if matrix.shape[0] != length:
-                    raise CorruptError(
-                        f"{matrix.where}: {matrix.shape[0]} rows, and obs has {length}"
-                    )
+        self._matrices = {name: [store.matrices[name] for store in found] for name in paths}
         self._variables = {
-            name: _Variables(stores, self._matrices[name], path, join)
+            name: _Variables(self._matrices[name], [store.variables(path) for store in found], join)
             for name, path in paths.items()
         }
-        self.obs = {name: _obs_column(name, frames, lengths) for name in obs}
+        self.obs = {
+            name: join_columns(name, [store.columns[name] for store in found]) for name in columns
+        }
 
     @property
     def n_obs(self) -> int:
@@ -105,35 +102,79 @@ class Cells:
         return f"<headrace.Cells {sizes}, obs: {', '.join(self.obs) or 'none'}>"
 
 
+class _Store:
+    """What is read of one store, and checked against its other parts."""
+
+    def __init__(self, store: Group, paths: Mapping[str, str], columns: Iterable[str]) -> None:
+        frame = _anndata.frame(store, "obs")
+        self.length = _anndata.length_of(frame)
+        self.columns = {name: self._column(frame, name) for name in columns}
+        self.matrices = {name: _anndata.open_matrix(store, path) for name, path in paths.items()}
+        for matrix in self.matrices.values():
+            if matrix.shape[0] != self.length:
+                raise CorruptError(
+                    f"{matrix.where}: {matrix.shape[0]} rows, and obs has {self.length}"
+                )
+        self._names = {
+            path: _anndata.index_of(_anndata.frame(store, path))
+            for path in {_frame_of(path) for path in paths.values()}
+            if path is not None
+        }
+
+    def variables(self, path: str) -> np.ndarray[Any, Any] | None:
+        """Names of the columns of the matrix at that path."""
+        frame = _frame_of(path)
+        return None if frame is None else self._names[frame]
+
+    def _column(self, frame: Group, name: str) -> Column:
+        if name not in frame:
+            known = ", ".join(_anndata.column_names(frame))
+            raise KeyError(f"{_anndata.name_of(frame)} has no column {name!r}, only {known}")
+        column = _anndata.read_column(frame, name)
+        if len(column.values) != self.length:
+            raise CorruptError(
+                f"{_anndata.name_of(frame)}/{name}: {len(column.values)} rows, the index has "
+                f"{self.length}"
+            )
+        return column
+
+
+def _frame_of(path: str) -> str | None:
+    """The data frame of a matrix's columns; those of obsm have no names."""
+    if path.partition("/")[0] == "obsm":
+        return None
+    return "raw/var" if path.startswith("raw/") else "var"
+
+
 class _Variables:
     """The columns of a matrix in all stores, joined by name."""
 
     def __init__(
-        self, stores: Sequence[Group], matrices: Sequence[Matrix], path: str, join: str
+        self,
+        matrices: Sequence[Matrix],
+        names: Sequence[np.ndarray[Any, Any] | None],
+        join: str,
     ) -> None:
-        self._maps: list[np.ndarray[Any, Any] | None] = [None] * len(stores)
+        self._maps: list[np.ndarray[Any, Any] | None] = [None] * len(matrices)
         self.names: np.ndarray[Any, Any] | None = None
         self.count = matrices[0].shape[1]
-        if path.partition("/")[0] == "obsm":  # its columns have no names
+        named = [own for own in names if own is not None]
+        if not named:
             for matrix in matrices:
                 if matrix.shape[1] != self.count:
                     raise ValueError(
                         f"{matrix.where}: {matrix.shape[1]} columns, {self.count} in another store"
                     )
             return
-        frame = "raw/var" if path.startswith("raw/") else "var"
-        named = [_anndata.index_of(_anndata.frame(store, frame)) for store in stores]
-        for matrix, names in zip(matrices, named, strict=True):
-            if matrix.shape[1] != len(names):
+        for matrix, own in zip(matrices, named, strict=True):
+            if matrix.shape[1] != len(own):
                 raise CorruptError(
-                    f"{matrix.where}: {matrix.shape[1]} columns, {len(names)} in var"
+                    f"{matrix.where}: {matrix.shape[1]} columns, and var has {len(own)}"
                 )
         self.names = named[0]
-        if all(np.array_equal(names, named[0]) for names in named[1:]):
+        if all(np.array_equal(own, named[0]) for own in named[1:]):
             return
-        numbers = [
-            _numbers(names, matrix.where) for names, matrix in zip(named, matrices, strict=True)
-        ]
+        numbers = [_numbers(own, matrix.where) for own, matrix in zip(named, matrices, strict=True)]
         if join == "outer":
             joined = list(dict.fromkeys(name for own in numbers for name in own))
         else:
@@ -188,20 +229,17 @@ def _numbers(names: np.ndarray[Any, Any], where: str) -> dict[str, int]:
     return numbers
 
 
-def _obs_column(name: str, frames: Sequence[Group], lengths: Sequence[int]) -> ObsColumn:
-    _check.text("obs", name)
-    parts = []
-    for frame, length in zip(frames, lengths, strict=True):
-        if name not in frame:
-            known = ", ".join(_anndata.column_names(frame))
-            raise KeyError(f"{_anndata.name_of(frame)} has no column {name!r}, only {known}")
-        part = _anndata.read_column(frame, name)
-        if len(part.values) != length:
-            raise CorruptError(
-                f"{_anndata.name_of(frame)}/{name}: {len(part.values)} rows, the index has {length}"
-            )
-        parts.append(part)
-    return join_columns(name, parts)
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_THREADS = 16  # each waits for a store most of its time
+
+
+def _for_each(items: Sequence[_Item], function: Callable[[_Item], _Result]) -> list[_Result]:
+    """The results of all items, at a time where there are several."""
+    if len(items) < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), _THREADS)) as pool:
+        return list(pool.map(function, items))
 
 
 def cells(
@@ -267,7 +305,8 @@ def cells(
 
 def _opened(given: Any) -> list[Group]:
     several = isinstance(given, Sequence) and not isinstance(given, str)
-    found = [group for one in (given if several else [given]) for group in _groups(one)]
+    each = _for_each(given if several else [given], _groups)
+    found = [group for groups in each for group in groups]
     if not found:
         raise ValueError("stores: an empty list")
     return found
@@ -280,7 +319,8 @@ def _groups(given: Any) -> list[Group]:
             matching = sorted(glob.glob(path))
             if not matching:
                 raise FileNotFoundError(f"stores: nothing matches {path!r}")
-            return [group for one in matching for group in _groups_of(open(one))]
+            each = _for_each(matching, lambda one: _groups_of(open(one)))
+            return [group for groups in each for group in groups]
     return _groups_of(given if isinstance(given, Group) else open(given))
 
 
