@@ -117,6 +117,11 @@ BENCHMARKS = {
         "-",
         {"annbatch-cpu.json": "e2e.annbatch_loader"},
     ),
+    "cells": Benchmark(
+        "`CellLoader` beside annbatch's loader, cells of 1,460 elements; wants annbatch",
+        "[cells](../docs/cells.md)",
+        {"cells-cpu.json": "ecosystem.cells"},
+    ),
     "zarr-suite": Benchmark(
         "zarr-python's own tests; $ZARR: its unpacked source, see the script",
         OTHERS,

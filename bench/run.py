@@ -73,6 +73,7 @@ TABLES = {
         load("network-writes.json")
     ),
     ("bench/README.md", "ecosystem"): ecosystem_tables,
+    ("docs/cells.md", "cells"): lambda: ecosystem.cells_table(load("cells-cpu.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
 }
 

@@ -189,3 +189,35 @@ def loader_tables(result: dict) -> str:
             table("Bytes read by those of the samples", "read_amplification", ".1f"),
         ]
     )
+
+
+CELL_LOADERS = {
+    "annbatch-default": "annbatch, zarr-python's default pipeline",
+    "annbatch-fused": "annbatch, zarr-python's fused pipeline",
+    "annbatch-zarrs": "annbatch, zarrs",
+    "annbatch-headrace": "annbatch, headrace's pipeline",
+    "headrace": "`CellLoader`, the same sampler",
+    "headrace-own": "`CellLoader`, its own order",
+    "headrace-normalized": "`CellLoader`, normalised, log1p",
+}
+
+
+def cells_table(result: dict) -> str:
+    """Of the loaders that were there."""
+    rows, runs = result["window"]
+    return markdown(
+        f"Cells a second, {result['elements_per_cell']} elements a cell, batches of "
+        f"{result['batch_size']}, windows of {runs} runs of {rows} cells; blosc-LZ4 in shards as "
+        f"annbatch writes them, a warm page cache, {place(result['machine'])}",
+        ["loader", "cells/s", "CPU us a cell"],
+        [
+            [
+                label,
+                f"{result['cells_per_second'][name]:,}",
+                f"{result['epochs'][name]['cpu_s'] / result['cells'] * 1e6:.1f}",
+            ]
+            for name, label in CELL_LOADERS.items()
+            if name in result["epochs"]
+        ],
+        right=(1, 2),
+    )

@@ -29,6 +29,7 @@ from .group import Group, create_group
 if TYPE_CHECKING:
     from . import codecs, config, lazy
     from ._cached import cache_stats, cached
+    from ._cells import Cells, cells
     from ._doctor import doctor
     from ._ops import copy, load, save
     from ._rechunk import advise, rechunk, rechunk_plan
@@ -40,6 +41,7 @@ __version__ = version()
 __all__ = [
     "Array",
     "CancelledError",
+    "Cells",
     "ConflictError",
     "CorruptError",
     "DeviceArray",
@@ -50,6 +52,7 @@ __all__ = [
     "advise",
     "cache_stats",
     "cached",
+    "cells",
     "codecs",
     "config",
     "consolidate_metadata",
@@ -81,7 +84,9 @@ _LAZY = {
     "zarr": ("zarr", None),
     "advise": ("_rechunk", "advise"),
     "cache_stats": ("_cached", "cache_stats"),
+    "Cells": ("_cells", "Cells"),
     "cached": ("_cached", "cached"),
+    "cells": ("_cells", "cells"),
     "copy": ("_ops", "copy"),
     "load": ("_ops", "load"),
     "rechunk": ("_rechunk", "rechunk"),

@@ -30,6 +30,7 @@ void bind_rechunk(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_shm(nb::module_& m);
 void bind_loader(nb::module_& m);
+void bind_cells(nb::module_& m);
 
 // A new reference, or the Python error that is set.
 inline nb::object steal_or_throw(PyObject* result) {

@@ -27,6 +27,7 @@ NB_MODULE(_core, m) {
   m.def("calls_are_refused", calls_are_refused);
   bind_shm(m);
   bind_loader(m);
+  bind_cells(m);
 }
 
 }  // namespace headrace::python

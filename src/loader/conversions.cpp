@@ -161,6 +161,27 @@ ConvertRow conversion_to(Number to) {
 
 }  // namespace
 
+std::optional<Number> number_of(const DType& dtype) {
+  static const std::array<std::pair<DType, Number>, 13> kNumbers{{
+      {DType::boolean, Number::boolean},
+      {DType::int8, Number::int8},
+      {DType::int16, Number::int16},
+      {DType::int32, Number::int32},
+      {DType::int64, Number::int64},
+      {DType::uint8, Number::uint8},
+      {DType::uint16, Number::uint16},
+      {DType::uint32, Number::uint32},
+      {DType::uint64, Number::uint64},
+      {DType::float16, Number::float16},
+      {DType::float32, Number::float32},
+      {DType::float64, Number::float64},
+      {DType::bfloat16, Number::bfloat16},
+  }};
+  for (const auto& [type, number] : kNumbers)
+    if (type == dtype) return number;
+  return std::nullopt;
+}
+
 ConvertRow row_conversion(Number from, Number to) {
   switch (from) {
     case Number::boolean:

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "headrace/dtype.h"
 #include "kernels/kernels.h"
 
 namespace headrace::loader {
@@ -17,6 +19,9 @@ struct ConvertedRow {
 };
 
 using ConvertRow = void (*)(const ConvertedRow&);
+
+// Nothing for what is no number.
+std::optional<Number> number_of(const DType& dtype);
 
 // For the processor at hand.
 ConvertRow row_conversion(Number from, Number to);

@@ -1,11 +1,11 @@
 #include "loader/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <span>
 
 #include "base/checked.h"
+#include "loader/conversions.h"
 #include "loader/plan_order.h"
 #include "loader/tensor_layout.h"
 
@@ -62,27 +62,6 @@ std::string text(const Shape& shape) {
   for (const std::int64_t extent : shape)
     text += (text.empty() ? "(" : ", ") + std::to_string(extent);
   return text + ")";
-}
-
-std::optional<Number> number_of(const DType& dtype) {
-  static const std::array<std::pair<DType, Number>, 13> kNumbers{{
-      {DType::boolean, Number::boolean},
-      {DType::int8, Number::int8},
-      {DType::int16, Number::int16},
-      {DType::int32, Number::int32},
-      {DType::int64, Number::int64},
-      {DType::uint8, Number::uint8},
-      {DType::uint16, Number::uint16},
-      {DType::uint32, Number::uint32},
-      {DType::uint64, Number::uint64},
-      {DType::float16, Number::float16},
-      {DType::float32, Number::float32},
-      {DType::float64, Number::float64},
-      {DType::bfloat16, Number::bfloat16},
-  }};
-  for (const auto& [type, number] : kNumbers)
-    if (type == dtype) return number;
-  return std::nullopt;
 }
 
 bool is_gathered_to(Number number) { return number >= Number::float16; }

@@ -10,7 +10,7 @@ import re
 import headrace as hr
 import numpy as np
 import pytest
-from headrace.loader import Loader
+from headrace.loader import CellLoader, Loader, Transform
 
 
 class Thing:
@@ -73,6 +73,18 @@ class Place:
         self.count += 1
         return str(self.folder / f"{self.count}.zarr")
 
+    def cells(self):
+        """An AnnData store of a dense matrix."""
+        path = self.new()
+        root = hr.create_group(path, attributes={"encoding-type": "anndata"})
+        hr.create_array(path, "X", shape=(6, 4), dtype="f4", chunks=(2, 4))[:] = 1
+        frame = {"encoding-type": "dataframe", "_index": "_index"}
+        for name, rows in (("obs", 6), ("var", 4)):
+            hr.create_group(path, name, attributes=frame)
+            names = hr.create_array(root[name], "_index", shape=rows, dtype=str, chunks=8)
+            names[:] = [str(row) for row in range(rows)]
+        return path
+
     def group(self):
         group = hr.create_group(self.new())
         group.create_array("x", shape=(6, 4), dtype="f4", chunks=(2, 4))[:] = 1
@@ -131,6 +143,15 @@ CALLS = {
     "advise": lambda at: (hr.advise, {"src": at.array(), "window": 1, "patch": None, "batch": 1}),
     "cached": lambda at: (hr.cached, {"store": at.group().store, "memory": "1MiB",
         "block": "4KiB", "name": "n", "storage_options": None}),
+    "cells": lambda at: (hr.cells, {"stores": at.cells(), "x": "X", "obs": ["_index"],
+        "join": "inner"}),
+    "CellLoader": lambda at: (lambda **k: next(CellLoader(**k), None), {
+        "cells": hr.cells(at.cells()), "batch_size": 2, "window": (2, 2), "shuffle": True,
+        "lanes": 1, "weights": np.ones(6), "samples_per_epoch": 6, "rank": 0, "world_size": 1,
+        "output": "dense", "device": None, "dtype": "float32", "transforms": Transform(),
+        "seed": 0, "epoch": 0, "drop_last": True, "memory_budget": "1GiB"}),
+    "Transform": lambda at: (lambda **k: CellLoader(hr.cells(at.cells()), 2, output="dense",
+        transforms=Transform(**k)), {"total": 1, "log1p": False, "genes": [1]}),
     "cache_stats": lambda at: (hr.cache_stats, {"store": hr.cached(at.group().store)}),
     "references": lambda at: (hr.references, {"files": at.hdf5(), "out": None, "concat_dim": None,
         "allow": (), "left_out": "raise", "storage_options": None}),

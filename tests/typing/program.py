@@ -10,6 +10,7 @@ import headrace.shm
 import numpy as np
 from headrace.attributes import Attributes
 from headrace.lazy import LazyArray
+from headrace.loader import CellLoader, Transform
 
 
 def opened(path: str) -> None:
@@ -87,6 +88,16 @@ def shared() -> None:
     assert_type(x, np.ndarray[Any, Any])
     channel = arena.channel(capacity=4)
     channel.put({"x": x}, timeout=1)
+
+
+def cells(path: str) -> None:
+    data = hr.cells(path, {"rna": "X"}, obs=["cell_type"], join="outer")
+    assert_type(data, hr.Cells)
+    transforms = {"rna": Transform(total=1e4, log1p=True, genes=["MS4A1"])}
+    loader = CellLoader(data, 4096, window=(256, 64), output="dense", transforms=transforms)
+    for batch in loader:
+        assert_type(batch, dict[str, Any])
+    loader.load_state_dict(loader.state_dict())
 
 
 def caught(path: str) -> str:

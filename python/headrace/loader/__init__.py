@@ -1,4 +1,5 @@
-"""Batches for training: windows of arrays, shuffled, decoded once, on the host or a device.
+"""Batches for training: windows of arrays, shuffled, decoded once, on the host or a device; and
+cells of AnnData stores (`CellLoader`).
 
 >>> from headrace.loader import Loader
 >>> arrays = {"t2m": t2m, "z500": z500}
@@ -9,6 +10,8 @@
 
 from __future__ import annotations
 
+from ._cell_loader import CellLoader
+from ._cell_options import Transform
 from ._loader import Loader, shuffle_quality
 
-__all__ = ["Loader", "shuffle_quality"]
+__all__ = ["CellLoader", "Loader", "Transform", "shuffle_quality"]

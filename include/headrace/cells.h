@@ -1,0 +1,101 @@
+#pragma once
+
+// Batches of rows of matrices of cells by genes, from what was read of them.
+//  1. A Window is runs of consecutive rows as a read left them in memory, sparse (CSR) or dense, of
+//     one or several matrices. It keeps pointers: the memory is the caller's.
+//  2. count() tells where each row of a batch begins among the batch's elements.
+//  3. gather_csr() or gather_dense() writes the batch, scaled, converted and with the columns that
+//     are wanted.
+//
+// Rows are numbered through the window, run after run. All that comes from a store (positions and
+// columns) is checked where it is used: `corrupt` names the matrix and the row, and nothing outside
+// of the given memory is touched. The work is shared among the threads of the library.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "headrace/dtype.h"
+
+namespace headrace::cells {
+
+struct Matrix {
+  std::string name;  // for messages
+  std::int64_t columns = 0;
+  DType data{};                    // a number
+  std::optional<DType> indices{};  // an integer; none: the matrix is dense
+  // The column of the batch for each column, -1 for none. Empty: the same.
+  std::vector<std::int32_t> column_map{};
+};
+
+// Consecutive rows of a matrix.
+struct Run {
+  std::size_t matrix = 0;      // among those of the window
+  std::int64_t first_row = 0;  // in the matrix, for messages
+  std::int64_t rows = 0;
+  const void* data = nullptr;  // of a dense matrix rows * columns elements
+  // Of a sparse matrix: `elements` of data and of indices. Row i has those from
+  // indptr[i] - indptr[0] up to indptr[i + 1] - indptr[0].
+  const void* indices = nullptr;
+  const std::int64_t* indptr = nullptr;  // rows + 1
+  std::int64_t elements = 0;
+};
+
+// What is done to the elements of a row, in this order.
+struct Transform {
+  // Elements are divided by (sum of the row / total), a row without a sum by 1. The sum is over all
+  // columns of the matrix, whichever of them are wanted.
+  std::optional<double> total{};
+  bool log1p = false;  // within 2 units in the last place
+  // float16, bfloat16, float32 or float64; none: that of the matrices, which have one, and nothing
+  // is transformed.
+  std::optional<DType> dtype{};
+};
+
+class Window {
+ public:
+  // `invalid_argument` for runs and matrices that do not fit together.
+  Window(std::vector<Matrix> matrices, std::vector<Run> runs, std::int64_t columns);
+
+  std::int64_t rows() const { return first_rows_.back(); }
+  // Bytes of an element of the matrices, where they have one type.
+  std::size_t stored_itemsize() const {
+    return matrices_.empty() ? 1 : matrices_.front().data.itemsize();
+  }
+
+  // offsets[i + 1] = offsets[i] + the elements of rows[i] that the batch takes; offsets[0] is
+  // given. Of dense matrices those that are not zero.
+  void count(std::span<const std::int64_t> rows, std::span<std::int64_t> offsets) const;
+
+  // Row rows[i] goes to the elements from offsets[i] on, as count() said. Where the map of columns
+  // changes their order they are sorted, else they are in the order of the store.
+  void gather_csr(std::span<const std::int64_t> rows,
+                  std::span<const std::int64_t> offsets,
+                  const Transform& transform,
+                  void* data,
+                  std::int32_t* indices) const;
+
+  // A matrix of rows.size() by `columns` in C order. Elements that a sparse row has twice are
+  // added.
+  void gather_dense(std::span<const std::int64_t> rows,
+                    const Transform& transform,
+                    void* data) const;
+
+ private:
+  struct Layout;
+  struct Row;
+  class Values;
+  Row row(std::int64_t number) const;
+
+  std::vector<Matrix> matrices_;
+  std::shared_ptr<const std::vector<Layout>> layouts_;  // of the matrices
+  std::vector<Run> runs_;
+  std::vector<std::int64_t> first_rows_;  // of each run in the window; and all rows
+  std::int64_t columns_;
+};
+
+}  // namespace headrace::cells

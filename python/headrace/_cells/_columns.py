@@ -1,0 +1,88 @@
+"""Columns of several stores as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._anndata import Column
+
+
+@dataclass(frozen=True)
+class ObsColumn:
+    """A column of the cells of all stores.
+
+    Attributes
+    ----------
+    values
+        ``(n_obs,)``: numbers; strings; or of a categorical column codes, signed integers that count
+        from 0 in ``categories``, -1 where a value is missing.
+    categories
+        ``(n_categories,)`` of a categorical column: those of the first store, then what others have
+        beside them, in their order. None for others.
+    missing
+        ``(n_obs,)`` boolean, True where a number is missing; None where none is.
+    """
+
+    values: np.ndarray[Any, Any]
+    categories: np.ndarray[Any, Any] | None = None
+    missing: np.ndarray[Any, Any] | None = None
+
+    def take(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The values at these rows: of numbers of which some are missing a masked array."""
+        values = self.values[rows]
+        return values if self.missing is None else np.ma.MaskedArray(values, self.missing[rows])
+
+
+def join_columns(name: str, parts: Sequence[Column]) -> ObsColumn:
+    """One column of those of the stores; ValueError where they do not fit together."""
+    if any(part.categories is not None for part in parts):
+        return _join_categories(name, [_categorized(name, part) for part in parts])
+    kinds = {"text" if part.values.dtype.kind in "TOUS" else "number" for part in parts}
+    if len(kinds) > 1:
+        raise ValueError(f"obs: {name!r} has numbers in one store and strings in another")
+    values = np.concatenate([part.values for part in parts])
+    if not any(part.missing is not None for part in parts):
+        return ObsColumn(values)
+    missing = [
+        np.zeros(len(part.values), bool) if part.missing is None else part.missing for part in parts
+    ]
+    return ObsColumn(values, missing=np.concatenate(missing))
+
+
+def _categorized(name: str, part: Column) -> Column:
+    if part.categories is not None:
+        return part
+    if part.missing is not None or part.values.dtype.kind not in "TUS":
+        raise ValueError(
+            f"obs: {name!r} is categorical in one store and has {part.values.dtype} in another"
+        )
+    categories, codes = np.unique(part.values, return_inverse=True)
+    return Column(codes, categories)
+
+
+def _join_categories(name: str, parts: Sequence[Column]) -> ObsColumn:
+    numbers: dict[Any, int] = {}
+    maps = []
+    for part in parts:
+        assert part.categories is not None
+        known = part.categories.tolist()
+        maps.append([numbers.setdefault(category, len(numbers)) for category in known])
+    if len({isinstance(category, str) for category in numbers}) > 1:
+        raise ValueError(f"obs: {name!r} has categories of strings and of numbers")
+    dtype = np.min_scalar_type(-max(len(numbers), 1))
+    codes = [
+        np.array([*own, -1], dtype)[part.values] for own, part in zip(maps, parts, strict=True)
+    ]
+    first = parts[0].categories
+    assert first is not None
+    categories = list(numbers)
+    kept = first if len(categories) == len(first) else np.array(categories, _type(first))
+    return ObsColumn(np.concatenate(codes), kept)
+
+
+def _type(categories: np.ndarray[Any, Any]) -> Any:
+    return categories.dtype if categories.dtype.kind in "TO" else None

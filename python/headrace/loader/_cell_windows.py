@@ -1,0 +1,235 @@
+"""Windows of cells in memory: read by one `read_many`, gathered by C++."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .._cells import Cells
+from .._cells._anndata import Matrix
+from ..errors import CorruptError
+from ._cell_order import PlannedWindow, Rows
+
+_ALIGNMENT = 64
+# Positions of rows (indptr) of stores with more rows are read window by window.
+_INDPTR_IN_MEMORY = 1 << 24
+
+
+class Memory:
+    """Blocks of bytes that are used again once no array sees them any more.
+
+    One thread takes; blocks come back in whichever thread lets go of them.
+    """
+
+    def __init__(self, keep: int, budget: int | None = None) -> None:
+        self._keep, self._budget = keep, budget
+        self._free: list[np.ndarray[Any, Any]] = []
+        self._returned: deque[np.ndarray[Any, Any]] = deque()
+        self._leased_nbytes = 0
+
+    def take(self, nbytes: int) -> np.ndarray[Any, Any] | None:
+        """``(nbytes,)`` uint8, not initialised; None where the budget has no room for it."""
+        while self._returned:
+            block = self._returned.popleft()
+            self._leased_nbytes -= block.nbytes
+            self._free.append(block)
+        self._free = sorted(self._free, key=lambda block: block.nbytes)[-self._keep :]
+        at = next((at for at, block in enumerate(self._free) if nbytes <= block.nbytes), None)
+        # Windows and batches differ a little: some room makes the next one fit.
+        size = nbytes + nbytes // 8 if at is None else self._free[at].nbytes
+        if self._budget is not None:
+            free_nbytes = sum(block.nbytes for block in self._free) if at is None else 0
+            if self._leased_nbytes + free_nbytes + size > self._budget:
+                self._free, at, size = [], None, nbytes
+            if self._leased_nbytes + size > self._budget:
+                return None
+        block = np.empty(size, np.uint8) if at is None else self._free.pop(at)
+        self._leased_nbytes += block.nbytes
+        return np.asarray(_Lease(self._returned, block))[:nbytes]
+
+
+class _Lease:
+    """A block as NumPy sees it: each array of it keeps this alive."""
+
+    def __init__(self, returned: deque[np.ndarray[Any, Any]], block: np.ndarray[Any, Any]) -> None:
+        self._returned, self._block = returned, block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        self._returned.append(self._block)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A matrix of the cells with the columns that batches have."""
+
+    name: str
+    matrices: list[Matrix]  # by store
+    columns: int
+    maps: list[np.ndarray[Any, Any] | None]  # by store
+
+    def described(self) -> list[tuple[Any, ...]]:
+        """The matrices as `_core.CellWindow` takes them."""
+        return [
+            (
+                matrix.where,
+                matrix.shape[1],
+                np.dtype(matrix.data.dtype),
+                None if matrix.indices is None else np.dtype(matrix.indices.dtype),
+                map,
+            )
+            for matrix, map in zip(self.matrices, self.maps, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Consecutive rows of a matrix of one store, and what of data they are."""
+
+    store: int
+    begin: int
+    end: int
+    indptr: Rows | None = None  # of a sparse matrix: (end - begin + 1,)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Of dimension 0 of data."""
+        if self.indptr is None:
+            return self.begin, self.end
+        return int(self.indptr[0]), int(self.indptr[-1])
+
+
+class WindowReader:
+    """Reads windows of some matrices of cells into memory that is used again."""
+
+    def __init__(self, cells: Cells, selected: Sequence[Selected], budget: int) -> None:
+        self._offsets = cells.offsets
+        self._selected = selected
+        self._described = {item.name: item.described() for item in selected}
+        self._memory = Memory(2, budget)
+        self._indptrs: dict[tuple[str, int], Rows] = {}
+
+    def plan(self, window: PlannedWindow) -> WindowPlan | None:
+        """What is to be read, by the positions of rows, which are read now where they are not yet.
+
+        None where the budget has no room for it.
+
+        Raises
+        ------
+        headrace.CorruptError
+            Positions that fall, or that lie outside of the data.
+        """
+        pieces = self._pieces(window)
+        segments = {
+            item.name: [self._segment(item, *piece) for piece in pieces] for item in self._selected
+        }
+        plan = WindowPlan(self._selected, segments)
+        plan.memory = self._memory.take(plan.nbytes)
+        return None if plan.memory is None else plan
+
+    def read(self, plan: WindowPlan) -> dict[str, Any]:
+        """The windows of the matrices, as `_core.CellWindow` by name. Any thread may call it."""
+        memory, plan.memory = plan.memory, None
+        assert memory is not None
+        requests: list[tuple[Any, ...]] = []
+        runs: dict[str, list[tuple[Any, ...]]] = {}
+        at = 0
+        for item in self._selected:
+            own = runs.setdefault(item.name, [])
+            for segment in plan.segments[item.name]:
+                begin, end = segment.extent
+                outs: list[Any] = []
+                for array in plan.arrays(item, segment):
+                    shape = (end - begin, *array.shape[1:])
+                    out = memory[at : at + _nbytes(array, end - begin)].view(array.dtype)
+                    at += _padded(out.nbytes)
+                    outs.append(out.reshape(shape))
+                    if end > begin:
+                        requests.append((array, slice(begin, end), outs[-1]))
+                outs = [out.reshape(-1).view(np.uint8) for out in outs]
+                data, indices = outs if segment.indptr is not None else (*outs, None)
+                rows = segment.end - segment.begin
+                own.append((segment.store, segment.begin, rows, data, indices, segment.indptr))
+        _core.read_many(requests)
+        return {
+            item.name: _core.CellWindow(self._described[item.name], runs[item.name], item.columns)
+            for item in self._selected
+        }
+
+    def _pieces(self, window: PlannedWindow) -> list[tuple[int, int, int]]:
+        """Store, first row and end there of each run, divided where stores meet."""
+        pieces = []
+        for start, stop in zip(window.starts.tolist(), window.stops.tolist(), strict=True):
+            while start < stop:
+                store = int(np.searchsorted(self._offsets, start, side="right")) - 1
+                first, end = int(self._offsets[store]), int(self._offsets[store + 1])
+                pieces.append((store, start - first, min(stop, end) - first))
+                start = min(stop, end)
+        return pieces
+
+    def _segment(self, item: Selected, store: int, begin: int, end: int) -> _Segment:
+        matrix = item.matrices[store]
+        if matrix.indptr is None:
+            return _Segment(store, begin, end)
+        indptr = self._indptr(item, store, begin, end)
+        falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+        if falls.size:
+            at = int(falls[0])
+            raise CorruptError(
+                f"{matrix.where} row {begin + at}: indptr falls from {indptr[at]} to "
+                f"{indptr[at + 1]}"
+            )
+        if not 0 <= indptr[0] <= indptr[-1] <= matrix.data.shape[0]:
+            raise CorruptError(
+                f"{matrix.where} rows {begin} to {end}: indptr from {indptr[0]} to {indptr[-1]}, "
+                f"of {matrix.data.shape[0]} elements"
+            )
+        return _Segment(store, begin, end, indptr)
+
+    def _indptr(self, item: Selected, store: int, begin: int, end: int) -> Rows:
+        array = item.matrices[store].indptr
+        assert array is not None
+        if array.shape[0] > _INDPTR_IN_MEMORY:
+            return _int64s(array.read(slice(begin, end + 1), device="cpu"))
+        key = (item.name, store)
+        if key not in self._indptrs:
+            self._indptrs[key] = _int64s(array.read(device="cpu"))
+        return self._indptrs[key][begin : end + 1]
+
+
+class WindowPlan:
+    """What a window reads of each matrix, and what memory that takes."""
+
+    def __init__(self, selected: Sequence[Selected], segments: dict[str, list[_Segment]]) -> None:
+        self.segments = segments
+        self.memory: np.ndarray[Any, Any] | None = None
+        self.nbytes = 0
+        for item in selected:
+            for segment in segments[item.name]:
+                begin, end = segment.extent
+                for array in self.arrays(item, segment):
+                    self.nbytes += _padded(_nbytes(array, end - begin))
+
+    @staticmethod
+    def arrays(item: Selected, segment: _Segment) -> list[_core.Array]:
+        matrix = item.matrices[segment.store]
+        return [matrix.data] if matrix.indices is None else [matrix.data, matrix.indices]
+
+
+def _nbytes(array: _core.Array, extent: int) -> int:
+    columns = array.shape[1] if array.ndim == 2 else 1
+    return extent * columns * np.dtype(array.dtype).itemsize
+
+
+def _padded(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def _int64s(values: np.ndarray[Any, Any]) -> Rows:
+    # What a uint64 above 2^63 becomes is negative, and found to be wrong.
+    return np.ascontiguousarray(values, np.int64)

@@ -1,0 +1,225 @@
+"""Stores of cells that lie: errors with the store and the row, and nothing read out of bounds."""
+
+import headrace as hr
+import numpy as np
+import pytest
+from headrace import _core
+from headrace.loader import CellLoader, Transform
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("scipy")
+pytest.importorskip("zarr")
+
+import zarr
+from cells_store import counts, dense, put, write
+
+ROWS, COLUMNS = 40, 9
+
+
+def changed(path, name, change):
+    """Replaces an array of the matrix by what `change` makes of it."""
+    group = zarr.open_group(path)["X"]
+    values = change(group[name][:])
+    del group[name]
+    put(group, name, values, (16,))
+    return hr.cells(path)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "a.zarr", counts(np.random.default_rng(1), ROWS, COLUMNS, 0.5))
+
+
+def at(place, value):
+    def change(values):
+        values = values.astype("i8")
+        values[place] = value
+        return values
+
+    return change
+
+
+LARGEST, SMALLEST = np.iinfo("i8").max, np.iinfo("i8").min
+
+
+@pytest.mark.parametrize("output", ["csr", "dense"])
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("indptr", at(5, 0), r"a\.zarr/X row 4: indptr falls"),
+        ("indptr", at(5, LARGEST), r"X row 5: indptr falls"),
+        ("indptr", at(5, SMALLEST), r"X row 4: indptr falls"),
+        ("indptr", at(-1, LARGEST), r"X rows 0 to 40: indptr from 0 to 9223372036854775807, of"),
+        ("indptr", at(0, SMALLEST), r"X rows 0 to 40: indptr from -9223372036854775808"),
+        ("indices", at(7, COLUMNS), r"X row \d+: a column outside of the 9"),
+        ("indices", at(7, -1), r"X row \d+: a column outside of the 9"),
+        ("indices", at(7, LARGEST), r"X row \d+: a column outside of the 9"),
+        ("indices", at(7, 1 << 32), r"X row \d+: a column outside of the 9"),
+    ],
+)
+def test_matrices_that_lie(path, name, change, message, output):
+    loader = CellLoader(changed(path, name, change), ROWS, window=(8, 8), output=output)
+    for _ in range(2):  # the next call tries the same batch again
+        with pytest.raises(hr.CorruptError, match=message):
+            next(loader)
+
+
+@pytest.mark.parametrize("value", [COLUMNS, -1])
+def test_columns_are_checked_before_genes_are_selected(path, value):
+    loader = CellLoader(
+        changed(path, "indices", at(7, value)), ROWS, transforms=Transform(genes=[0])
+    )
+    with pytest.raises(hr.CorruptError, match="a column outside"):
+        next(loader)
+
+
+def test_batches_before_a_corrupt_window_are_delivered(path):
+    data = changed(path, "indptr", at(38, 0))
+    loader = CellLoader(data, 8, window=(8, 1), shuffle=False)
+    assert [next(loader)["index"][0] for _ in range(4)] == [0, 8, 16, 24]
+    with pytest.raises(hr.CorruptError, match="row 37"):
+        next(loader)
+
+
+def test_a_chunk_that_cannot_be_decoded(path, tmp_path):
+    chunk = tmp_path / "a.zarr/X/data/c/0"
+    chunk.write_bytes(b"no chunk")
+    loader = CellLoader(hr.cells(path), ROWS)
+    with pytest.raises(hr.CorruptError):
+        next(loader)
+
+
+def test_data_larger_than_memory_is_within_the_budget(path):
+    """The array says that it has a petabyte, most of it missing chunks."""
+    group = zarr.open_group(path)["X"]
+    for name in ("data", "indices"):
+        group[name].resize((1 << 48,))
+    data = changed(path, "indptr", at(-1, 1 << 48))
+    with pytest.raises(MemoryError, match="memory_budget"):
+        next(CellLoader(data, 8))
+
+
+@given(
+    st.lists(st.integers(-5, 60), min_size=ROWS + 1, max_size=ROWS + 1),
+    st.lists(st.integers(-3, COLUMNS + 3), min_size=50, max_size=50),
+    st.sampled_from(["csr", "dense"]),
+    st.booleans(),
+)
+def test_any_positions_and_columns(tmp_path_factory, indptr, indices, output, selects):
+    """An error, or what SciPy makes of them."""
+    folder = tmp_path_factory.mktemp("cells")
+    path = write(folder / "a.zarr", counts(np.random.default_rng(1), ROWS, COLUMNS))
+    group = zarr.open_group(path)["X"]
+    if sorted(indices) == indices:  # now and then what is good
+        indptr = sorted(np.clip(indptr, 0, 50).tolist())
+    for name, values in (
+        ("data", np.arange(50, dtype="f4")),
+        ("indices", np.array(indices)),
+        ("indptr", np.array(indptr)),
+    ):
+        del group[name]
+        put(group, name, values)
+    genes = [4, 1] if selects else None
+    loader = CellLoader(
+        hr.cells(path), ROWS, shuffle=False, output=output, transforms=Transform(genes=genes)
+    )
+    taken = indices[max(indptr[0], 0) : max(indptr[-1], 0)]
+    good = sorted(indptr) == indptr and indptr[0] >= 0 and indptr[-1] <= 50
+    good = good and all(0 <= column < COLUMNS for column in taken)
+    if not good:
+        with pytest.raises(hr.CorruptError):
+            next(loader)
+        return
+    wanted = np.zeros((ROWS, COLUMNS), "f4")
+    for row in range(ROWS):
+        for element in range(indptr[row], indptr[row + 1]):
+            wanted[row, indices[element]] += element
+    wanted = wanted[:, genes] if selects else wanted
+    assert (dense(next(loader)["X"]) == wanted).all()
+
+
+def window(indptr, indices=(0, 1, 2), columns=3, **options):
+    """A window of what Python may hand over, past the checks of the loader."""
+    indices = np.array(indices, "i4")
+    data = np.arange(len(indices), dtype="f4")
+    described = [("store", columns, np.dtype("f4"), np.dtype("i4"), options.get("map"))]
+    run = (0, 100, len(indptr) - 1, data.view("u1"), indices.view("u1"), np.array(indptr, "i8"))
+    return _core.CellWindow(described, [run], options.get("wanted", columns))
+
+
+@pytest.mark.parametrize(
+    "indptr", [[0, 4], [0, -1], [5, 4], [5, 9], [0, 2, 1], [LARGEST, SMALLEST], [SMALLEST, LARGEST]]
+)
+def test_windows_check_positions_themselves(indptr):
+    rows = np.arange(len(indptr) - 1)
+    with pytest.raises(hr.CorruptError, match=r"store row 10[01]: indptr from"):
+        window(indptr).count(rows, np.zeros(len(rows) + 1, "i8"))
+
+
+def test_windows_check_what_they_are_told_to_write():
+    good = window([5, 6, 8])
+    rows, offsets = np.array([1, 0]), np.zeros(3, "i8")
+    good.count(rows, offsets)
+    assert offsets.tolist() == [0, 2, 3]
+    how = (None, False, None)
+    data, indices = np.zeros(3, "f4"), np.zeros(3, "i4")
+
+    def gather(rows=rows, offsets=offsets, data=data, indices=indices, itemsize=4):
+        good.gather_csr(rows, offsets, how, data.view("u1"), indices.view("u1"), itemsize)
+
+    gather()
+    assert data.tolist() == [1, 2, 0] and indices.tolist() == [1, 2, 0]
+    for wrong, message in [
+        ({"offsets": np.array([0, 1, 3])}, "count"),
+        ({"offsets": np.array([0, 3, 2])}, "fall"),
+        ({"offsets": np.array([-1, 1, 2])}, "from 0 on"),
+        ({"offsets": np.array([0, 2])}, "one offset more"),
+        ({"data": data[:2]}, "data: expected 3 elements"),
+        ({"indices": indices[:2]}, "indices: expected 3 elements"),
+        ({"itemsize": 2}, "itemsize: elements of 4 bytes, not 2"),
+        ({"rows": np.array([1, 2])}, "row 2 of 2"),
+        ({"rows": np.array([1, -1])}, "row -1 of 2"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            gather(**wrong)
+    with pytest.raises(ValueError, match="data: expected 6 elements"):
+        good.gather_dense(rows, how, np.zeros(20, "u1"), 4)
+    with pytest.raises(ValueError, match="a transform without a type"):
+        good.gather_dense(rows, (1.0, True, None), np.zeros(24, "u1"), 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"map": np.array([0, 1], "i4")}, "a map of 2"),
+        ({"map": np.array([0, 1, 3], "i4")}, "a column to 3"),
+        ({"map": np.array([0, 1, -2], "i4")}, "a column to -2"),
+        ({"wanted": 2}, "3 columns"),
+        ({"wanted": -1}, "-1 columns"),
+        ({"wanted": 1 << 31}, "2147483648 columns"),
+    ],
+)
+def test_windows_check_their_columns(options, message):
+    with pytest.raises(ValueError, match=message):
+        window([0, 1, 3], **options)
+
+
+def test_windows_check_the_memory_of_runs():
+    described = [("store", 3, np.dtype("f4"), np.dtype("i4"), None)]
+    data, indices, indptr = np.zeros(12, "u1"), np.zeros(12, "u1"), np.zeros(3, "i8")
+    for run, message in [
+        ((1, 0, 2, data, indices, indptr), "no matrix"),
+        ((0, 0, 3, data, indices, indptr), "indptr: expected 4 elements"),
+        ((0, 0, -2, data, indices, indptr), "a number of rows"),
+        ((0, 0, 2, data[:8], indices, indptr), "data: expected 3 elements"),
+        ((0, 0, 2, np.zeros(13, "u1")[1:], indices, indptr), "not aligned"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _core.CellWindow(described, [run], 3)
+    with pytest.raises(ValueError, match="data: expected 6 elements"):
+        _core.CellWindow([("d", 3, np.dtype("f4"), None, None)], [(0, 0, 2, data, None, None)], 3)
+    with pytest.raises(ValueError, match="indices are no integers"):
+        _core.CellWindow([("d", 3, np.dtype("f4"), np.dtype("f4"), None)], [], 3)
+    with pytest.raises(ValueError, match="elements are no numbers"):
+        _core.CellWindow([("d", 3, np.dtype("S4"), None, None)], [], 3)

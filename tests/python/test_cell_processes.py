@@ -1,0 +1,96 @@
+"""Loaders of cells in children, threads and at the end of the interpreter."""
+
+import gc
+import multiprocessing
+import threading
+
+import headrace as hr
+import numpy as np
+import pytest
+from headrace.loader import CellLoader
+from helpers import python
+from test_threads_fork import in_fork
+
+pytest.importorskip("scipy")
+pytest.importorskip("zarr")
+
+from cells_store import counts, write
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "a.zarr", counts(np.random.default_rng(1), 100, 7))
+
+
+def loader_of(path):
+    return CellLoader(hr.cells(path), 8, window=(4, 4))
+
+
+def values(loader):
+    return [(batch["index"].tobytes(), batch["X"].data.tobytes()) for batch in loader]
+
+
+def test_a_child_of_fork_goes_on(path):
+    loader, other = loader_of(path), loader_of(path)
+    next(loader), next(other)  # its thread reads ahead
+    wanted = values(other)
+
+    def child():
+        assert values(loader) == wanted
+
+    in_fork(child)
+    assert values(loader) == wanted
+
+
+def rest(loader, queue):
+    queue.put(values(loader))
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_children_get_loaders_by_pickle(path, method):
+    context = multiprocessing.get_context(method)
+    loader = loader_of(path)
+    next(loader)
+    queue = context.Queue()
+    child = context.Process(target=rest, args=(loader, queue))
+    child.start()
+    found = queue.get(timeout=100)
+    child.join()
+    assert found == values(loader)
+
+
+def test_a_loader_that_is_dropped_ends_its_thread(path):
+    loader = loader_of(path)
+    next(loader)
+    assert any(thread.name.startswith("headrace-cells") for thread in threading.enumerate())
+    del loader
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith("headrace-cells"):
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_the_interpreter_ends_while_a_window_is_read(path):
+    code = """
+import sys, headrace as hr
+from headrace.loader import CellLoader
+loader = CellLoader(hr.cells(sys.argv[1]), 8, window=(4, 4))
+print(next(loader)["X"].shape)
+"""
+    assert python(code, path).split() == ["(8,", "7)"]
+
+
+def test_loaders_in_threads(path):
+    wanted = values(loader_of(path))
+    found = [None] * 4
+
+    def read(number):
+        found[number] = values(loader_of(path))
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [wanted] * 4
