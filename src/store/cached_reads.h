@@ -47,6 +47,7 @@ class CachedReads final : public AsyncReads {
   void submit(std::span<AsyncRead* const> reads) noexcept override;
   void cancel(AsyncRead& read) noexcept override;
   std::size_t depth() const override { return source_.depth(); }
+  bool keeps_parts(std::string_view key) override;
 
  private:
   struct Want;
