@@ -380,6 +380,36 @@ TEST_F(NetworkRead, EndsSoonWhenItIsCancelled) {
   EXPECT_EQ(slow_->counts().cancelled, slow_->counts().requests);
 }
 
+// Else the read that is tried again, as the object was replaced, goes on as if nobody had been
+// there.
+TEST_F(NetworkRead, AnInterruptGoesBeforeAnErrorThatIsTriedAgain) {
+  const Array array = many_chunks();
+  Config alone = config();
+  alone.threads = 1;
+  set_config(alone);
+  set_manners({.hears_cancel = false});
+  std::exception_ptr changed;
+  try {
+    throw_changed("a/c/0/0");
+  } catch (...) {
+    changed = std::current_exception();
+  }
+  slow_->fail_key("a/c/0/0", changed);
+  std::atomic<bool> is_stuck{false}, is_let_go{false};
+  slow_->before_answer([&](const AsyncRead& read) {
+    if (read.key == "a/c/0/0" || is_let_go) return;
+    is_stuck = true;
+    while (!is_let_go) std::this_thread::sleep_for(1ms);
+  });
+  ReadOptions options;
+  options.poll = [&] {
+    if (!is_stuck || is_let_go.exchange(true)) return;
+    throw std::runtime_error("interrupted");
+  };
+  EXPECT_THROW(array.read({}, options), std::runtime_error);
+  EXPECT_LE(slow_->counts().requests, 256u);
+}
+
 TEST_F(NetworkRead, NamesTheChunkOfAnErrorAndCancelsTheOthers) {
   for (const Shape& shards : {Shape{}, Shape{64, 64}}) {
     const Array array = many_chunks(shards);
