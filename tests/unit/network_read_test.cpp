@@ -176,6 +176,13 @@ TEST_F(NetworkRead, ReadsAllOfAShardInOneRoundTrip) {
       EXPECT_EQ(slow_->counts().rounds, 1u);
       EXPECT_EQ(slow_->counts().requests, 4u);
     }
+    // By one request where what is configured would make two of it.
+    Config narrow = config();
+    narrow.coalesce_run = 10000;
+    set_config(narrow);
+    slow_->forget_counts();
+    expect_truth(array);
+    EXPECT_EQ(slow_->counts().requests, 4u);
     // The indices are known now.
     slow_->forget_counts();
     expect_truth(array, {slice(100, 102)});

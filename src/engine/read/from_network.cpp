@@ -247,7 +247,8 @@ class NetworkReader {
           std::uint64_t whole_nbytes)
         : ShardRead<Query>(reader.request_, grid->array, std::move(parent), position, whole_nbytes),
           reader_(reader),
-          grid_(std::move(grid)) {}
+          grid_(std::move(grid)),
+          whole_nbytes_(whole_nbytes) {}
 
     // Of a shard that came whole each chunk is one: threads share its bytes.
     std::size_t parts() override {
@@ -255,7 +256,7 @@ class NetworkReader {
       try {
         const auto level = this->open();
         reader_.note_chunks(level->cut.size());
-        pieces_ = reader_.pieces_of_shard(grid_, level);
+        pieces_ = reader_.pieces_of_shard(grid_, level, 0);
       } catch (...) {
         failure_ = std::current_exception();
         return 1;
@@ -286,7 +287,8 @@ class NetworkReader {
       if (!level) return reader_.fill(*grid_, *this->parent(), this->position());
       reader_.note_chunks(level->cut.size());
       if (is_innermost(grid_->array.layout, *level)) {
-        reader_.add(std::make_unique<PieceSource>(reader_, reader_.pieces_of_shard(grid_, level)));
+        auto pieces = reader_.pieces_of_shard(grid_, level, whole_nbytes_);
+        reader_.add(std::make_unique<PieceSource>(reader_, std::move(pieces)));
       } else {
         reader_.add(std::make_unique<Children>(reader_, grid_, std::move(level)));
       }
@@ -310,6 +312,7 @@ class NetworkReader {
 
     NetworkReader& reader_;
     const GridOwner grid_;
+    const std::uint64_t whole_nbytes_;
     // Of a shard that came whole.
     std::shared_ptr<Pieces> pieces_;
     std::exception_ptr failure_;
@@ -355,9 +358,9 @@ class NetworkReader {
     }
 
    private:
-    // What a shard may have that comes whole, one round trip sooner than by its index: no more than
-    // is asked for at once of one object anyway, or as much as there is room for of all of them,
-    // where they are enough to keep the connections busy.
+    // What a shard may have that comes by one request, whole where its index is not known: no more
+    // than is asked for at once of one object anyway, or as much as there is room for of all of
+    // them, where they are enough to keep the connections busy.
     std::uint64_t whole_nbytes() const {
       const std::uint64_t nbytes = grid_->shard_nbytes;
       if (nbytes == 0 || level_->parent) return 0;
@@ -475,8 +478,10 @@ class NetworkReader {
     return true;
   }
 
+  // `run_nbytes`: of so many bytes a run may be, besides what is configured.
   std::shared_ptr<Pieces> pieces_of_shard(const GridOwner& grid,
-                                          const std::shared_ptr<const Level>& level) {
+                                          const std::shared_ptr<const Level>& level,
+                                          std::uint64_t run_nbytes) {
     const CodecChain& chain = grid->array.layout.chain;
     auto pieces = std::make_shared<Pieces>(grid, level, level->key);
     Coordinates coordinates;
@@ -498,15 +503,17 @@ class NetworkReader {
       if (!add_plain_pieces(*pieces, i, *range, query))
         pieces->pieces.push_back({i, Piece::kWhole, *range});
     }
-    make_runs(*pieces);
+    make_runs(*pieces, run_nbytes);
     return pieces;
   }
 
-  void make_runs(Pieces& pieces) {
+  void make_runs(Pieces& pieces, std::uint64_t run_nbytes = 0) {
     std::vector<ByteRange> ranges;
     ranges.reserve(pieces.pieces.size());
     for (const Piece& piece : pieces.pieces) ranges.push_back(piece.range);
-    pieces.runs = coalesce(ranges, pieces.grid->plan.near());
+    Coalescing near = pieces.grid->plan.near();
+    near.run = std::max(near.run, run_nbytes);
+    pieces.runs = coalesce(ranges, near);
   }
 
   void fill(const Grid& grid, const Level& level, std::size_t position) {
