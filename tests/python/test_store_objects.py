@@ -159,10 +159,10 @@ def test_objects_are_asked_for_once_and_shards_twice_at_most(monkeypatch, wrappe
     """A store in memory gives its objects whole; another one's size is not asked for either."""
     inner = zarr.storage.MemoryStore()
     store = zarr.storage.WrapperStore(inner) if wrapped else inner
-    zarr.create_array(inner, name="chunks", data=DATA, chunks=(4,) + DATA.shape[1:])
+    zarr.create_array(inner, name="chunks", data=DATA, chunks=(4, *DATA.shape[1:]))
     zarr.create_array(inner, name="plain", data=DATA, chunks=DATA.shape, compressors=None)
     zarr.create_array(
-        inner, name="shards", data=DATA, chunks=(2,) + DATA.shape[1:], shards=DATA.shape
+        inner, name="shards", data=DATA, chunks=(2, *DATA.shape[1:]), shards=DATA.shape
     )
     asked = []
 
