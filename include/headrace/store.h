@@ -233,6 +233,10 @@ class CustomStore {
   // of arrays wait for it in threads of their own, at most 32 of them, which hold up nothing.
   virtual bool local() const { return false; }
 
+  // True where get() hands over what lies in memory, without a copy: then an object is asked for
+  // once, whole, whatever is wanted of it, and size() and the ranges are not asked for.
+  virtual bool in_memory() const { return false; }
+
   // Whole objects, in the order of the keys; nothing where there is none.
   virtual std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) = 0;
   virtual std::optional<std::uint64_t> size(const std::string& key) = 0;

@@ -1,6 +1,7 @@
 """References: where in files of other formats the chunks of arrays are.
 
-1. Each file becomes a `GroupReferences`: HDF5 by `_hdf5`, all else by kerchunk and tifffile.
+1. Each file becomes a `GroupReferences`: HDF5 by `_hdf5`, all else by kerchunk, tifffile and
+   VirtualiZarr.
 2. Those of several files become one: arrays along `concat_dim` one behind another.
 3. What comes out is the JSON of kerchunk's version 1, which the store "reference" reads.
 """
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _check, _core
+from . import _check, _core, _virtualizarr
 from ._paths import SCHEME
 from ._reference_model import ArrayReferences, GroupReferences, dtype_json
 from ._stores import open_store
@@ -35,12 +36,13 @@ def references(
     concat_dim: str | None = None,
     allow: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     left_out: str = "raise",
+    maker: str | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> _core.Store:
     """Find the chunks in files of other formats, and open the files as one Zarr store.
 
     HDF5 and NetCDF 4 are read by headrace itself, with h5py; NetCDF 3 and GRIB 2 by
-    kerchunk, TIFF by tifffile.
+    kerchunk, TIFF by tifffile, FITS and DMR++ by VirtualiZarr.
     Nothing but the metadata of the files is read, and no chunk is decoded.
 
     Parameters
@@ -57,8 +59,12 @@ def references(
         What the references may lead to besides `files`; see `open_store`.
     left_out
         What becomes of arrays that Zarr cannot have: ``"raise"``, or ``"skip"``, a warning.
+    maker
+        ``"virtualizarr"``: all files are read by its parsers, of each the root group; None: as
+        above.
     storage_options
-        Options of the store that URLs lead to, by fsspec's names.
+        Options of the store that URLs lead to, by fsspec's names; where VirtualiZarr reads, by
+        obstore's.
 
     Returns
     -------
@@ -84,12 +90,14 @@ def references(
         raise ValueError("files: there are none")
     if left_out not in ("raise", "skip"):
         raise ValueError(f'left_out: expected "raise" or "skip", got {left_out!r}')
+    if maker not in (None, "virtualizarr"):
+        raise ValueError(f'maker: expected "virtualizarr" or None, got {maker!r}')
     _check.mapping("storage_options", storage_options)
     if concat_dim is not None:
         _check.text("concat_dim", concat_dim)
     parts = []
     for url in urls:
-        part, reasons = _read(url, storage_options)
+        part, reasons = _read(url, storage_options, maker)
         if reasons:
             _say_left_out(url, reasons, left_out)
         parts.append(part)
@@ -133,30 +141,36 @@ def _say_left_out(url: str, reasons: dict[str, str], left_out: str) -> None:
     warnings.warn(f"{url}: left out {said}", UserWarning, stacklevel=3)
 
 
-def _read(url: str, options: dict[str, Any] | None) -> tuple[GroupReferences, dict[str, str]]:
+def _read(
+    url: str, options: dict[str, Any] | None, maker: str | None
+) -> tuple[GroupReferences, dict[str, str]]:
     if SCHEME.match(url):
         fsspec = _library("fsspec", f"{url}: files across a network")
         with fsspec.open(url, "rb", **(options or {})) as file:
-            return _read_open(file, url, options)
+            return _read_open(file, url, options, maker)
     with open(url, "rb") as file:
-        return _read_open(file, url, options)
+        return _read_open(file, url, options, maker)
 
 
 def _read_open(
-    file: Any, url: str, options: dict[str, Any] | None
+    file: Any, url: str, options: dict[str, Any] | None, maker: str | None
 ) -> tuple[GroupReferences, dict[str, str]]:
-    start = file.read(16)
-    if _is_hdf5(file, start):
+    start = file.read(512)
+    kind = _kind(file, start)
+    if maker == "virtualizarr" or kind in ("FITS", "DMR++"):
+        found = _virtualizarr.read_virtual(_library, url, kind, options)
+        return _from_kerchunk(found), {}
+    if kind == "HDF5 and NetCDF 4":
         file.seek(0)
         _library("h5py", f"{url}: HDF5 and NetCDF 4")
         from ._hdf5 import read_hdf5
 
         return read_hdf5(file if SCHEME.match(url) else url, url)
-    if start[:3] == b"CDF":
+    if kind == "NetCDF 3":
         module = _library("kerchunk.netCDF3", f"{url}: NetCDF 3", "kerchunk scipy")
         found = module.NetCDF3ToZarr(url, storage_options=options, inline_threshold=0).translate()
         return _from_kerchunk(found), {}
-    if start[:4] == b"GRIB":
+    if kind == "GRIB 2":
         module = _library("kerchunk.grib2", f"{url}: GRIB 2", "kerchunk cfgrib")
         messages = module.scan_grib(url, storage_options=options)
         if len(messages) != 1:
@@ -165,10 +179,26 @@ def _read_open(
                 "kerchunk.combine.MultiZarrToZarr has to be told"
             )
         return _from_kerchunk(messages[0]), {}
-    if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+    if kind == "TIFF":
         file.seek(0)
         return _read_tiff(file, url), {}
-    raise ValueError(f"{url}: this is neither HDF5 nor NetCDF, GRIB or TIFF")
+    raise ValueError(f"{url}: this is neither HDF5 nor NetCDF, GRIB, TIFF, FITS or DMR++")
+
+
+def _kind(file: Any, start: bytes) -> str:
+    if _is_hdf5(file, start):
+        return "HDF5 and NetCDF 4"
+    if start[:3] == b"CDF":
+        return "NetCDF 3"
+    if start[:4] == b"GRIB":
+        return "GRIB 2"
+    if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        return "TIFF"
+    if start[:9] == b"SIMPLE  =":
+        return "FITS"
+    if start.lstrip()[:1] == b"<" and b"dmrpp" in start:
+        return "DMR++"
+    return "a file of an unknown format"
 
 
 def _read_tiff(file: Any, url: str) -> GroupReferences:

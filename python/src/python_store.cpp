@@ -71,6 +71,7 @@ class PythonStore : public CustomStore {
         batch_size_(nb::cast<std::size_t>(object.attr("batch_size"))),
         depth_(nb::cast<std::size_t>(nb::getattr(object, "depth", nb::int_(0)))),
         local_(nb::cast<bool>(nb::getattr(object, "local", nb::bool_(false)))),
+        in_memory_(nb::cast<bool>(nb::getattr(object, "in_memory", nb::bool_(false)))),
         identity_(nb::cast<std::string>(object.attr("identity"))),
         folder_(nb::cast<std::string>(object.attr("folder"))),
         object_(keep_alive(object)) {
@@ -94,6 +95,7 @@ class PythonStore : public CustomStore {
   }
   std::size_t batch_size() const override { return batch_size_; }
   bool local() const override { return local_; }
+  bool in_memory() const override { return in_memory_; }
   std::optional<Coalescing> coalescing() const override { return coalescing_; }
 
   std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
@@ -191,6 +193,7 @@ class PythonStore : public CustomStore {
   std::size_t batch_size_;
   std::size_t depth_;
   bool local_;
+  bool in_memory_;
   std::optional<Coalescing> coalescing_;
   std::string identity_;
   std::string folder_;  // on this machine, absolute; empty: elsewhere

@@ -46,6 +46,7 @@ struct Job {
   Mutex error_mutex;
   std::exception_ptr error GUARDED_BY(error_mutex);  // the helpers' first
   std::exception_ptr caller_error;                   // the calling thread's own
+  std::exception_ptr unwanted;                       // what its poll or interrupt threw
   std::atomic<bool> given_up{false};                 // it has one
 
   bool is_handed_out() const { return next.load(std::memory_order_relaxed) >= n; }
@@ -89,11 +90,13 @@ struct Job {
     } catch (...) {
       next.store(n, std::memory_order_relaxed);
       given_up.store(true, std::memory_order_relaxed);
-      if (!caller_error) caller_error = std::current_exception();
+      if (!unwanted) unwanted = std::current_exception();
     }
   }
 
+  // A signal was handled by what threw: nobody would hear of it again.
   void rethrow() {
+    if (unwanted) std::rethrow_exception(unwanted);
     if (caller_error) std::rethrow_exception(caller_error);
     const MutexLock lock(error_mutex);
     if (error) std::rethrow_exception(error);

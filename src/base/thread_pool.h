@@ -20,7 +20,8 @@ void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_th
 // The same. While the calling thread waits for others, which may be stuck in a store, it calls
 // `poll` now and then, so that a signal is heard. What poll() throws is rethrown here as what a
 // call throws is: not before every call that had started is over, for they use the caller's memory.
-// An exception of the calling thread, and so of poll(), goes before those of others.
+// What poll() throws goes before an exception of the calling thread's, and that before those of
+// others.
 void parallel_for(std::size_t n,
                   FunctionRef<void(std::size_t)> body,
                   int max_threads,

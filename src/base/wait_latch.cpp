@@ -18,13 +18,16 @@ void WaitLatch::wait(FunctionRef<void()> give_up) {
   {
     const MutexLock lock(mutex_);
     while (left_ > 0) {
-      if (interrupt == nullptr || unwanted) {
+      if (interrupt == nullptr) {
         done_.wait(mutex_);
       } else if (!done_.wait_for(mutex_, kInterruptInterval)) {
         const MutexUnlock free(mutex_);
         try {
           (*interrupt)();
         } catch (...) {
+          // Looked at again all the same: what is waited for may be stuck, and the next signal's
+          // handler may be what ends it.
+          if (unwanted) continue;
           unwanted = std::current_exception();
           give_up();
         }

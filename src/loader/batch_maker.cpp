@@ -29,22 +29,37 @@ std::size_t largest_chunk_nbytes(const Plan& plan) {
   return largest;
 }
 
+bool is_remote(const Plan& plan) {
+  return std::any_of(
+      plan.variables.begin(), plan.variables.end(), [](const PlannedVariable& variable) {
+        return variable.array.store().across_network();
+      });
+}
+
+// Encoded bytes and what decoding takes lie on the device beside the chunks: once for what the
+// batch in the making waits for, once for what is read beside it, each within a part of the budget.
+ReadLimit device_read_limit(const Plan& plan, std::size_t largest, std::size_t quarter) {
+  constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+  const Config settings = config();
+  const std::size_t slabs = 3 * settings.device_slab_nbytes;
+  if (!is_remote(plan) || quarter / 2 < largest) {
+    const std::size_t nbytes = std::max(largest, std::min(slabs, quarter));
+    return {nbytes, kUnlimited, nbytes, kDeviceChunks};
+  }
+  const std::size_t nbytes = std::max(largest, std::min(slabs, quarter / 2));
+  const std::size_t beside = std::max(largest, std::min(settings.io_nbytes, quarter / 2));
+  const std::size_t chunks = std::clamp<std::size_t>(beside / largest, 1, settings.io_depth);
+  return {nbytes + beside, kUnlimited, nbytes, kDeviceChunks, chunks, beside};
+}
+
 // A quarter of the budget at most, and one chunk at least. What the engine holds beside the chunks
 // is the encoded bytes of one a thread, or the slabs of a device.
 ReadLimit read_limit(const Plan& plan) {
   const std::size_t largest = largest_chunk_nbytes(plan);
   const std::size_t quarter = plan.options.memory_budget / 4;
   constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
-  if (!plan.options.device.is_cpu()) {
-    const std::size_t nbytes =
-        std::max(largest, std::min(3 * config().device_slab_nbytes, quarter));
-    return {nbytes, kUnlimited, nbytes, kDeviceChunks};
-  }
-  const bool is_remote = std::any_of(
-      plan.variables.begin(), plan.variables.end(), [](const PlannedVariable& variable) {
-        return variable.array.store().across_network();
-      });
-  if (is_remote) {
+  if (!plan.options.device.is_cpu()) return device_read_limit(plan, largest, quarter);
+  if (is_remote(plan)) {
     // What is asked for and not decoded yet is no more than the chunks that it becomes.
     const Config settings = config();
     const std::size_t nbytes = std::max(largest, std::min(settings.io_nbytes, quarter));
@@ -380,7 +395,9 @@ std::vector<BatchMaker::ReadJob> BatchMaker::begin_needed(std::vector<ReadJob> m
   for (ReadJob& job : missing) {
     const PlannedVariable& variable = plan_->variables[job.key.variable];
     const std::size_t size = variable.chunk_nbytes(job.key.chunk);
-    if (!left.empty() ||
+    const bool is_enough =
+        !plan_->options.device.is_cpu() && nbytes > 0 && nbytes + size > limit_.nbytes;
+    if (!left.empty() || is_enough ||
         !make_room(nbytes + size, position, std::numeric_limits<std::int64_t>::min())) {
       left.push_back(std::move(job));
       continue;
@@ -390,7 +407,7 @@ std::vector<BatchMaker::ReadJob> BatchMaker::begin_needed(std::vector<ReadJob> m
     under_way.push_back(job.need);
   }
   if (begun.empty()) return left;
-  begin_read_beside(std::move(begun), position);
+  begin_reads_of(std::move(begun), position);
   for (Need* const need : under_way) cache_.find(need->key)->pinned = true;
   return left;
 }
@@ -406,7 +423,7 @@ void BatchMaker::begin_reads_beside(std::int64_t position, std::int64_t now) {
   std::vector<ReadJob> jobs;
   std::size_t nbytes = 0;
   const auto begin = [&] {
-    if (!jobs.empty()) begin_read_beside(std::exchange(jobs, {}), position);
+    if (!jobs.empty()) begin_reads_of(std::exchange(jobs, {}), position);
     nbytes = 0;
   };
   // Where all is there for long it is not looked for further.
@@ -428,6 +445,16 @@ void BatchMaker::begin_reads_beside(std::int64_t position, std::int64_t now) {
     }
   }
   begin();
+}
+
+// To the host one call has the requests of all arrays under way at a time; to a device a call for
+// each does.
+void BatchMaker::begin_reads_of(std::vector<ReadJob> jobs, std::int64_t position) {
+  if (plan_->options.device.is_cpu()) return begin_read_beside(std::move(jobs), position);
+  std::vector<std::vector<ReadJob>> of_variables(plan_->variables.size());
+  for (ReadJob& job : jobs) of_variables[job.key.variable].push_back(std::move(job));
+  for (auto& of_variable : of_variables)
+    if (!of_variable.empty()) begin_read_beside(std::move(of_variable), position);
 }
 
 void BatchMaker::begin_read_beside(std::vector<ReadJob> jobs, std::int64_t position) {

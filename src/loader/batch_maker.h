@@ -72,6 +72,7 @@ class BatchMaker {
   bool reads_beside() const { return limit_.beside_chunks > 0; }
   using BesideReads = std::list<std::unique_ptr<BesideRead>>;
   void begin_reads_beside(std::int64_t position, std::int64_t now);
+  void begin_reads_of(std::vector<ReadJob> jobs, std::int64_t position);
   void begin_read_beside(std::vector<ReadJob> jobs, std::int64_t position);
   std::vector<ReadJob> begin_needed(std::vector<ReadJob> missing,
                                     std::vector<Need*>& under_way,

@@ -16,6 +16,7 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/buffer.h"
@@ -92,6 +93,9 @@ class AsyncReads {
   virtual void cancel(AsyncRead& read) noexcept = 0;
   // How many requests are on the wire at a time: to submit a few times more keeps all of them busy.
   virtual std::size_t depth() const = 0;
+  // Whether it may have parts of the object that it need not ask for, so that the rest is best
+  // asked for by ranges. At most a look at a local disk.
+  virtual bool keeps_parts(std::string_view /*key*/) { return false; }
 };
 
 // One object that is replaced whole or erased. Who makes it keeps it, and what its parts lie in,

@@ -133,6 +133,7 @@ struct CachedReads::State {
   ConditionVariable idle;
   std::unordered_map<std::uint64_t, Reader> readers GUARDED_BY(mutex);
   std::unordered_map<std::string, std::shared_ptr<Flight>> flights GUARDED_BY(mutex);
+  std::unordered_map<std::uint64_t, std::shared_ptr<Large>> large GUARDED_BY(mutex);
   std::uint64_t last_ticket GUARDED_BY(mutex) = 0;
   std::size_t under_way GUARDED_BY(mutex) = 0;  // flights, and jobs of threads
   TimePoint doubt_ends GUARDED_BY(mutex) = TimePoint::min();

@@ -43,6 +43,10 @@ std::string told_version(const KnownObject& object) {
   return std::string(text, end) + ':' + object.tag;
 }
 
+bool CachedReads::keeps_parts(std::string_view key) {
+  return of_async(copies_.find_object(key)).has_value();
+}
+
 // What is left of them, for threads that may look on the disk.
 std::vector<CachedReads::GroupOwner> CachedReads::plan_all(std::span<const GroupOwner> groups,
                                                            bool looks_on_disk) noexcept {

@@ -11,6 +11,7 @@
 #include "headrace/error.h"
 #include "store/async_driver.h"
 #include "store/cached_flight.h"
+#include "store/cached_large.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -50,6 +51,14 @@ std::exception_ptr CachedReads::changed(const std::string& key) const noexcept {
   }
 }
 
+std::exception_ptr CachedReads::cancelled(const std::string& key) const noexcept {
+  try {
+    throw Error(ErrorCode::cancelled, url_ + ": the read of " + key + " was cancelled");
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 // Null: it is cancelled. Else nobody else ends it any more.
 AsyncRead* CachedReads::claim(const Want& want) noexcept {
   State& state = state_.get();
@@ -80,6 +89,10 @@ void CachedReads::submit(std::span<AsyncRead* const> reads) noexcept {
   for (AsyncRead* const read : reads) {
     read->error = nullptr;
     read->found = false;
+    if (Large::is_large(*read) && may_tell_version(*read)) {
+      submit_large(*read);
+      continue;
+    }
     try {
       const bool is_whole = read->extent.kind == Extent::Kind::whole;
       const auto known = by_object.find({read->key, read->if_version});
@@ -110,6 +123,13 @@ void CachedReads::cancel(AsyncRead& read) noexcept {
   State& state = state_.get();
   std::vector<std::shared_ptr<Flight>> gone;
   AskOwner ask;
+  std::shared_ptr<Large> large;
+  {
+    const MutexLock lock(state.mutex);
+    const auto found = state.large.find(read.ticket);
+    if (found != state.large.end()) large = found->second;
+  }
+  if (large) return large->cancel(cancelled(read.key));
   {
     const MutexLock lock(state.mutex);
     const auto at = state.readers.find(read.ticket);
@@ -121,11 +141,7 @@ void CachedReads::cancel(AsyncRead& read) noexcept {
   }
   for (const std::shared_ptr<Flight>& flight : gone) source_.cancel(*flight);
   gone.clear();
-  try {
-    throw Error(ErrorCode::cancelled, url_ + ": the read of " + read.key + " was cancelled");
-  } catch (...) {
-    read.error = std::current_exception();
-  }
+  read.error = cancelled(read.key);
   read.done();
 }
 

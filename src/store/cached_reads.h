@@ -47,6 +47,7 @@ class CachedReads final : public AsyncReads {
   void submit(std::span<AsyncRead* const> reads) noexcept override;
   void cancel(AsyncRead& read) noexcept override;
   std::size_t depth() const override { return source_.depth(); }
+  bool keeps_parts(std::string_view key) override;
 
  private:
   struct Want;
@@ -55,9 +56,13 @@ class CachedReads final : public AsyncReads {
   class Flight;
   struct State;
   struct Plan;
+  class Large;
   using GroupOwner = std::shared_ptr<Group>;
   using AskOwner = std::shared_ptr<Ask>;
 
+  bool may_tell_version(const AsyncRead& read);
+  void submit_large(AsyncRead& read) noexcept;
+  void submit_one(AsyncRead& read) noexcept;
   void begin(std::vector<GroupOwner> groups) noexcept;
   void begin_on_threads(std::vector<GroupOwner> groups) noexcept;
   void on_thread(std::function<void()> job) noexcept;
@@ -90,6 +95,7 @@ class CachedReads final : public AsyncReads {
   void end_all(std::span<const Want> wants, const std::exception_ptr& error) noexcept;
   AsyncRead* claim(const Want& want) noexcept;
   std::exception_ptr changed(const std::string& key) const noexcept;
+  std::exception_ptr cancelled(const std::string& key) const noexcept;
 
   CachedCopies& copies_;
   AsyncReads& source_;

@@ -79,6 +79,24 @@ class CustomReader : public ObjectReader {
   std::uint64_t size_;
 };
 
+// An object that the application handed over. Its bytes are copied before anybody decodes them: the
+// application may write over them.
+class HeldReader : public ObjectReader {
+ public:
+  HeldReader(StoredBytes held, std::string key) : held_(std::move(held)), key_(std::move(key)) {}
+
+  std::uint64_t size() const override { return held_.bytes.size(); }
+
+  void read(std::uint64_t offset, MutableBytes dst) const override {
+    check_object_range(key_, size(), offset, dst.size());
+    if (!dst.empty()) std::memcpy(dst.data(), held_.bytes.data() + offset, dst.size());
+  }
+
+ private:
+  const StoredBytes held_;
+  const std::string key_;
+};
+
 class CustomDriver : public StoreDriver {
  public:
   explicit CustomDriver(std::shared_ptr<CustomStore> store) : store_(std::move(store)) {
@@ -141,6 +159,12 @@ class CustomDriver : public StoreDriver {
   std::unique_ptr<ObjectReader> open(std::string_view key) override {
     check_key(key);
     std::string name(key);
+    if (store_->in_memory()) {
+      auto found = store_->get({&name, 1});
+      check_count(url(), "objects", 1, found.size());
+      if (!found[0]) return nullptr;
+      return std::make_unique<HeldReader>(std::move(*found[0]), std::move(name));
+    }
     const std::optional<std::uint64_t> size = store_->size(name);
     if (!size) return nullptr;
     return std::make_unique<CustomReader>(store_, std::move(name), *size);

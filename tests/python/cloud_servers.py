@@ -134,6 +134,41 @@ def rclone(folder: Path):
 
 
 @contextlib.contextmanager
+def nginx(folder: Path, aside: Path):
+    """nginx with the files of a folder: its URL. `aside` is for what it writes."""
+    unpacked = Path(__file__).parents[2] / "build" / "nginx" / "usr" / "sbin" / "nginx"
+    places = [shutil.which("nginx"), "/usr/sbin/nginx", unpacked]
+    binary = next((str(place) for place in places if place and Path(place).exists()), None)
+    if binary is None:
+        pytest.skip("nginx is not installed (tools/fetch_nginx)")
+    port = free_port()
+    temporary = "".join(
+        f"{name}_temp_path {aside}/{name};\n"
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (aside / "nginx.conf").write_text(
+        f"""daemon off;
+master_process off;
+pid {aside}/pid;
+error_log {aside}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  {temporary}
+  default_type application/octet-stream;
+  server {{
+    listen 127.0.0.1:{port};
+    root {folder};
+  }}
+}}
+"""
+    )
+    command = [binary, "-p", str(aside), "-e", f"{aside}/error.log", "-c", f"{aside}/nginx.conf"]
+    with serving(command, port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
 def moto():
     if importlib.util.find_spec("moto") is None:
         pytest.skip("moto is not installed (PyPI: moto[server])")

@@ -27,6 +27,9 @@ class Slow(cloud_servers.ObjectHandler):
             server.most = max(server.most, server.now)
             server.asked.append(self.path)
         time.sleep(server.delay)
+        if self.path == server.slow:
+            time.sleep(1)
+            server.asked_meanwhile = len(server.asked)
         with server.lock:
             server.now -= 1
         data = server.objects.get(urllib.parse.unquote(self.path)[1:])
@@ -41,6 +44,7 @@ class Slow(cloud_servers.ObjectHandler):
 def server():
     with cloud_servers.fake_server(Slow) as (server, url):
         server.url, server.delay, server.now, server.most, server.asked = url, 0.0, 0, 0, []
+        server.slow = None
         store = zarr.storage.MemoryStore()
         root = zarr.create_group(store)
         root.create_array("a", data=FIELDS, chunks=(1, 12, 16))
@@ -65,8 +69,12 @@ def arrays(place):
 OPTIONS = {"batch_size": 8, "sample_dim": 0, "shuffle": "block", "block_chunks": 8, "seed": 3}
 
 
+def on_host(values):
+    return values.to_numpy() if isinstance(values, hr.DeviceArray) else np.array(values)
+
+
 def batches(loader):
-    return [{name: np.array(values) for name, values in batch.items()} for batch in loader]
+    return [{name: on_host(values) for name, values in batch.items()} for batch in loader]
 
 
 def assert_same_batches(ours, theirs):
@@ -77,6 +85,7 @@ def assert_same_batches(ours, theirs):
             assert_same(one[name], other[name])
 
 
+@pytest.mark.parametrize("place", ["cpu", "simt"])
 @pytest.mark.parametrize(
     "more",
     [
@@ -88,8 +97,8 @@ def assert_same_batches(ours, theirs):
         {"memory_budget": 400_000},
     ],
 )
-def test_the_same_batches_as_of_a_local_store(server, more):
-    options = OPTIONS | more
+def test_the_same_batches_as_of_a_local_store(server, more, place):
+    options = OPTIONS | {"device": place} | more
     with (
         contextlib.closing(Loader(arrays(server.url), **options)) as ours,
         contextlib.closing(Loader(arrays(server.local), **options)) as theirs,
@@ -100,9 +109,10 @@ def test_the_same_batches_as_of_a_local_store(server, more):
             assert_same_batches(batches(ours), batches(theirs))
 
 
-def test_requests_of_the_next_batches_are_under_way(server):
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+def test_requests_of_the_next_batches_are_under_way(server, place):
     server.delay = 0.05
-    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+    with contextlib.closing(Loader(arrays(server.url), device=place, **OPTIONS)) as loader:
         begin = time.monotonic()
         made = batches(loader)
         took = time.monotonic() - begin
@@ -115,9 +125,26 @@ def test_requests_of_the_next_batches_are_under_way(server):
     assert len(chunks) == len(set(chunks)) == STEPS
 
 
-def test_a_slow_consumer_waits_for_nothing(server):
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+def test_requests_go_on_while_a_batch_waits_for_one(server, place):
+    fields = np.random.default_rng(6).normal(size=(200, 3, 4)).astype("f4")
+    store = zarr.storage.MemoryStore()
+    zarr.create_array(store, data=fields, chunks=(1, 3, 4))
+    server.objects = {key: value.to_bytes() for key, value in store._store_dict.items()}
+    array = {"x": hr.open_array(server.url)}
+    server.asked.clear()
+    server.slow = "/c/0/0/0"
+    options = {"batch_size": 4, "sample_dim": 0, "shuffle": None, "prefetch": 1}
+    with contextlib.closing(Loader(array, device=place, **options)) as loader:
+        made = batches(loader)
+    assert_same(np.concatenate([batch["x"][:, 0] for batch in made]), fields)
+    assert server.asked_meanwhile >= 100
+
+
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+def test_a_slow_consumer_waits_for_nothing(server, place):
     server.delay = 0.05
-    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+    with contextlib.closing(Loader(arrays(server.url), device=place, **OPTIONS)) as loader:
         waits = []
         batch = iter(loader)
         next(batch)
@@ -129,23 +156,25 @@ def test_a_slow_consumer_waits_for_nothing(server):
     assert sorted(waits)[3] < 0.04, waits
 
 
-def test_resuming_gives_the_next_batch(server):
-    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+def test_resuming_gives_the_next_batch(server, place):
+    with contextlib.closing(Loader(arrays(server.url), device=place, **OPTIONS)) as loader:
         everything = batches(loader)
-    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+    with contextlib.closing(Loader(arrays(server.url), device=place, **OPTIONS)) as loader:
         taken = iter(loader)
         for _ in range(5):
             next(taken)
         state = loader.state_dict()
-    with contextlib.closing(Loader(arrays(server.url), **OPTIONS)) as loader:
+    with contextlib.closing(Loader(arrays(server.url), device=place, **OPTIONS)) as loader:
         loader.load_state_dict(state)
         assert_same_batches(batches(loader), everything[5:])
 
 
+@pytest.mark.parametrize("place", ["cpu", "simt"])
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_bad_chunk_fails_the_batch_that_needs_it(server, prefetch):
+def test_a_bad_chunk_fails_the_batch_that_needs_it(server, prefetch, place):
     server.objects["a/c/40/0/0"] = b"nonsense"
-    options = OPTIONS | {"shuffle": None, "prefetch": prefetch}
+    options = OPTIONS | {"shuffle": None, "prefetch": prefetch, "device": place}
     with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
         made = iter(loader)
         for _ in range(5):
@@ -154,7 +183,7 @@ def test_a_bad_chunk_fails_the_batch_that_needs_it(server, prefetch):
             next(made)
     options["on_bad_chunk"] = "fill"
     with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
-        made = np.concatenate([np.array(batch["a"])[:, 0] for batch in loader])
+        made = np.concatenate([on_host(batch["a"])[:, 0] for batch in loader])
     assert np.isnan(made[40]).all()
     assert_same(np.delete(made, 40, axis=0), np.delete(FIELDS, 40, axis=0))
 
@@ -163,12 +192,13 @@ def test_a_server_that_fails_is_told_where_it_matters(server):
     del server.objects["a/c/70/0/0"]  # missing: the fill value
     options = OPTIONS | {"shuffle": None}
     with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
-        made = np.concatenate([np.array(batch["a"])[:, 0] for batch in loader])
+        made = np.concatenate([on_host(batch["a"])[:, 0] for batch in loader])
     assert (made[70] == 0).all()
 
 
-def test_closing_ends_what_is_under_way(server):
-    loader = Loader(arrays(server.url), **OPTIONS)
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+def test_closing_ends_what_is_under_way(server, place):
+    loader = Loader(arrays(server.url), device=place, **OPTIONS)
     next(iter(loader))
     server.delay = 20
     begin = time.monotonic()

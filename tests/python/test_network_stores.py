@@ -289,3 +289,34 @@ def test_a_presigned_url_keeps_its_signature_as_credentials_are_kept():
         assert float(done.stdout) == DATA[3, 4]
         with pytest.raises(ValueError, match="query"):
             hr.open(signed, storage_options={"query": "a=b"})
+
+
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_nginx(tmp_path, place, cached):
+    """Ranges, suffixes, entity tags and conditions of a web server that others wrote."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "aside").mkdir()
+    options = {"shape": DATA.shape, "dtype": DATA.dtype}
+    for name, chunks, shards in (("chunks", (10, 10), None), ("shards", (5, 5), (20, 15))):
+        hr.create_array(tmp_path / "files" / name, chunks=chunks, shards=shards, **options)[...] = (
+            DATA
+        )
+    with cloud_servers.nginx(tmp_path / "files", tmp_path / "aside") as url:
+        for name in ("chunks", "shards"):
+            store = hr.open_store(f"{url}/{name}", mode="r")
+            array = hr.open_array(hr.cached(store) if cached else store, device=place)
+
+            def read(selection, array=array):
+                found = array[selection]
+                return found if place == "cpu" else found.to_numpy()
+
+            for wanted in np.s_[3:7, ::4], np.s_[...], np.s_[39]:
+                assert_same(read(wanted), DATA[wanted])
+            if cached:
+                continue
+            # Another version: what is known of the shards' indices is of the old one.
+            changed = hr.open_array(tmp_path / "files" / name, mode="r+")
+            changed[...] = DATA[::-1] * 1.5
+            assert_same(read(np.s_[3:7, ::4]), (DATA[::-1] * 1.5)[3:7, ::4])
+            changed[...] = DATA

@@ -251,3 +251,49 @@ def test_a_reference_beyond_the_end_fails_alone(tmp_path):
             array[...]
         assert len([asked for asked in server.asked if asked]) == 1
         assert_same(array[:40], data)
+
+
+def test_virtualizarr_makes_references(netcdf, tmp_path):
+    for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
+        pytest.importorskip(module)
+    netCDF4 = pytest.importorskip("netCDF4")
+    path, _ = netcdf
+    store = hr.references(path, maker="virtualizarr", out=tmp_path / "refs.json")
+    moved = opened(tmp_path / "refs.json")
+    with netCDF4.Dataset(path) as file:
+        for group in (hr.open(store), moved):
+            for name in ("zlib", "shuffled", "checked", "plain", "count", "contiguous"):
+                assert_same(group[name][...], file[name][...].data)
+    assert "file://" not in (tmp_path / "refs.json").read_text()
+
+
+def test_virtualizarr_reads_what_nobody_else_does(netcdf, tmp_path):
+    for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
+        pytest.importorskip(module)
+    data = np.arange(24, dtype="<f4").reshape(4, 6)
+    (tmp_path / "a.nc").write_bytes(b"head" + data.tobytes())
+    (tmp_path / "a.nc.dmrpp").write_text(
+        """<?xml version="1.0" encoding="ISO-8859-1"?>
+<Dataset xmlns="http://xml.opendap.org/ns/DAP/4.0#"
+  xmlns:dmrpp="http://xml.opendap.org/dap/dmrpp/1.0.0#" dapVersion="4.0" name="a.nc"
+  dmrpp:href="a.nc">
+  <Dimension name="y" size="4"/><Dimension name="x" size="6"/>
+  <Float32 name="t"><Dim name="/y"/><Dim name="/x"/>
+    <dmrpp:chunks byteOrder="LE">
+      <dmrpp:chunk offset="4" nBytes="96"/>
+    </dmrpp:chunks>
+  </Float32>
+</Dataset>
+"""
+    )
+    store = hr.references(tmp_path / "a.nc.dmrpp", allow=tmp_path / "a.nc")
+    assert_same(hr.open(store)["t"][...], data)
+
+
+def test_a_maker_that_is_not_there(netcdf, monkeypatch):
+    path, _ = netcdf
+    with pytest.raises(ValueError, match="maker"):
+        hr.references(path, maker="somebody")
+    monkeypatch.setitem(__import__("sys").modules, "virtualizarr", None)
+    with pytest.raises(NotImplementedError, match="pip install virtualizarr"):
+        hr.references(path, maker="virtualizarr")

@@ -152,3 +152,36 @@ def test_an_option_that_is_an_object_leaves_a_store_to_its_library():
     assert place(headers={"a": "b"}) == ("http://host/x", {"headers": {"a": "b"}})
     assert place(credential=object()) is None
     assert place(client_kwargs={"auth": object()}) is None
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_objects_are_asked_for_once_and_shards_twice_at_most(monkeypatch, wrapped):
+    """A store in memory gives its objects whole; another one's size is not asked for either."""
+    inner = zarr.storage.MemoryStore()
+    store = zarr.storage.WrapperStore(inner) if wrapped else inner
+    zarr.create_array(inner, name="chunks", data=DATA, chunks=(4, *DATA.shape[1:]))
+    zarr.create_array(inner, name="plain", data=DATA, chunks=DATA.shape, compressors=None)
+    zarr.create_array(
+        inner, name="shards", data=DATA, chunks=(2, *DATA.shape[1:]), shards=DATA.shape
+    )
+    asked = []
+
+    def noting(name):
+        asks = getattr(zarr.storage.MemoryStore, name)
+
+        def ask(self, key, *args, **kwargs):
+            asked.append((name, key))
+            return asks(self, key, *args, **kwargs)
+
+        monkeypatch.setattr(zarr.storage.MemoryStore, name, ask)
+
+    noting("get")
+    noting("getsize")
+    noting("exists")
+    for name, most in (("chunks", 1), ("plain", 1), ("shards", 2 if wrapped else 1)):
+        array = hr.open_array(store, name)
+        for wanted in (slice(0, 1), slice(0, 4), slice(1, None)):
+            asked.clear()
+            assert_same(array[wanted], DATA[wanted])
+            objects = {key for _, key in asked}
+            assert len(asked) <= most * len(objects), asked

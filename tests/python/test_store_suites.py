@@ -160,6 +160,17 @@ def web(tmp_path):
 
 
 @contextlib.contextmanager
+def nginx(tmp_path):
+    folder, aside = tmp_path / "files", tmp_path / "aside"
+    aside.mkdir()
+    for key, value in CONTENT.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(value)
+    with cloud_servers.nginx(folder, aside) as url:
+        yield url, {}
+
+
+@contextlib.contextmanager
 def archive(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         for key, value in CONTENT.items():
@@ -190,6 +201,7 @@ def references_of_web(tmp_path):
 READ = {
     "zip": archive,
     "http": web,
+    "nginx": nginx,
     "references": references,
     "references of http": references_of_web,
 }
@@ -207,7 +219,7 @@ def read_store(request, tmp_path, is_cached):
         if is_cached:
             handle = hr.cached(handle, memory="1MiB")
         store = hz.Store(handle, read_only=True)
-        store.lists = request.param != "http"
+        store.lists = request.param not in ("http", "nginx")
         yield store
 
 

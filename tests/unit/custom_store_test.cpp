@@ -274,8 +274,8 @@ TEST(CustomStore, AnswersLater) {
     const std::ptrdiff_t first = shards.empty() ? 70 : 200;
     std::fill_n(wanted.begin() + first, shards.empty() ? 10 : 100, 0);
     EXPECT_EQ(values(), wanted);
-    // By the versions that it tells, indices are kept.
-    EXPECT_EQ(late->reads, shards.empty() ? 100 : 10 + 9);
+    // Shards come whole, and by the versions that it tells their indices are kept.
+    EXPECT_EQ(late->reads, shards.empty() ? 100 : 10);
     late->reads = 0;
     EXPECT_EQ(values(), wanted);
     EXPECT_EQ(late->reads, shards.empty() ? 100 : 1 + 9);
@@ -322,6 +322,48 @@ TEST(CustomStore, RefusesAnswersThatAreTooLong) {
   store.set("k", Bytes(100, std::byte{7}));
   Bytes read(3);
   EXPECT_EQ(code_of([&] { store.open("k")->read(50, read); }), ErrorCode::corrupt);
+}
+
+// One that has its objects in memory.
+class HeldMap : public MapStore {
+ public:
+  std::size_t gets = 0, sizes = 0;
+
+  bool local() const override { return true; }
+  bool in_memory() const override { return true; }
+
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
+    ++gets;
+    return MapStore::get(keys);
+  }
+  std::optional<std::uint64_t> size(const std::string& key) override {
+    ++sizes;
+    return MapStore::size(key);
+  }
+};
+
+TEST(CustomStore, InMemoryIsAskedOnceForWhateverIsWanted) {
+  const auto map = std::make_shared<HeldMap>();
+  const Array array = counting_array(make_store(map), {100});
+  std::vector<std::int32_t> values(3);
+  map->gets = map->sizes = 0;
+  array.read_into({slice(48, 51)}, view_of(values));
+  EXPECT_EQ(values, (std::vector<std::int32_t>{48, 49, 50}));
+  EXPECT_EQ(map->gets, 1u);
+  EXPECT_EQ(map->sizes, 0u);
+  EXPECT_EQ(map->ranges_alone, 0u);
+}
+
+TEST(CustomStore, InMemoryMayHaveNothingOrTooLittle) {
+  const auto map = std::make_shared<HeldMap>();
+  const Array array = counting_array(make_store(map), {100});
+  std::vector<std::int32_t> values(3);
+  map->objects["a/c/0"] = std::make_shared<const Bytes>(Bytes(3));
+  EXPECT_EQ(code_of([&] { array.read_into({slice(48, 51)}, view_of(values)); }),
+            ErrorCode::corrupt);
+  map->objects.erase("a/c/0");
+  array.read_into({slice(48, 51)}, view_of(values));
+  EXPECT_EQ(values, (std::vector<std::int32_t>{0, 0, 0}));
 }
 
 TEST(CustomStore, IsReadOnlyWhenItSaysSo) {

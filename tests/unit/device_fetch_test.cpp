@@ -3,12 +3,15 @@
 // that the device's kernels do not take.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <numeric>
 #include <random>
 
 #include "conformance/inject.h"
 #include "conformance/random_selection.h"
+#include "conformance/temp_folder.h"
 #include "device/backend.h"
 #include "engine/device/to_device.h"
 #include "unit/device_kit.h"
@@ -276,6 +279,40 @@ TEST_F(DeviceFetch, HostDecodesWhatNoKernelTakes) {
       }
     }
   }
+}
+
+// Shards of what is refused stay open until it is read.
+TEST_F(DeviceFetch, WhatNoKernelTakesKeepsFewFilesOpen) {
+  const test::TempFolder folder;
+  const Store store = open_store(folder / "a", StoreMode::overwrite);
+  CreateOptions options;
+  options.shape = {600, 8};
+  options.dtype = DType::uint8;
+  options.chunks = {1, 8};
+  options.shards = {1, 16};
+  options.codecs = {little, codec::zstd(1)};
+  const Array a = create_array(store, "", options);
+  std::vector<std::uint8_t> values(600 * 8);
+  std::iota(values.begin(), values.end(), std::uint8_t{0});
+  a.write({}, {values.data(), options.shape, {}, DType::uint8, {}});
+  Kernels kernels = host_kernels();
+  kernels.zstd = refuse_some<3>;
+  set_slab(64);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 400;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::string error;
+  std::vector<std::byte> found;
+  try {
+    found = bytes_of(read_with(kernels, a));
+  } catch (const Error& failure) {
+    error = failure.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(found, bytes_of(a.read()));
 }
 
 TEST_F(DeviceFetch, AForcedDeviceRefusesWhatNoKernelTakes) {

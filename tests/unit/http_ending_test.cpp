@@ -100,6 +100,31 @@ TEST(HttpEnding, ThreadsAreGoneBeforeLibrariesEnd) {
   EXPECT_EQ(status_of_this_test_anew(kUrl, server.url()), 0);
 }
 
+TEST(HttpEnding, AThreadThatDoesNotEndIsNotWaitedForForEver) {
+  constexpr const char* kUrl = "HEADRACE_TEST_URL_OF_NO_LAST_LINE";
+  if (const char* const url = std::getenv(kUrl)) {
+    alarm(20);
+    struct OfTheThread {
+      ~OfTheThread() {
+        for (;;) pause();
+      }
+    };
+    std::atexit([] { _exit(5); });
+    auto* const client = new std::shared_ptr<HttpClient>(make_http_client(patient()));
+    std::promise<void> told;
+    (*client)->send(get(std::string(url) + "/k"), [&](HttpResponse) {
+      thread_local const OfTheThread kept;
+      told.set_value();
+    });
+    told.get_future().wait();
+    std::exit(1);
+  }
+  HttpServer server([](const ServerRequest&) { return ServerAnswer{.body = "x"}; });
+  const auto begin = Clock::now();
+  EXPECT_EQ(status_of_this_test_anew(kUrl, server.url()), 5);
+  EXPECT_LT(Clock::now() - begin, 8s);
+}
+
 TEST(HttpEnding, WhoIsToldMayEndTheProcess) {
   constexpr const char* kUrl = "HEADRACE_TEST_URL_OF_THE_ENDING_THREAD";
   if (const char* const url = std::getenv(kUrl)) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "base/wait_latch.h"
 #include "conformance/error_code.h"
 #include "engine/request/async.h"
 #include "headrace/error.h"
@@ -83,6 +84,39 @@ TEST_F(Interrupt, EndsWhateverWaits) {
   });
   expect_interrupted("upload", [&] { store_->set("k", bytes_of("longer than ten")); });
   EXPECT_EQ(objects_.uploads(), 0u);
+}
+
+TEST(WaitLatch, IsInterruptedMoreThanOnce) {
+  WaitLatch latch(1);
+  int polls = 0, given_up = 0;
+  const InterruptScope scope([&] {
+    if (++polls == 3) latch.count_down();  // as a second signal's handler may
+    throw polls;
+  });
+  try {
+    latch.wait([&] { ++given_up; });
+    ADD_FAILURE();
+  } catch (int first) {
+    EXPECT_EQ(first, 1);
+  }
+  EXPECT_EQ(polls, 3);
+  EXPECT_EQ(given_up, 1);
+}
+
+// An upload one part of which fails while another is stuck.
+TEST_F(Interrupt, IsHeardWhereAnErrorEndsAnUpload) {
+  std::atomic<bool> failed{false};
+  objects_.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    if (request.query == "begin") return;
+    if (request.parameter("part").empty()) {
+      answer.delay = 2s;  // the upload is aborted
+    } else if (!failed.exchange(true)) {
+      answer = {.status = 403};
+    } else {
+      answer.delay = 30s;
+    }
+  });
+  expect_interrupted("upload", [&] { store_->set("k", bytes_of("longer than ten, and more")); });
 }
 
 TEST_F(Interrupt, EndsACopyOfObjects) {

@@ -157,12 +157,86 @@ TEST_F(NetworkRead, ReadsShardsInTwoRoundTripsAndThenInOne) {
       set_manners({.latency = 50ms});
       for (const std::size_t rounds : {2u, 1u}) {
         slow_->forget_counts();
-        expect_truth(fresh);
+        expect_truth(fresh, {slice(0, 256, 2)});
         EXPECT_EQ(slow_->counts().rounds, rounds);
         EXPECT_EQ(slow_->counts().requests, 4 * rounds);
       }
     }
   }
+}
+
+TEST_F(NetworkRead, ReadsAllOfAShardInOneRoundTrip) {
+  // The last shard reaches over the edge of the array.
+  for (const std::int64_t n : {256, 250}) {
+    const Array array = open_slow(rows(n, {64, 64}, {little, zstd}, 0));
+    set_manners({.latency = 50ms});
+    for (int i = 0; i < 2; ++i) {
+      slow_->forget_counts();
+      expect_truth(array);
+      EXPECT_EQ(slow_->counts().rounds, 1u);
+      EXPECT_EQ(slow_->counts().requests, 4u);
+    }
+    // By one request where what is configured would make two of it.
+    Config narrow = config();
+    narrow.coalesce_run = 10000;
+    set_config(narrow);
+    slow_->forget_counts();
+    expect_truth(array);
+    EXPECT_EQ(slow_->counts().requests, 4u);
+    // The indices are known now.
+    slow_->forget_counts();
+    expect_truth(array, {slice(100, 102)});
+    EXPECT_EQ(slow_->counts().requests, 1u);
+  }
+}
+
+TEST_F(NetworkRead, AsksForAShardByItsIndexWhereItIsTooLargeToBeHeld) {
+  const Array array = many_chunks({64, 64});
+  Config small = config();
+  small.coalesce_run = 16000;  // a shard has 64 chunks of 256 bytes
+  small.io_nbytes = 40000;
+  set_config(small);
+  expect_truth(array);
+  for (const std::string& asked : slow_->counts().asked) EXPECT_FALSE(asked.ends_with("whole"));
+  // Two would be too few to come side by side.
+  small.io_nbytes = std::size_t{1} << 30;
+  set_config(small);
+  const Array half = open_array(Store(slow_), "a");
+  slow_->forget_counts();
+  expect_truth(half, {slice(0, 128)});
+  for (const std::string& asked : slow_->counts().asked) EXPECT_FALSE(asked.ends_with("whole"));
+  const Array fresh = open_array(Store(slow_), "a");
+  slow_->forget_counts();
+  expect_truth(fresh);
+  EXPECT_EQ(slow_->counts().requests, 4u);
+}
+
+TEST_F(NetworkRead, ReadsAShardWithMoreInItThanItsChunks) {
+  const Store store = rows(256, {64, 64}, {little, zstd}, 0);
+  // As writers leave it that append what is new and then the index.
+  Buffer shard;
+  ASSERT_TRUE(store.driver().get("a/c/1/0", shard));
+  const std::size_t index = 64 * 16 + 4;
+  std::vector<std::byte> longer(shard.bytes().begin(), shard.bytes().end() - index);
+  longer.resize(longer.size() + (1 << 20), std::byte{7});
+  longer.insert(longer.end(), shard.bytes().end() - index, shard.bytes().end());
+  store.set("a/c/1/0", longer);
+  const Array array = open_slow(store);
+  expect_truth(array);
+  const std::vector<std::string> asked = slow_->counts().asked;
+  EXPECT_EQ(std::ranges::count(asked, "a/c/1/0 whole"), 1);
+  EXPECT_EQ(std::ranges::count(asked, "a/c/1/0 -1028"), 1);
+  // One that lost its chunks, and one that is gone.
+  store.set("a/c/1/0", std::span(longer).last(index));
+  store.set("a/c/2/0", std::span(longer).last(index / 2));
+  store.erase("a/c/3/0");
+  const Array broken = open_slow(store);
+  EXPECT_EQ(code_of([&] { broken.read({slice(64, 128)}); }), ErrorCode::corrupt);
+  std::string message;
+  EXPECT_EQ(code_of([&] { broken.read({slice(128, 192)}); }, &message), ErrorCode::corrupt);
+  EXPECT_NE(message.find("a chunk c/2/0"), std::string::npos) << message;
+  slow_->erase("a/c/3/0");
+  expect_truth(broken, {slice(192, 256)});
 }
 
 TEST_F(NetworkRead, ReadsShardsInShardsInThreeRoundTripsAndThenInOne) {
@@ -208,7 +282,7 @@ TEST_F(NetworkRead, IsWhatAStoreInMemoryGives) {
       for (int i = 0; i < 40; ++i) {
         Config changed = config();
         changed.coalesce_gap = std::size_t{1} << random() % 12;
-        changed.coalesce_run = 600;
+        changed.coalesce_run = i % 2 == 0 ? 600 : 10000;
         changed.device_min_decode_nbytes = i % 3 == 0 ? std::size_t{1} << 40 : 0;
         changed.device_slab_nbytes = 3000;
         changed.io_nbytes = std::size_t{1} << (7 + random() % 8);
@@ -311,6 +385,36 @@ TEST_F(NetworkRead, EndsSoonWhenItIsCancelled) {
   EXPECT_THROW(array.to(Device::simt()).read({}, options), std::runtime_error);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
   EXPECT_EQ(slow_->counts().cancelled, slow_->counts().requests);
+}
+
+// Else the read that is tried again, as the object was replaced, goes on as if nobody had been
+// there.
+TEST_F(NetworkRead, AnInterruptGoesBeforeAnErrorThatIsTriedAgain) {
+  const Array array = many_chunks();
+  Config alone = config();
+  alone.threads = 1;
+  set_config(alone);
+  set_manners({.hears_cancel = false});
+  std::exception_ptr changed;
+  try {
+    throw_changed("a/c/0/0");
+  } catch (...) {
+    changed = std::current_exception();
+  }
+  slow_->fail_key("a/c/0/0", changed);
+  std::atomic<bool> is_stuck{false}, is_let_go{false};
+  slow_->before_answer([&](const AsyncRead& read) {
+    if (read.key == "a/c/0/0" || is_let_go) return;
+    is_stuck = true;
+    while (!is_let_go) std::this_thread::sleep_for(1ms);
+  });
+  ReadOptions options;
+  options.poll = [&] {
+    if (!is_stuck || is_let_go.exchange(true)) return;
+    throw std::runtime_error("interrupted");
+  };
+  EXPECT_THROW(array.read({}, options), std::runtime_error);
+  EXPECT_LE(slow_->counts().requests, 256u);
 }
 
 TEST_F(NetworkRead, NamesTheChunkOfAnErrorAndCancelsTheOthers) {

@@ -114,6 +114,96 @@ INSTANTIATE_TEST_SUITE_P(All, CachedNetwork, testing::Bool(), [](const auto& eac
   return each.param ? "disk" : "memory";
 });
 
+// Larger than what is held of a range at a time.
+constexpr std::size_t kLarge = std::size_t{100} << 20;
+
+TEST_P(CachedNetwork, ALargeRangeIsHeldInSegments) {
+  const std::string text = pattern(kLarge, 3);
+  put("a", text);
+  const Store store = open(4 << 20, 256 << 10);
+  std::string found(kLarge - 1000, '\0');
+  const auto read_into = [&](std::uint64_t offset) {
+    Read read("a", Extent::range(offset, found.size()));
+    read.into = std::as_writable_bytes(std::span(found));
+    ask(store, read);
+    read.wait();
+    EXPECT_EQ(read.times(), 1);
+    if (read.error) std::rethrow_exception(read.error);
+    EXPECT_TRUE(read.found);
+    EXPECT_EQ(read.object_nbytes, kLarge);
+    EXPECT_FALSE(read.version.empty());
+  };
+  read_into(1000);
+  EXPECT_TRUE(found == text.substr(1000));
+  EXPECT_LE(slow_->counts().most_nbytes, std::size_t{64} << 20);
+  EXPECT_LE(slow_->counts().requests, 14u);
+  EXPECT_LE(cache_stats(store).memory_nbytes, 4 << 20);
+  read_into(0);
+  EXPECT_TRUE(found == text.substr(0, found.size()));
+  // The caller's memory may be the read's own; what is kept is not fetched again.
+  Read own("a", Extent::range(5, kLarge - 5));
+  slow_->forget_counts();
+  ask(store, own);
+  own.wait();
+  EXPECT_TRUE(own.text() == text.substr(5));
+  if (has_disk()) {
+    EXPECT_LE(slow_->counts().requests, 1u);
+  }
+  EXPECT_EQ(code_of([&] { read_into(2000); }), ErrorCode::corrupt);
+  slow_->erase("a");
+  Read gone("b", Extent::range(0, kLarge));
+  ask(store, gone);
+  gone.wait();
+  EXPECT_FALSE(gone.found);
+  EXPECT_FALSE(gone.error);
+}
+
+TEST_P(CachedNetwork, ALargeRangeIsOfOneVersion) {
+  const std::string text = pattern(kLarge, 4);
+  put("a", text);
+  const Store store = open(4 << 20, 256 << 10);
+  std::atomic<int> answers{0};
+  slow_->before_answer([&](const AsyncRead&) {
+    if (++answers == 3) slow_->replace_by_same("a");
+  });
+  Read read("a", Extent::range(0, kLarge));
+  ask(store, read);
+  read.wait();
+  ASSERT_TRUE(read.error);
+  EXPECT_TRUE(is_change(read.error));
+  EXPECT_TRUE(get(store, "a", Extent::range(0, kLarge)) == text);
+
+  // Where versions are not told all of it comes at once.
+  slow_->before_answer(nullptr);
+  slow_->set_manners({.tells_versions = false});
+  put("b", text);
+  for (int i = 0; i < 2; ++i) {
+    slow_->forget_counts();
+    EXPECT_TRUE(get(store, "b", Extent::range(0, kLarge)) == text);
+    EXPECT_GE(slow_->counts().most_nbytes, has_disk() && i == 1 ? 0 : kLarge);
+  }
+}
+
+TEST_P(CachedNetwork, ALargeRangeIsCancelled) {
+  put("a", pattern(kLarge, 5));
+  const Store store = open(4 << 20, 256 << 10);
+  for (const std::size_t after : {0u, 1u, 5u}) {
+    slow_->set_manners({.latency = 20ms});
+    slow_->forget_counts();
+    Read read("a", Extent::range(after, kLarge - after));
+    ask(store, read);
+    const auto begin = std::chrono::steady_clock::now();
+    while (slow_->counts().requests < after && read.times() == 0) std::this_thread::sleep_for(1ms);
+    slow_->set_manners({.latency = 60s});
+    store.driver().async_reads()->cancel(read);
+    read.wait();
+    EXPECT_EQ(code_of_error(read.error), ErrorCode::cancelled);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    store.driver().async_reads()->cancel(read);  // nothing happens
+    EXPECT_EQ(read.times(), 1);
+  }
+}
+
 TEST_P(CachedNetwork, AsksForWhatIsWantedAndForNothingTwice) {
   const std::string text = pattern(1000, 1);
   put("a", text);

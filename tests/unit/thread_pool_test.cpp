@@ -155,6 +155,26 @@ TEST(ParallelFor, WhatPollThrowsGoesBeforeErrorsOfHelpers) {
   EXPECT_THROW(parallel_for(2, call, 2, poll), std::domain_error);
 }
 
+TEST(ParallelFor, WhatPollThrowsGoesBeforeTheCallersOwnError) {
+  const Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  Gate started;
+  Gate leave;
+  const auto call = [&](std::size_t) {
+    if (std::this_thread::get_id() == caller) {
+      EXPECT_TRUE(started.wait());
+      throw std::runtime_error("the caller's");
+    }
+    started.open();
+    EXPECT_TRUE(leave.wait());
+  };
+  const auto poll = [&] {
+    leave.open();
+    throw std::domain_error("interrupted");
+  };
+  EXPECT_THROW(parallel_for(2, call, 2, poll), std::domain_error);
+}
+
 TEST(RunAsync, RunsWhatIsGiven) {
   const Threads threads(2);
   std::atomic<int> runs{0};

@@ -113,9 +113,9 @@ class ForeignStore:
         self._store = store
         self._loop = loop
         self.coalescing = coalescing
-        self._in_memory = type(store) is MemoryStore
+        self.in_memory = type(store) is MemoryStore
         self._reads = PendingReads()
-        self._run = _without_loop if self._in_memory else _on_loop
+        self._run = _without_loop if self.in_memory else _on_loop
         self.url = f"zarr:{store}#{id(store):x}"
         # Writers of one process wait for each other by these: a folder is one place whatever leads
         # there, other stores are told by their names.
@@ -131,14 +131,14 @@ class ForeignStore:
 
     def check_caller(self) -> None:
         """RuntimeError where a synchronous call would wait for itself."""
-        if not self._in_memory:
+        if not self.in_memory:
             loop = _running_loop() if self._loop is None else self._loop
             if loop is not None:
                 _refuse_to_wait_for(loop)
 
     def reduce(self) -> tuple[Any, ...]:
         """How another process opens it again."""
-        if self._in_memory:
+        if self.in_memory:
             raise TypeError(f"{self.url} lives in this process only and cannot be pickled")
         return foreign_store, (self._store,)
 
@@ -186,13 +186,13 @@ class ForeignStore:
     async def _get_all(
         self, requests: list[tuple[str, RangeByteRequest | None]]
     ) -> list[_Bytes | None]:
-        if self._in_memory:
+        if self.in_memory:
             return [await self._get(*request) for request in requests]
         return await concurrent_map(requests, self._get, zarr.config.get("async.concurrency"))
 
     async def _get_ranges(self, key: str, ranges: list[RangeByteRequest]) -> list[_Bytes | None]:
         # From zarr 3.4 on.
-        if self._in_memory or not hasattr(self._store, "get_ranges"):
+        if self.in_memory or not hasattr(self._store, "get_ranges"):
             return await self._get_all([(key, wanted) for wanted in ranges])
         gap, run = self.coalescing or (config.get("coalesce_gap"), config.get("coalesce_run"))
         answer = self._store.get_ranges(
@@ -216,12 +216,12 @@ class ForeignStore:
     @property
     def depth(self) -> int:
         """How many reads run at a time; 0, of a store in memory: it is asked, and answers."""
-        return 0 if self._in_memory else _BATCH
+        return 0 if self.in_memory else _BATCH
 
     @property
     def local(self) -> bool:
         """Whether it answers without waiting."""
-        return self._in_memory
+        return self.in_memory
 
     def submit(self, requests: _Requests, answer: _Answer) -> None:
         """Begins reads; the loop tells what came of each by `answer(id, bytes, error)`."""

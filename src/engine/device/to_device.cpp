@@ -15,10 +15,12 @@
 #include "engine/device/to_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/memory_nodes.h"
@@ -41,6 +43,8 @@ namespace {
 // With room for what pads two chunks of 4 MiB.
 constexpr std::size_t kBlockNbytes = (std::size_t{8} << 20) + (std::size_t{64} << 10);
 constexpr std::size_t kMinBlockNbytes = std::size_t{64} << 10;
+// As many as a walk opens at a time (engine/device/chunks.h).
+constexpr std::size_t kRefusedShards = 64;
 
 template <typename Query>
 class DeviceReader final : private SlabsInFlight::Source {
@@ -70,12 +74,10 @@ class DeviceReader final : private SlabsInFlight::Source {
   }
 
   void read() {
-    run();
-    if (refused_.empty()) return;
-    again_ = true;
-    purpose_ = FetchFor::packing;
-    gds_.reset();
-    run();
+    while (!is_walked_) {
+      run();
+      if (!refused_.empty()) read_refused();
+    }
   }
 
  private:
@@ -118,6 +120,17 @@ class DeviceReader final : private SlabsInFlight::Source {
     const std::vector<Queue*>& queues;
   };
 
+  void read_refused() {
+    const FetchFor purpose = std::exchange(purpose_, FetchFor::packing);
+    std::unique_ptr<Gds> gds = std::move(gds_);
+    again_ = true;
+    run();
+    again_ = false;
+    gds_ = std::move(gds);
+    purpose_ = purpose;
+    refused_shards_ = 0;
+  }
+
   void run() {
     SlabsInFlight slabs(*this, request_, array_.driver.async_reads() == nullptr);
     const DrainAll drain(queues_);
@@ -158,7 +171,13 @@ class DeviceReader final : private SlabsInFlight::Source {
   }
 
   std::optional<Chunk<Query>> next_chunk() {
-    if (!again_) return walk_.next();
+    if (!again_) {
+      // Each is kept open until what was refused of it is read.
+      if (refused_shards_ >= kRefusedShards) return std::nullopt;
+      std::optional<Chunk<Query>> chunk = walk_.next();
+      is_walked_ = !chunk;
+      return chunk;
+    }
     if (refused_.empty()) return std::nullopt;
     Chunk<Query> chunk = std::move(refused_.front());
     refused_.pop_front();
@@ -256,6 +275,8 @@ class DeviceReader final : private SlabsInFlight::Source {
       const bool forced = layout_.devices.is_forced();
       if (error->code() != ErrorCode::unsupported || forced)
         throw located(array_, *chunk.level, chunk.position, *error);
+      if (chunk.level->parent && (refused_.empty() || refused_.back().level != chunk.level))
+        ++refused_shards_;
       refused_.push_back(std::move(chunk));
     }
   }
@@ -289,8 +310,10 @@ class DeviceReader final : private SlabsInFlight::Source {
   // Chunks that the kernels do not take and the host may: fetched once more, for what the host had
   // of them is gone.
   std::deque<Chunk<Query>> refused_;
-  bool again_ = false;              // they are being read
-  SlabsInFlight* slabs_ = nullptr;  // that are under way
+  std::atomic<std::size_t> refused_shards_{0};  // that they are of
+  bool again_ = false;                          // they are being read
+  bool is_walked_ = false;                      // nothing is left but them
+  SlabsInFlight* slabs_ = nullptr;              // that are under way
   const std::function<void()> check_ = [this] { slabs_->check(); };
 };
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/error.h"
+
 namespace headrace {
 namespace {
 
@@ -32,7 +34,7 @@ void ReadsInFlight::work() {
     while (step()) {
     }
   } catch (...) {
-    fail();
+    if (const std::exception_ptr heard = fail()) std::rethrow_exception(heard);
     throw;
   }
 }
@@ -182,8 +184,11 @@ void ReadsInFlight::wait_and_check() {
   check_();
 }
 
-// Returns when the store has nothing any more.
-void ReadsInFlight::fail() noexcept {
+// Returns when the store has nothing any more, with what the check threw meanwhile that is no error
+// of ours: a signal of the caller's, of which nobody would hear again. Another error may be one
+// that is tried again.
+std::exception_ptr ReadsInFlight::fail() noexcept {
+  std::exception_ptr heard;
   failed_ = true;
   changed_.notify_all();
   cancel_all();
@@ -192,11 +197,15 @@ void ReadsInFlight::fail() noexcept {
     const MutexUnlock free(mutex_);
     try {
       check_();
+    } catch (const Error&) {
+      // The one that ends the read is on its way already.
     } catch (...) {
-      // The error that ends the read is on its way already. The caller's signals are heard all the
-      // same: the store that is waited for may be stuck, and a handler may be what ends it.
+      // The store that is waited for may be stuck, and the next signal's handler may be what ends
+      // it.
+      if (!heard) heard = std::current_exception();
     }
   }
+  return heard;
 }
 
 // Those of submit() are cancelled by who submits them, as soon as it has.

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <memory>
 
@@ -89,7 +90,7 @@ class ReadsInFlight {
   bool pull() REQUIRES(mutex_);
   void use_next() REQUIRES(mutex_);
   void wait_and_check() REQUIRES(mutex_);
-  void fail() noexcept REQUIRES(mutex_);
+  std::exception_ptr fail() noexcept REQUIRES(mutex_);
   void cancel_all() noexcept REQUIRES(mutex_);
   void answered(Read& read) noexcept;
 

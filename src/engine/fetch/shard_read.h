@@ -2,6 +2,7 @@
 
 // Opens a shard of a store across a network by at most one request: for its index, of which what is
 // kept is taken for true. Whoever reads the shard by ChunkLevel::version learns when it is not.
+// Where all of a shard is wanted and its index is not known, that request may be for all of it.
 
 #include <algorithm>
 #include <cstdint>
@@ -46,23 +47,30 @@ class ShardRead : public ReadsInFlight::Read {
  public:
   using Level = ChunkLevel<Query>;
 
+  // `whole_nbytes`: a shard of at most so many bytes may come whole; 0: none.
   ShardRead(const Request& request,
             const StoredArray& array,
             std::shared_ptr<const Level> parent,
-            std::size_t position)
+            std::size_t position,
+            std::uint64_t whole_nbytes = 0)
       : array_(array), parent_(std::move(parent)), position_(position) {
-    at([&] { prepare(request); });
+    at([&] { prepare(request, whole_nbytes); });
   }
 
-  void use(std::size_t) final {
-    if (!ready) at([&] { take_index(); });
-    opened(std::move(level_));
-  }
+  void use(std::size_t) override { opened(open()); }
 
  protected:
   // The level inside of the shard; null when the shard is not stored.
   virtual void opened(std::shared_ptr<const Level> level) = 0;
 
+  // What opened() is told. Once.
+  std::shared_ptr<const Level> open() {
+    if (!ready) at([&] { take_index(); });
+    return std::move(level_);
+  }
+
+  // Whether `bytes` are all of the shard.
+  bool is_whole() const { return is_whole_; }
   const std::shared_ptr<const Level>& parent() const { return parent_; }
   std::size_t position() const { return position_; }
 
@@ -78,7 +86,7 @@ class ShardRead : public ReadsInFlight::Read {
 
   bool is_nested() const { return parent_->parent != nullptr; }
 
-  void prepare(const Request& request) {
+  void prepare(const Request& request, std::uint64_t whole_nbytes) {
     Coordinates coordinates;
     Query query;
     parent_->cut.child(position_, coordinates.at, query);
@@ -100,7 +108,30 @@ class ShardRead : public ReadsInFlight::Read {
     level_->base = range.offset;
     place_ = index_place(*level_);
     ready = take_kept(request);
-    if (!ready) ask(range);
+    if (ready) return;
+    check_inner_count(shard.inner_grid);
+    const auto keeps_parts = [&] { return array_.driver.async_reads()->keeps_parts(level_->key); };
+    if (whole_nbytes > 0 && !is_nested() && wants_all(coordinates) && !keeps_parts()) {
+      is_whole_ = true;
+      key = level_->key;
+      max_nbytes = held_nbytes = whole_nbytes;
+    } else {
+      ask(range);
+    }
+  }
+
+  // Something of each inner chunk that lies within the array.
+  bool wants_all(const Coordinates& coordinates) const {
+    const ShardLevel& shard = *level_->shard;
+    const Shape& shape = array_.layout.metadata->shape;
+    std::size_t inner = 1;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const std::int64_t first = coordinates.at[d] * shard.shard_shape[d];
+      const std::int64_t inside = std::min(shard.shard_shape[d], shape[d] - first);
+      const std::int64_t chunk = shard.inner_shape[d];
+      inner *= static_cast<std::size_t>((inside + chunk - 1) / chunk);
+    }
+    return level_->cut.size() == inner;
   }
 
   // Where nothing is wanted of what the index has, no request would tell whether it still is true.
@@ -129,7 +160,6 @@ class ShardRead : public ReadsInFlight::Read {
 
   void ask(const ByteRange& range) {
     const ShardLevel& shard = *level_->shard;
-    check_inner_count(shard.inner_grid);
     key = level_->key;
     held_nbytes = shard.index_nbytes;
     if (!is_nested()) {
@@ -156,10 +186,17 @@ class ShardRead : public ReadsInFlight::Read {
       // Where the store does not tell, a range that ends behind the shard is found by asking for
       // it.
       shard_nbytes_ = object_nbytes != 0 ? object_nbytes : UINT64_MAX;
+      if (is_whole_) shard_nbytes_ = bytes.size();
       check_holds_index(bytes.size(), level_->shard->index_nbytes);
     }
+    const std::size_t index_nbytes = level_->shard->index_nbytes;
+    ConstBytes encoded = bytes;
+    if (is_whole_) {
+      encoded =
+          level_->shard->index_at_end ? encoded.last(index_nbytes) : encoded.first(index_nbytes);
+    }
     auto index = std::make_shared<const ShardIndex>(
-        decode_shard_index(bytes, level_->shard->index_chain, shard_nbytes_));
+        decode_shard_index(encoded, level_->shard->index_chain, shard_nbytes_));
     if (!level_->version.empty()) {
       array_.state.shared()->index_cache.put(
           place_, version_number(level_->version), index, level_->version);
@@ -171,6 +208,7 @@ class ShardRead : public ReadsInFlight::Read {
   const std::shared_ptr<const Level> parent_;
   const std::size_t position_;
   std::shared_ptr<Level> level_;  // null: nothing is stored there
+  bool is_whole_ = false;
   std::uint64_t shard_nbytes_ = 0;
   std::string place_;
 };

@@ -25,6 +25,8 @@ using Flight = ReadsInFlight;
 
 // Missing chunks that one thread fills before others get a turn.
 constexpr std::size_t kFilledAtOnce = 64;
+// As many objects come side by side as their parts would.
+constexpr std::size_t kShardsSideBySide = 4;
 
 template <typename Query>
 class NetworkReader {
@@ -59,11 +61,13 @@ class NetworkReader {
     Grid(const Request& request, const ArrayState& state, std::shared_ptr<const ArrayLayout> layout)
         : array(state, std::move(layout)),
           plan(array, request, FetchFor::caller, 1),
-          max_encoded(max_encoded_nbytes(array.layout.chain)) {}
+          max_encoded(max_encoded_nbytes(array.layout.chain)),
+          shard_nbytes(nbytes_of_shard(array.layout)) {}
 
     const StoredArray array;
     const FetchPlan plan;
     const std::uint64_t max_encoded;
+    const std::uint64_t shard_nbytes;  // that is decoded as it comes; 0: there are no such shards
   };
   using GridOwner = std::shared_ptr<const Grid>;
 
@@ -183,6 +187,21 @@ class NetworkReader {
     const RangeGroup& run_;
   };
 
+  // Where the shards' chunks are decoded, and are no shards themselves. As compressors leave what
+  // they cannot compress: LZ4 adds a byte to 255.
+  static std::uint64_t nbytes_of_shard(const ArrayLayout& layout) {
+    if (layout.shards.size() != 1 || layout.regions || layout.chain.is_identity()) return 0;
+    std::uint64_t nbytes = 0;
+    const auto count = static_cast<std::uint64_t>(layout.shards[0].inner_count);
+    const std::uint64_t decoded = layout.chain.decoded_nbytes();
+    const std::uint64_t inner = decoded + decoded / 240 + 64;
+    if (__builtin_mul_overflow(count, inner, &nbytes) ||
+        __builtin_add_overflow(nbytes, layout.shards[0].index_nbytes, &nbytes)) {
+      return 0;
+    }
+    return nbytes;
+  }
+
   // Chunks that a shard has not.
   class Missing final : public Flight::Read {
    public:
@@ -191,16 +210,8 @@ class NetworkReader {
       ready = true;
     }
 
-    std::size_t parts() override {
-      return (pieces_->missing.size() + kFilledAtOnce - 1) / kFilledAtOnce;
-    }
-
-    void use(std::size_t part) override {
-      const std::size_t first = part * kFilledAtOnce;
-      const std::size_t end = std::min(first + kFilledAtOnce, pieces_->missing.size());
-      for (std::size_t i = first; i < end; ++i)
-        reader_.fill(*pieces_->grid, *pieces_->level, pieces_->missing[i]);
-    }
+    std::size_t parts() override { return fills_of(*pieces_); }
+    void use(std::size_t part) override { reader_.fill_missing(*pieces_, part); }
 
    private:
     NetworkReader& reader_;
@@ -228,35 +239,109 @@ class NetworkReader {
 
   class Shard final : public ShardRead<Query> {
    public:
+    // `whole_nbytes`: as ShardRead has it.
     Shard(NetworkReader& reader,
           GridOwner grid,
           std::shared_ptr<const Level> parent,
-          std::size_t position)
-        : ShardRead<Query>(reader.request_, grid->array, std::move(parent), position),
+          std::size_t position,
+          std::uint64_t whole_nbytes)
+        : ShardRead<Query>(reader.request_, grid->array, std::move(parent), position, whole_nbytes),
           reader_(reader),
-          grid_(std::move(grid)) {}
+          grid_(std::move(grid)),
+          whole_nbytes_(whole_nbytes) {}
+
+    // Of a shard that came whole each chunk is one: threads share its bytes.
+    std::size_t parts() override {
+      if (!this->is_whole() || this->error || !this->found) return 1;
+      try {
+        const auto level = this->open();
+        reader_.note_chunks(level->cut.size());
+        pieces_ = reader_.pieces_of_shard(grid_, level, 0);
+      } catch (...) {
+        failure_ = std::current_exception();
+        return 1;
+      }
+      return std::max<std::size_t>(pieces_->pieces.size() + fills(), 1);
+    }
+
+    void use(std::size_t part) override {
+      if (failure_) std::rethrow_exception(failure_);
+      if (is_too_large()) {
+        return reader_.add(
+            std::make_unique<ByIndex>(reader_, grid_, this->parent(), this->position()));
+      }
+      if (!pieces_) return ShardRead<Query>::use(part);
+      const std::size_t n = pieces_->pieces.size();
+      if (part < n) {
+        const Piece& piece = pieces_->pieces[part];
+        const ConstBytes stored = this->bytes;
+        reader_.take(
+            *grid_, *pieces_->level, piece, stored.subspan(piece.range.offset, piece.range.nbytes));
+      } else if (part - n < fills()) {
+        reader_.fill_missing(*pieces_, part - n);
+      }
+    }
 
    protected:
     void opened(std::shared_ptr<const Level> level) override {
       if (!level) return reader_.fill(*grid_, *this->parent(), this->position());
       reader_.note_chunks(level->cut.size());
       if (is_innermost(grid_->array.layout, *level)) {
-        reader_.add(std::make_unique<PieceSource>(reader_, reader_.pieces_of_shard(grid_, level)));
+        auto pieces = reader_.pieces_of_shard(grid_, level, whole_nbytes_);
+        reader_.add(std::make_unique<PieceSource>(reader_, std::move(pieces)));
       } else {
         reader_.add(std::make_unique<Children>(reader_, grid_, std::move(level)));
       }
     }
 
    private:
+    std::size_t fills() const { return fills_of(*pieces_); }
+
+    // A shard may hold more than its chunks: what was written anew, and left. Then the index tells
+    // which of it is wanted.
+    bool is_too_large() const {
+      if (!this->is_whole() || !this->error) return false;
+      try {
+        std::rethrow_exception(this->error);
+      } catch (const Error& why) {
+        return why.code() == ErrorCode::corrupt;
+      } catch (...) {
+        return false;
+      }
+    }
+
     NetworkReader& reader_;
     const GridOwner grid_;
+    const std::uint64_t whole_nbytes_;
+    // Of a shard that came whole.
+    std::shared_ptr<Pieces> pieces_;
+    std::exception_ptr failure_;
+  };
+
+  // A shard that is larger than what may come whole.
+  class ByIndex final : public Flight::Source {
+   public:
+    ByIndex(NetworkReader& reader,
+            GridOwner grid,
+            std::shared_ptr<const Level> parent,
+            std::size_t position)
+        : shard_(std::make_unique<Shard>(reader, std::move(grid), std::move(parent), position, 0)) {
+    }
+
+    std::unique_ptr<Flight::Read> next() override { return std::move(shard_); }
+
+   private:
+    std::unique_ptr<Shard> shard_;
   };
 
   // Of a level: objects, or the shards of one.
   class Children final : public Flight::Source {
    public:
     Children(NetworkReader& reader, GridOwner grid, std::shared_ptr<const Level> level)
-        : reader_(reader), grid_(std::move(grid)), level_(std::move(level)) {}
+        : reader_(reader),
+          grid_(std::move(grid)),
+          level_(std::move(level)),
+          whole_nbytes_(whole_nbytes()) {}
 
     std::unique_ptr<Flight::Read> next() override {
       for (;;) {
@@ -267,12 +352,24 @@ class NetworkReader {
         if (next_ == level_->cut.size()) return nullptr;
         const std::size_t position = next_++;
         if (!is_innermost(grid_->array.layout, *level_))
-          return std::make_unique<Shard>(reader_, grid_, level_, position);
+          return std::make_unique<Shard>(reader_, grid_, level_, position, whole_nbytes_);
         if (auto read = whole_or_ranges(position)) return read;
       }
     }
 
    private:
+    // What a shard may have that comes by one request, whole where its index is not known: no more
+    // than is asked for at once of one object anyway, or as much as there is room for of all of
+    // them, where they are enough to keep the connections busy.
+    std::uint64_t whole_nbytes() const {
+      const std::uint64_t nbytes = grid_->shard_nbytes;
+      if (nbytes == 0 || level_->parent) return 0;
+      const std::uint64_t room = reader_.request_.io_nbytes();
+      const bool is_small = nbytes <= std::min(grid_->plan.near().run, room);
+      const bool are_few = level_->cut.size() <= room / nbytes;
+      return is_small || (are_few && level_->cut.size() >= kShardsSideBySide) ? nbytes : 0;
+    }
+
     // Null: it comes by ranges_.
     std::unique_ptr<Flight::Read> whole_or_ranges(std::size_t position) {
       Coordinates coordinates;
@@ -292,6 +389,7 @@ class NetworkReader {
     NetworkReader& reader_;
     const GridOwner grid_;
     const std::shared_ptr<const Level> level_;
+    const std::uint64_t whole_nbytes_;
     std::optional<PieceSource> ranges_;
     std::size_t next_ = 0;
   };
@@ -380,8 +478,10 @@ class NetworkReader {
     return true;
   }
 
+  // `run_nbytes`: of so many bytes a run may be, besides what is configured.
   std::shared_ptr<Pieces> pieces_of_shard(const GridOwner& grid,
-                                          const std::shared_ptr<const Level>& level) {
+                                          const std::shared_ptr<const Level>& level,
+                                          std::uint64_t run_nbytes) {
     const CodecChain& chain = grid->array.layout.chain;
     auto pieces = std::make_shared<Pieces>(grid, level, level->key);
     Coordinates coordinates;
@@ -403,15 +503,17 @@ class NetworkReader {
       if (!add_plain_pieces(*pieces, i, *range, query))
         pieces->pieces.push_back({i, Piece::kWhole, *range});
     }
-    make_runs(*pieces);
+    make_runs(*pieces, run_nbytes);
     return pieces;
   }
 
-  void make_runs(Pieces& pieces) {
+  void make_runs(Pieces& pieces, std::uint64_t run_nbytes = 0) {
     std::vector<ByteRange> ranges;
     ranges.reserve(pieces.pieces.size());
     for (const Piece& piece : pieces.pieces) ranges.push_back(piece.range);
-    pieces.runs = coalesce(ranges, pieces.grid->plan.near());
+    Coalescing near = pieces.grid->plan.near();
+    near.run = std::max(near.run, run_nbytes);
+    pieces.runs = coalesce(ranges, near);
   }
 
   void fill(const Grid& grid, const Level& level, std::size_t position) {
@@ -422,6 +524,17 @@ class NetworkReader {
     const Shape& shape =
         is_innermost(layout, level) ? layout.chunk_shape : layout.shards[level.depth].shard_shape;
     make_sink(query, shape, layout.itemsize()).fill(layout.fill);
+  }
+
+  // How many parts fill_missing() has.
+  static std::size_t fills_of(const Pieces& pieces) {
+    return (pieces.missing.size() + kFilledAtOnce - 1) / kFilledAtOnce;
+  }
+
+  void fill_missing(const Pieces& pieces, std::size_t part) {
+    const std::size_t first = part * kFilledAtOnce;
+    const std::size_t end = std::min(first + kFilledAtOnce, pieces.missing.size());
+    for (std::size_t i = first; i < end; ++i) fill(*pieces.grid, *pieces.level, pieces.missing[i]);
   }
 
   // A whole object.

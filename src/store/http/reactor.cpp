@@ -121,13 +121,35 @@ void Reactor::stop(milliseconds patience) {
     stopping_ = true;
     if (!ended_) curl_multi_wakeup(multi_);
     if (is_own_thread) return;
-    while (!ended_ && ended_now_.wait_until(inbox_mutex_, deadline)) {
+    while (!cleaned_up_ && ended_now_.wait_until(inbox_mutex_, deadline)) {
     }
-    if (!ended_) return;
+    if (!cleaned_up_) return;
   }
   // OpenSSL and libcurl give back what they keep for the thread behind its last line. The process
-  // must not end them meanwhile.
-  if (thread_.joinable()) thread_.join();
+  // must not end them meanwhile, nor wait for ever for what others have the thread do there.
+  if (!thread_.joinable()) return;
+  struct Joined {
+    explicit Joined(std::thread its_thread) : thread(std::move(its_thread)) {}
+    std::thread thread;
+    Mutex mutex;
+    ConditionVariable changed;
+    bool is_joined GUARDED_BY(mutex) = false;
+  };
+  const auto joined = std::make_shared<Joined>(std::move(thread_));
+  try {
+    start_thread([joined] {
+      joined->thread.join();
+      const MutexLock lock(joined->mutex);
+      joined->is_joined = true;
+      joined->changed.notify_all();
+    }).detach();
+  } catch (const std::system_error&) {
+    joined->thread.detach();
+    return;
+  }
+  const MutexLock lock(joined->mutex);
+  while (!joined->is_joined && joined->changed.wait_until(joined->mutex, deadline)) {
+  }
 }
 
 void Reactor::run() {
@@ -163,9 +185,14 @@ void Reactor::run() {
   const MutexLock lock(at_work_);
   for (CURL* easy : idle_handles_) curl_easy_cleanup(easy);
   idle_handles_.clear();
+  {
+    const MutexLock inbox_lock(inbox_mutex_);
+    ended_ = true;  // nobody wakes it behind this
+  }
+  // May wait for what it began by itself, such as to look up a name: whoever stops this does not.
+  curl_multi_cleanup(multi_);
   const MutexLock inbox_lock(inbox_mutex_);
-  curl_multi_cleanup(multi_);  // nobody wakes it behind this
-  ended_ = true;
+  cleaned_up_ = true;
   ended_now_.notify_all();
 }
 

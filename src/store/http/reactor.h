@@ -122,7 +122,8 @@ class Reactor {
   std::vector<std::uint64_t> cancelled_ GUARDED_BY(inbox_mutex_);
   bool woken_ GUARDED_BY(inbox_mutex_) = false;
   bool stopping_ GUARDED_BY(inbox_mutex_) = false;
-  bool ended_ GUARDED_BY(inbox_mutex_) = false;
+  bool ended_ GUARDED_BY(inbox_mutex_) = false;       // the thread has done with the handle
+  bool cleaned_up_ GUARDED_BY(inbox_mutex_) = false;  // and given it back
   ConditionVariable ended_now_;
 
   Mutex at_work_;

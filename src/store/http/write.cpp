@@ -95,6 +95,8 @@ class Batch {
       if (under_way_ == 0) return;
     }
     give_up(std::make_exception_ptr(Error(ErrorCode::cancelled, "others failed")));
+    // Nobody could be told what an interrupt throws: it is left to who asks next.
+    const InterruptScope none({});
     wait();
   }
   Batch(const Batch&) = delete;
@@ -116,10 +118,11 @@ class Batch {
     numbers_.push_back(number);
   }
 
-  // The first error of any, when all have ended.
+  // What the caller's interrupt threw, or the first error of any, when all have ended.
   void finish() {
     wait();
     const MutexLock lock(mutex_);
+    if (unwanted_) std::rethrow_exception(unwanted_);
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -156,15 +159,21 @@ class Batch {
         for (const std::uint64_t number : numbers) client_.cancel(number);
         continue;
       }
-      if (interrupt == nullptr || error_) {
+      if (interrupt == nullptr) {
         came_.wait(mutex_);
       } else if (!came_.wait_for(mutex_, kInterruptInterval)) {
-        const MutexUnlock free(mutex_);
-        try {
-          (*interrupt)();
-        } catch (...) {
-          give_up(std::current_exception());
+        std::exception_ptr thrown;
+        {
+          const MutexUnlock free(mutex_);
+          try {
+            (*interrupt)();
+          } catch (...) {
+            thrown = std::current_exception();
+          }
         }
+        // Looked at again after that: what is waited for may be stuck.
+        if (thrown && !unwanted_) unwanted_ = thrown;
+        if (thrown && !error_) error_ = thrown;
       }
     }
   }
@@ -178,6 +187,7 @@ class Batch {
   std::size_t under_way_ GUARDED_BY(mutex_) = 0;
   std::vector<std::uint64_t> numbers_ GUARDED_BY(mutex_);
   std::exception_ptr error_ GUARDED_BY(mutex_);
+  std::exception_ptr unwanted_ GUARDED_BY(mutex_);  // of the caller's interrupt
 };
 
 // Takes bytes from the front of an object whose parts lie apart in memory.
