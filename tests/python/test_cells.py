@@ -174,6 +174,29 @@ def test_a_column_of_numbers_and_of_strings_is_refused(tmp_path):
         hr.cells(f"{tmp_path}/*.zarr", obs=["n"])
 
 
+def test_numbers_of_all_stores_stay_what_they_are(tmp_path):
+    """NumPy's common type of these is float64, which has not all of their numbers."""
+
+    def joined(*columns):
+        paths = []
+        for number, column in enumerate(columns):
+            obs = {"n": column}
+            paths.append(write(tmp_path / f"{number}.zarr", counts(RNG, 1, 3), obs=obs))
+        return hr.cells(paths, obs=["n"]).obs["n"]
+
+    large = (1 << 62) + 1
+    column = joined(np.array([-large]), np.array([large], "u8"))
+    assert column.values.tolist() == [-large, large] and column.values.dtype == np.int64
+    column = joined(np.array([large]), np.array([4 * large - 8], "u8"))
+    assert column.values.tolist() == [large, 4 * large - 8]
+    assert joined(np.array([7]), np.array([0.5])).values.tolist() == [7, 0.5]
+    missing = (np.array([large]), np.array([True]))
+    assert joined(missing, np.array([0.5])).take(np.arange(2)).tolist() == [None, 0.5]
+    for other in (np.array([0.5]), np.array([4 * large - 8], "u8")):
+        with pytest.raises(ValueError, match=r"'n' has .* in different stores"):
+            joined(np.array([-large]), other)
+
+
 def change(path, name, values):
     """Replaces an array of a store."""
     parent, _, last = name.rpartition("/")

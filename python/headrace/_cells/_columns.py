@@ -44,13 +44,46 @@ def join_columns(name: str, parts: Sequence[Column]) -> ObsColumn:
     kinds = {"text" if part.values.dtype.kind in "TOUS" else "number" for part in parts}
     if len(kinds) > 1:
         raise ValueError(f"obs: {name!r} has numbers in one store and strings in another")
-    values = np.concatenate([part.values for part in parts])
+    dtype = _common_type(name, parts)
+    values = np.concatenate([part.values for part in parts], dtype=dtype, casting="unsafe")
     if not any(part.missing is not None for part in parts):
         return ObsColumn(values)
     missing = [
         np.zeros(len(part.values), bool) if part.missing is None else part.missing for part in parts
     ]
     return ObsColumn(values, missing=np.concatenate(missing))
+
+
+def _common_type(name: str, parts: Sequence[Column]) -> np.dtype[Any] | None:
+    """Of numbers of which none becomes another; None: NumPy's choice.
+
+    That is float64 for int64 beside uint64 or floats, which has not all of their numbers.
+    """
+    types = {part.values.dtype for part in parts}
+    if not any(dtype.kind in "iu" and dtype.itemsize == 8 for dtype in types):
+        return None
+    chosen = np.result_type(*types)
+    if chosen.kind != "f":
+        return None
+    given = [
+        part.values if part.missing is None else part.values[~part.missing]
+        for part in parts
+        if part.values.dtype.kind in "iu"
+    ]
+    least = min((int(values.min()) for values in given if values.size), default=0)
+    most = max((int(values.max()) for values in given if values.size), default=0)
+    if all(dtype.kind in "iub" for dtype in types):
+        if most <= np.iinfo(np.int64).max:
+            return np.dtype(np.int64)
+        if least >= 0:
+            return np.dtype(np.uint64)
+    exact = 1 << np.finfo(chosen).nmant + 1
+    if -exact <= least and most <= exact:
+        return None
+    raise ValueError(
+        f"obs: {name!r} has {' and '.join(sorted(map(str, types)))} in different stores, and "
+        f"whole numbers up to {max(most, -least)}, which are none of {chosen}"
+    )
 
 
 def _categorized(name: str, part: Column) -> Column:
