@@ -48,6 +48,39 @@ def test_categories_of_all_stores_are_joined(tmp_path):
     assert column.values.dtype == np.int8
 
 
+def put_categories(path, column, categories, codes):
+    """A categorical column of categories as they are given."""
+    group = zarr.open_group(path)["obs"].create_group(column)
+    encode(group, "categorical", ordered=False)
+    put(group, "codes", np.array(codes, "i1"))
+    strings = all(isinstance(category, str) for category in categories)
+    (put_strings if strings else put)(group, "categories", categories)
+
+
+def joined_categories(tmp_path, *stores):
+    """What is joined of (categories, codes) of each store."""
+    paths = []
+    for number, (categories, codes) in enumerate(stores):
+        paths.append(write(tmp_path / f"{number}.zarr", counts(RNG, len(codes), 3)))
+        put_categories(paths[-1], "type", categories, codes)
+    return hr.cells(paths, obs=["type"]).obs["type"]
+
+
+def test_categories_that_a_store_has_twice(tmp_path):
+    column = joined_categories(tmp_path, (["a", "a", "b"], [0, 1, 2]), (["c"], [0]))
+    assert [column.categories[code] for code in column.values] == ["a", "a", "b", "c"]
+
+
+def test_categories_after_a_store_without_any(tmp_path):
+    column = joined_categories(tmp_path, ([], [-1]), ([7, 5], [1]))
+    assert column.categories.tolist() == [7, 5] and column.values.tolist() == [-1, 1]
+
+
+def test_categories_of_numbers_that_no_type_has(tmp_path):
+    with pytest.raises(ValueError, match="'type' has categories .* that float64 lacks"):
+        joined_categories(tmp_path, ([(1 << 60) + 1], [0]), ([2.5], [0]))
+
+
 def test_more_categories_than_a_byte_counts(tmp_path):
     for store in range(2):
         names = [f"{store}-{i}" for i in range(100)]

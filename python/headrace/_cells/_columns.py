@@ -100,9 +100,11 @@ def _categorized(name: str, part: Column) -> Column:
 def _join_categories(name: str, parts: Sequence[Column]) -> ObsColumn:
     numbers: dict[Any, int] = {}
     maps = []
+    first: list[Any] | None = None
     for part in parts:
         assert part.categories is not None
         known = part.categories.tolist()
+        first = known if first is None else first
         maps.append([numbers.setdefault(category, len(numbers)) for category in known])
     if len({isinstance(category, str) for category in numbers}) > 1:
         raise ValueError(f"obs: {name!r} has categories of strings and of numbers")
@@ -110,12 +112,22 @@ def _join_categories(name: str, parts: Sequence[Column]) -> ObsColumn:
     codes = [
         np.array([*own, -1], dtype)[part.values] for own, part in zip(maps, parts, strict=True)
     ]
-    first = parts[0].categories
-    assert first is not None
     categories = list(numbers)
-    kept = first if len(categories) == len(first) else np.array(categories, _type(first))
+    if categories == first:  # a store may have one twice
+        return ObsColumn(np.concatenate(codes), parts[0].categories)
+    kept = np.array(categories, _type(parts))
+    if any(a != b and a == a for a, b in zip(categories, kept.tolist(), strict=True)):
+        raise ValueError(
+            f"obs: {name!r} has categories of different stores that {kept.dtype} lacks"
+        )
     return ObsColumn(np.concatenate(codes), kept)
 
 
-def _type(categories: np.ndarray[Any, Any]) -> Any:
-    return categories.dtype if categories.dtype.kind in "TO" else None
+def _type(parts: Sequence[Column]) -> Any:
+    """Of the strings of the first store that has some; None for numbers."""
+    types = [
+        part.categories.dtype
+        for part in parts
+        if part.categories is not None and part.categories.size
+    ]
+    return types[0] if types and types[0].kind in "TO" else None
