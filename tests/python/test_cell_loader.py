@@ -366,6 +366,7 @@ def test_a_closed_loader_goes_on(cells):
         ({"weights": [1.0]}, ValueError, "one for each cell"),
         ({"weights": -np.ones(ROWS)}, ValueError, "0 or more"),
         ({"weights": np.zeros(ROWS)}, ValueError, "not all of them 0"),
+        ({"weights": np.full(ROWS, 1e308)}, ValueError, "their sum is more than a float64"),
         ({"samples_per_epoch": 5}, ValueError, "without weights"),
         ({"seed": 1.5}, TypeError, "seed"),
         ({"epoch": -1}, ValueError, "epoch: expected 0 or more"),

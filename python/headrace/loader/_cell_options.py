@@ -155,6 +155,9 @@ def _weights(cells: Cells, given: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         weights = np.ascontiguousarray(given, np.float64)
     if weights.shape != (cells.n_obs,):
         raise ValueError(f"weights: expected {cells.n_obs}, one for each cell, got {weights.shape}")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError("weights: expected finite numbers, 0 or more, not all of them 0")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.cumsum(weights)[-1]):
+            raise ValueError("weights: their sum is more than a float64 holds")
     return weights
