@@ -241,6 +241,17 @@ def test_torch_sparse_tensors(cells, matrix):
     same(batch["X"].to_dense().numpy(), dense(matrix)[batch["index"].numpy()])
 
 
+def test_arrays_and_tensors_in_one_batch(cells):
+    torch = pytest.importorskip("torch")
+    stores = [matrix.where.rpartition("/X")[0] for matrix in cells.matrices("X")]
+    data = hr.cells(stores, {"rna": "X", "pca": "obsm/pca"}, obs=["type"])
+    output = {"rna": "torch_dense", "pca": "dense"}
+    batch = next(CellLoader(data, 8, window=(4, 4), output=output))
+    assert isinstance(batch["pca"], np.ndarray)
+    for tensor in (batch["rna"], batch["index"], batch["obs"]["type"]):
+        assert isinstance(tensor, torch.Tensor)
+
+
 def test_batches_that_are_held_stay_as_they_are(cells, matrix):
     """Memory is used again, but not that of a batch that somebody has."""
     loader = CellLoader(cells, 4, window=(2, 4))

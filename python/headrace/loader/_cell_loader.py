@@ -253,8 +253,9 @@ class CellLoader:
         self._stats["batches"] += 1
         self._stats["cells"] += len(rows)
         self._times["gather_s"] += time.perf_counter() - began
-        of_torch = any(item.output.startswith("torch") for item in self._matrices)
-        return _cell_output.as_torch(batch) if of_torch else batch
+        return _cell_output.as_torch(
+            batch, {item.selected.name: item.output for item in self._matrices}
+        )
 
     def _read(self, window: PlannedWindow) -> dict[str, Any]:
         """The window in memory; waits for it."""

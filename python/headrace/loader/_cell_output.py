@@ -57,13 +57,15 @@ def csr(data: Any, indices: Any, offsets: Any, shape: tuple[int, int], output: s
     )
 
 
-def as_torch(batch: dict[str, Any]) -> dict[str, Any]:
-    """All but strings as tensors. Of numbers of which some are missing NaN stands for those."""
-    columns = {name: _column(values) for name, values in batch["obs"].items()}
-    return {
-        name: _tensor(value) if isinstance(value, np.ndarray) else value
-        for name, value in {**batch, "obs": columns}.items()
-    }
+def as_torch(batch: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
+    """What is to be tensors: matrices by their output; where there are such, all but strings beside
+    matrices, too. Of numbers of which some are missing NaN stands for those."""
+    dense = [name for name, output in outputs.items() if output == "torch_dense"]
+    tensors: dict[str, Any] = {name: _tensor(batch[name]) for name in dense}
+    if any(output.startswith("torch") for output in outputs.values()):
+        tensors["obs"] = {name: _column(values) for name, values in batch["obs"].items()}
+        tensors["index"] = _tensor(batch["index"])
+    return {**batch, **tensors}
 
 
 def _column(values: Any) -> Any:
