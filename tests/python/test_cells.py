@@ -149,6 +149,13 @@ def test_stores_by_path_group_and_collection(tmp_path):
     assert pickle.loads(pickle.dumps(collection)).offsets.tolist() == [0, 1, 3]
 
 
+def test_a_path_that_looks_like_a_pattern(tmp_path):
+    for rows, name in ((1, "run1.zarr"), (2, "run[1].zarr")):
+        write(tmp_path / name, counts(RNG, rows, 3))
+    assert len(hr.cells(tmp_path / "run[1].zarr")) == 2
+    assert len(hr.cells(tmp_path / "run[1-9].zarr")) == 1
+
+
 def test_a_csc_matrix_is_refused_in_plain_words(tmp_path):
     path = write(tmp_path / "a.zarr", counts(RNG, 4, 5).tocsc())
     with pytest.raises(ValueError, match=r"csc_matrix.*write it as a csr_matrix"):

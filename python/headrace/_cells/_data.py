@@ -256,8 +256,8 @@ def cells(
     Parameters
     ----------
     stores
-        A path or URL; a path with ``*``, ``?`` or ``[``, for all that match, in the order of their
-        names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3, sharded or not; of
+        A path or URL; a path with ``*``, ``?`` or ``[`` that is none itself, for all that match, in
+        the order of their names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3, sharded or not; of
         a collection of annbatch's all its data sets count.
     x
         Path of the matrix in each store: "X", "layers/counts", "obsm/X_pca", "raw/X"; or several
@@ -315,7 +315,8 @@ def _opened(given: Any) -> list[Group]:
 def _groups(given: Any) -> list[Group]:
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
-        if isinstance(path, str) and any(mark in path for mark in "*?[") and "://" not in path:
+        is_pattern = isinstance(path, str) and any(mark in path for mark in "*?[")
+        if is_pattern and "://" not in path and not os.path.lexists(path):
             matching = sorted(glob.glob(path))
             if not matching:
                 raise FileNotFoundError(f"stores: nothing matches {path!r}")
