@@ -384,6 +384,11 @@ def test_a_closed_loader_goes_on(cells):
         ({"drop_last": 1}, TypeError, "drop_last"),
         ({"sampler": 3, "batch_size": None}, TypeError, "sampler: expected one of annbatch's"),
         ({"sampler": 3}, ValueError, "batch_size: the sampler says it"),
+        (
+            {"sampler": 3, "batch_size": None, "samples_per_epoch": 5},
+            ValueError,
+            "samples_per_epoch: the sampler says it",
+        ),
     ],
 )
 def test_arguments_are_checked(cells, arguments, error, message):

@@ -169,7 +169,12 @@ class CellLoader:
                 samples_per_epoch=samples_per_epoch,
             )
         else:
-            taken = {"batch_size": batch_size, "weights": weights, "lanes": lanes}
+            taken = {
+                "batch_size": batch_size,
+                "weights": weights,
+                "lanes": lanes,
+                "samples_per_epoch": samples_per_epoch,
+            }
             if given := [name for name, value in taken.items() if value is not None]:
                 raise ValueError(f"{given[0]}: the sampler says it")
             check_sampler(sampler, world_size)
