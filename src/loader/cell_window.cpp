@@ -470,7 +470,7 @@ void Window::gather_dense(std::span<const std::int64_t> rows,
           sum[column] = from[position];
         else if constexpr (std::is_integral_v<T>)
           sum[column] = found.layout.data == Number::boolean
-                            ? T{1}
+                            ? static_cast<T>(sum[column] != 0 || from[position] != 0)
                             : static_cast<T>(static_cast<std::uint64_t>(sum[column]) +
                                              static_cast<std::uint64_t>(from[position]));
         else

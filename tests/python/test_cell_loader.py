@@ -195,6 +195,18 @@ def test_elements_that_a_row_has_twice_are_added(tmp_path):
     same(next(CellLoader(data, 2, shuffle=False))["X"], twice.toarray())
 
 
+def test_elements_that_are_false(tmp_path):
+    """Stored all the same, and not true of a dense batch."""
+    values = np.array([True, False, False, True, False])
+    x = sp.csr_matrix((values, np.array([0, 1, 1, 0, 0]), np.array([0, 2, 5])), shape=(2, 2))
+    data = hr.cells(write(tmp_path / "a.zarr", x))
+    for genes in (None, [1, 0]):
+        options = {"shuffle": False, "output": "dense", "transforms": Transform(genes=genes)}
+        batch = next(CellLoader(data, 2, **options))
+        wanted = np.array([[True, False], [True, False]])[:, genes or [0, 1]]
+        assert batch["X"].dtype == bool and (batch["X"] == wanted).all()
+
+
 def test_stores_of_two_types_need_one(tmp_path):
     matrix = counts(np.random.default_rng(1), 4, 5)
     for name, dtype in (("a", "i4"), ("b", "u1"), ("c", "f8")):
