@@ -37,6 +37,12 @@ def read_virtual(
         place, store = url, stores.from_url(root, **(options or {}))
     else:
         root, place, store = "file://", f"file://{url}", stores.LocalStore()
+    # It takes the path of the URL alone, and would read another file than this.
+    parsed = urllib.parse.urlparse(place)
+    if parsed.netloc + parsed.path != place.partition("://")[2]:
+        raise NotImplementedError(
+            f"{what}, which reads no file with '#', '?' or ';' in its name, and no URL with a query"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

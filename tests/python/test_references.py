@@ -267,6 +267,18 @@ def test_virtualizarr_makes_references(netcdf, tmp_path):
     assert "file://" not in (tmp_path / "refs.json").read_text()
 
 
+@pytest.mark.parametrize("mark", "#?;")
+def test_virtualizarr_reads_no_other_file_than_is_asked_for(netcdf, tmp_path, mark):
+    """It takes what is before the mark for the name."""
+    for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
+        pytest.importorskip(module)
+    content = Path(netcdf[0]).read_bytes()
+    for name in ("a", f"a{mark}b.nc"):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(NotImplementedError, match="VirtualiZarr, which reads no file with"):
+        hr.references(tmp_path / f"a{mark}b.nc", maker="virtualizarr")
+
+
 def test_virtualizarr_reads_what_nobody_else_does(netcdf, tmp_path):
     for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
         pytest.importorskip(module)
