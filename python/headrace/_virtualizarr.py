@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from . import _secrets
 from ._paths import SCHEME
 
 # Format, and the name of its parser in `virtualizarr.parsers`.
@@ -22,7 +23,8 @@ def read_virtual(
     library: Callable[..., Any], url: str, kind: str, options: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Kerchunk's references of the root group; `library` imports, or says what is not installed."""
-    what = f"{url}: {kind} by VirtualiZarr"
+    shown = _secrets.shown(url)
+    what = f"{shown}: {kind} by VirtualiZarr"
     packages = "virtualizarr obstore xarray"
     virtualizarr = library("virtualizarr", what, packages)
     parsers = library("virtualizarr.parsers", what, packages)
@@ -30,19 +32,20 @@ def read_virtual(
     stores = library("obstore.store", what, packages)
     name = PARSERS.get(kind)
     if name is None:
-        raise NotImplementedError(f"{url}: {kind} is nothing that VirtualiZarr parses")
-    if SCHEME.match(url):
-        parts = urllib.parse.urlsplit(url)
-        root = f"{parts.scheme}://{parts.netloc}"
-        place, store = url, stores.from_url(root, **(options or {}))
-    else:
-        root, place, store = "file://", f"file://{url}", stores.LocalStore()
+        raise NotImplementedError(f"{shown}: {kind} is nothing that VirtualiZarr parses")
+    place = url if SCHEME.match(url) else f"file://{url}"
     # It takes the path of the URL alone, and would read another file than this.
     parsed = urllib.parse.urlparse(place)
     if parsed.netloc + parsed.path != place.partition("://")[2]:
         raise NotImplementedError(
             f"{what}, which reads no file with '#', '?' or ';' in its name, and no URL with a query"
         )
+    if SCHEME.match(url):
+        parts = urllib.parse.urlsplit(url)
+        root = f"{parts.scheme}://{parts.netloc}"
+        store: Any = stores.from_url(root, **(options or {}))
+    else:
+        root, store = "file://", stores.LocalStore()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -77,7 +77,7 @@ def test_categories_after_a_store_without_any(tmp_path):
 
 
 def test_categories_of_numbers_that_no_type_has(tmp_path):
-    with pytest.raises(ValueError, match="'type' has categories .* that float64 lacks"):
+    with pytest.raises(ValueError, match=r"'type' has categories .* that float64 lacks"):
         joined_categories(tmp_path, ([(1 << 60) + 1], [0]), ([2.5], [0]))
 
 

@@ -257,8 +257,8 @@ def cells(
     ----------
     stores
         A path or URL; a path with ``*``, ``?`` or ``[`` that is none itself, for all that match, in
-        the order of their names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3, sharded or not; of
-        a collection of annbatch's all its data sets count.
+        the order of their names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3,
+        sharded or not; of a collection of annbatch's all its data sets count.
     x
         Path of the matrix in each store: "X", "layers/counts", "obsm/X_pca", "raw/X"; or several
         by name, of which each batch has the same cells. A csr_matrix or a dense array.
