@@ -109,6 +109,14 @@ def test_variables_are_joined_by_name(tmp_path):
     assert count == 2 and [own.tolist() for own in maps] == [[1, -1, -1], [-1, 0, 1]]
 
 
+def test_names_of_variables_of_fixed_lengths(tmp_path):
+    for name, genes in (("a", ["x", "y"]), ("b", ["x", "longer"])):
+        path = write(tmp_path / f"{name}.zarr", counts(RNG, 2, 2))
+        change(path, "var/_index", np.array(genes))
+    cells = hr.cells(f"{tmp_path}/*.zarr", join="outer")
+    assert cells.var_names().tolist() == ["x", "y", "longer"]
+
+
 def test_genes_by_name_number_and_mask(tmp_path):
     cells = hr.cells(write(tmp_path / "a.zarr", counts(RNG, 2, 4)))
     for genes in (["gene2", "gene0"], [2, 0], np.array([2, 0])):

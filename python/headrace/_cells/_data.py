@@ -179,7 +179,8 @@ class _Variables:
             joined = list(dict.fromkeys(name for own in numbers for name in own))
         else:
             joined = [name for name in numbers[0] if all(name in own for own in numbers[1:])]
-        self.names = np.array(joined, named[0].dtype)
+        # Of strings of a fixed length another store may have longer ones.
+        self.names = np.array(joined, named[0].dtype if named[0].dtype.kind in "TO" else str)
         self.count = len(joined)
         places = {name: place for place, name in enumerate(joined)}
         self._maps = [np.array([places.get(name, -1) for name in own], np.int32) for own in numbers]
