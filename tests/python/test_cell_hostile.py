@@ -12,7 +12,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("zarr")
 
 import zarr
-from cells_store import counts, dense, put, write
+from cells_store import counts, dense, encode, put, write
 
 ROWS, COLUMNS = 40, 9
 
@@ -98,6 +98,18 @@ def test_data_larger_than_memory_is_within_the_budget(path):
     data = changed(path, "indptr", at(-1, 1 << 48))
     with pytest.raises(MemoryError, match="memory_budget"):
         next(CellLoader(data, 8))
+
+
+def test_more_cells_than_can_be_numbered(tmp_path):
+    path = write(tmp_path / "a.zarr", np.zeros((0, 4), "f4"))
+    root = zarr.open_group(path)
+    for group, name, shape in ((root, "X", (1 << 61, 4)), (root["obs"], "_index", (1 << 61,))):
+        del group[name]
+        array = group.create_array(name, shape=shape, chunks=(9,) * len(shape), dtype="f4")
+        encode(array, "array")
+    assert len(next(CellLoader(hr.cells(path), 8, window=(4, 2), output="dense"))["X"]) == 8
+    with pytest.raises(hr.CorruptError, match="6917529027641081856 cells"):
+        hr.cells([path] * 3)
 
 
 @given(

@@ -54,6 +54,8 @@ class Cells:
             _check.text("obs", name)
         found = _for_each(stores, lambda store: _Store(store, paths, columns))
         lengths = [store.length for store in found]
+        if sum(lengths) >= 1 << 62:
+            raise CorruptError(f"stores: {sum(lengths)} cells, which is more than can be numbered")
         self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self._matrices = {name: [store.matrices[name] for store in found] for name in paths}
         self._variables = {
