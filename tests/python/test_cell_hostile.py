@@ -74,6 +74,22 @@ def test_columns_are_checked_before_genes_are_selected(path, value):
         next(loader)
 
 
+@pytest.mark.parametrize("part", ["indices", "data"])
+def test_errors_that_are_kept_take_no_room(tmp_path, part):
+    """An interactive session keeps them, with the frames that they came through."""
+    path = write(tmp_path / "a.zarr", counts(np.random.default_rng(1), 400, 50, 0.5))
+    if part == "indices":
+        zarr.open_group(path)["X/indices"][325] = 99
+    else:
+        (tmp_path / "a.zarr/X/data/c/20").write_bytes(b"no chunk")
+    loader = CellLoader(hr.cells(path), 400, window=(100, 4), memory_budget=120_000)
+    kept = []
+    for _ in range(3):
+        with pytest.raises(hr.CorruptError) as caught:
+            next(loader)
+        kept.append(caught.value)
+
+
 def test_batches_before_a_corrupt_window_are_delivered(path):
     data = changed(path, "indptr", at(38, 0))
     loader = CellLoader(data, 8, window=(8, 1), shuffle=False)

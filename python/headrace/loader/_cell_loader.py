@@ -21,7 +21,7 @@ from . import _cell_options, _cell_output, _options
 from ._cell_options import BatchMatrix, Transform
 from ._cell_order import Order, PlannedBatch, PlannedWindow, Rows
 from ._cell_sampler import SamplerOrder, check_sampler
-from ._cell_windows import Memory, WindowReader
+from ._cell_windows import Memory, WindowReader, let_go
 
 Batch = dict[str, Any]
 
@@ -221,6 +221,7 @@ class CellLoader:
     def __next__(self) -> Batch:
         if self._process != os.getpid():
             self._start()  # the parent's thread is not here
+        planned = None
         try:
             planned = self._next_planned()
             if planned is None:
@@ -229,8 +230,10 @@ class CellLoader:
             batch = self._made(planned)
         except StopIteration:
             raise
-        except BaseException:
+        except BaseException as error:
+            planned = None
             self._forget()
+            let_go(error)
             raise
         self._position = planned.position
         return batch
