@@ -48,6 +48,20 @@ def test_categories_of_all_stores_are_joined(tmp_path):
     assert column.values.dtype == np.int8
 
 
+def test_strings_of_which_some_are_missing_join_a_categorical_column(tmp_path):
+    paths = [write(tmp_path / f"{name}.zarr", counts(RNG, 3, 3)) for name in "ab"]
+    put_categories(paths[0], "type", ["T", "B"], [1, 0, -1])
+    group = zarr.open_group(paths[1])["obs"].create_group("type")
+    encode(group, "nullable-string-array")
+    put_strings(group, "values", ["T", "", "NK"])
+    put(group, "mask", np.array([False, True, False]))
+    for order in (paths, paths[::-1]):
+        column = hr.cells(order, obs=["type"]).obs["type"]
+        names = [None if code < 0 else column.categories[code] for code in column.values]
+        own = {paths[0]: ["B", "T", None], paths[1]: ["T", None, "NK"]}
+        assert names == own[order[0]] + own[order[1]]
+
+
 def put_categories(path, column, categories, codes):
     """A categorical column of categories as they are given."""
     group = zarr.open_group(path)["obs"].create_group(column)

@@ -89,11 +89,16 @@ def _common_type(name: str, parts: Sequence[Column]) -> np.dtype[Any] | None:
 def _categorized(name: str, part: Column) -> Column:
     if part.categories is not None:
         return part
-    if part.missing is not None or part.values.dtype.kind not in "TUS":
+    if part.missing is not None or part.values.dtype.kind not in "TUSO":
         raise ValueError(
             f"obs: {name!r} is categorical in one store and has {part.values.dtype} in another"
         )
-    categories, codes = np.unique(part.values, return_inverse=True)
+    missing = np.zeros(len(part.values), bool)
+    if part.values.dtype.kind == "O":  # strings, and None where one is missing
+        missing[:] = [value is None for value in part.values.tolist()]
+    categories, known = np.unique(part.values[~missing], return_inverse=True)
+    codes = np.full(len(part.values), -1)
+    codes[~missing] = known
     return Column(codes, categories)
 
 
