@@ -220,6 +220,24 @@ def test_stores_of_two_types_need_one(tmp_path):
     assert batch["X"].dtype == np.float64
 
 
+def test_stores_of_two_types_of_16_bits(tmp_path):
+    """Which have no type in common."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name, dtype in (("a", np.float16), ("b", ml_dtypes.bfloat16)):
+        path = write(tmp_path / f"{name}.zarr", np.ones((2, 3), "f4"))
+        del zarr.open_group(path)["X"]
+        attributes = {"encoding-type": "array"}
+        array = hr.create_array(
+            f"{path}/X", shape=(2, 3), chunks=(2, 3), dtype=dtype, attributes=attributes
+        )
+        array[...] = np.full((2, 3), 1.5, dtype)
+    data = hr.cells(f"{tmp_path}/*.zarr")
+    with pytest.raises(ValueError, match="stores have bfloat16 and float16: which is wanted"):
+        CellLoader(data, 4, output="dense")
+    batch = next(CellLoader(data, 4, output="dense", dtype="float32"))
+    assert (batch["X"] == 1.5).all()
+
+
 def test_stores_without_cells_genes_or_elements(tmp_path):
     paths = [
         write(tmp_path / "empty.zarr", sp.csr_matrix((0, 5), dtype="f4")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
@@ -71,10 +72,13 @@ def batch_matrix(
     if total is not None and not (float(total) > 0 and np.isfinite(total)):
         raise ValueError(f"total: expected a number above 0, got {total!r}")
     stored = {np.dtype(matrix.data.dtype) for matrix in cells.matrices(name)}
-    common = cells.dtype(name)
     computes = total is not None or transform.log1p
+    common = None
+    if dtype is None:
+        with contextlib.suppress(TypeError):  # float16 and bfloat16 have none
+            common = cells.dtype(name)
     if dtype is None and (computes or len(stored) > 1):
-        if len(stored) > 1 and not computes and common.kind != "f":
+        if len(stored) > 1 and not computes and (common is None or common.kind != "f"):
             raise ValueError(
                 f"dtype: stores have {' and '.join(sorted(map(str, stored)))}: which is wanted?"
             )
@@ -82,6 +86,7 @@ def batch_matrix(
     columns, maps = cells.column_maps(name, transform.genes)
     selected = Selected(name, cells.matrices(name), columns, maps)
     result = common if dtype is None else _cell_output.dtype_of(dtype)
+    assert result is not None
     if output == "csr" and result.itemsize == 2 and result.kind not in "iu":
         raise ValueError(
             f"dtype: SciPy does not compute with sparse matrices of {result}: choose float32, or "
