@@ -38,7 +38,7 @@ def read_virtual(
     parsed = urllib.parse.urlparse(place)
     if parsed.netloc + parsed.path != place.partition("://")[2]:
         raise NotImplementedError(
-            f"{what}, which reads no file with '#', '?' or ';' in its name, and no URL with a query"
+            f"{what}, which reads no file with '#' or '?' in its name, and no URL with a query"
         )
     if SCHEME.match(url):
         parts = urllib.parse.urlsplit(url)

@@ -267,7 +267,7 @@ def test_virtualizarr_makes_references(netcdf, tmp_path):
     assert "file://" not in (tmp_path / "refs.json").read_text()
 
 
-@pytest.mark.parametrize("mark", "#?;")
+@pytest.mark.parametrize("mark", "#?")
 def test_virtualizarr_reads_no_other_file_than_is_asked_for(netcdf, tmp_path, mark):
     """It takes what is before the mark for the name."""
     for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
