@@ -63,8 +63,8 @@ def references(
         ``"virtualizarr"``: all files are read by its parsers, of each the root group; None: as
         above.
     storage_options
-        Options of the store that URLs lead to, by fsspec's names; where VirtualiZarr reads, by
-        obstore's.
+        Options of the store that URLs lead to, by fsspec's names; with ``maker``, by obstore's,
+        which FITS and DMR++ across a network want, too.
 
     Returns
     -------
@@ -105,7 +105,10 @@ def references(
     found = whole.to_kerchunk()
     options: dict[str, Any] = {"allow": [*urls, *allowed]}
     if storage_options:
-        options["remote_options"] = storage_options
+        of_obstore = maker == "virtualizarr"
+        options["remote_options"] = (
+            _virtualizarr.own_options(urls, storage_options) if of_obstore else storage_options
+        )
     if out is None:
         return open_store("reference://", storage_options={"fo": json.dumps(found), **options})
     target = os.path.abspath(os.fspath(out))
@@ -145,6 +148,8 @@ def _say_left_out(url: str, reasons: dict[str, str], left_out: str) -> None:
 def _read(
     url: str, options: dict[str, Any] | None, maker: str | None
 ) -> tuple[GroupReferences, dict[str, str]]:
+    if SCHEME.match(url) and maker == "virtualizarr":
+        return _read_open(_virtualizarr.open_remote(_library, url, options), url, options, maker)
     if SCHEME.match(url):
         fsspec = _library("fsspec", f"{_secrets.shown(url)}: files across a network")
         with fsspec.open(url, "rb", **(options or {})) as file:
@@ -156,7 +161,7 @@ def _read(
 def _read_open(
     file: Any, url: str, options: dict[str, Any] | None, maker: str | None
 ) -> tuple[GroupReferences, dict[str, str]]:
-    start = file.read(512)
+    start = bytes(file.read(512))
     shown = _secrets.shown(url)  # for messages
     kind = _kind(file, start)
     if maker == "virtualizarr" or kind in ("FITS", "DMR++"):
@@ -226,7 +231,7 @@ def _is_hdf5(file: Any, start: bytes) -> bool:
     offset = 512
     while offset <= 1 << 20:
         file.seek(offset)
-        found = file.read(8)
+        found = bytes(file.read(8))
         if len(found) < 8:
             return False
         if found == _HDF5:
