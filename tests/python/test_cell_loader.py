@@ -195,6 +195,16 @@ def test_elements_that_a_row_has_twice_are_added(tmp_path):
     same(next(CellLoader(data, 2, shuffle=False))["X"], twice.toarray())
 
 
+def test_a_stored_false_is_false(tmp_path):
+    stored = sp.csr_matrix(
+        (np.array([False, True, True, False]), np.array([1, 0, 0, 0]), np.array([0, 2, 4])),
+        shape=(2, 2),
+    )
+    data = hr.cells(write(tmp_path / "a.zarr", stored))
+    batch = next(CellLoader(data, 2, output="dense", shuffle=False))
+    assert batch["X"].tolist() == [[True, False], [True, False]]
+
+
 def test_stores_of_two_types_need_one(tmp_path):
     matrix = counts(np.random.default_rng(1), 4, 5)
     for name, dtype in (("a", "i4"), ("b", "u1"), ("c", "f8")):
@@ -352,7 +362,6 @@ def test_a_closed_loader_goes_on(cells):
         ({"rank": 2, "world_size": 2}, ValueError, "rank: expected 0 to 1"),
         ({"output": "csc"}, ValueError, "output: expected one of csr"),
         ({"output": {"nix": "csr"}}, ValueError, "output: no matrix 'nix', only X"),
-        ({"device": "simt"}, NotImplementedError, "made on the CPU"),
         ({"device": "nix"}, ValueError, "nix"),
         ({"dtype": "int32"}, ValueError, "dtype: expected one of float16"),
         ({"dtype": "float16"}, ValueError, "does not compute with sparse matrices of float16"),
