@@ -393,7 +393,6 @@ def test_a_closed_loader_goes_on(cells):
         ({"rank": 2, "world_size": 2}, ValueError, "rank: expected 0 to 1"),
         ({"output": "csc"}, ValueError, "output: expected one of csr"),
         ({"output": {"nix": "csr"}}, ValueError, "output: no matrix 'nix', only X"),
-        ({"device": "simt"}, NotImplementedError, "made on the CPU"),
         ({"device": "nix"}, ValueError, "nix"),
         ({"dtype": "int32"}, ValueError, "dtype: expected one of float16"),
         ({"dtype": "float16"}, ValueError, "does not compute with sparse matrices of float16"),

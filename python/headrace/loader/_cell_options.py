@@ -58,12 +58,12 @@ def check_names(option: str, given: Any, names: Sequence[str]) -> None:
 
 
 def batch_matrix(
-    cells: Cells, name: str, outputs: Any, dtypes: Any, transforms: Any
+    cells: Cells, name: str, outputs: Any, dtypes: Any, transforms: Any, device: str
 ) -> BatchMatrix:
     """What a batch has of a matrix, by the arguments for all or by name."""
     output, dtype, transform = (_of(given, name) for given in (outputs, dtypes, transforms))
     output = "csr" if output is None else output
-    _cell_output.check(output)
+    _cell_output.check(output, device)
     if transform is None:
         transform = Transform()
     if not isinstance(transform, Transform):
@@ -87,11 +87,7 @@ def batch_matrix(
     selected = Selected(name, cells.matrices(name), columns, maps)
     result = common if dtype is None else _cell_output.dtype_of(dtype)
     assert result is not None
-    if output == "csr" and result.itemsize == 2 and result.kind not in "iu":
-        raise ValueError(
-            f"dtype: SciPy does not compute with sparse matrices of {result}: choose float32, or "
-            "another output"
-        )
+    _cell_output.check_sparse(output, result, device)
     how = (
         None if total is None else float(total),
         bool(transform.log1p),
