@@ -124,7 +124,7 @@ def blocks(lines: list[str]) -> list[Block]:
         code = line.partition("//")[0]
         depth += code.count("{") - code.count("}")
         current.code.append(line)
-    return [block for block in found if block.comment or not _only_names(block.code)]
+    return [block for block in found if not block.code or not _only_names(block.code)]
 
 
 def _only_names(code: list[str]) -> bool:

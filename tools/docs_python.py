@@ -153,6 +153,12 @@ SUBJECTS = [
 ]  # fmt: skip
 # What these have, headrace has under its own name.
 AGAIN = {"errors", "group"}
+# Classes that others make: how they are made is no business of a reader's.
+MADE = {
+    "Cells", "Group", "attributes.Attributes", "codecs.QueuedBatch", "lazy.LazyArray",
+    "shm.Channel", "shm.Publication", "tree.Tree", "xarray.DeviceAccessor", "xarray.HeadraceStore",
+    "zarr.CodecPipeline", "zarr.NDBuffer", "zarr.mlx.NDBuffer",
+}  # fmt: skip
 REST = Subject("more", "More", "What is new, and has no other page yet.")
 
 
@@ -200,6 +206,8 @@ def everything() -> list[str]:
 
 
 def _directive(name: str, **options: object) -> str:
+    if name.removeprefix("headrace.") in MADE:
+        options = {**options, "merge_init_into_class": "false"}
     lines = [f"::: {name}"]
     if options:
         lines += ["    options:", *(f"      {key}: {value}" for key, value in options.items())]

@@ -11,6 +11,7 @@ import ast
 import os
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,15 +40,27 @@ def _help(command: Path, *words: str) -> str:
     )
     if done.returncode != 0:
         raise RuntimeError(f"headrace {' '.join(words)} --help: {done.stderr}")
-    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    return "\n".join(_wrapped(line.rstrip()) for line in done.stdout.strip().splitlines())
+
+
+def _wrapped(line: str) -> str:
+    """A long line of help as a terminal of 96 columns would best have it: below its own column."""
+    if len(line) <= 96:
+        return line
+    columns = re.match(r"( *\S.*? {2,})(?=\S)", line)
+    indent = len(columns[1]) if columns and len(columns[1]) < 48 else 0
+    return textwrap.fill(
+        line, 96, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def commands(text: str) -> list[str]:
-    """The commands that `headrace --help` lists."""
-    listed = re.split(r"^(?:SUBCOMMANDS|Subcommands|COMMANDS|Commands):\s*$", text, flags=re.M)
-    if len(listed) != 2:
+    """The commands that `headrace --help` lists, whatever the headings: options begin otherwise."""
+    found = re.findall(r"^ {1,4}([a-z][\w-]*) {2,}\S", text, re.M)
+    listed = [name for name in dict.fromkeys(found) if name != "headrace"]
+    if not listed:
         raise RuntimeError("headrace --help lists no commands")
-    return re.findall(r"^ {1,4}([a-z][\w-]*)(?=\s)", listed[1], re.M)
+    return listed
 
 
 def command_line(command: Path) -> str:

@@ -3,6 +3,8 @@
 Wherever a codec is accepted, so are a metadata dict of the Zarr specification, a zarr-python codec
 and a numcodecs object.
 
+Examples
+--------
 >>> headrace.create_array("a.zarr", shape=(100,), dtype="f4", compressors=headrace.codecs.Zstd(5))
 """
 

@@ -18,6 +18,8 @@ NotImplementedError and says why) and ``fallback`` (what a batch does that `head
 zarr-python's own pipeline: "silent", the default, "warn" or "raise"). A request takes the settings
 that hold when it starts.
 
+Examples
+--------
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
 ...     a[:]

@@ -66,6 +66,17 @@ def test_every_public_name_says_what_it_is(tool):
                 bare.append(f"{name}: no example")
     assert not bare
 
+    def astray(found):
+        """Examples that are in no section of their own, which would be shown as quotations."""
+        for section in found.docstring.parsed if found.docstring else ():
+            if section.kind.value == "text" and ">>>" in section.value:
+                yield found.path
+        for member in found.members.values():
+            if not member.is_alias:
+                yield from astray(member)
+
+    assert not list(astray(package))
+
 
 def test_a_name_without_a_subject_gets_a_page(tool, monkeypatch):
     docs_python = tool("docs_python")
