@@ -7,6 +7,7 @@ which headrace is installed. Their configurations are those of the classes of th
 
 Examples
 --------
+>>> import headrace.zarr.codecs
 >>> bits = headrace.zarr.codecs.PackBits()
 >>> zarr.create_array("mask.zarr", shape=8, dtype="bool", serializer=bits)
 """
