@@ -30,6 +30,10 @@ class Transform:
         ``log(1 + x)``.
     genes
         Names, numbers or a mask of the variables that are kept, in this order.
+
+    Examples
+    --------
+    >>> loader = CellLoader(data, 4096, transforms=Transform(total=1e4, log1p=True))
     """
 
     total: float | None = None
