@@ -298,6 +298,14 @@ def test_a_shape_that_lies(tmp_path, shape):
         hr.cells(path)
 
 
+@pytest.mark.parametrize("order", [5, None, {"a": 1}])
+def test_an_order_of_columns_that_is_none(tmp_path, order):
+    path = write(tmp_path / "a.zarr", counts(RNG, 2, 3))
+    zarr.open_group(path)["obs"].attrs["column-order"] = order
+    with pytest.raises(KeyError, match="obs has no column 'nix'"):
+        hr.cells(path, obs=["nix"])
+
+
 def test_columns_of_old_stores_without_an_encoding(tmp_path):
     path = write(tmp_path / "a.zarr", counts(RNG, 3, 4), obs={"n": np.arange(3)})
     array = zarr.open_group(path)["obs/n"]
