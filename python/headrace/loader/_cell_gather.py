@@ -63,10 +63,13 @@ class HostGather:
         if item.output.endswith("csr"):
             offsets = _counted(pieces, count)
             nnz = int(offsets[-1])
-            data, indices = self._memory.take(nnz * itemsize), self._memory.take(nnz * 4)
-            _write_csr(item, pieces, offsets, data, indices)
-            parts = data.view(item.dtype), indices.view(np.int32), offsets
-            return _cell_output.csr(*parts, shape, item.output)
+            # By its interface an array has no type of others, such as bfloat16.
+            bits = np.dtype(f"u{itemsize}")
+            stored = item.dtype if item.dtype.isbuiltin == 1 else bits
+            data = self._memory.take(nnz * itemsize, stored)
+            indices = self._memory.take(nnz * 4, np.int32)
+            _write_csr(item, pieces, offsets, data.view(np.uint8), indices.view(np.uint8))
+            return _cell_output.csr(data.view(item.dtype), indices, offsets, shape, item.output)
         row_nbytes = item.selected.columns * itemsize
         data = self._memory.take(count * row_nbytes)
         at = 0
