@@ -12,7 +12,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("zarr")
 
 import zarr
-from cells_store import counts, dense, put, write
+from cells_store import counts, dense, encode, put, write
 from helpers import DEVICES
 
 ROWS, COLUMNS = 40, 9
@@ -82,6 +82,22 @@ def test_columns_are_checked_before_genes_are_selected(path, value, genes, devic
         next(loader)
 
 
+@pytest.mark.parametrize("part", ["indices", "data"])
+def test_errors_that_are_kept_take_no_room(tmp_path, part):
+    """An interactive session keeps them, with the frames that they came through."""
+    path = write(tmp_path / "a.zarr", counts(np.random.default_rng(1), 400, 50, 0.5))
+    if part == "indices":
+        zarr.open_group(path)["X/indices"][325] = 99
+    else:
+        (tmp_path / "a.zarr/X/data/c/20").write_bytes(b"no chunk")
+    loader = CellLoader(hr.cells(path), 400, window=(100, 4), memory_budget=120_000)
+    kept = []
+    for _ in range(3):
+        with pytest.raises(hr.CorruptError) as caught:
+            next(loader)
+        kept.append(caught.value)
+
+
 @ON_ALL
 @pytest.mark.parametrize(("dtype", "columns"), [("i1", 300), ("i2", 70000)])
 def test_a_negative_column_is_none_of_many(tmp_path, dtype, columns, device):
@@ -129,6 +145,18 @@ def test_data_larger_than_memory_is_within_the_budget(path):
     data = changed(path, "indptr", at(-1, 1 << 48))
     with pytest.raises(MemoryError, match="memory_budget"):
         next(CellLoader(data, 8))
+
+
+def test_more_cells_than_can_be_numbered(tmp_path):
+    path = write(tmp_path / "a.zarr", np.zeros((0, 4), "f4"))
+    root = zarr.open_group(path)
+    for group, name, shape in ((root, "X", (1 << 61, 4)), (root["obs"], "_index", (1 << 61,))):
+        del group[name]
+        array = group.create_array(name, shape=shape, chunks=(9,) * len(shape), dtype="f4")
+        encode(array, "array")
+    assert len(next(CellLoader(hr.cells(path), 8, window=(4, 2), output="dense"))["X"]) == 8
+    with pytest.raises(hr.CorruptError, match="6917529027641081856 cells"):
+        hr.cells([path] * 3)
 
 
 @given(

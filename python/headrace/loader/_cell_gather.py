@@ -61,6 +61,7 @@ class HostGather:
 
     def __init__(self, matrices: Sequence[BatchMatrix]) -> None:
         self._memory = Memory(2 * len(matrices))
+        self._outputs = {item.selected.name: item.output for item in matrices}
         self._library = _library_of_columns(matrices, "cpu")
 
     def matrix(self, item: BatchMatrix, pieces: Pieces, count: int) -> Any:
@@ -89,7 +90,7 @@ class HostGather:
         return _cell_jax.array(dense) if item.output == "jax_dense" else dense
 
     def finished(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return _cell_output.on_host(batch, self._library or "numpy")
+        return _cell_output.on_host(batch, self._library or "numpy", self._outputs)
 
 
 class DeviceGather:

@@ -22,7 +22,7 @@ from ._cell_gather import gather_on
 from ._cell_options import Transform
 from ._cell_order import Order, PlannedBatch, PlannedWindow
 from ._cell_sampler import SamplerOrder, check_sampler
-from ._cell_windows import WindowReader
+from ._cell_windows import WindowReader, let_go
 
 Batch = dict[str, Any]
 
@@ -176,7 +176,12 @@ class CellLoader:
                 samples_per_epoch=samples_per_epoch,
             )
         else:
-            taken = {"batch_size": batch_size, "weights": weights, "lanes": lanes}
+            taken = {
+                "batch_size": batch_size,
+                "weights": weights,
+                "lanes": lanes,
+                "samples_per_epoch": samples_per_epoch,
+            }
             if given := [name for name, value in taken.items() if value is not None]:
                 raise ValueError(f"{given[0]}: the sampler says it")
             check_sampler(sampler, world_size)
@@ -223,6 +228,7 @@ class CellLoader:
     def __next__(self) -> Batch:
         if self._process != os.getpid():
             self._start()  # the parent's thread is not here
+        planned = None
         try:
             planned = self._next_planned()
             if planned is None:
@@ -231,8 +237,10 @@ class CellLoader:
             batch = self._made(planned)
         except StopIteration:
             raise
-        except BaseException:
+        except BaseException as error:
+            planned = None
             self._forget()
+            let_go(error)
             raise
         self._position = planned.position
         return batch

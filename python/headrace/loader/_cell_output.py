@@ -169,10 +169,10 @@ def _filled(values: Any) -> Any:
     return values
 
 
-def on_host(batch: dict[str, Any], library: str) -> dict[str, Any]:
+def on_host(batch: dict[str, Any], library: str, outputs: dict[str, str]) -> dict[str, Any]:
     """A batch of host memory, with columns as the library of its matrices wants them."""
     if library == "torch":
-        return as_torch(batch)
+        return _as_torch(batch, outputs)
     if library != "jax":
         return batch
     columns = {}
@@ -182,12 +182,17 @@ def on_host(batch: dict[str, Any], library: str) -> dict[str, Any]:
     return {**batch, "obs": columns}
 
 
-def as_torch(batch: dict[str, Any]) -> dict[str, Any]:
-    """All but strings as tensors. Of numbers of which some are missing NaN stands for those."""
-    columns = {name: _column(values) for name, values in batch["obs"].items()}
+def _as_torch(batch: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
+    """Tensors of dense matrices that are to be such, of the index, and of all columns but strings.
+
+    Of numbers of which some are missing NaN stands for those.
+    """
+    dense = [name for name, output in outputs.items() if output == "torch_dense"]
     return {
-        name: _tensor(value) if isinstance(value, np.ndarray) else value
-        for name, value in {**batch, "obs": columns}.items()
+        **batch,
+        **{name: _tensor(batch[name]) for name in dense},
+        "obs": {name: _column(values) for name, values in batch["obs"].items()},
+        "index": _tensor(batch["index"]),
     }
 
 
