@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,7 @@ def csr(data: Any, indices: Any, offsets: Any, shape: tuple[int, int], output: s
         return scipy.sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
     import torch
 
+    _settle_invariants()
     return torch.sparse_csr_tensor(
         torch.from_numpy(indptr),
         torch.from_numpy(indices),
@@ -138,6 +141,7 @@ def csr_on_device(
     if library == "torch":
         import torch
 
+        _settle_invariants()
         return torch.sparse_csr_tensor(
             indptr,
             columns if narrow else columns.to(torch.int64),
@@ -152,6 +156,16 @@ def csr_on_device(
     else:
         from scipy import sparse
     return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
+
+
+@functools.cache
+def _settle_invariants() -> None:
+    """torch warns, once in a process, of checks that are off by default, even if told so."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse.check_sparse_tensor_invariants.is_enabled()
 
 
 def column_on_device(values: Any, device: str, library: str | None) -> Any:
