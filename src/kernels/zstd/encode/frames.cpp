@@ -147,7 +147,7 @@ void encode_slab(Queue& queue,
   const FrameJobs jobs = work_of(entries);
   const u64 blocks = list.items();
   const u32 block_nbytes = format.block_nbytes;
-  const u32 segment = choose_segment_nbytes(blocks * block_nbytes, wanted_segments(queue));
+  const u32 segment = choose_segment_nbytes(blocks * block_nbytes, segments_at_once(queue));
   const EncodeStages stages(queue, blocks, block_nbytes, segment);
   const Scratch<BlockPlace> places(queue, blocks);
   find_sequences(queue, jobs, blocks, stages);
