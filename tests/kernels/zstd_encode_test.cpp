@@ -136,6 +136,32 @@ TEST(KernelZstdEncode, CodesOfLengths) {
   }
 }
 
+// Matches of two lengths behind literals of two lengths, so that half of the states belong to one
+// code, and runs of sequences that began with wrong ones keep them for long.
+TEST(KernelZstdEncode, StatesThatTakeLongToMeet) {
+  std::vector<Bytes> chunks;
+  for (const std::size_t n : {3000, 130'000, 200'000}) {
+    std::mt19937_64 random(n);
+    Bytes chunk = noise_bytes(1000, n);
+    while (chunk.size() < n) {
+      const Bytes literals = random_bytes(random, 1 + random() % 2);
+      chunk.insert(chunk.end(), literals.begin(), literals.end());
+      for (std::size_t left = 8 + random() % 2; left > 0; --left)
+        chunk.push_back(chunk[chunk.size() - 1000]);
+    }
+    chunks.push_back(chunk);
+  }
+  for (const Place& place : encode_places()) {
+    std::vector<Bytes> first;
+    for (std::uint64_t seed = 1; seed < 3; ++seed) {
+      const Encoded got = encode(place, chunks, {kBlock, false}, seed);
+      expect_decode_to(place, got, chunks);
+      if (first.empty()) first = got.chunks;
+      EXPECT_TRUE(got.chunks == first) << place.name << " seed " << seed;
+    }
+  }
+}
+
 // At most 10 % larger than what libzstd's level 1 makes of it.
 TEST(KernelZstdEncode, CompressesAsWellAsLevel1) {
   for (const Place& place : places())

@@ -27,7 +27,7 @@ namespace headrace::SIMT_SPACE {
 namespace zstd {
 namespace {
 
-constexpr u32 kMinBlock = 1024, kMaxEncodedBlock = 128 * 1024;
+constexpr u32 kMinBlock = 1024;
 constexpr u32 kBlockHeader = 3, kChecksum = 4;
 constexpr u32 kMaxFrameHeader = 10;
 
