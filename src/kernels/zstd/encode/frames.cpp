@@ -191,7 +191,7 @@ EncodeStages::EncodeStages(Queue& queue, u64 blocks, u32 block_size, u32 segment
   const u64 segments = blocks * pool.segments_per_block();
   sequences = Scratch<u64>(queue, segments * pool.room());
   sequence_counts = Scratch<u32>(queue, segments);
-  literals = Scratch<u8>(queue, blocks * block_nbytes);
+  literals = Scratch<u8>(queue, (blocks * block_nbytes + 15) / 16 * 16);  // read by quads
   statistics = Scratch<BlockStatistics>(queue, blocks);
   encoded = Scratch<u8>(queue, blocks * (block_nbytes + kEncodedSlack));
   results = Scratch<EncodedBlock>(queue, blocks);
