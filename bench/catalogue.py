@@ -192,9 +192,9 @@ BENCHMARKS = {
         {"device-choice.json": "device.choice"},
     ),
     "kernel-trials": Benchmark(
-        "what was tried before the kernels were written",
+        "what was tried before the kernels were written, and in the encoders",
         "[kernels](../src/kernels/README.md#tried-and-lost)",
-        {"kernel-trials.json": ""},
+        {"kernel-trials.json": "", "encoder-trials.json": ""},
     ),
     "interop": Benchmark(
         "arrays between libraries and versions",

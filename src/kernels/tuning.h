@@ -36,8 +36,8 @@ struct Tuning {
     // execution. A source on its own may need more.
     std::uint64_t slab_nbytes = std::uint64_t{512} << 20;
     std::uint64_t slab_scratch = std::uint64_t{640} << 20;
-    // device-encode.json, encode-zstd. Scratch is about 4 bytes a byte of a slab.
-    std::uint64_t encode_slab_nbytes = std::uint64_t{128} << 20;
+    // device-encode.json, encode-zstd. Scratch is about 4 bytes a byte of a slab, so at most 1 GiB.
+    std::uint64_t encode_slab_nbytes = std::uint64_t{256} << 20;
   } zstd;
 
   struct Lz {

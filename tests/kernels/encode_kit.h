@@ -99,7 +99,7 @@ inline Bytes colliding_words(std::size_t nbytes, std::uint64_t seed) {
   return bytes;
 }
 
-// What the search for matches may stumble over: windows of 32 positions, segments of 16 to 64 KiB,
+// What the search for matches may stumble over: windows of 32 positions, segments of 8 to 32 KiB,
 // matches that are followed for 8 and 16 bytes by a lane and then by all.
 inline std::vector<Bytes> match_cases() {
   std::vector<Bytes> cases;
@@ -110,12 +110,13 @@ inline std::vector<Bytes> match_cases() {
     cases.push_back(periodic(n, 32));
   }
   // Around segments, over whose borders runs and repeats go on.
-  for (const std::size_t border : {16384, 32768, 65536})
+  for (const std::size_t border : {8192, 16384, 32768})
     for (const std::size_t n : {border - 33, border - 1, border, border + 1, border + 40}) {
       cases.push_back(periodic(n, 1));
       cases.push_back(periodic(n, 1000));
     }
-  for (const std::size_t period : {2, 3, 4, 5, 15, 16, 17, 31, 33, 64, 100, 65535, 65536, 65537})
+  for (const std::size_t period :
+       {2, 3, 4, 5, 15, 16, 17, 31, 33, 64, 100, 40960, 49151, 49152, 65537})
     cases.push_back(periodic(70'000 + period, period));
   // Matches of every length, from one window into the next and farther, between noise.
   Bytes lengths = noise_bytes(600, 1);

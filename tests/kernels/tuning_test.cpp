@@ -5,6 +5,7 @@
 
 #include <lz4.h>
 
+#include "kernels/common/encode_jobs.h"
 #include "kernels/deflate_kit.h"
 #include "kernels/zstd_frames.h"
 #include "simt/host_queue.h"
@@ -44,6 +45,18 @@ TEST(Tuning, OfTheHostIsWhatAnH200WouldRun) {
   EXPECT_EQ(tuning_of(queue).zstd.few_blocks, 600u);
   queue.tune_for(66);
   EXPECT_EQ(tuning_of(queue).zstd.few_blocks, 300u);
+}
+
+// Of a device that searches 1716 segments at once.
+TEST(Tuning, SegmentsOfAnEncoderFillItsRounds) {
+  const auto chosen = [](std::uint64_t mib) {
+    return host::choose_segment_nbytes(mib << 20, 1716);
+  };
+  EXPECT_EQ(chosen(4), 8u << 10) << "one round, the shorter the sooner it ends";
+  EXPECT_EQ(chosen(64), 16u << 10) << "three rounds of these, two of twice the length";
+  EXPECT_EQ(chosen(256), 32u << 10);
+  EXPECT_EQ(host::choose_segment_nbytes(0, 1716), 32u << 10);
+  EXPECT_EQ(host::choose_segment_nbytes(1 << 20, 0), 32u << 10);
 }
 
 Place tuned_for(unsigned processors) {

@@ -8,8 +8,9 @@ namespace {
 
 constexpr std::uint32_t kBlock = 128 * 1024;
 
+// Blocks may be smaller than the format says, from 32 KiB on.
 std::size_t bound(std::size_t nbytes, std::uint32_t block_nbytes) {
-  return nbytes + 18 + 3 * (nbytes / block_nbytes + 1);
+  return nbytes + 18 + 3 * (nbytes / std::min<std::size_t>(block_nbytes, 32 << 10) + 1);
 }
 
 Encoded encode(const Place& place,
@@ -133,6 +134,44 @@ TEST(KernelZstdEncode, CodesOfLengths) {
   for (std::uint32_t n = 0; n < kBlock; ++n) {
     expect(zstd::kLiteralLengthCodes, n, zstd::literal_length_code(n));
     if (n >= 3) expect(zstd::kMatchLengthCodes, n, zstd::match_length_code(n));
+  }
+}
+
+// Matches of two lengths behind literals of two lengths, so that half of the states belong to one
+// code, and runs of sequences that began with wrong ones keep them for long.
+TEST(KernelZstdEncode, StatesThatTakeLongToMeet) {
+  std::vector<Bytes> chunks;
+  for (const std::size_t n : {3000, 130'000, 200'000}) {
+    std::mt19937_64 random(n);
+    Bytes chunk = noise_bytes(1000, n);
+    while (chunk.size() < n) {
+      const Bytes literals = random_bytes(random, 1 + random() % 2);
+      chunk.insert(chunk.end(), literals.begin(), literals.end());
+      for (std::size_t left = 8 + random() % 2; left > 0; --left)
+        chunk.push_back(chunk[chunk.size() - 1000]);
+    }
+    chunks.push_back(chunk);
+  }
+  for (const Place& place : encode_places()) {
+    std::vector<Bytes> first;
+    for (std::uint64_t seed = 1; seed < 3; ++seed) {
+      const Encoded got = encode(place, chunks, {kBlock, false}, seed);
+      expect_decode_to(place, got, chunks);
+      if (first.empty()) first = got.chunks;
+      EXPECT_TRUE(got.chunks == first) << place.name << " seed " << seed;
+    }
+  }
+}
+
+// By the size of blocks that stay raw: each has a header of 3 bytes.
+TEST(KernelZstdEncode, FewChunksHaveSmallerBlocks) {
+  const std::vector<Bytes> chunks{noise_bytes(256 << 10, 1)};
+  constexpr std::size_t kFrameHeader = 10;
+  for (const Place& place : encode_places()) {
+    const std::size_t blocks = place.name == "simt, long segments" ? 2 : 8;
+    const Encoded got = encode(place, chunks, {kBlock, false}, 1);
+    expect_decode_to(place, got, chunks);
+    EXPECT_EQ(got.chunks[0].size(), kFrameHeader + 3 * blocks + chunks[0].size()) << place.name;
   }
 }
 

@@ -29,20 +29,29 @@ inline EncodeJob job_of(const EncodeBatch& batch, const Frame& frame) {
           0};
 }
 
-// Matches are found in segments, a warp each. With its history, the bytes before it, a segment has
-// 64 KiB, as far as offsets of LZ4 reach. Those without a history take the fewest steps for a byte;
-// where they would leave the device idle they are shorter, and the rest is history, which takes a
-// fraction of the steps.
-inline constexpr u32 kSegmentAndHistory = 65536;
-inline constexpr u32 kLeastSegment = 16384;
-// A multiprocessor has room for 13 with their tables. From 4 on it has enough to do while one
-// waits.
-inline constexpr u64 kSegmentsAProcessor = 4;
-inline u64 wanted_segments(const Queue& queue) { return kSegmentsAProcessor * queue.tuned_for(); }
-inline u32 choose_segment_nbytes(u64 nbytes, u64 wanted) {
-  u32 segment = kSegmentAndHistory;
-  while (segment > kLeastSegment && nbytes / segment < wanted) segment /= 2;
-  return segment;
+// Matches are found in segments, a warp each. With its history, the bytes before it, which its
+// matches may copy from, a segment has 48 KiB. A byte of history takes an eighth of the time of one
+// that is searched.
+inline constexpr u32 kSegmentAndHistory = 48 << 10;
+inline constexpr u32 kLongestSegment = 32 << 10, kShortestSegment = 8 << 10;
+constexpr u32 most_history(u32 segment_nbytes) { return kSegmentAndHistory - segment_nbytes; }
+
+// A multiprocessor has room for 13 segments at once, by their tables.
+inline u64 segments_at_once(const Queue& queue) { return u64{13} * queue.tuned_for(); }
+// What takes the least time, in rounds of so many segments.
+constexpr u32 choose_segment_nbytes(u64 nbytes, u64 at_once) {
+  if (at_once == 0) at_once = 1;
+  u32 best = kLongestSegment;
+  u64 least = ~u64{0};
+  for (u32 segment = kLongestSegment; segment >= kShortestSegment; segment /= 2) {
+    const u64 segments = (nbytes + segment - 1) / segment;
+    const u64 rounds = (segments + at_once - 1) / at_once;
+    const u64 time = rounds * (segment + most_history(segment) / 8);
+    if (time >= least) continue;
+    least = time;
+    best = segment;
+  }
+  return best;
 }
 // Whole windows, for a segment that begins at `at` of what its matches may copy from.
 SIMT_DEVICE u32 history_nbytes(u64 at, u32 segment_nbytes) {

@@ -17,7 +17,7 @@
 
 namespace headrace::SIMT_SPACE {
 
-// Of a chunk, at most 64 KiB, by positions from `source` on.
+// Of a chunk, fewer than 64 KiB, by positions from `source` on.
 struct LzSegment {
   const u8* source;
   u32 begin;   // matches start here or later; what is before, the segment's history, they may copy
@@ -65,22 +65,17 @@ class WindowBytes {
         words_(reinterpret_cast<const u32*>(source - skip_)),
         count_((skip_ + nbytes + 3) / 4) {}
 
-  SIMT_DEVICE void go_to(u32 at) {
-    now_ = load(at);
-    next_ = load(at + simt::kWarp);
-    after_next_ = load(at + 2 * simt::kWarp);
+  // What the lane keeps of the window at `at`.
+  SIMT_DEVICE u32 load(u32 at) const {
+    const u32 lane = simt::lane_index(), word = at / 4 + lane;
+    return lane < kWords && word < count_ ? simt::load_constant(words_ + word) : 0;
   }
-  // From the window at `at` to the one behind it.
-  SIMT_DEVICE void advance(u32 at) {
-    now_ = next_;
-    next_ = after_next_;
-    after_next_ = load(at + 3 * simt::kWarp);
-  }
-  // Bytes [4 word, 4 word + 8) from the lane's position on; `word` at most 2.
-  SIMT_DEVICE simt::Pair eight(u32 word) const {
+  // Bytes [4 word, 4 word + 8) from the lane's position on, of the window that `row` was loaded
+  // of; `word` at most 2.
+  SIMT_DEVICE simt::Pair eight(u32 row, u32 word) const {
     const u32 from = skip_ + simt::lane_index(), first = from / 4 + word;
-    const u32 a = simt::shuffle(now_, first), b = simt::shuffle(now_, first + 1),
-              c = simt::shuffle(now_, first + 2);
+    const u32 a = simt::shuffle(row, first), b = simt::shuffle(row, first + 1),
+              c = simt::shuffle(row, first + 2);
     return {simt::funnel_right(a, b, from % 4 * 8), simt::funnel_right(b, c, from % 4 * 8)};
   }
 
@@ -88,15 +83,40 @@ class WindowBytes {
   // The last byte that a lane asks for is 3 + 31 + 16 bytes behind the first word's begin.
   static constexpr u32 kWords = 13;
 
-  SIMT_DEVICE u32 load(u32 at) const {
-    const u32 lane = simt::lane_index(), word = at / 4 + lane;
-    return lane < kWords && word < count_ ? simt::load_constant(words_ + word) : 0;
-  }
-
   u32 skip_;
   const u32* words_;
   u32 count_;
-  u32 now_ = 0, next_ = 0, after_next_ = 0;
+};
+
+// 16 bytes at any address, asked for at once: the aligned words of 8 bytes that they lie in.
+class SixteenBytes {
+ public:
+  SIMT_DEVICE void load(const u8* p) {
+    const u32 skip = misalignment(p, 8);
+    const simt::Pair* const pairs = reinterpret_cast<const simt::Pair*>(p - skip);
+    skip_ = skip;
+    a_ = simt::load_constant(pairs);
+    b_ = simt::load_constant(pairs + 1);
+    if (skip) c_ = simt::load_constant(pairs + 2);
+  }
+  // How many of them are the same as `first` and `second`, from the first on.
+  SIMT_DEVICE u32 same(simt::Pair first, simt::Pair second) const {
+    const bool odd = skip_ >= 4;
+    const u32 w0 = odd ? a_.y : a_.x, w1 = odd ? b_.x : a_.y, w2 = odd ? b_.y : b_.x,
+              w3 = odd ? c_.x : b_.y, w4 = odd ? c_.y : c_.x, bits = 8 * skip_;
+    const u32 d0 = simt::funnel_right(w0, w1, bits) ^ first.x,
+              d1 = simt::funnel_right(w1, w2, bits) ^ first.y,
+              d2 = simt::funnel_right(w2, w3, bits) ^ second.x,
+              d3 = simt::funnel_right(w3, w4, bits) ^ second.y;
+    const u32 low = d0 ? d0 : d1, high = d2 ? d2 : d3;
+    const u32 of_low = (d0 ? 0 : 4) + simt::trailing_zeros(low) / 8;
+    const u32 of_high = (d2 ? 8 : 12) + simt::trailing_zeros(high) / 8;
+    return low ? of_low : of_high;
+  }
+
+ private:
+  simt::Pair a_{}, b_{}, c_{};
+  u32 skip_ = 0;
 };
 
 // In shared memory, of one warp. `kMinMatch`: 4 to 8 bytes. `kTriesRepeat`: the last offset of the
@@ -110,37 +130,16 @@ class MatchFinder {
   // By a warp: calls take(LzMatches) for every window with a match, from left to right.
   template <class Take>
   SIMT_DEVICE void each_window(const LzSegment& segment, const Take& take) {
-    const u32 lane = simt::lane_index();
     clear();
-    WindowBytes bytes(segment.source, segment.end);
-    bytes.go_to(0);
-    u32 at = 0;
-    for (; at + simt::kWarp <= segment.begin; at += simt::kWarp) {
-      look_up(bytes.eight(0), at + lane, true);
-      bytes.advance(at);
-    }
-    u32 covered = segment.begin, repeat = 0;
-    while (at < segment.starts) {
-      const u32 position = at + lane;
-      const Own own{bytes.eight(0), bytes.eight(2)};
-      const u32 known = look_up(own.first, position, position < segment.starts);
-      LzMatches found{0, position, static_cast<u8>(own.first.x), 0, 0};
-      const bool is_open = position >= covered && position < segment.starts;
-      if (is_open && known) try_offset(segment, own, position - (known - 1), kMinMatch, 0, found);
-      if (kTriesRepeat && is_open && repeat)
-        try_offset(segment, own, repeat, kMinRepeat, kRepeatGain, found);
-      choose(segment, covered, found);
-      if (found.chosen) {
-        take(found);
-        repeat = simt::shuffle(found.offset, highest_lane(found.chosen));
-      }
-      if (covered < at + 2 * simt::kWarp) {
-        bytes.advance(at);
-        at += simt::kWarp;
-      } else {
-        at = covered & ~(simt::kWarp - 1);
-        bytes.go_to(at);
-      }
+    Search search{segment, WindowBytes(segment.source, segment.end), 0, segment.begin, 0};
+    learn_history(search);
+    // Two, of which one is opened while the other is searched. That they change places, and are
+    // not copied, spares a wait for what is loaded of them.
+    Window even, odd;
+    go_to(search, search.next, even, odd);
+    while (search.next < segment.starts + simt::kWarp) {
+      step(search, even, odd, take);
+      step(search, odd, even, take);
     }
   }
 
@@ -150,10 +149,76 @@ class MatchFinder {
   // What a repeat of the last offset may be shorter by, since it needs no bits for the offset.
   static constexpr u32 kRepeatGain = 2;
 
-  // The lane's bytes.
-  struct Own {
-    simt::Pair first, second;
+  struct Search {
+    const LzSegment& segment;
+    WindowBytes bytes;
+    u32 next;     // window to open; the one before it is searched
+    u32 covered;  // the end of the last match
+    u32 repeat;   // its offset; 0: there is none
   };
+
+  // Of a window that was looked up, in one of its lanes: the lane's bytes, and those that they may
+  // match, which are on their way. Offsets of 0: there are none.
+  struct Window {
+    u32 row;  // see WindowBytes; of the window that is opened here next
+    simt::Pair first, second;
+    u32 offset, repeat;
+    SixteenBytes there, repeated;
+  };
+
+  SIMT_DEVICE void learn_history(Search& search) {
+    u32 row = search.bytes.load(0);
+    for (; search.next + simt::kWarp <= search.segment.begin; search.next += simt::kWarp) {
+      const u32 after = search.bytes.load(search.next + simt::kWarp);
+      look_up(search.bytes.eight(row, 0), search.next + simt::lane_index(), true);
+      row = after;
+    }
+  }
+
+  // The next step searches nothing and opens the window at `at`.
+  SIMT_DEVICE static void go_to(Search& search, u32 at, Window& now, Window& ahead) {
+    search.next = at;
+    ahead.row = search.bytes.load(at);
+    now.row = search.bytes.load(at + simt::kWarp);
+    now.first.x = 0;
+    now.offset = now.repeat = 0;
+  }
+
+  // Looks the next window up.
+  SIMT_DEVICE void open(const Search& search, Window& window) {
+    const LzSegment& segment = search.segment;
+    const u32 position = search.next + simt::lane_index();
+    window.first = search.bytes.eight(window.row, 0);
+    window.second = search.bytes.eight(window.row, 2);
+    window.row = search.bytes.load(search.next + 2 * simt::kWarp);
+    const bool valid = position < segment.starts;
+    const u32 known = look_up(window.first, position, valid);
+    const bool is_open = valid && position >= search.covered;
+    window.offset = is_open && known ? position - (known - 1) : 0;
+    if (window.offset) window.there.load(segment.source + (position - window.offset));
+    if constexpr (kTriesRepeat) {
+      window.repeat = is_open && search.repeat <= position ? search.repeat : 0;
+      if (window.repeat) window.repeated.load(segment.source + (position - window.repeat));
+    }
+  }
+
+  // Opens the next window, and searches the one before it.
+  template <class Take>
+  SIMT_DEVICE void step(Search& search, Window& now, Window& ahead, const Take& take) {
+    const LzSegment& segment = search.segment;
+    open(search, ahead);
+    const u32 position = search.next - simt::kWarp + simt::lane_index();
+    LzMatches found{0, position, static_cast<u8>(now.first.x), 0, 0};
+    if (position >= search.covered) compare(segment, now, found);
+    choose(segment, search.covered, found);
+    if (found.chosen) {
+      take(found);
+      search.repeat = simt::shuffle(found.offset, highest_lane(found.chosen));
+    }
+    search.next += simt::kWarp;
+    if (search.covered >= search.next + simt::kWarp)
+      go_to(search, search.covered & ~(simt::kWarp - 1), ahead, now);
+  }
 
   SIMT_DEVICE void clear() {
     for (u32 i = 8 * simt::lane_index(); i < kSlots; i += 8 * simt::kWarp)
@@ -172,33 +237,48 @@ class MatchFinder {
 
   // Where the lane's bytes may have been last, plus 1, or 0; then they are known to be here.
   // Of lanes with the same hash each finds the one before it, and the last is known from then on.
+  // They are rare, and to ask who has the same takes as long as half of the window: so all write,
+  // and only where one of them is lost it is asked.
   SIMT_DEVICE u32 look_up(simt::Pair bytes, u32 position, bool valid) {
-    const u32 lane = simt::lane_index(), slot = hash(bytes);
-    const u32 same = simt::match(valid ? slot : kSlots + lane);
-    const u32 before = same & lanes_below(lane);
-    u32 found = 0;
-    if (before)
-      found = position - (lane - highest_lane(before)) + 1;
-    else if (valid)
-      found = table_[slot];
+    const u32 slot = hash(bytes);
+    const u16 here = static_cast<u16>(position + 1);
+    u32 found = valid ? table_[slot] : 0;
     simt::sync_warp();
-    if (valid && same >> lane == 1) table_[slot] = static_cast<u16>(position + 1);
+    if (valid) simt::store_relaxed(&table_[slot], here);
+    simt::sync_warp();
+    if (simt::any(valid && table_[slot] != here)) {
+      const u32 lane = simt::lane_index();
+      const u32 same = simt::match(valid ? slot : kSlots + lane);
+      const u32 before = same & lanes_below(lane);
+      if (before) found = position - (lane - highest_lane(before)) + 1;
+      if (valid && same >> lane == 1) table_[slot] = here;
+    }
     simt::sync_warp();
     return found;
   }
 
-  // The lane's match becomes the one with this offset if it has `least` bytes and is not shorter by
-  // more than `gain`. Up to kCompared bytes.
-  SIMT_DEVICE static void try_offset(
-      const LzSegment& segment, const Own& own, u32 offset, u32 least, u32 gain, LzMatches& found) {
-    if (offset > found.position) return;
-    const u8* const from = segment.source + (found.position - offset);
-    u32 same = same_bytes(own.first, load_eight(from));
-    if (same == 8) same += same_bytes(own.second, load_eight(from + 8));
-    if (same > segment.end - found.position) same = segment.end - found.position;
-    if (same < least || same + gain < found.nbytes) return;
-    found.nbytes = same;
-    found.offset = offset;
+  // What the lane's match is: the candidate of the table, or the last offset's where that is not
+  // shorter by more than kRepeatGain. Up to kCompared bytes.
+  SIMT_DEVICE static void compare(const LzSegment& segment, const Window& own, LzMatches& found) {
+    const u32 most = segment.end - found.position;
+    if (own.offset) {
+      u32 same = own.there.same(own.first, own.second);
+      if (same > most) same = most;
+      if (same >= kMinMatch) {
+        found.nbytes = same;
+        found.offset = own.offset;
+      }
+    }
+    if constexpr (kTriesRepeat) {
+      if (own.repeat) {
+        u32 same = own.repeated.same(own.first, own.second);
+        if (same > most) same = most;
+        if (same >= kMinRepeat && same + kRepeatGain >= found.nbytes) {
+          found.nbytes = same;
+          found.offset = own.repeat;
+        }
+      }
+    }
   }
 
   // From left to right; each step takes one match. `covered` becomes the end of the last.
@@ -238,7 +318,7 @@ class MatchFinder {
     }
   }
 
-  // Position plus 1, by hash of kMinMatch bytes. The last of 64 KiB starts no match.
+  // Position plus 1, by hash of kMinMatch bytes.
   alignas(16) u16 table_[kSlots];
 };
 

@@ -330,7 +330,7 @@ struct Assemble {
 void encode_slab(Queue& queue, const EncodeBatch& batch, std::span<const Frame> frames) {
   u64 nbytes = 0;
   for (const Frame& frame : frames) nbytes += frame.source_nbytes;
-  const u32 segment = choose_segment_nbytes(nbytes, wanted_segments(queue));
+  const u32 segment = choose_segment_nbytes(nbytes, segments_at_once(queue));
   WorkList<Chunk> list;
   for (const Frame& frame : frames)
     list.add({job_of(batch, frame), segment}, (frame.source_nbytes + segment - 1) / segment + 1);

@@ -1,25 +1,26 @@
-// A CTA a block: one builds the Huffman code while three warps build the FSE tables;
-// then a warp a stream writes literals while one more writes the sequences.
+// A CTA a block. One warp builds the Huffman code while three build the FSE tables. Then threads
+// take runs of neighbours, of literals (a warp a stream) and of sequences: each counts the bits of
+// its own, sums say where these go, and all write at once.
 
 #include "kernels/zstd/encode/block.h"
+
+#include "kernels/common/access.h"
+#include "kernels/zstd/encode/sequence_runs.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
 
 struct EncodeBlock {
-  static constexpr unsigned kThreads = (kStreams + 1) * simt::kWarp;
+  static constexpr unsigned kThreads = kStreams * simt::kWarp, kMinCtas = 8;
   struct Shared {
     u32 totals[kMaxHuffmanSymbols];  // of literals
     HuffmanEncoder huffman;
     HuffmanEncoderWork huffman_work;
-    FseEncoder tables[3];
+    SequenceTables tables;
     FseEncoderWork table_work[3];
     TableMode modes[3];
     u32 stream_nbytes[kStreams];
-    u32 words[kStreams + 1][WarpBits::kWords];
-    // Of 32 sequences.
-    FseTransition transitions[3][simt::kWarp + 1];  // the last one is read and not used
-    u16 steps[3][simt::kWarp];  // bits of a change of state | their number << kStepShift
+    SequenceRuns<kThreads>::Shared runs;
   };
   FrameJobs jobs;
   SequencePool pool;
@@ -56,22 +57,28 @@ struct EncodeBlock {
 
     const u8* const from = found.sequences ? literals + block * pool.block_nbytes : input.source;
     const Layout layout = lay_out(shared, found);
-    u32 nbytes = ~0u;
-    if (layout.end < input.nbytes) {
-      if (thread == 0) put_headers(shared, found, layout, out);
-      if (simt::warp_index() == kStreams)
-        nbytes = put_sequences(shared, block, found.sequences, input.nbytes, layout, out);
-      else
-        put_literals(shared, found, from, layout, out);
-    }
-    if (thread != kStreams * simt::kWarp) return;
-    results[block] = nbytes < input.nbytes ? EncodedBlock{nbytes, BlockKind::compressed}
-                                           : EncodedBlock{input.nbytes, BlockKind::raw};
+    u32 nbytes = layout.end;
+    SequenceRuns<kThreads> sequences(
+        shared.tables, shared.runs, pool.of_block(block), found.sequences);
+    if (found.sequences > 0 && nbytes < input.nbytes) nbytes += sequences.settle();
+    const bool gains = nbytes < input.nbytes;
+    if (thread == 0)
+      results[block] = gains ? EncodedBlock{nbytes, BlockKind::compressed}
+                             : EncodedBlock{input.nbytes, BlockKind::raw};
+    if (!gains) return;
+    const BitSection bits{out + layout.end, out + nbytes};
+    const LiteralRun run = literal_run(shared, found, from, layout, out);
+    if (found.sequences > 0) sequences.share(bits);
+    run.share();
+    // Before the sync, too: atomics of the first and last word of a section take in bytes beside
+    // it.
+    put_plain(shared, found, from, layout, out);
+    simt::sync_cta();
+    run.put(shared.huffman);
+    if (found.sequences > 0) sequences.put(bits);
   }
 
  private:
-  static constexpr u32 kStepShift = 9;
-
   // Where the parts of a block begin that have a size before they are written.
   struct Layout {
     LiteralForm form;
@@ -111,7 +118,7 @@ struct EncodeBlock {
   SIMT_DEVICE static void make_sequence_table(Shared& shared, const BlockStatistics& found, u32 t) {
     const u32 lane = simt::lane_index();
     const u32* const counts = found.code_counts[t];
-    FseEncoder& table = shared.tables[t];
+    FseEncoder& table = shared.tables.fse[t];
     u32 last = 0, kinds = 0;
     for (u32 s = lane; s < kCodeSymbols; s += simt::kWarp) {
       if (counts[s] == 0) continue;
@@ -126,6 +133,8 @@ struct EncodeBlock {
         table.description_nbytes = 1;
         shared.modes[t] = TableMode::constant;
       }
+      simt::sync_warp();
+      shared.tables.find_transitions(t, counts);
       return;
     }
     share_states(counts, last + 1, found.sequences, kMaxLogs[t], table);
@@ -148,6 +157,7 @@ struct EncodeBlock {
     if (lane == 0) shared.modes[t] = described ? TableMode::described : TableMode::predefined;
     simt::sync_warp();
     build_fse_encoder(table, shared.table_work[t]);
+    shared.tables.find_transitions(t, counts);
   }
 
   SIMT_DEVICE static Layout lay_out(const Shared& shared, const BlockStatistics& found) {
@@ -172,161 +182,127 @@ struct EncodeBlock {
     layout.sequences = layout.header.nbytes + content;
     layout.tables = layout.end = layout.sequences + sequences_header_nbytes(found.sequences);
     for (u32 t = 0; found.sequences > 0 && t < 3; ++t)
-      layout.end += shared.tables[t].description_nbytes;
+      layout.end += shared.tables.fse[t].description_nbytes;
     return layout;
   }
 
-  // By one thread: all that is no stream of bits.
-  SIMT_DEVICE static void put_headers(const Shared& shared,
-                                      const BlockStatistics& found,
-                                      const Layout& layout,
-                                      u8* out) {
-    for (u32 i = 0; i < layout.header.nbytes; ++i)
-      out[i] = static_cast<u8>(layout.header.bits >> 8 * i);
-    if (layout.form == LiteralForm::huffman) {
-      for (u32 i = 0; i < shared.huffman.description_nbytes; ++i)
-        out[layout.description + i] = shared.huffman.description[i];
-      for (u32 i = 0; found.literals >= 256 && i < kStreams - 1; ++i) {
-        out[layout.streams + 2 * i] = static_cast<u8>(shared.stream_nbytes[i]);
-        out[layout.streams + 2 * i + 1] = static_cast<u8>(shared.stream_nbytes[i] >> 8);
-      }
+  // All that is no stream of bits.
+  SIMT_DEVICE static void put_plain(const Shared& shared,
+                                    const BlockStatistics& found,
+                                    const u8* literals,
+                                    const Layout& layout,
+                                    u8* out) {
+    const u32 thread = simt::thread_index();
+    const auto put = [&](u32 at, const u8* bytes, u32 n) {
+      for (u32 i = thread; i < n; i += kThreads) out[at + i] = bytes[i];
+    };
+    if (thread < layout.header.nbytes)
+      out[thread] = static_cast<u8>(layout.header.bits >> 8 * thread);
+    if (layout.form == LiteralForm::raw) {
+      copy_bytes<kThreads>(out + layout.description, literals, found.literals);
+    } else {
+      put(layout.description, shared.huffman.description, shared.huffman.description_nbytes);
+      if (found.literals >= 256 && thread < 2 * (kStreams - 1))
+        out[layout.streams + thread] =
+            static_cast<u8>(shared.stream_nbytes[thread / 2] >> thread % 2 * 8);
     }
     if (found.sequences == 0) {
-      out[layout.sequences] = 0;
+      if (thread == 0) out[layout.sequences] = 0;
       return;
     }
-    put_sequences_header(out + layout.sequences, found.sequences, shared.modes);
+    if (thread == 0) put_sequences_header(out + layout.sequences, found.sequences, shared.modes);
     u32 at = layout.tables;
-    for (u32 t = 0; t < 3; ++t)
-      for (u32 i = 0; i < shared.tables[t].description_nbytes; ++i)
-        out[at++] = shared.tables[t].description[i];
+    for (const FseEncoder& table : shared.tables.fse) {
+      put(at, table.description, table.description_nbytes);
+      at += table.description_nbytes;
+    }
   }
 
-  // By the warps of the streams.
-  SIMT_DEVICE static void put_literals(
-      Shared& shared, const BlockStatistics& found, const u8* from, const Layout& layout, u8* out) {
-    const u32 stream = simt::warp_index(), n = found.literals;
-    if (layout.form == LiteralForm::raw) {
-      for (u32 i = simt::thread_index(); i < n; i += kStreams * simt::kWarp)
-        out[layout.description + i] = from[i];
-      return;
-    }
-    const u32 share = stream_nbytes(n), begin = stream * share;
-    if (begin >= n) return;
-    u32 at = layout.streams + (n >= 256 ? 6 : 0);
-    for (u32 i = 0; i < stream; ++i) at += shared.stream_nbytes[i];
-    WarpBits bits(shared.words[stream], out + at);
-    // The last literal comes first.
-    constexpr u32 kEach = 4;
-    for (u32 left = begin + share < n ? share : n - begin; left > 0;) {
-      const u32 taken = left < kEach * simt::kWarp ? left : kEach * simt::kWarp;
-      u64 value = 0;
-      u32 count = 0;
-      for (u32 i = simt::lane_index() * kEach; i < (simt::lane_index() + 1) * kEach && i < taken;
-           ++i) {
-        const u32 code = shared.huffman.codes[from[begin + left - 1 - i]];
-        value |= u64{code & 0xffff} << count;
-        count += huffman_bits(code);
-      }
-      bits.put(value, count);
-      left -= taken;
-    }
-    bits.finish();
-  }
+  // The literals of a stream that one lane of its warp writes: the last one comes first.
+  struct LiteralRun {
+    const u8* literals;
+    u32 count;
+    bool is_end;  // of the stream
+    BitSection section;
+    u32 begin, end;  // bits of the section
 
-  // By one warp. Gives the size of the block, or any from `limit` on when that is reached.
-  SIMT_DEVICE u32
-  put_sequences(Shared& shared, u64 block, u32 n, u32 limit, const Layout& layout, u8* out) const {
-    if (n == 0) return layout.end;
-    const u32 lane = simt::lane_index();
-    WarpBits bits(shared.words[kStreams], out + layout.end);
-    u32 state = 0;
-    // The last sequence comes first. The next ones are loaded while these go through their states.
-    const u64* const sequences = pool.of_block(block);
-    const auto load = [&](u32 done) {
-      return done + lane < n ? sequences[n - 1 - done - lane] : 0;
-    };
-    u64 next = load(0);
-    for (u32 done = 0; done < n && layout.end + bits.nbytes() < limit; done += simt::kWarp) {
-      const u32 taken = n - done < simt::kWarp ? n - done : simt::kWarp;
-      const Triple sequence = unpack(next);
-      next = load(done + simt::kWarp);
-      SequenceCodes codes{};
-      if (lane < taken) {
-        codes = codes_of(sequence.a, sequence.b, sequence.c);
-        for (u32 t = 0; t < 3; ++t)
-          shared.transitions[t][lane] = done + lane == 0
-                                            ? first_transition(shared.tables[t], codes.code[t])
-                                            : transition_of(shared.tables[t], codes.code[t]);
-      }
-      simt::sync_warp();
-      if (lane < 3) state = take_steps(shared, lane, taken, state);
-      simt::sync_warp();
-      put_tile(bits, shared, lane < taken, sequence, codes);
-      simt::sync_warp();
+    SIMT_DEVICE void share() const {
+      section.share(begin);
+      section.share(end);
     }
-    const u32 literals_state = simt::shuffle(state, kLiteralLengths),
-              offset_state = simt::shuffle(state, kOffsets),
-              match_state = simt::shuffle(state, kMatchLengths);
-    Joined last;
-    if (lane == 0) {
-      last.add_state(match_state, shared.tables[kMatchLengths].log);
-      last.add_state(offset_state, shared.tables[kOffsets].log);
-      last.add_state(literals_state, shared.tables[kLiteralLengths].log);
+    SIMT_DEVICE void put(const HuffmanEncoder& huffman) const {
+      if (begin == end) return;
+      BitRun bits(section, begin);
+      each_literal(
+          literals,
+          count,
+          [&](u32 literal) {
+            const u32 code = huffman.codes[literal];
+            bits.put(code & 0xffff, huffman_bits(code));
+          },
+          [&](u32 first, u32 second) {
+            const u32 a = huffman.codes[first], b = huffman.codes[second], n = huffman_bits(a);
+            bits.put((a & 0xffff) | (b & 0xffff) << n, n + huffman_bits(b));
+          });
+      if (is_end) bits.put(1, 1);  // where the stream ends is where the decoder begins
+      bits.finish();
     }
-    bits.put(last.value, last.bits);
-    bits.finish();
-    return layout.end + bits.nbytes();
-  }
-
-  struct Joined {
-    u64 value = 0;
-    u32 bits = 0;
-    SIMT_DEVICE void add(u32 v, u32 n) {
-      value |= u64{v} << bits;
-      bits += n;
-    }
-    SIMT_DEVICE void add_state(u32 state, u32 log) { add(state & low_mask(log), log); }
   };
 
-  // By one thread: the states of one table along the tile's sequences. Each step has to wait for
-  // the one before it, so all that does not depend on the state is in the transitions, and the
-  // next one of these is there before it is needed.
-  SIMT_DEVICE static u32 take_steps(Shared& shared, u32 t, u32 count, u32 state) {
-    FseTransition by = shared.transitions[t][0];
-    for (u32 i = 0; i < count; ++i) {
-      const FseTransition next = shared.transitions[t][i + 1];
-      const FseStep step = step_by(shared.tables[t], by, state);
-      shared.steps[t][i] = static_cast<u16>(step.value | step.bits << kStepShift);
-      by = next;
+  // From the last one down: one(literal), or two(literal, the one before it). Loads are by quads,
+  // since what the lanes read is far apart and each load takes a sector of its own.
+  template <class One, class Two>
+  SIMT_DEVICE static void each_literal(const u8* begin, u32 count, const One& one, const Two& two) {
+    const u8* end = begin + count;
+    const auto quad_of = [](const u8* p) { return p - misalignment(p, 16); };
+    simt::Quad next{};
+    if (count > 0)
+      next = simt::load_constant(reinterpret_cast<const simt::Quad*>(quad_of(end - 1)));
+    while (end > begin) {
+      const u8* const quad = quad_of(end - 1);
+      const u32 words[4] = {next.w, next.z, next.y, next.x};
+      if (quad > begin) next = simt::load_constant(reinterpret_cast<const simt::Quad*>(quad - 16));
+      if (quad >= begin && quad + 16 == end) {
+        SIMT_UNROLL
+        for (const u32 word : words) {
+          two(word >> 24, word >> 16 & 255);
+          two(word >> 8 & 255, word & 255);
+        }
+        end = quad;
+        continue;
+      }
+      while (end > begin && end > quad) one(*--end);
     }
-    return state;
   }
 
-  SIMT_DEVICE static void put_tile(WarpBits& bits,
-                                   const Shared& shared,
-                                   bool valid,
-                                   const Triple& sequence,
-                                   const SequenceCodes& codes) {
-    Joined low;
-    u32 offset_bits = 0, offset_extra = 0;
-    if (valid) {
-      const u32 lane = simt::lane_index();
-      const auto add_step = [&](u32 t) {
-        const u32 step = shared.steps[t][lane];
-        low.add(step & low_mask(kStepShift), step >> kStepShift);
-      };
-      add_step(kOffsets);
-      add_step(kMatchLengths);
-      add_step(kLiteralLengths);
-      const u32 literal_code = kLiteralLengthCodes[codes.code[kLiteralLengths]];
-      const u32 match_code = kMatchLengthCodes[codes.code[kMatchLengths]];
-      low.add(sequence.a - code_baseline(literal_code), code_bits(literal_code));
-      low.add(sequence.b - code_baseline(match_code), code_bits(match_code));
-      offset_bits = codes.code[kOffsets];
-      offset_extra = sequence.c - (1u << offset_bits);
-    }
-    bits.put(low.value, low.bits, offset_extra, offset_bits);
+  SIMT_DEVICE static LiteralRun literal_run(const Shared& shared,
+                                            const BlockStatistics& found,
+                                            const u8* from,
+                                            const Layout& layout,
+                                            u8* out) {
+    const u32 stream = simt::warp_index(), lane = simt::lane_index(), n = found.literals;
+    const u32 share = stream_nbytes(n), begin = stream * share;
+    if (layout.form == LiteralForm::raw || begin >= n) return {};
+    u32 at = layout.streams + (n >= 256 ? 6 : 0);
+    for (u32 i = 0; i < stream; ++i) at += shared.stream_nbytes[i];
+    LiteralRun run{};
+    run.section = {out + at, out + at + shared.stream_nbytes[stream]};
+    const u32 in_stream = begin + share < n ? share : n - begin;
+    const u32 each = (in_stream + simt::kWarp - 1) / simt::kWarp;
+    const u32 first = lane * each < in_stream ? lane * each : in_stream;
+    run.count = in_stream - first < each ? in_stream - first : each;
+    run.literals = from + begin + in_stream - first - run.count;
+    run.is_end = run.count > 0 && first + run.count == in_stream;
+    u32 bits = run.is_end;
+    const auto bits_of = [&](u32 literal) { return huffman_bits(shared.huffman.codes[literal]); };
+    each_literal(
+        run.literals,
+        run.count,
+        [&](u32 literal) { bits += bits_of(literal); },
+        [&](u32 a, u32 b) { bits += bits_of(a) + bits_of(b); });
+    run.end = run.section.first_bit() + simt::inclusive_sum(bits);
+    run.begin = run.end - bits;
+    return run;
   }
 };
 

@@ -1,66 +1,11 @@
 #pragma once
 
-// The parts of an encoded block, and the bits that a warp writes side by side.
+// The headers of an encoded block's parts.
 
 #include "kernels/zstd/encode/huffman_codes.h"
 #include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
-
-// A stream of bits by all lanes of a warp, the lowest of a byte first. `words` is shared memory of
-// the warp.
-class WarpBits {
- public:
-  static constexpr u32 kWords = 80;  // for 78 bits a lane
-
-  SIMT_DEVICE WarpBits(u32* words, u8* out) : words_(words), out_(out) { clear(0); }
-
-  // Lane by lane, from lane 0 on, `low` before `high`; at most 78 bits each.
-  SIMT_DEVICE void put(u64 low, u32 low_bits, u32 high = 0, u32 high_bits = 0) {
-    const u32 bits = low_bits + high_bits, through = simt::inclusive_sum(bits);
-    const u32 at = pending_ + through - bits;
-    add(at, low);
-    if (high_bits) add(at + low_bits, high);
-    simt::sync_warp();
-    const u32 end = pending_ + simt::shuffle(through, simt::kWarp - 1);
-    const u8* const bytes = reinterpret_cast<const u8*>(words_);
-    for (u32 i = simt::lane_index(); i < end / 8; i += simt::kWarp) out_[nbytes_ + i] = bytes[i];
-    const u32 rest = bytes[end / 8];
-    simt::sync_warp();
-    nbytes_ += end / 8;
-    pending_ = end % 8;
-    clear(rest);
-  }
-  // The bit that says where the stream ends, which is its beginning to the decoder.
-  SIMT_DEVICE void finish() {
-    const u32 one = simt::lane_index() == 0;
-    put(one, one);
-    if (pending_ == 0) return;
-    if (simt::lane_index() == 0) out_[nbytes_] = static_cast<u8>(words_[0]);
-    ++nbytes_;
-    pending_ = 0;
-  }
-  SIMT_DEVICE u32 nbytes() const { return nbytes_; }
-
- private:
-  SIMT_DEVICE void clear(u32 first) {
-    for (u32 i = simt::lane_index(); i < kWords; i += simt::kWarp) words_[i] = i ? 0 : first;
-    simt::sync_warp();
-  }
-  SIMT_DEVICE void add(u32 at, u64 value) {
-    const u32 shift = at % 32;
-    const u32 parts[3] = {static_cast<u32>(value << shift),
-                          static_cast<u32>(value << shift >> 32),
-                          shift ? static_cast<u32>(value >> (64 - shift)) : 0};
-    for (u32 i = 0; i < 3; ++i)
-      if (parts[i]) simt::atomic_or(words_ + at / 32 + i, parts[i]);
-  }
-
-  u32* words_;
-  u8* out_;
-  u32 nbytes_ = 0;
-  u32 pending_ = 0;  // bits in words_ of a byte that is not full
-};
 
 // Literals_Section_Header; one stream of Huffman codes where there are few literals, else four.
 enum class LiteralForm : u8 { raw = 0, huffman = 2 };

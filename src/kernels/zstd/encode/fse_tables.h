@@ -186,10 +186,6 @@ SIMT_DEVICE FseTransition transition_of(const FseEncoder& encoder, u32 symbol) {
   const u32 most = states == 1 ? encoder.log : encoder.log - highest_bit(states - 1);
   return {(most << 16) - (states << most), encoder.first[symbol] - states};
 }
-// From state 0, which there is not: to the first state of a stream, by no bits.
-SIMT_DEVICE FseTransition first_transition(const FseEncoder& encoder, u32 symbol) {
-  return {0, encoder.first[symbol]};
-}
 // Goes on to a state of the symbol before.
 SIMT_DEVICE FseStep step_by(const FseEncoder& encoder, FseTransition by, u32& state) {
   const u32 bits = (state + by.bits) >> 16;

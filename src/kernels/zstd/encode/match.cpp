@@ -35,7 +35,7 @@ struct FindSequences {
       finder.each_window(bytes, [&](const LzMatches& found) {
         if (found.chosen >> lane & 1)
           sequences[count + simt::popcount(found.chosen & lanes_below(lane))] =
-              pack({begin + found.position - history, found.nbytes, found.offset});
+              pack(Triple{begin + found.position - history, found.nbytes, found.offset});
         count += simt::popcount(found.chosen);
       });
     }

@@ -1,9 +1,11 @@
+#include "kernels/common/access.h"
 #include "kernels/zstd/encode/stages.h"
 
 namespace headrace::SIMT_SPACE::zstd {
 namespace {
 
-constexpr u32 kPass = 128;  // sequences that a CTA takes at a time
+constexpr u32 kPass = 256;  // sequences that a CTA takes at a time
+constexpr u32 kMostSegments = kMaxEncodedBlock / kShortestSegment;  // of a block
 
 // The last three different offsets, the latest first; 0 for those of blocks before, which nobody
 // knows here: the decoder has them in the same places.
@@ -45,6 +47,7 @@ struct SplitBlock {
   static constexpr unsigned kThreads = kPass, kWarps = kThreads / simt::kWarp;
   struct Shared {
     BlockStatistics statistics;
+    u32 first[kMostSegments + 1];  // sequence of each segment; behind the last, their number
     // Of the sequences of a pass.
     u32 ends[kPass];        // of matches, in the block
     u32 run_at[kPass];      // where literals begin, among all
@@ -61,10 +64,12 @@ struct SplitBlock {
   SIMT_DEVICE void operator()(Shared& shared) const {
     const u64 block = simt::cta_index();
     const BlockInput input = block_input(jobs.find(block), block, pool.block_nbytes);
-    const u32 thread = simt::thread_index(), n = pool.count(block);
+    const u32 thread = simt::thread_index();
     u32* const counts = reinterpret_cast<u32*>(&shared.statistics);
     for (u32 i = thread; i < sizeof(BlockStatistics) / sizeof(u32); i += kThreads) counts[i] = 0;
+    if (simt::warp_index() == 0) find_segments(shared, block);
     simt::sync_cta();
+    const u32 n = shared.first[pool.segments_per_block()];
 
     u8* const out = literals + block * pool.block_nbytes;
     Progress progress{};
@@ -89,6 +94,25 @@ struct SplitBlock {
     LastOffsets offsets;
   };
 
+  SIMT_DEVICE void find_segments(Shared& shared, u64 block) const {
+    const u32 segments = pool.segments_per_block(), lane = simt::lane_index();
+    u32 before = 0;
+    for (u32 begin = 0; begin < segments; begin += simt::kWarp) {
+      const u32 s = begin + lane;
+      const u32 count = s < segments ? pool.counts[block * segments + s] : 0;
+      const u32 through = before + simt::inclusive_sum(count);
+      if (s < segments) shared.first[s + 1] = through;
+      before = simt::shuffle(through, simt::kWarp - 1);
+    }
+    if (lane == 0) shared.first[0] = 0;
+  }
+  // Sequence i of a block as matches are found.
+  SIMT_DEVICE u64 found(const Shared& shared, u64 block, u32 i) const {
+    u32 segment = 0;
+    while (i >= shared.first[segment + 1]) ++segment;
+    return pool.of_segment(block * pool.segments_per_block() + segment)[i - shared.first[segment]];
+  }
+
   SIMT_DEVICE void take_pass(Shared& shared,
                              u64 block,
                              const BlockInput& input,
@@ -97,7 +121,7 @@ struct SplitBlock {
                              u8* out,
                              Progress& progress) const {
     const u32 thread = simt::thread_index(), i = first + thread;
-    const Triple match = i < n ? unpack(*pool.found(block, i)) : Triple{input.nbytes, 0, 0};
+    const Triple match = i < n ? unpack(found(shared, block, i)) : Triple{input.nbytes, 0, 0};
     const LastOffsets in_warp = scan_offsets(shared, match.c);
     shared.ends[thread] = match.a + match.b;
     simt::sync_cta();
@@ -120,7 +144,8 @@ struct SplitBlock {
     const SequenceCodes codes = codes_of(n_literals, match.b, value);
     for (u32 t = 0; t < 3; ++t)
       simt::atomic_add(&shared.statistics.code_counts[t][codes.code[t]], 1u);
-    pool.of_block(block)[i] = pack({n_literals, match.b, value});
+    pool.of_block(block)[i] = pack(Sequence{
+        n_literals, match.b, value, codes.code[kLiteralLengths], codes.code[kMatchLengths]});
   }
 
   SIMT_DEVICE static u32 inclusive_block_sum(Shared& shared, u32 value) {
@@ -156,31 +181,62 @@ struct SplitBlock {
     return found;
   }
 
-  // Literals [begin, end) of the block, those of the pass.
+  // Literals [begin, end) of the block, those of the pass. A thread copies 8 at a time, all of
+  // which are on their way before one is stored.
   SIMT_DEVICE static void copy_literals(
       const Shared& shared, const u8* source, u8* out, u32 begin, u32 end) {
-    constexpr u32 kEach = 4;
-    for (u32 at = begin + simt::thread_index() * kEach; at < end; at += kThreads * kEach) {
+    constexpr u32 kEach = 8;
+    const u32 skip = misalignment(out + begin, kEach);
+    for (u32 at = simt::thread_index() * kEach; at < end - begin + skip; at += kThreads * kEach) {
+      const u32 first = at < skip ? begin : begin - skip + at;
+      const u32 last = begin - skip + at + kEach < end ? begin - skip + at + kEach : end;
       u32 run = 0;
       for (u32 half = kPass / 2; half; half /= 2)
-        if (shared.run_at[run + half] <= at) run += half;
-      for (u32 k = at; k < at + kEach && k < end; ++k) {
-        while (k - shared.run_at[run] >= shared.run_nbytes[run]) ++run;
-        out[k] = source[shared.run_source[run] + (k - shared.run_at[run])];
+        if (shared.run_at[run + half] <= first) run += half;
+      u8 bytes[kEach] = {};
+      SIMT_UNROLL
+      for (u32 k = 0; k < kEach; ++k) {
+        if (first + k >= last) continue;
+        while (first + k - shared.run_at[run] >= shared.run_nbytes[run]) ++run;
+        bytes[k] =
+            simt::load_constant(source + shared.run_source[run] + (first + k - shared.run_at[run]));
       }
+      if (last - first == kEach) {
+        const auto word = [&](u32 i) {
+          return bytes[i] | u32{bytes[i + 1]} << 8 | u32{bytes[i + 2]} << 16 |
+                 u32{bytes[i + 3]} << 24;
+        };
+        *reinterpret_cast<simt::Pair*>(out + first) = {word(0), word(4)};
+        continue;
+      }
+      SIMT_UNROLL
+      for (u32 k = 0; k < kEach; ++k)
+        if (first + k < last) out[first + k] = bytes[k];
     }
   }
 
-  // A warp a stream.
+  // By as many warps for each stream. What the CTA copied is read, so by plain loads.
   SIMT_DEVICE static void count_literals(BlockStatistics& found, const u8* bytes, u32 n) {
-    const u32 stream = simt::warp_index();
-    const u32 share = stream_nbytes(n), begin = share * stream;
-    const u32 end = begin + share < n ? begin + share : n;
-    for (u32 i = begin + simt::lane_index(); i < end; i += simt::kWarp)
-      simt::atomic_add(&found.literal_counts[stream][bytes[i]], 1u);
+    const u32 stream = simt::warp_index() % kStreams;
+    const u32 thread = simt::warp_index() / kStreams * simt::kWarp + simt::lane_index();
+    const u32 share = stream_nbytes(n), first = share * stream;
+    if (first >= n) return;
+    u32* const counts = found.literal_counts[stream];
+    const u8* const begin = bytes + first;
+    const u8* const end = bytes + (first + share < n ? first + share : n);
+    const u32 skip = misalignment(begin, 4), to_word = skip ? 4 - skip : 0;
+    const u32 head = to_word < end - begin ? to_word : static_cast<u32>(end - begin);
+    const u32 words = static_cast<u32>(end - begin - head) / 4;
+    for (u32 i = thread; i < words; i += kThreads / kStreams) {
+      const u32 word = reinterpret_cast<const u32*>(begin + head)[i];
+      for (u32 k = 0; k < 4; ++k) simt::atomic_add(&counts[word >> 8 * k & 255], 1u);
+    }
+    if (thread < head) simt::atomic_add(&counts[begin[thread]], 1u);
+    const u8* const tail = begin + head + 4 * words + thread;
+    if (tail < end) simt::atomic_add(&counts[*tail], 1u);
   }
 };
-static_assert(SplitBlock::kThreads == kStreams * simt::kWarp);
+static_assert(SplitBlock::kThreads % (kStreams * simt::kWarp) == 0);
 
 }  // namespace
 

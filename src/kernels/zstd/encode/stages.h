@@ -10,6 +10,7 @@
 namespace headrace::SIMT_SPACE::zstd {
 
 inline constexpr u32 kMinEncodedMatch = 4;  // of repeats of an offset; others are longer
+inline constexpr u32 kMaxEncodedBlock = 128 * 1024;
 inline constexpr u32 kStreams = 4;
 inline constexpr u32 kCodeSymbols = 64;
 // What the entropy stage may write beyond a block's size before it sees that it gains nothing.
@@ -38,6 +39,25 @@ SIMT_DEVICE Triple unpack(u64 v) {
           static_cast<u32>(v) & 0xfffff};
 }
 
+// A sequence as it is coded, with the codes of its lengths; that of the offset is its highest bit.
+struct Sequence {
+  u32 literals, match, offset_value;
+  u32 literals_code, match_code;
+};
+// Blocks have 128 KiB at most, and every sequence of at least one match copies 4 bytes or more.
+SIMT_DEVICE u64 pack(const Sequence& s) {
+  return u64{s.literals} << 47 | u64{s.match} << 30 | u64{s.offset_value} << 12 |
+         s.literals_code << 6 | s.match_code;
+}
+SIMT_DEVICE Sequence unpack_sequence(u64 v) {
+  const u32 low = static_cast<u32>(v);
+  return {static_cast<u32>(v >> 47),
+          static_cast<u32>(v >> 30) & 0x1ffff,
+          static_cast<u32>(v >> 12) & 0x3ffff,
+          low >> 6 & 63,
+          low & 63};
+}
+
 struct BlockStatistics {
   u32 literals, sequences;
   u32 literal_counts[kStreams][256];  // of each stream; when there is one, of the first
@@ -64,7 +84,7 @@ struct EncodeStages {
   EncodeStages(Queue& queue, u64 blocks, u32 block_nbytes, u32 segment_nbytes);
 
   u32 block_nbytes, segment_nbytes;
-  Scratch<u64> sequences;        // of matches: start, size, offset; then: literals, size, value
+  Scratch<u64> sequences;        // of matches: start, size, offset; then as they are coded
   Scratch<u32> sequence_counts;  // of each segment
   Scratch<u8> literals;
   Scratch<BlockStatistics> statistics;
@@ -85,20 +105,9 @@ struct SequencePool {
     return (block_nbytes < segment_nbytes ? block_nbytes : segment_nbytes) / kMinEncodedMatch + 1;
   }
   SIMT_DEVICE u64* of_segment(u64 segment) const { return sequences + segment * room(); }
-  // Sequence i of a block as matches are found.
-  SIMT_DEVICE u64* found(u64 block, u32 i) const {
-    u64 segment = block * segments_per_block();
-    for (; i >= counts[segment]; ++segment) i -= counts[segment];
-    return of_segment(segment) + i;
-  }
-  // And where it is kept from then on, in one row. It is no later, so a row can take the place of
-  // the segments' from the first sequence on.
+  // Where the sequences of a block are kept in one row: none of them later than in its segment's,
+  // so the row can take their place from the first sequence on.
   SIMT_DEVICE u64* of_block(u64 block) const { return of_segment(block * segments_per_block()); }
-  SIMT_DEVICE u32 count(u64 block) const {
-    u32 sum = 0;
-    for (u32 i = 0; i < segments_per_block(); ++i) sum += counts[block * segments_per_block() + i];
-    return sum;
-  }
 };
 
 // The code of a length: the last of kLiteralLengthCodes or kMatchLengthCodes whose baseline is not
