@@ -342,7 +342,7 @@ class Array:
         A handle that decodes with these implementations: ``{"zstd": "libzstd"}``.
         """
 
-    def verify(self) -> list[tuple[str, str]]:
+    def verify(self, *, progress: Callable[[int, int], object] | bool | None = None) -> list[tuple[str, str]]:
         """
         Decode every stored chunk and check every checksum; (chunk key, what is wrong) of each bad one.
         """
@@ -468,6 +468,9 @@ class Array:
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; lists the store."""
 
+    def nbytes_stored(self) -> int:
+        """Bytes of the chunks as they are stored; lists the store."""
+
     def _check_codecs(self) -> None: ...
 
     @property
@@ -518,6 +521,12 @@ class Array:
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata document as stored."""
+
+    @property
+    def info(self) -> headrace._info.Info:
+        """What metadata say of it, as text and for notebooks."""
+
+    def _repr_html_(self) -> str: ...
 
     @property
     def codecs(self) -> list[headrace.codecs.Codec]:

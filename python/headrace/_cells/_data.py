@@ -316,7 +316,7 @@ def _groups(given: Any) -> list[Group]:
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
         if isinstance(path, str) and any(mark in path for mark in "*?[") and "://" not in path:
-            matching = sorted(glob.glob(path))
+            matching = sorted(glob.glob(os.path.expanduser(path)))
             if not matching:
                 raise FileNotFoundError(f"stores: nothing matches {path!r}")
             each = _for_each(matching, lambda one: _groups_of(open(one)))

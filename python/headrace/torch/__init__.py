@@ -20,3 +20,7 @@ __all__ = [
     "load_state_dict",
     "save_state_dict",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
