@@ -119,6 +119,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
                  command.destination.ends_with(".zip") ? StoreMode::create : StoreMode::append,
                  parse_storage_options("--to-option", command.destination_options));
   Progress bar(label, 1, Progress::Unit::bytes);
+  bar.begin();
   CopyOptions options;
   options.over = over;
   options.verify = command.verify;

@@ -172,6 +172,7 @@ void run(const Node& source, const Options& options, bool choose_shards) {
     if (!options.json) say(left_out_text(source) + plans);
     Store store = open_destination(options.destination, options.overwrite);
     Progress progress("rechunk", 1, Progress::Unit::bytes);
+    progress.begin();
     chosen.progress = [&](std::int64_t done, std::int64_t total) { progress.set(done, total); };
     rechunk(source, store, "", chosen);
     store.close();

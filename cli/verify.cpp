@@ -70,6 +70,7 @@ class Watch {
   explicit Watch(const std::vector<std::function<Array()>>& arrays)
       : bar_("verify", 1, Progress::Unit::bytes) {
     if (!bar_.is_shown()) return;
+    bar_.begin();
     for (const auto& open : arrays) {
       try {
         total_ += open().nbytes_stored();

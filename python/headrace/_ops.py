@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ._create import create_array, elements_of
 from ._open import open
 from ._paths import join, node_path
 from ._place import overlap
-from ._progress import Progress, shown
+from ._progress import Progress, showing
 from ._stores import resolve_store
 from ._suggest import checks_names
 from .group import Group, create_group
@@ -56,16 +57,15 @@ def save(store: Any, *args: Any, progress: Progress | bool | None = None, **kwar
     if len(args) == 1 and not kwargs:
         _refuse_data_set(args[0])
         data, dtype = elements_of(args[0])
-        tally = _Tally(progress, "save", data.nbytes)
-        with _Target(store) as target:
+        with _Tally(progress, "save", data.nbytes) as tally, _Target(store) as target:
             _save_one(target.store, target.path, data, dtype, tally)
         return
     named = _by_path(args, kwargs)
     _check.place(store)
     # All at once: any of them may be a view of what makes room for the others.
     elements = {path: elements_of(data) for path, data in named.items()}
-    tally = _Tally(progress, "save", sum(data.nbytes for data, _ in elements.values()))
-    with _Target(store) as target:
+    total = sum(data.nbytes for data, _ in elements.values())
+    with _Tally(progress, "save", total) as tally, _Target(store) as target:
         create_group(target.store, target.path, overwrite=True)
         for path, (data, dtype) in elements.items():
             _save_one(target.store, join(target.path, path), data, dtype, tally)
@@ -75,10 +75,23 @@ class _Tally:
     """What a call has done, for those who want to see it; None asks for nothing."""
 
     def __init__(self, progress: Progress | bool | None, label: str, total: int) -> None:
-        self._show = shown(progress, label)
+        self._showing = showing(progress, label)
+        self._show: Progress | None = None
         self._done, self._total = 0, total
+
+    def __enter__(self) -> _Tally:
+        self._show = self._showing.__enter__()
         if self._show is not None:
-            self._show(0, total)
+            self._show(0, self._total)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._showing.__exit__(kind, error, traceback)
 
     def __bool__(self) -> bool:
         return self._show is not None
@@ -176,7 +189,7 @@ def load(
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     node = open(store, path, device=device)
-    if shown(progress, "load") is not None:
+    if progress is not None and progress is not False:
         return _load_and_tell(node, progress)
     if isinstance(node, _core.Array):
         return node.read()
@@ -187,10 +200,11 @@ def load(
 
 def _load_and_tell(node: _core.Array | Group, progress: Progress | bool | None) -> Any:
     if isinstance(node, _core.Array):
-        return _read_and_tell(node, _Tally(progress, "load", node.nbytes))
+        with _Tally(progress, "load", node.nbytes) as tally:
+            return _read_and_tell(node, tally)
     arrays = node.arrays()
-    tally = _Tally(progress, "load", sum(array.nbytes for _, array in arrays))
-    return {name: _read_and_tell(array, tally) for name, array in arrays}
+    with _Tally(progress, "load", sum(array.nbytes for _, array in arrays)) as tally:
+        return {name: _read_and_tell(array, tally) for name, array in arrays}
 
 
 def _read_and_tell(array: _core.Array, tally: _Tally) -> Any:
@@ -250,9 +264,9 @@ def copy(
     if overlap(node.store, node.path, dst):
         raise ValueError(f"copy: source and destination overlap: /{node.path} of {node.store.url}")
     _check.flag("overwrite", overwrite)
-    wanted = shown(progress, "copy") is not None
-    tally = _Tally(progress, "copy", _nbytes_of(node) if wanted else 0)
-    with _Target(dst, overwrite=overwrite) as target:
+    wanted = progress is not None and progress is not False
+    total = _nbytes_of(node) if wanted else 0
+    with _Tally(progress, "copy", total) as tally, _Target(dst, overwrite=overwrite) as target:
         _copy_node(node, target.store, target.path, zarr_format, overwrite, tally)
     if target.closes:
         return open(dst)

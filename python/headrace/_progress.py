@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _check
@@ -20,10 +21,23 @@ def shown(progress: Progress | bool | None, label: str) -> Progress | None:
     if progress is None or progress is False:
         return None
     if progress is True:
-        return _RichBar(label) if _has_rich() else Bar(label)
+        bar = _RichBar(label) if _has_rich() else Bar(label)
+        bar.begin()
+        return bar
     if not callable(progress):
         raise _check.wrong_type("progress", "a function of (done, total), True or None", progress)
     return progress
+
+
+@contextlib.contextmanager
+def showing(progress: Progress | bool | None, label: str) -> Iterator[Progress | None]:
+    """The same for a block, after which a bar stands still, however it ended."""
+    show = shown(progress, label)
+    try:
+        yield show
+    finally:
+        if isinstance(show, _RichBar | Bar):
+            show.close()
 
 
 def _has_rich() -> bool:
@@ -44,9 +58,18 @@ class _RichBar:
         self._task: Any = None
         self._ended = False
 
+    def begin(self) -> None:
+        """Shows it before anything is done, which may take long."""
+        self._show(0, None)
+
     def __call__(self, done: int, total: int) -> None:
         if self._ended:
             return
+        self._show(done if total else 1, max(total, 1))
+        if done >= total:
+            self.close()
+
+    def _show(self, done: int, total: int | None) -> None:
         if self._bar is None:
             from rich.console import Console
             from rich.progress import (
@@ -65,12 +88,9 @@ class _RichBar:
                 TimeRemainingColumn(),
                 console=Console(stderr="ipykernel" not in sys.modules),
             )
-            self._task = self._bar.add_task(self._label, total=max(total, 1))
+            self._task = self._bar.add_task(self._label, total=total)
             self._bar.start()
-        share = done if total else 1
-        self._bar.update(self._task, completed=share, total=max(total, 1))
-        if done >= total:
-            self.close()
+        self._bar.update(self._task, completed=done, total=total)
 
     def close(self) -> None:
         """Takes nothing away: what was drawn stays, and the terminal is as it was."""
@@ -89,6 +109,19 @@ class Bar:
         self._label = label
         self._first: tuple[float, int] | None = None  # what was done before is not of the rate
         self._next = 0.0
+        self._open = False  # a line without its end
+
+    def begin(self) -> None:
+        """Shows it before anything is done, which may take long."""
+        if sys.stderr.isatty():
+            self._open = True
+            print(f"\r{self._label} [{'.' * _WIDTH}]", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Ends the line of a call that did not come to its end."""
+        if self._open:
+            self._open = False
+            print(file=sys.stderr, flush=True)
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
@@ -101,6 +134,7 @@ class Bar:
         bar = ("#" * int(share * _WIDTH)).ljust(_WIDTH, ".")
         rate = self._rate(now, done, total)
         end = "\n" if done == total else ""
+        self._open = not end
         text = f"\r{self._label} [{bar}] {share:4.0%}{rate}\x1b[K{end}"
         print(text, end="", file=sys.stderr, flush=True)
 

@@ -14,7 +14,7 @@ from ._dimensions import axes_of
 from ._open import open
 from ._ops import _Target, blocks
 from ._place import overlap
-from ._progress import Progress, shown
+from ._progress import Progress, showing
 from ._suggest import checks_names, did_you_mean
 from .config import _nbytes
 from .group import Group, create_group
@@ -98,7 +98,7 @@ def rechunk(
             f"rechunk: source and destination overlap: /{source.node.path} of "
             f"{source.node.store.url}"
         )
-    with _Target(dst, overwrite=overwrite) as target:
+    with showing(progress, "rechunk") as show, _Target(dst, overwrite=overwrite) as target:
         _core.rechunk(
             _handle(source.node),
             target.store,
@@ -107,7 +107,7 @@ def rechunk(
             codecs=_codecs(source.node, compressors),
             overwrite=overwrite,
             verify=verify and source.foreign is None,
-            progress=shown(progress, "rechunk"),
+            progress=show,
             executor=_executor(source, executor),
         )
         if verify and source.foreign is not None:
@@ -233,7 +233,10 @@ def _extents(node: _core.Array | Group, name: str, extents: Any) -> Any:
         return None
     for extent in extents:
         _check.integer(name, extent, "an integer or a sequence of integers")
-    return [index(extent) for extent in extents]
+    result = [index(extent) for extent in extents]
+    if result and isinstance(node, _core.Array) and len(result) != node.ndim:
+        raise ValueError(f"{name}: expected {node.ndim} extents, got {tuple(result)}")
+    return result
 
 
 def _by_dimension(node: _core.Array | Group, name: str, given: Mapping[Any, Any]) -> list[int]:

@@ -61,6 +61,7 @@ def resolve_store(
         if isinstance(url, bytes):
             url = os.fsdecode(url)
         _check.text("store", url)
+        _check.place(url)
         url = expanded(url)
         scheme = SCHEME.match(url)
         if scheme and not _is_own(scheme[1].lower(), storage_options):

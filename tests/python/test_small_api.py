@@ -1,5 +1,10 @@
 """Small wants: data=, members set and removed, arrays by what they hold, names of dimensions."""
 
+import os
+import pickle
+import pty
+import sys
+
 import headrace as hr
 import numpy as np
 import pytest
@@ -278,3 +283,63 @@ def test_a_data_set_is_not_an_array(tmp_path):
     xr = pytest.importorskip("xarray")
     with pytest.raises(TypeError, match=r"ds\.to_zarr\(path\)"):
         hr.save(str(tmp_path / "d.zarr"), xr.Dataset({"x": ("t", [1, 2])}))
+
+
+def on_a_terminal(code):
+    """What Python shows on a terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    shown = b""
+    while True:
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        shown += more
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
+    return shown.decode()
+
+
+@pytest.mark.parametrize("library", ["own", "rich"])
+def test_bars_on_a_terminal(tmp_path, library):
+    if library == "rich":
+        pytest.importorskip("rich")
+    hide = "sys.modules['rich'] = None" if library == "own" else ""
+    path = str(tmp_path / "p.zarr")
+    text = on_a_terminal(
+        f"""
+import sys
+import headrace as hr, numpy as np
+from headrace import _progress
+{hide}
+if {library == "own"}:
+    _progress._has_rich = lambda: False
+hr.save({path!r}, np.zeros((64, 1000)), progress=True)
+hr.load({path!r}, progress=True)
+hr.copy({path!r}, {path + "2"!r}, progress=True)
+hr.open({path!r}).verify(progress=True)
+hr.rechunk({path!r}, {path + "3"!r}, chunks=(8, 8), progress=True)
+try:
+    hr.load({path!r}, "nothing", progress=True)
+except FileNotFoundError:
+    print("good")
+"""
+    )
+    for label in ("save", "load", "copy", "verify", "rechunk"):
+        assert label in text, text
+    assert "good" in text
+    assert "100%" in text or library == "rich"
+
+
+def test_pickles(tmp_path):
+    path = str(tmp_path / "p.zarr")
+    array = hr.create_array(path, data=np.arange(6), attributes={"a": 1}, dimension_names=["x"])
+    for thing in (array, hr.open(path).attrs, array.lazy[{"x": slice(2)}], array.info, array.store):
+        again = pickle.loads(pickle.dumps(thing))
+        assert type(again) is type(thing)
+    assert pickle.loads(pickle.dumps(array.attrs)).asdict() == {"a": 1}
+    assert pickle.loads(pickle.dumps(array.lazy[{"x": slice(2)}])).read().tolist() == [0, 1]

@@ -153,6 +153,32 @@ def test_stores_of_other_libraries_are_named_by_what_they_are(tmp_path, weather)
     assert "#" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda p: hr.open(""), ValueError, "^store: the path is empty$"),
+        (lambda p: hr.create_group(p), ValueError, r"is there already: overwrite=True, or mode"),
+        (lambda p: hr.rechunk(p + "/t2m", p + "2", chunks=(1, 2, 3)), ValueError,
+            r"^chunks: expected 2 extents, got \(1, 2, 3\)$"),
+        (lambda p: hr.open(p)["t2m"].with_implementations({"zstd": "x"}), ValueError,
+            r"^\[with_implementations\] implementation of zstd: expected one of"),
+    ],
+)  # fmt: skip
+def test_messages_name_the_argument_once(weather, call, error, message):
+    with pytest.raises(error, match=message):
+        call(weather)
+
+
+def test_a_broken_document_is_named_once(weather):
+    for path in ("", "t2m/"):
+        document = os.path.join(weather, path, "zarr.json")
+        with open(document, "w") as file:
+            file.write('{"zarr_format": 3}')
+        with pytest.raises(hr.CorruptError) as raised:
+            hr.open(weather, path)
+        assert str(raised.value).count("zarr.json") == 1, raised.value
+
+
 def test_submodules_come_when_they_are_asked_for():
     code = """
 import sys
