@@ -34,6 +34,11 @@ def zeros(
     **create
         Other arguments of `create_array`.
 
+    Raises
+    ------
+    TypeError, ValueError
+        What `create_array` raises, for example where something is there already.
+
     Examples
     --------
     >>> hr.zeros((1000, 1000), "float32", chunks=(100, 1000))
@@ -49,7 +54,15 @@ def ones(
     path: str | None = None,
     **create: Any,
 ) -> _core.Array:
-    """A new array of ones: its fill value, so that nothing but metadata is stored; see `zeros`."""
+    """A new array of ones: its fill value, so that nothing but metadata is stored.
+
+    Parameters, and what is raised, are those of `zeros`.
+
+    Examples
+    --------
+    >>> hr.ones((2, 2), "int8")[...].tolist()
+    [[1, 1], [1, 1]]
+    """
     return full(shape, 1, dtype, store=store, path=path, **create)
 
 
@@ -63,7 +76,12 @@ def empty(
 ) -> _core.Array:
     """A new array of which nothing is stored: it reads as the fill value of its type, zeros.
 
-    Parameters and what is stored are those of `zeros`.
+    Parameters, and what is raised, are those of `zeros`.
+
+    Examples
+    --------
+    >>> out = hr.empty((1000, 1000), "float32", store="out.zarr", chunks=(100, 1000))
+    >>> out[:100] = 1
     """
     return create_array(_place(store), path, shape=shape, dtype=dtype, **create)
 
@@ -88,6 +106,13 @@ def full(
     store, path, **create
         As of `zeros`.
 
+    Raises
+    ------
+    TypeError
+        The value is no scalar; and as of `zeros`.
+    ValueError
+        The type cannot hold the value; and as of `zeros`.
+
     Examples
     --------
     >>> hr.full((100,), float("nan"), store="gaps.zarr")[:3]
@@ -109,6 +134,22 @@ def array(
     data: Any, *, dtype: Any = None, store: Any = None, path: str | None = None, **create: Any
 ) -> _core.Array:
     """A new array with the elements, shape and type of `data`, as of ``create_array(data=)``.
+
+    Parameters
+    ----------
+    data
+        What `numpy.asarray` takes, or an array of a device by DLPack.
+    dtype
+        That of the data when None.
+    store, path, **create
+        As of `zeros`.
+
+    Raises
+    ------
+    TypeError
+        Objects that are neither all str nor all bytes; and as of `zeros`.
+    ValueError
+        As of `zeros`.
 
     Examples
     --------

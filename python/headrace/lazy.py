@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ._core import Array, Future
 
-__all__ = ["LazyArray", "view_of"]
+__all__ = ["LazyArray"]
 
 # What is taken along one dimension of the array: one index, or a range of them.
 _Dim = int | range
