@@ -27,6 +27,14 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// The one name that begins so, as --select of --selection.
+std::string completed(std::string_view word, const std::vector<std::string>& names) {
+  if (word.size() < 3) return "";
+  const auto begins = [&](const std::string& name) { return name.starts_with(word); };
+  const auto found = std::ranges::find_if(names, begins);
+  return found == names.end() || std::ranges::count_if(names, begins) > 1 ? "" : *found;
+}
+
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {
@@ -41,7 +49,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
       found = name;
     }
   }
-  return found;
+  return found.empty() ? completed(word, names) : found;
 }
 
 std::string did_you_mean(std::string_view word,

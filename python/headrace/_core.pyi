@@ -13,6 +13,7 @@ import numpy
 import numpy.typing
 from typing_extensions import Buffer
 
+import headrace._info
 import headrace.attributes
 import headrace.codecs
 import headrace.lazy
@@ -131,6 +132,8 @@ class Future(Generic[_T]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait and return what `result` would raise, or None."""
 
+    def __repr__(self) -> str: ...
+
     def done(self) -> bool:
         """Whether the request has ended, well or not."""
 
@@ -191,6 +194,8 @@ class Store:
     def __exit__(self, *args: object) -> None: ...
 
     def __repr__(self) -> str: ...
+
+    def _repr_html_(self) -> str: ...
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
@@ -347,6 +352,8 @@ class Array:
     def verify(self, *, progress: Callable[[int, int], object] | bool | None = None) -> list[tuple[str, str]]:
         """
         Decode every stored chunk and check every checksum; (chunk key, what is wrong) of each bad one.
+
+        ``progress`` is called with the stored bytes done and in all; True shows a bar.
         """
 
     @property
@@ -714,6 +721,8 @@ class Trace:
     def finish(self) -> None: ...
 
 def calls_are_refused() -> bool: ...
+
+def _add_signatures(of_functions: property, of_bound: property) -> None: ...
 
 class ShmBlock:
     @property

@@ -26,15 +26,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str], kind: str = "") -> str:
-    """The end of a message about a name: what it may mean, and else what there is.
-
-    Examples
-    --------
-    >>> did_you_mean("ztsd", ["gzip", "zstd"])
-    "; did you mean 'zstd'?"
-    >>> did_you_mean("x", ["gzip", "zstd"], "there are")
-    '; there are gzip, zstd'
-    """
+    """The end of a message about a name: "; did you mean 'zstd'?", else "; there are gzip, zstd"."""
     names = list(known)
     name = nearest(word, names)
     if name is not None:

@@ -65,6 +65,7 @@ def test_what_was_meant(weather):
         (["inf", weather], 'no command "inf"; did you mean info?'),
         (["nothing-like-it"], "there are info, tree, read"),
         (["info", weather, "--jsn"], "headrace info has no option --jsn; did you mean --json?"),
+        (["read", weather, "--select", "0"], "no option --select; did you mean --selection?"),
         (["info", weather, "--device", "cpu"], "has no option --device"),
         (["tree", weather, "--threads", "1"], "has no option --threads"),
         (["tree", weather, "deep", "extra"], 'unexpected argument "extra"'),
