@@ -26,7 +26,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str], kind: str = "") -> str:
-    """The end of a message about a name: "; did you mean 'zstd'?", else "; there are gzip, zstd"."""
+    """The end of a message about a name: "; did you mean 'x'?", else "; there are y, z"."""
     names = list(known)
     name = nearest(word, names)
     if name is not None:

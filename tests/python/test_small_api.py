@@ -117,6 +117,13 @@ def test_arrays_by_what_they_hold(store):
         hr.full(2, [1, 2])
 
 
+@pytest.mark.parametrize("value", [300, -1, "many", 1j])
+def test_a_fill_value_of_another_type(store, value):
+    with pytest.raises((TypeError, ValueError), match="fill_value: expected a value of uint8, got"):
+        hr.full(3, value, "uint8", store=store)
+    assert not os.path.exists(os.path.join(store, "zarr.json"))
+
+
 def test_chunks_by_dimension(store):
     names = ["time", "lat", "lon"]
     make = {"shape": (24, 10, 20), "dtype": "f4", "dimension_names": names, "overwrite": True}

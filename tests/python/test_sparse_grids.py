@@ -1,6 +1,9 @@
 """Grids of many chunks of which few are stored: what is there is found, what is not is the fill."""
 
 import os
+import shutil
+import subprocess
+import sys
 
 import headrace as hr
 import numpy as np
@@ -27,12 +30,13 @@ def sparse(request, tmp_path):
     return array, expected
 
 
+def key_of_50_3(tmp_path):
+    files = [path for path in (tmp_path / "x.zarr").rglob("*") if path.is_file()]
+    return next(path for path in files if path.name in ("50.3", "3"))
+
+
 def system_calls(tmp_path, program):
     """How many files a program looked for; -1 without strace."""
-    import shutil
-    import subprocess
-    import sys
-
     if not shutil.which("strace"):
         return -1
     out = tmp_path / "calls"
@@ -81,7 +85,7 @@ def test_full_and_half_full(tmp_path):
 
 def test_chunks_behind_links(sparse, tmp_path):
     array, expected = sparse
-    key = next(p for p in (tmp_path / "x.zarr").rglob("*") if p.is_file() and p.name in ("50.3", "3"))
+    key = key_of_50_3(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     key.rename(elsewhere)
     key.symlink_to(elsewhere)
@@ -90,7 +94,7 @@ def test_chunks_behind_links(sparse, tmp_path):
 
 def test_a_damaged_chunk_is_told(sparse, tmp_path):
     array, _ = sparse
-    key = next(p for p in (tmp_path / "x.zarr").rglob("*") if p.is_file() and p.name in ("50.3", "3"))
+    key = key_of_50_3(tmp_path)
     key.write_bytes(b"no zstd frame")
     with pytest.raises(hr.CorruptError):
         array[...]
