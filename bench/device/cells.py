@@ -6,12 +6,13 @@
         --elements 40 --batch 64 --window 16,4 --seconds 0.5
 
 Stores as annbatch writes them, made by this script with headrace: sparse counts in shards,
-Blosc(lz4, 3, shuffle), inner chunks of 64 cells, indices of 16 bits. Rows are drawn from a pool of
-4,096 a store, which a chunk sees no more of than of any others. With --data they are kept there and
-used again. Batches of the device are compared with those of the host first, bit for bit. Then each
-loader makes batches for --seconds, epoch after epoch, after two windows that do not count; each is
-in the GPU's memory when it is counted. annbatch is given the same runs by its RandomSampler, and
-leaves CSR of CuPy, over each pipeline that is there; it and CuPy are no dependencies of headrace.
+Blosc(lz4, 3, shuffle), inner chunks of 64 cells, indices of 16 bits. The columns of a row are one
+of 4,096 lists a store; a list comes back long after what LZ4 looks back at. With --data the stores
+are kept there and used again. Batches of the device are compared with those of the host first, bit
+for bit. Then each loader makes batches for --seconds, epoch after epoch, after two windows, later
+one, that do not count; each batch is in the GPU's memory when it is counted. annbatch is given the
+same runs by its RandomSampler, and leaves CSR of CuPy, over each pipeline that is there; it and
+CuPy are no dependencies of headrace.
 """
 
 import itertools
@@ -176,6 +177,7 @@ class Endless:
     def __init__(self, loader, pipeline: str | None, done) -> None:
         self._loader, self._pipeline, self._done = loader, pipeline, done
         self._batches = iter(())
+        self._warm = False
 
     def cells_per_second(self, seconds: float, warm_up_cells: int) -> dict:
         if self._pipeline is not None:
@@ -185,7 +187,9 @@ class Endless:
         else:
             scope = nullcontext()
         with scope:
+            warm_up_cells = warm_up_cells // 2 if self._warm else warm_up_cells
             self._take(lambda cells, _: cells < warm_up_cells)
+            self._warm = True
             cpu = time.process_time()
             cells, took = self._take(lambda _, took: took < seconds)
             cpu = time.process_time() - cpu

@@ -30,6 +30,13 @@ def on_host(value):
         return [
             on_host(part) for part in (value.values(), value.col_indices(), value.crow_indices())
         ]
+    if type(value).__name__ == "BCOO":  # as CSR, of which it has the order, and padding behind
+        rows, columns = np.asarray(value.indices).T
+        nnz = int((rows < value.shape[0]).sum())
+        assert (rows[nnz:] == value.shape[0]).all() and (columns[nnz:] == value.shape[1]).all()
+        assert not np.asarray(value.data)[nnz:].any()
+        indptr = np.searchsorted(rows[:nnz], np.arange(value.shape[0] + 1)).astype("i4")
+        return [np.asarray(value.data)[:nnz], columns[:nnz], indptr]
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # which NumPy has not
@@ -116,12 +123,12 @@ def cells(paths):
     return hr.cells(paths, obs=["type", "donor", "depth"])
 
 
-OUTPUTS = ["csr", "dense", "torch_csr", "torch_dense"]
+OUTPUTS = ["csr", "dense", "torch_csr", "torch_dense", "jax", "jax_dense"]
 
 
 def needs(output, device):
-    if output.startswith("torch"):
-        pytest.importorskip("torch")
+    if output.startswith(("torch", "jax")):
+        pytest.importorskip(output.partition("_")[0])
     elif output == "csr" and device == "cuda":
         pytest.importorskip("cupy")
 
@@ -134,6 +141,27 @@ def test_batches_are_those_of_the_host(paths, x, output, device):
         pytest.skip("CuPy has no sparse matrices of integers")
     data = hr.cells(paths, x)
     assert_same_batches(data, device, 8, window=(3, 4), output=output, drop_last=False, seed=3)
+
+
+@pytest.mark.parametrize("where", ["cpu", *DEVICES])
+def test_matrices_of_jax(cells, where, matrix):
+    jax = pytest.importorskip("jax")
+    shapes = set()
+    for batch in CellLoader(cells, 8, window=(3, 4), output="jax", device=where):
+        dense = batch["X"].todense()
+        np.testing.assert_array_equal(dense, matrix.toarray()[batch["index"]])
+        product = jax.jit(lambda x: x @ jax.numpy.ones((COLUMNS, 2)))(batch["X"])
+        np.testing.assert_allclose(product[:, 0], dense.sum(axis=1), rtol=1e-6)
+        shapes.add(batch["X"].nse)
+        assert isinstance(batch["obs"]["type"], jax.Array)
+        missing = batch["index"] % 5 == 0
+        assert np.isnan(batch["obs"]["donor"]).tolist() == missing.tolist()
+    assert len(shapes) == 1
+    loader = CellLoader(cells, 8, window=(3, 4), output="jax_dense", device=where, dtype="bfloat16")
+    batch = next(loader)
+    assert batch["X"].dtype == jax.numpy.bfloat16
+    found = np.asarray(batch["X"].astype("float32"))
+    np.testing.assert_array_equal(found, matrix.toarray()[batch["index"]])
 
 
 @given(
@@ -297,6 +325,16 @@ def test_strings_stay_on_the_host(tmp_path, matrix, device):
     batch = next(CellLoader(data, 8, window=(4, 4), output="dense", device=device))
     assert batch["obs"]["name"].tolist() == names[batch["index"]].tolist()
     assert batch["obs"]["depth"].to_numpy().tolist() == (batch["index"] / 7).tolist()
+
+
+@pytest.mark.parametrize("output", ["jax", "jax_dense"])
+def test_batches_of_jax_on_the_host_that_are_held(cells, matrix, output):
+    """Whether it took the memory or copied it."""
+    pytest.importorskip("jax")
+    loader = CellLoader(cells, 4, window=(2, 4), output=output, device="cpu")
+    for batch in [batch for _ in range(6) for batch in loader]:
+        dense = batch["X"].todense() if output == "jax" else batch["X"]
+        np.testing.assert_array_equal(dense, matrix.toarray()[batch["index"]])
 
 
 @pytest.mark.parametrize("output", ["torch_dense", "torch_csr"])

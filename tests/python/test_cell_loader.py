@@ -8,7 +8,7 @@ import cloud_servers
 import headrace as hr
 import numpy as np
 import pytest
-from headrace.loader import CellLoader, Transform
+from headrace.loader import CellLoader, Transform, _cell_windows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -304,6 +304,22 @@ def test_memory_is_used_again(cells):
         addresses.add(batch["X"].__array_interface__["data"][0])
         del batch
     assert address in addresses
+
+
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_a_csr_batch_is_the_memory_that_was_gathered_to(cells, dtype, monkeypatch):
+    """SciPy copies what it takes for a small part of its base."""
+    taken = []
+    take = _cell_windows.Memory.take
+
+    def noted(self, *arguments):
+        taken.append(take(self, *arguments))
+        return taken[-1]
+
+    monkeypatch.setattr(_cell_windows.Memory, "take", noted)
+    batch = next(CellLoader(cells, 16, window=(4, 4), dtype=dtype))["X"]
+    for part in (batch.data, batch.indices):
+        assert any(np.shares_memory(part, memory) for memory in taken)
 
 
 def test_windows_keep_to_the_budget(cells, matrix):

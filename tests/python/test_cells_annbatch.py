@@ -187,6 +187,14 @@ def test_dense_batches_are_those_of_annbatch(tmp_path):
     check_same(list(loader), wanted[0])
 
 
+@pytest.mark.parametrize("name", ["random", "sequential", "weighted-class"])
+def test_batches_of_a_device_are_those_of_annbatch(stores, name):
+    parts, paths = stores
+    wanted = epochs_of_annbatch(parts, paths, SAMPLERS[name](), 1)
+    cells = hr.cells(paths, obs=["type"])
+    check_same(list(CellLoader(cells, sampler=SAMPLERS[name](), device="simt")), wanted[0])
+
+
 def test_a_sampler_that_deals_to_ranks_itself_is_not_dealt_again(stores):
     cells = hr.cells(stores[1])
     with pytest.raises(ValueError, match="deals cells to ranks itself"):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import _core
-from . import _cell_output
+from . import _cell_jax, _cell_output
 from ._cell_options import BatchMatrix
 from ._cell_order import Rows
 from ._cell_windows import Memory
@@ -30,6 +30,12 @@ def gather_on(device: str, matrices: Sequence[BatchMatrix]) -> Gather:
     if device == "cpu":
         return HostGather(matrices)
     return DeviceGather(device, matrices)
+
+
+def _library_of_columns(matrices: Sequence[BatchMatrix], device: str) -> str | None:
+    """That of a matrix; of several libraries the most particular one."""
+    libraries = {_cell_output.library_of(item.output, device) for item in matrices}
+    return next((name for name in ("torch", "jax", "cupy", "numpy") if name in libraries), None)
 
 
 def _counted(pieces: Pieces, count: int) -> Rows:
@@ -56,17 +62,23 @@ class HostGather:
     def __init__(self, matrices: Sequence[BatchMatrix]) -> None:
         self._memory = Memory(2 * len(matrices))
         self._outputs = {item.selected.name: item.output for item in matrices}
+        self._library = _library_of_columns(matrices, "cpu")
 
     def matrix(self, item: BatchMatrix, pieces: Pieces, count: int) -> Any:
         shape = (count, item.selected.columns)
         itemsize = item.dtype.itemsize
-        if item.output.endswith("csr"):
+        if _cell_output.is_sparse(item.output):
             offsets = _counted(pieces, count)
-            nnz = int(offsets[-1])
-            data, indices = self._memory.take(nnz * itemsize), self._memory.take(nnz * 4)
-            _write_csr(item, pieces, offsets, data, indices)
-            parts = data.view(item.dtype), indices.view(np.int32), offsets
-            return _cell_output.csr(*parts, shape, item.output)
+            nnz = _cell_output.room_for(int(offsets[-1]), item.output)
+            # By its interface an array has no type of others, such as bfloat16.
+            bits = np.dtype(f"u{itemsize}")
+            stored = item.dtype if item.dtype.isbuiltin == 1 else bits
+            data = self._memory.take(nnz * itemsize, stored)
+            indices = self._memory.take(nnz * 4, np.int32)
+            data[offsets[-1] :] = 0
+            indices[offsets[-1] :] = 0
+            _write_csr(item, pieces, offsets, data.view(np.uint8), indices.view(np.uint8))
+            return _cell_output.csr(data.view(item.dtype), indices, offsets, shape, item.output)
         row_nbytes = item.selected.columns * itemsize
         data = self._memory.take(count * row_nbytes)
         at = 0
@@ -74,10 +86,11 @@ class HostGather:
             end = at + len(positions) * row_nbytes
             window.gather_dense(positions, item.transform, data[at:end], itemsize)
             at = end
-        return data.view(item.dtype).reshape(shape)
+        dense = data.view(item.dtype).reshape(shape)
+        return _cell_jax.array(dense) if item.output == "jax_dense" else dense
 
     def finished(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return _cell_output.as_torch(batch, self._outputs)
+        return _cell_output.on_host(batch, self._library or "numpy", self._outputs)
 
 
 class DeviceGather:
@@ -89,17 +102,13 @@ class DeviceGather:
 
     def __init__(self, device: str, matrices: Sequence[BatchMatrix]) -> None:
         self._device = device
-        libraries = {_cell_output.library_of(item.output, device) for item in matrices}
-        # Columns are those of the most particular library of the matrices.
-        self._library = next(
-            (name for name in ("torch", "cupy", "numpy") if name in libraries), None
-        )
+        self._library = _library_of_columns(matrices, device)
 
     def matrix(self, item: BatchMatrix, pieces: Pieces, count: int) -> Any:
         shape = (count, item.selected.columns)
-        if item.output.endswith("csr"):
+        if _cell_output.is_sparse(item.output):
             offsets = _counted(pieces, count)
-            nnz = int(offsets[-1])
+            nnz = _cell_output.room_for(int(offsets[-1]), item.output)
             data = _core.empty_on_device((nnz,), item.dtype, self._device)
             indices = _core.empty_on_device((nnz,), np.int32, self._device)
             _write_csr(item, pieces, offsets, data, indices)

@@ -70,8 +70,9 @@ class CellLoader:
         depend on them: rank r takes every world_size-th cell, or batch of a sampler, from the r-th.
     output
         "csr", a ``scipy.sparse.csr_matrix`` with indices of int32; "dense", an ndarray;
-        "torch_csr", "torch_dense": tensors of that memory, the columns too. Strings stay NumPy's.
-        For all matrices, or by name. On a GPU "csr" is CuPy's, "dense" a `DeviceArray`, and the
+        "torch_csr", "torch_dense": tensors of that memory, the columns too. "jax", a BCOO matrix
+        whose last elements may be padding, "jax_dense": JAX's arrays. Strings stay NumPy's. For all
+        matrices, or by name. On a GPU "csr" is CuPy's, "dense" a `DeviceArray`, and the
         columns are arrays there of the same library; "index" stays on the host.
     device
         Where batches are made: "cpu", "cuda:0"; None is the configured default. Windows are decoded

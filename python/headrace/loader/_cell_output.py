@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .. import _check, _core
+from . import _cell_jax
 
-_OUTPUTS = ("csr", "dense", "torch_csr", "torch_dense")
+_OUTPUTS = ("csr", "dense", "torch_csr", "torch_dense", "jax", "jax_dense")
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -23,6 +24,12 @@ def check(output: Any, device: str) -> None:
         import scipy.sparse  # noqa: F401
     elif library == "torch":
         import torch  # noqa: F401
+    elif library == "jax":
+        import jax.experimental.sparse  # noqa: F401
+
+
+def is_sparse(output: str) -> bool:
+    return output in ("csr", "torch_csr", "jax")
 
 
 def check_sparse(output: str, dtype: np.dtype[Any], device: str) -> None:
@@ -43,9 +50,9 @@ def check_sparse(output: str, dtype: np.dtype[Any], device: str) -> None:
 
 
 def library_of(output: str, device: str) -> str | None:
-    """Whose arrays an output is: "torch", "cupy", "numpy"; None is headrace's own."""
-    if output.startswith("torch"):
-        return "torch"
+    """Whose arrays an output is: "torch", "jax", "cupy", "numpy"; None is headrace's own."""
+    if output.startswith(("torch", "jax")):
+        return output.partition("_")[0]
     if device == "cpu":
         return "numpy"
     if output == "dense":
@@ -68,8 +75,15 @@ def dtype_of(dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def room_for(nnz: int, output: str) -> int:
+    """Elements that the memory of a sparse batch has."""
+    return _cell_jax.room_for(nnz) if output == "jax" else nnz
+
+
 def csr(data: Any, indices: Any, offsets: Any, shape: tuple[int, int], output: str) -> Any:
-    """A matrix of SciPy, or a tensor of torch, of this memory."""
+    """A matrix of SciPy, or a tensor of torch, of this memory; or one of JAX."""
+    if output == "jax":
+        return _cell_jax.bcoo(data, indices, offsets, shape)
     narrow = len(data) <= np.iinfo(np.int32).max
     indptr = offsets.astype(np.int32) if narrow else offsets
     if not narrow:  # both have one type
@@ -91,6 +105,8 @@ def csr(data: Any, indices: Any, offsets: Any, shape: tuple[int, int], output: s
 
 def exported(values: _core.DeviceArray, library: str | None) -> Any:
     """Memory of a device as an array of this library, without a copy."""
+    if library == "jax":
+        return _cell_jax.array(values)
     if library == "torch":
         import torch
 
@@ -110,6 +126,8 @@ def csr_on_device(
     output: str,
 ) -> Any:
     """A matrix of CuPy, or a tensor of torch, of this memory; SciPy's where that is the host's."""
+    if output == "jax":
+        return _cell_jax.bcoo(data, indices, offsets, shape)
     device = data.device
     library = library_of(output, device)
     narrow = data.size <= np.iinfo(np.int32).max
@@ -138,27 +156,48 @@ def csr_on_device(
 
 def column_on_device(values: Any, device: str, library: str | None) -> Any:
     """A column as the matrices of the batch are; strings stay where they are."""
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
+    values = _filled(values)
     if values.dtype.kind not in "biuf":
         return values
     return exported(_core.to_device(values, device), library)
 
 
-def as_torch(batch: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
-    """What is to be tensors: matrices by their output; where there are such, all but strings beside
-    matrices, too. Of numbers of which some are missing NaN stands for those."""
+def _filled(values: Any) -> Any:
+    """NaN for what is missing."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return values
+
+
+def on_host(batch: dict[str, Any], library: str, outputs: dict[str, str]) -> dict[str, Any]:
+    """A batch of host memory, with columns as the library of its matrices wants them."""
+    if library == "torch":
+        return _as_torch(batch, outputs)
+    if library != "jax":
+        return batch
+    columns = {}
+    for name, values in batch["obs"].items():
+        filled = _filled(values)
+        columns[name] = _cell_jax.array(filled) if filled.dtype.kind in "biuf" else filled
+    return {**batch, "obs": columns}
+
+
+def _as_torch(batch: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
+    """Tensors of dense matrices that are to be such, of the index, and of all columns but strings.
+
+    Of numbers of which some are missing NaN stands for those.
+    """
     dense = [name for name, output in outputs.items() if output == "torch_dense"]
-    tensors: dict[str, Any] = {name: _tensor(batch[name]) for name in dense}
-    if any(output.startswith("torch") for output in outputs.values()):
-        tensors["obs"] = {name: _column(values) for name, values in batch["obs"].items()}
-        tensors["index"] = _tensor(batch["index"])
-    return {**batch, **tensors}
+    return {
+        **batch,
+        **{name: _tensor(batch[name]) for name in dense},
+        "obs": {name: _column(values) for name, values in batch["obs"].items()},
+        "index": _tensor(batch["index"]),
+    }
 
 
 def _column(values: Any) -> Any:
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
+    values = _filled(values)
     return _tensor(values) if values.dtype.kind in "biuf" else values
 
 

@@ -33,8 +33,8 @@ class Memory:
         self._returned: deque[Any] = deque()
         self._leased_nbytes = 0
 
-    def take(self, nbytes: int) -> Any:
-        """``(nbytes,)`` uint8, not initialised; None where the budget has no room for it.
+    def take(self, nbytes: int, dtype: Any = np.uint8) -> Any:
+        """``(nbytes // itemsize,)`` of a type, not initialised; None where there is no room for it.
 
         On a device it is a `DeviceBlock`.
         """
@@ -56,7 +56,10 @@ class Memory:
         self._leased_nbytes += block.nbytes
         if self._device != "cpu":
             return DeviceBlock(self._returned, block)
-        return np.asarray(_Lease(self._returned, block))[:nbytes]
+        # Of the type from its base on: SciPy counts the elements of that, and copies what it takes
+        # for a small part of it.
+        whole = np.asarray(_Lease(self._returned, block, dtype))
+        return whole[: nbytes // whole.itemsize]
 
     def _made(self, nbytes: int) -> Any:
         if self._device == "cpu":
@@ -67,9 +70,11 @@ class Memory:
 class _Lease:
     """A block as NumPy sees it: each array of it keeps this alive."""
 
-    def __init__(self, returned: deque[Any], block: np.ndarray[Any, Any]) -> None:
+    def __init__(self, returned: deque[Any], block: np.ndarray[Any, Any], dtype: Any) -> None:
         self._returned, self._block = returned, block
-        self.__array_interface__ = block.__array_interface__
+        itemsize = np.dtype(dtype).itemsize
+        typed = block[: block.size // itemsize * itemsize].view(dtype)
+        self.__array_interface__ = typed.__array_interface__
 
     def __del__(self) -> None:
         self._returned.append(self._block)
