@@ -82,7 +82,12 @@ std::string advice_text(const Advice& advice) {
 void add_advise(CLI::App& app) {
   CLI::App* command = app.add_subcommand("advise", "Propose chunks for how an array is read");
   const auto options = std::make_shared<Options>();
-  add_common_options(*command, *options);
+  add_target_options(*command, *options);
+  add_path_argument(*command, *options);
+  command->footer(
+      "Examples:\n"
+      "  headrace advise era5.zarr/t2m --window 24\n"
+      "  headrace advise era5.zarr/t2m --patch lat=256,lon=256 --batch 8");
   command->add_option("--window", options->window, "Extent of a sample along the first dimension");
   command
       ->add_option(

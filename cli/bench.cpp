@@ -202,10 +202,11 @@ std::string report_text(const Json& report) {
   const Json& rate = report.at("gb_per_s");
   const Json& latency = report.at("latency_us");
   const Json& ratio = report.at("ratio");
-  std::string text = fmt::format("{} calls a run, {} decoded, {} runs\n",
-                                 report.at("calls").dump(),
-                                 human_nbytes(report.at("nbytes").get<double>()),
-                                 report.at("seconds").size());
+  std::string text =
+      fmt::format("{} a run, {} decoded, {}\n",
+                  counted(report.at("calls").get<std::int64_t>(), "call"),
+                  human_nbytes(report.at("nbytes").get<double>()),
+                  counted(static_cast<std::int64_t>(report.at("seconds").size()), "run"));
   text += fmt::format("rate     {:.3f} GB/s median, {:.3f} best\n",
                       rate.at("median").get<double>(),
                       rate.at("best").get<double>());
@@ -226,6 +227,12 @@ void add_bench(CLI::App& app) {
       "store");
   const auto options = std::make_shared<Options>();
   add_common_options(*command, *options);
+  add_path_argument(*command, *options);
+  command->footer(
+      "Examples:\n"
+      "  headrace bench era5.zarr/t2m\n"
+      "  headrace bench era5.zarr/t2m --pattern chunk --samples 100 --threads 4\n"
+      "  headrace bench s3://bucket/era5.zarr/t2m --storage-option anon=true");
   command
       ->add_option(
           "--pattern",

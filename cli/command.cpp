@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
+
+#include "cli/suggest.h"
 
 namespace headrace::cli {
 namespace {
@@ -30,6 +33,62 @@ std::size_t root_of(const std::string& text) {
   return scheme == std::string::npos ? 0 : scheme + 3;
 }
 
+constexpr std::size_t kLookedAt = 1000;  // names, for a message
+
+// What the folder has that a local path breaks off in.
+std::string what_is_there(const CommonOptions& options) {
+  if (options.target.find("://") != std::string::npos) return "";
+  std::error_code failed;
+  std::filesystem::path above = std::filesystem::path(options.target).lexically_normal();
+  if (!above.has_filename()) above = above.parent_path();
+  std::string name = above.filename();
+  above = above.parent_path();
+  while (!above.empty() && !std::filesystem::is_directory(above, failed)) {
+    name = above.filename();
+    if (above == above.parent_path()) return "";
+    above = above.parent_path();
+  }
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator it(above.empty() ? "." : above, failed), end;
+       !failed && it != end && names.size() < kLookedAt;
+       it.increment(failed)) {
+    const std::string found = it->path().filename();
+    if (!found.starts_with('.')) names.push_back(found);
+  }
+  return did_you_mean(name, names);
+}
+
+std::vector<std::string> nodes_in(const Store& store, const std::string& path) {
+  std::vector<std::string> nodes;
+  std::size_t looked_at = 0;
+  for (const std::string& name : store.list_dir(path)) {
+    if (++looked_at > kLookedAt / 10) break;
+    if (node_is_group(store, path.empty() ? name : path + '/' + name)) nodes.push_back(name);
+  }
+  return nodes;
+}
+
+// Nodes below a place that is none, or beside it. Of a store that does not list, nothing.
+std::string members_text(const Store& store, const std::string& path) {
+  if (store.across_network()) return "";
+  try {
+    const std::vector<std::string> inside = nodes_in(store, path);
+    if (!inside.empty()) return did_you_mean("", inside, "below it there are");
+    const std::size_t slash = path.rfind('/');
+    const std::string above = slash == std::string::npos ? "" : path.substr(0, slash);
+    return path.empty() ? "" : did_you_mean(path.substr(slash + 1), nodes_in(store, above));
+  } catch (const Error&) {
+    return "";  // the message it would have been a part of says enough
+  }
+}
+
+std::string arrays_text(const Group& group) {
+  std::vector<std::string> names;
+  for (const Node& node : group.members())
+    if (!node.is_group) names.push_back(node.name);
+  return did_you_mean("", names, "there are");
+}
+
 }  // namespace
 
 StorageOptions parse_storage_options(std::string_view option,
@@ -49,17 +108,25 @@ void add_json_option(CLI::App& command, CommonOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON document");
 }
 
-void add_common_options(CLI::App& command, CommonOptions& options) {
+void add_target_options(CLI::App& command, CommonOptions& options) {
   command
       .add_option(
           "target", options.target, "Path or URL of an array or group, as in DATA.zarr/GROUP/ARRAY")
       ->required();
-  command.add_option("--device", options.device, "cpu, cuda, cuda:N or auto");
-  command.add_option("--threads", options.threads, "Threads for reading; 0 for all processors")
-      ->check(at_least(0));
   command.add_option(
       "--storage-option", options.storage_options, "NAME=VALUE for the store, as in io=uring");
   add_json_option(command, options);
+}
+
+void add_common_options(CLI::App& command, CommonOptions& options) {
+  add_target_options(command, options);
+  command.add_option("--device", options.device, "cpu, cuda, cuda:N or auto");
+  command.add_option("--threads", options.threads, "Threads for reading; 0 for all processors")
+      ->check(at_least(0));
+}
+
+void add_path_argument(CLI::App& command, CommonOptions& options) {
+  command.add_option("path", options.path, "Path within the target, as in GROUP/ARRAY");
 }
 
 CLI::Validator at_least(std::int64_t least) {
@@ -90,19 +157,20 @@ Target open_target(const CommonOptions& options) {
 
   const StorageOptions storage = parse_storage_options("--storage-option", options.storage_options);
   std::string location = options.target;
+  if (!options.path.empty()) location += '/' + options.path;
   while (location.size() > root_of(location) + 1 && location.back() == '/') location.pop_back();
   std::string path;
   for (;;) {
     if (auto store = try_store(location, storage)) {
       const auto is_group = node_is_group(*store, path);
       if (is_group) return {*store, path, *is_group, open};
-      throw Error(
-          ErrorCode::not_found,
-          "no array or group at " + store->url() + (path.empty() ? "" : " '" + path + '\''));
+      throw Error(ErrorCode::not_found,
+                  "no array or group at " + store->url() +
+                      (path.empty() ? "" : " '" + path + '\'') + members_text(*store, path));
     }
     const std::size_t slash = location.rfind('/');
     if (slash == std::string::npos || slash <= root_of(location)) {
-      throw Error(ErrorCode::not_found, "no store at " + options.target);
+      throw Error(ErrorCode::not_found, "no store at " + options.target + what_is_there(options));
     }
     path = location.substr(slash + 1) + (path.empty() ? "" : '/' + path);
     location.resize(slash);
@@ -112,8 +180,9 @@ Target open_target(const CommonOptions& options) {
 Array open_target_array(const CommonOptions& options) {
   const Target target = open_target(options);
   if (target.is_group) {
-    throw Error(ErrorCode::invalid_argument,
-                options.target + " is a group: name one of its arrays");
+    throw Error(
+        ErrorCode::invalid_argument,
+        options.target + " is a group: name one of its arrays" + arrays_text(target.group()));
   }
   return target.array();
 }

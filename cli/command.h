@@ -17,12 +17,14 @@ namespace headrace::cli {
 
 void add_advise(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_completion(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_cp(CLI::App& app);
 void add_doctor(CLI::App& app, int& status);
 void add_du(CLI::App& app);
 void add_info(CLI::App& app);
 void add_ls(CLI::App& app);
+void add_manual(CLI::App& app);
 void add_read(CLI::App& app);
 void add_rechunk(CLI::App& app);
 void add_sync(CLI::App& app);
@@ -33,13 +35,18 @@ void add_version(CLI::App& app);
 // What every command that opens something takes.
 struct CommonOptions {
   std::string target;
+  std::string path;  // within it
   std::string device;
   int threads = 0;
   bool json = false;
   std::vector<std::string> storage_options;
 };
 void add_json_option(CLI::App& command, CommonOptions& options);
+// What is looked at. A command that reads nothing but metadata takes no device and no threads.
+void add_target_options(CLI::App& command, CommonOptions& options);
 void add_common_options(CLI::App& command, CommonOptions& options);
+// The path of a node within the target, by itself: what stands behind it.
+void add_path_argument(CLI::App& command, CommonOptions& options);
 // Of the values of `option`, NAME=VALUE.
 StorageOptions parse_storage_options(std::string_view option,
                                      const std::vector<std::string>& pairs);

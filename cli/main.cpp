@@ -2,11 +2,10 @@
 #include <csignal>
 #include <exception>
 #include <new>
-#include <numeric>
-#include <string_view>
-#include <utility>
 
 #include "cli/command.h"
+#include "cli/parser.h"
+#include "cli/suggest.h"
 
 namespace headrace::cli {
 namespace {
@@ -23,36 +22,28 @@ void complain(const char* message) {
   }
 }
 
-// How many letters differ, by Levenshtein.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
 // What CLI11 would say of a command that there is not is in the words of another mistake.
 void check_command(const CLI::App& app, const std::string& word) {
-  constexpr std::size_t kLikeness = 2;
-  std::string nearest;
-  std::size_t least = kLikeness + 1;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     if (command->get_name() == word) return;
-    const std::size_t d = distance(word, command->get_name());
-    if (d < least && d < word.size()) {
-      least = d;
-      nearest = command->get_name();
-    }
-  }
   throw_usage("there is no command \"" + word + '"' +
-              (nearest.empty() ? "" : ": did you mean " + nearest + '?'));
+              did_you_mean(word, command_names(app), "there are"));
+}
+
+// Of what no option or argument of the command takes, the first.
+std::string extras_text(const CLI::App& app, int argc, char** argv) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  const std::vector<std::string> extras = app.remaining(true);
+  const std::string where = chosen.empty() ? "headrace" : "headrace " + command.get_name();
+  for (int i = 1; i < argc; ++i) {
+    if (std::ranges::find(extras, argv[i]) == extras.end()) continue;
+    const std::string word = argv[i];
+    if (!word.starts_with('-')) return where + ": unexpected argument \"" + word + '"';
+    const std::string name = word.substr(0, word.find('='));
+    return where + " has no option " + name + did_you_mean(name, option_names(command));
+  }
+  return where + ": unexpected arguments";
 }
 
 int run(int argc, char** argv) {
@@ -76,7 +67,15 @@ int run(int argc, char** argv) {
   add_sync(app);
   add_bench(app);
   add_doctor(app, status);
+  add_completion(app);
   add_version(app);
+  add_manual(app);
+  app.footer(
+      "Examples:\n"
+      "  headrace info era5.zarr\n"
+      "  headrace read era5.zarr/t2m --selection \"0:10,:,5\" -o t2m.npy\n"
+      "  headrace verify era5.zarr\n"
+      "\"headrace COMMAND --help\" has more of each; \"headrace completion bash\" completes them.");
   try {
     if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
     app.parse(argc, argv);
@@ -89,6 +88,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     print_text(std::string(e.what()) + '\n');
     return 0;
+  } catch (const CLI::ExtrasError&) {
+    complain(extras_text(app, argc, argv).c_str());
+    complain("\"headrace --help\" and \"headrace COMMAND --help\" say how it is used");
+    return kUsage;
   } catch (const CLI::ParseError& e) {
     complain(e.what());
     complain("\"headrace --help\" and \"headrace COMMAND --help\" say how it is used");

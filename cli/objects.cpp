@@ -119,6 +119,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
                  command.destination.ends_with(".zip") ? StoreMode::create : StoreMode::append,
                  parse_storage_options("--to-option", command.destination_options));
   Progress bar(label, 1, Progress::Unit::bytes);
+  bar.begin();
   CopyOptions options;
   options.over = over;
   options.verify = command.verify;
@@ -164,6 +165,7 @@ void add_ls(CLI::App& app) {
   add_place(*command, *options, "place");
   command->add_flag("-r,--recursive", options->all, "All objects below, not only the names here");
   command->add_flag("-l,--long", options->sizes, "All objects below, with their sizes in bytes");
+  command->footer("Examples:\n  headrace ls era5.zarr\n  headrace ls -l s3://bucket/era5.zarr/t2m");
   command->callback([options] { list(*options); });
 }
 
@@ -171,6 +173,7 @@ void add_du(CLI::App& app) {
   CLI::App* command = app.add_subcommand("du", "Say what the objects of a store take");
   const auto options = std::make_shared<PlaceOptions>();
   add_place(*command, *options, "place");
+  command->footer("Examples:\n  headrace du era5.zarr");
   command->callback([options] { show_usage(*options); });
 }
 
@@ -179,6 +182,10 @@ void add_cp(CLI::App& app) {
   CLI::App* command =
       add_copy(app, "cp", "Copy the objects of a store as they are to another", *options);
   command->add_flag("--resume", options->resume, "Leave out what is there in the same size");
+  command->footer(
+      "Examples:\n"
+      "  headrace cp era5.zarr /backup/era5.zarr --resume --verify\n"
+      "  headrace cp s3://bucket/era5.zarr era5.zarr --storage-option anon=true");
   command->callback([options] {
     copy(*options, "cp", options->resume ? CopyOver::other_size : CopyOver::everything);
   });
@@ -191,6 +198,7 @@ void add_sync(CLI::App& app) {
   command->add_flag("--checksum", options->checksum, "Compare bytes, not only sizes");
   command->add_flag(
       "--delete", options->remove_others, "Remove what only the destination has, at the end");
+  command->footer("Examples:\n  headrace sync era5.zarr s3://bucket/era5.zarr --delete");
   command->callback([options] {
     copy(*options, "sync", options->checksum ? CopyOver::other_bytes : CopyOver::other_size);
   });

@@ -36,6 +36,7 @@ void Progress::set(std::int64_t done, std::int64_t total) {
 }
 
 std::string Progress::rate() const {
+  if (done_at_start_ < 0) return "";
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   const auto moved = static_cast<double>(done_ - done_at_start_);
   if (unit_ == Unit::none || moved <= 0 || elapsed.count() <= 0) return "";

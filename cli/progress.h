@@ -18,6 +18,12 @@ class Progress {
 
   void advance(std::int64_t n) { set(done_ + n, total_); }
   void set(std::int64_t done, std::int64_t total);
+  // Shows the bar before anything is done, which may take long.
+  void begin() {
+    if (enabled_) draw();
+  }
+  // Whether anybody sees it: what costs time to know need not be known else.
+  bool is_shown() const { return enabled_; }
   // Takes the bar away, to print something in its place; the next advance() draws it again.
   void clear();
 

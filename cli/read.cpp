@@ -124,6 +124,12 @@ void add_read(CLI::App& app) {
       app.add_subcommand("read", "Print an array's elements, or write them to a file");
   const auto options = std::make_shared<Options>();
   add_common_options(*command, *options);
+  add_path_argument(*command, *options);
+  command->footer(
+      "Examples:\n"
+      "  headrace read era5.zarr/t2m --selection \"0,100:110,::2\"\n"
+      "  headrace read era5.zarr t2m --output t2m.npy\n"
+      "  headrace read era5.zarr/t2m --format stats");
   command->add_option(
       "--selection", options->selection, "As NumPy has it, as in \"0:2,:,5\"; default: everything");
   command

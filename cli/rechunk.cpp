@@ -147,8 +147,8 @@ std::string plan_text(const Json& plan) {
       plan.at("shards").is_null() ? "" : " in shards " + shape_text(plan.at("shards").get<Shape>()),
       plan.at("amplification").get<double>());
   for (const Json& pass : plan.at("passes")) {
-    text += fmt::format("  {} blocks of {} ({}): reads {}, writes {}\n",
-                        pass.at("blocks").get<std::int64_t>(),
+    text += fmt::format("  {} of {} ({}): reads {}, writes {}\n",
+                        counted(pass.at("blocks").get<std::int64_t>(), "block"),
                         shape_text(pass.at("block").get<Shape>()),
                         nbytes(pass.at("block_nbytes")),
                         nbytes(pass.at("nbytes_read")),
@@ -172,6 +172,7 @@ void run(const Node& source, const Options& options, bool choose_shards) {
     if (!options.json) say(left_out_text(source) + plans);
     Store store = open_destination(options.destination, options.overwrite);
     Progress progress("rechunk", 1, Progress::Unit::bytes);
+    progress.begin();
     chosen.progress = [&](std::int64_t done, std::int64_t total) { progress.set(done, total); };
     rechunk(source, store, "", chosen);
     store.close();
@@ -195,6 +196,12 @@ void add_command(CLI::App& app, const char* name, const char* what, bool convert
   CLI::Option* chunks = command->add_option(
       "--chunks", options->chunks, "Extents, as in 1,721,1440; -1 for a whole dimension");
   if (!convert) chunks->required();
+  command->footer(convert ? "Examples:\n"
+                            "  headrace convert old.zarr new.zarr\n"
+                            "  headrace convert old.zarr new.zip --codec blosc:5 --verify"
+                          : "Examples:\n"
+                            "  headrace rechunk era5.zarr/t2m series.zarr --chunks=-1,10,10\n"
+                            "  headrace rechunk a.zarr b.zarr --chunks 24,721,1440 --plan");
   command->add_option("--shards", options->shards, "Extents, multiples of the chunks");
   command->add_option(
       "--codec", options->codecs, "zstd:LEVEL, gzip:LEVEL, blosc:LEVEL, lz4, crc32c, none; repeat");

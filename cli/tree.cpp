@@ -73,7 +73,9 @@ void append_members(const Json& node, const std::string& indent, std::string& te
 void add_tree(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tree", "Print the groups and arrays below a group");
   const auto options = std::make_shared<Options>();
-  add_common_options(*command, *options);
+  add_target_options(*command, *options);
+  add_path_argument(*command, *options);
+  command->footer("Examples:\n  headrace tree era5.zarr\n  headrace tree era5.zarr --depth 1");
   command->add_option("--depth", options->depth, "Levels to show")->check(CLI::Range(1, 1000));
   command->callback([options] {
     const Target target = open_target(*options);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <set>
@@ -62,15 +63,47 @@ bool has_checksum(const Array& array) {
   return has_checksum(codecs);
 }
 
-Finding verify_array(const std::string& path, const std::function<Array()>& open) {
+// What is left to look at, in stored bytes: chunk by chunk, and only for a terminal, because their
+// sum takes a list of the store.
+class Watch {
+ public:
+  explicit Watch(const std::vector<std::function<Array()>>& arrays)
+      : bar_("verify", 1, Progress::Unit::bytes) {
+    if (!bar_.is_shown()) return;
+    bar_.begin();
+    for (const auto& open : arrays) {
+      try {
+        total_ += open().nbytes_stored();
+      } catch (const Error&) {
+        continue;  // verify itself says what is wrong
+      }
+    }
+  }
+
+  ReadOptions options() {
+    ReadOptions options;
+    if (!bar_.is_shown()) return options;
+    options.encoded_nbytes = &done_;
+    options.poll = [this] { bar_.set(static_cast<std::int64_t>(done_.load()), total_); };
+    return options;
+  }
+
+ private:
+  Progress bar_;
+  std::int64_t total_ = 0;
+  std::atomic<std::uint64_t> done_{0};
+};
+
+Finding verify_array(const std::string& path, const std::function<Array()>& open, Watch& watch) {
   Finding finding;
   finding.path = path;
   try {
     const Array array = open();
     finding.checksum = has_checksum(array);
-    finding.chunks = array.verify([&](const std::string& key, const Error& error) {
-      finding.bad.push_back(failure(key, error));
-    });
+    finding.chunks =
+        array.verify([&](const std::string& key,
+                         const Error& error) { finding.bad.push_back(failure(key, error)); },
+                     watch.options());
   } catch (const Error& e) {
     finding.bad.push_back(failure("", e));  // metadata, or a codec that this build lacks
   }
@@ -81,11 +114,12 @@ std::vector<Finding> verify_all(const Walk& walk) {
   std::vector<Finding> findings;
   for (const auto& [path, error] : walk.broken)
     findings.push_back({path, 0, Json::array({failure("", error)})});
-  Progress progress("verify", static_cast<std::int64_t>(walk.arrays.size()));
-  for (const Walk::ArrayPlace& place : walk.arrays) {
-    findings.push_back(verify_array(place.path, [&] { return place.group.array(place.name); }));
-    progress.advance(1);
-  }
+  std::vector<std::function<Array()>> arrays;
+  for (const Walk::ArrayPlace& place : walk.arrays)
+    arrays.emplace_back([&place] { return place.group.array(place.name); });
+  Watch watch(arrays);
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    findings.push_back(verify_array(walk.arrays[i].path, arrays[i], watch));
   return findings;
 }
 
@@ -140,6 +174,8 @@ void add_verify(CLI::App& app, int& status) {
       "verify", "Decode every chunk, check every checksum, name every bad chunk");
   const auto options = std::make_shared<CommonOptions>();
   add_common_options(*command, *options);
+  add_path_argument(*command, *options);
+  command->footer("Examples:\n  headrace verify era5.zarr\n  headrace verify era5.zarr/t2m --json");
   command->callback([options, &status] {
     const Target target = open_target(*options);
     std::vector<Finding> findings;
@@ -148,7 +184,9 @@ void add_verify(CLI::App& app, int& status) {
       walk.emplace(target.group());
       findings = verify_all(*walk);
     } else {
-      findings.push_back(verify_array(target.path, [&] { return target.array(); }));
+      const std::function<Array()> open = [&] { return target.array(); };
+      Watch watch({open});
+      findings.push_back(verify_array(target.path, open, watch));
     }
     const Json report = report_json(findings, walk ? walk->left_out : std::vector<std::string>());
     if (options->json) {

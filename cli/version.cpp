@@ -5,6 +5,7 @@ namespace headrace::cli {
 void add_version(CLI::App& app) {
   CLI::App* command = app.add_subcommand("version", "Print the version");
   const auto options = std::make_shared<CommonOptions>();
+  command->footer("Examples:\n  headrace version --json");
   add_json_option(*command, *options);
   command->callback([options] {
     if (options->json) {

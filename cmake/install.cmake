@@ -15,3 +15,30 @@ install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/headraceConfigVersion.cmake
   cmake/dependencies.cmake
   DESTINATION ${package_dir} COMPONENT cpp)
+
+# For builds that know pkg-config and not CMake. At installation: the prefix is that of then.
+set(headrace_pc_requires "")
+set(headrace_pc_libs "")
+if(LIBURING_FOUND)
+  string(APPEND headrace_pc_requires " liburing")
+endif()
+foreach(found ZFP AEC)
+  if(${found}_LIBRARY AND ${found}_INCLUDE_DIR)
+    string(TOLOWER " -l${found}" flag)
+    string(APPEND headrace_pc_libs "${flag}")
+  endif()
+endforeach()
+if(HEADRACE_WITH_CUDA)
+  string(APPEND headrace_pc_libs " ${CUDAToolkit_LIBRARY_DIR}/libcudart_static.a -lrt")
+endif()
+string(CONFIGURE [=[
+set(PROJECT_VERSION "@PROJECT_VERSION@")
+set(CMAKE_INSTALL_LIBDIR "@CMAKE_INSTALL_LIBDIR@")
+set(CMAKE_INSTALL_INCLUDEDIR "@CMAKE_INSTALL_INCLUDEDIR@")
+set(headrace_pc_requires "@headrace_pc_requires@")
+set(headrace_pc_libs "@headrace_pc_libs@")
+configure_file("@PROJECT_SOURCE_DIR@/cmake/headrace.pc.in" "@PROJECT_BINARY_DIR@/headrace.pc" @ONLY)
+file(INSTALL "@PROJECT_BINARY_DIR@/headrace.pc"
+  DESTINATION "${CMAKE_INSTALL_PREFIX}/@CMAKE_INSTALL_LIBDIR@/pkgconfig")
+]=] write_pc @ONLY)
+install(CODE "${write_pc}" COMPONENT cpp)

@@ -59,8 +59,8 @@ SUBJECTS = [
         "`Array.write` is with [arrays](arrays.md). Guides: [chunks and codecs](../../chunks.md), "
         "[rechunk and convert](../../rechunk.md), [what survives](../../survives.md).",
         (
-            "create_array", "create_group", "save", "load", "copy", "rechunk", "rechunk_plan",
-            "advise",
+            "create_array", "create_group", "array", "zeros", "ones", "full", "empty", "save",
+            "load", "copy", "rechunk", "rechunk_plan", "advise",
         ),
     ),
     Subject(

@@ -24,15 +24,18 @@ from ._core import (
 )
 from ._create import create_array
 from ._open import consolidate_metadata, open, open_array, open_group
+from ._signatures import readable_signatures
 from ._stores import open_store
+from ._suggest import did_you_mean
 from .errors import CancelledError, ConflictError, CorruptError, DeviceError
 from .group import Group, create_group
 
 if TYPE_CHECKING:
-    from . import codecs, config, lazy
+    from . import codecs, config, errors, lazy, loader, shm
     from ._cached import cache_stats, cached
     from ._cells import Cells, cells
     from ._doctor import doctor
+    from ._fill import array, empty, full, ones, zeros
     from ._ops import copy, load, save
     from ._rechunk import advise, rechunk, rechunk_plan
     from ._references import references
@@ -52,6 +55,7 @@ __all__ = [
     "Group",
     "Store",
     "advise",
+    "array",
     "cache_stats",
     "cached",
     "cells",
@@ -62,9 +66,14 @@ __all__ = [
     "create_array",
     "create_group",
     "doctor",
+    "empty",
+    "errors",
+    "full",
     "lazy",
     "load",
+    "loader",
     "memory_store",
+    "ones",
     "open",
     "open_array",
     "open_group",
@@ -75,41 +84,74 @@ __all__ = [
     "references",
     "save",
     "set_allocator",
+    "shm",
     "trace",
+    "zeros",
 ]
 
 # Imported when first used: `import headrace` stays cheap.
 _LAZY = {
     "codecs": ("codecs", None),
     "config": ("config", None),
+    "dask": ("dask", None),
+    "errors": ("errors", None),
+    "jax": ("jax", None),
     "lazy": ("lazy", None),
+    "loader": ("loader", None),
+    "mlx": ("mlx", None),
+    "ray": ("ray", None),
+    "shm": ("shm", None),
+    "torch": ("torch", None),
+    "xarray": ("xarray", None),
     "zarr": ("zarr", None),
     "advise": ("_rechunk", "advise"),
+    "array": ("_fill", "array"),
     "cache_stats": ("_cached", "cache_stats"),
     "Cells": ("_cells", "Cells"),
     "cached": ("_cached", "cached"),
     "cells": ("_cells", "cells"),
     "copy": ("_ops", "copy"),
+    "empty": ("_fill", "empty"),
+    "full": ("_fill", "full"),
     "load": ("_ops", "load"),
+    "ones": ("_fill", "ones"),
     "rechunk": ("_rechunk", "rechunk"),
     "rechunk_plan": ("_rechunk", "rechunk_plan"),
     "references": ("_references", "references"),
     "save": ("_ops", "save"),
     "doctor": ("_doctor", "doctor"),
     "trace": ("_trace", "trace"),
+    "zeros": ("_fill", "zeros"),
 }
+# Modules that want another library: not listed by `from headrace import *`.
+_BRIDGES = ("dask", "jax", "mlx", "ray", "torch", "xarray", "zarr")
+
+readable_signatures()
 
 
 def __getattr__(name: str) -> Any:
     try:
         module_name, attribute = _LAZY[name]
     except KeyError:
-        raise AttributeError(f"module 'headrace' has no attribute {name!r}") from None
-    module = importlib.import_module(f".{module_name}", __name__)
+        # What Python itself looks for, as __path__, is asked often and needs no list.
+        known = () if name.startswith("_") else __dir__()
+        raise AttributeError(
+            f"module 'headrace' has no attribute {name!r}{did_you_mean(name, known)}"
+        ) from None
+    try:
+        module = importlib.import_module(f".{module_name}", __name__)
+    except ModuleNotFoundError as error:
+        if name not in _BRIDGES or (error.name or "").startswith(__name__):
+            raise
+        # An AttributeError: so hasattr() says what is the case.
+        raise AttributeError(
+            f"headrace.{name} needs {error.name}, which is not installed "
+            f"(pip install 'headrace[{name}]')"
+        ) from error
     value = module if attribute is None else getattr(module, attribute)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted({*__all__, *_BRIDGES, "__version__", "__doc__", "__file__", "__name__"})

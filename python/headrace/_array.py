@@ -40,6 +40,8 @@ def describe(array: _core.Array) -> str:
     for unit in units:
         varies = array.is_rectilinear and unit == units[-1]
         parts.append(f"{unit}={'<variable>' if varies else getattr(array, unit)}")
+    codecs = [name.removeprefix("numcodecs.") for name, _ in array._codec_specs]
+    parts.append(f"codecs={printable('+'.join(codecs))}")
     parts.append(f"device={array.device}")
     if array.read_only:
         parts.append("read-only")

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from . import _check, _core
+from ._paths import expanded
 from ._stores import open_store
 from .config import _nbytes
 
@@ -78,7 +79,7 @@ def cached(
     return _core.cached_store(
         opened,
         _nbytes("memory", memory),
-        "" if directory is None else os.fspath(directory),
+        "" if directory is None else expanded(os.fspath(directory)),
         _nbytes("disk", disk),
         _nbytes("block", block),
         name,

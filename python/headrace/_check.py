@@ -53,6 +53,16 @@ def integer(name: str, value: Any, wanted: str = "an integer") -> None:
         raise ValueError(f"{name}: {number} is outside of 64 bits")
 
 
+def seconds(name: str, value: Any) -> None:
+    """How long to wait; None is for ever."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise wrong_type(name, "a number of seconds or None", value)
+    if value != value:
+        raise ValueError(f"{name}: expected a number of seconds, got {value!r}")
+
+
 def extents(name: str, value: Any) -> None:
     """An integer, or several."""
     if hasattr(type(value), "__index__") and not isinstance(value, np.ndarray):

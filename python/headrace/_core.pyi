@@ -13,6 +13,7 @@ import numpy
 import numpy.typing
 from typing_extensions import Buffer
 
+import headrace._info
 import headrace.attributes
 import headrace.codecs
 import headrace.lazy
@@ -131,6 +132,8 @@ class Future(Generic[_T]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait and return what `result` would raise, or None."""
 
+    def __repr__(self) -> str: ...
+
     def done(self) -> bool:
         """Whether the request has ended, well or not."""
 
@@ -191,6 +194,8 @@ class Store:
     def __exit__(self, *args: object) -> None: ...
 
     def __repr__(self) -> str: ...
+
+    def _repr_html_(self) -> str: ...
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
@@ -344,9 +349,11 @@ class Array:
         A handle that decodes with these implementations: ``{"zstd": "libzstd"}``.
         """
 
-    def verify(self) -> list[tuple[str, str]]:
+    def verify(self, *, progress: Callable[[int, int], object] | bool | None = None) -> list[tuple[str, str]]:
         """
         Decode every stored chunk and check every checksum; (chunk key, what is wrong) of each bad one.
+
+        ``progress`` is called with the stored bytes done and in all; True shows a bar.
         """
 
     @property
@@ -470,6 +477,9 @@ class Array:
     def nchunks_initialized(self) -> int:
         """Number of chunks that are stored; lists the store."""
 
+    def nbytes_stored(self) -> int:
+        """Bytes of the chunks as they are stored; lists the store."""
+
     def _check_codecs(self) -> None: ...
 
     @property
@@ -520,6 +530,12 @@ class Array:
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata document as stored."""
+
+    @property
+    def info(self) -> headrace._info.Info:
+        """What metadata say of it, as text and for notebooks."""
+
+    def _repr_html_(self) -> str: ...
 
     @property
     def codecs(self) -> list[headrace.codecs.Codec]:
@@ -705,6 +721,8 @@ class Trace:
     def finish(self) -> None: ...
 
 def calls_are_refused() -> bool: ...
+
+def _add_signatures(of_functions: property, of_bound: property) -> None: ...
 
 class ShmBlock:
     @property

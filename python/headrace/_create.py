@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from . import _check, _core, _json
+from ._dimensions import axes_of
 from ._paths import join, node_path
 from ._stores import discarding, resolve_store
+from ._suggest import checks_names, did_you_mean
 
 
 def creation_store(
@@ -104,8 +109,19 @@ def _edges(extents: Iterable[Any]) -> list[int | list[int]]:
     ]
 
 
-def _grid(chunks: Any, shards: Any, shape: int | Sequence[int]) -> dict[str, Any]:
+def _grid(
+    chunks: Any, shards: Any, shape: int | Sequence[int], names: Sequence[str | None] | None
+) -> dict[str, Any]:
     """The arguments of the core that say how the array is cut."""
+    whole = (shape,) if isinstance(shape, int) else tuple(shape)
+    if isinstance(chunks, Mapping):
+        axes = axes_of("chunks", chunks, names, len(whole))
+        chunks = [axes.get(axis, -1) for axis in range(len(whole))]
+    if isinstance(shards, Mapping):
+        axes = axes_of("shards", shards, names, len(whole))
+        if not isinstance(chunks, Sequence) or isinstance(chunks, str):
+            raise ValueError("chunks: expected extents beside shards by dimension")
+        shards = [axes.get(axis, extent) for axis, extent in enumerate(chunks)]
     if _is_rectilinear(chunks):
         if shards is not None:
             raise ValueError(
@@ -128,19 +144,77 @@ def _extents(name: str, value: Any, shape: int | Sequence[int]) -> Any:
         return None
     if value is not None:
         _check.extents(name, value)
+    whole = (shape,) if isinstance(shape, int) else tuple(shape)
     if isinstance(value, int):
-        return (value,) * (1 if isinstance(shape, int) else len(shape))
+        value = (value,) * len(whole)
+    if isinstance(value, Sequence) and len(value) == len(whole):
+        # -1: the whole dimension, of which an array that is to grow may have nothing yet.
+        return [
+            max(extent, 1) if isinstance(given, int) and given == -1 else given
+            for given, extent in zip(value, whole, strict=True)
+        ]
     return value
 
 
+class _Data:
+    """The elements that an array is to have, its shape and its type."""
+
+    def __init__(self, data: Any, dtype: Any, shape: Any) -> None:
+        if _on_a_device(data):
+            self.elements = data
+            # "torch.float32"
+            own: Any = str(data.dtype).rpartition(".")[2]
+        else:
+            self.elements = np.asarray(data)
+            own = _dtype_of(self.elements)
+        self.shape = tuple(self.elements.shape)
+        self.dtype = own if dtype is None else dtype
+        if shape is not None:
+            _check.extents("shape", shape)
+            wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+            if wanted != self.shape:
+                raise ValueError(f"shape: expected that of data, {self.shape}, got {wanted}")
+
+
+def _on_a_device(data: Any) -> bool:
+    if isinstance(data, _core.DeviceArray) or hasattr(data, "__cuda_array_interface__"):
+        return True
+    if isinstance(data, np.ndarray | np.generic) or not hasattr(data, "__dlpack_device__"):
+        return False
+    return int(data.__dlpack_device__()[0]) != _DLPACK_CPU
+
+
+_DLPACK_CPU = 1
+
+
+def elements_of(data: Any) -> tuple[np.ndarray[Any, Any], Any]:
+    """An array of NumPy, and the type of the array that keeps it."""
+    data = np.asarray(data)
+    return data, _dtype_of(data)
+
+
+def _dtype_of(data: np.ndarray[Any, Any]) -> Any:
+    if data.dtype != object:
+        return data.dtype
+    for dtype in (str, bytes):
+        if all(isinstance(element, dtype) for element in data.flat):
+            return dtype
+    raise TypeError("data: an array of objects must hold nothing but str or nothing but bytes")
+
+
+Extents = int | Sequence[int | Sequence[int]] | Mapping[str, int]
+
+
+@checks_names
 def create_array(
     store: Any,
     name: str | None = None,
     *,
-    shape: int | Sequence[int],
-    dtype: Any,
-    chunks: int | Sequence[int | Sequence[int]] | str | None = "auto",
-    shards: int | Sequence[int | Sequence[int]] | None = None,
+    shape: int | Sequence[int] | None = None,
+    dtype: Any = None,
+    data: Any = None,
+    chunks: Extents | str | None = "auto",
+    shards: Extents | None = None,
     filters: Any = "auto",
     compressors: Any = "auto",
     serializer: Any = "auto",
@@ -164,16 +238,22 @@ def create_array(
     name
         Path within the store; the root when left away.
     shape, dtype
-        Extents, and anything `numpy.dtype` takes or the name of a Zarr v3 data type. ``str`` and
-        ``bytes`` are strings of variable length; ``object`` is what a filter of Zarr v2 makes of
-        it (``vlen-utf8``, ``vlen-bytes``, ``vlen-array``, ``json2``, ``msgpack2``,
-        ``categorize``).
+        Those of ``data`` where it is given. Extents, and anything `numpy.dtype` takes or the name
+        of a Zarr v3 data type. ``str`` and ``bytes`` are strings of variable length; ``object`` is
+        what a filter of Zarr v2 makes of it (``vlen-utf8``, ``vlen-bytes``, ``vlen-array``,
+        ``json2``, ``msgpack2``, ``categorize``).
+    data
+        The elements: anything NumPy makes an array of, or an array of a device. They are converted
+        to ``dtype`` where that is given.
     chunks
-        Extents of a chunk, an int for all dimensions, or ``"auto"``. A list in place of an extent
+        Extents of a chunk, an int for all dimensions, or ``"auto"``. -1 is a whole dimension; a
+        dict has extents by the names (or numbers) of dimensions, those it leaves out are whole:
+        ``{"time": 1}``. A list in place of an extent
         makes a rectilinear grid (v3): the extents of all chunks along that dimension, which reach
         to the end of the array at least.
     shards
-        Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself. Lists of
+        Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself. In a dict
+        dimensions that are left out have the extent of a chunk. Lists of
         extents make a rectilinear grid of shards.
     filters, serializer, compressors
         Codecs: objects of `headrace.codecs`, metadata dicts, zarr-python or numcodecs objects, or a
@@ -213,9 +293,15 @@ def create_array(
     --------
     >>> a = hr.create_array("new.zarr", shape=(1000, 1000), dtype="float32", chunks=(100, 1000))
     >>> a[:] = 1.0
+    >>> hr.create_array("days.zarr", data=days, dimension_names=["time", "x"], chunks={"time": 1})
     """
     _check_node(name, zarr_format, attributes, overwrite)
     zarr_format = 3 if zarr_format is None else zarr_format
+    given = None if data is None else _Data(data, dtype, shape)
+    if given is not None:
+        shape, dtype = given.shape, given.dtype
+    if shape is None:
+        raise TypeError("create_array(): shape or data is missing")
     _check.extents("shape", shape)
     if dtype is None:
         raise _check.wrong_type("dtype", "a data type", dtype)
@@ -235,7 +321,7 @@ def create_array(
     if fill_value is None:
         fill_value = _default_fill_value(dtype)
     arguments = {
-        **_grid(chunks, shards, shape),
+        **_grid(chunks, shards, shape, dimension_names),
         "shape": shape,
         "dtype": dtype,
         "codecs": codecs,
@@ -251,7 +337,27 @@ def create_array(
     }
     handle, base = creation_store(store, not name, overwrite, storage_options)
     with discarding(store, handle):
-        return _core.create_array(handle, join(base, name), **arguments)
+        try:
+            array = _core.create_array(handle, join(base, name), **arguments)
+        except NotImplementedError as error:
+            hint = _codec_hint(codecs, str(error))
+            if not hint:
+                raise
+            raise NotImplementedError(f"{error}{hint}") from None
+        if given is not None:
+            array.write(None, given.elements)
+        return array
+
+
+def _codec_hint(chain: list[tuple[str, str]] | None, message: str) -> str:
+    """What was meant by the codec of a chain that, so the message, nobody knows."""
+    known = sorted({row["codec"] for row in _core.codec_table()})
+    unknown = (name for name, _ in chain or () if f"codec {name} is not known" in message)
+    name = next(unknown, None)
+    return "" if name is None else did_you_mean(name, [one for one in known if one != name])
+
+
+CREATION_ARGUMENTS = frozenset(inspect.signature(create_array).parameters) - {"store", "name"}
 
 
 def group_handle(

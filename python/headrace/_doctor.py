@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from . import _check, _core, _json, _secrets, _stores
+from ._paths import expanded
 
 
 def doctor(
@@ -43,7 +44,7 @@ def doctor(
             raise ValueError("storage_options: there is no store that they are of")
         facts: dict[str, Any] = _json.loads(_core.doctor_json())
         return facts
-    url = os.fspath(store)
+    url = expanded(os.fspath(store))
     _check.text("store", url)
     url, storage_options = _secrets.without_secrets(url, storage_options)
     if _stores.is_own(url, storage_options):

@@ -6,19 +6,57 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from . import _check, _core
-from ._create import create_array
+from ._create import CREATION_ARGUMENTS, create_array
 from ._paths import join
 from ._stores import check_mode, discarding, resolve_store, store_mode
+from ._suggest import checks_names, did_you_mean, unknown_argument
 from .group import Group, create_group
+
+_LOOKED_AT = 100  # members of a folder, for a message
 
 
 def _missing(kind: str, store: _core.Store, path: str) -> FileNotFoundError:
-    return FileNotFoundError(f"no {kind} at /{path} in {store.url}")
+    hint = _core.printable(_what_is_there(store, path))
+    return FileNotFoundError(f"no {kind} at /{path} in {store.url}{hint}")
+
+
+def _what_is_there(store: _core.Store, path: str) -> str:
+    """For the message about a place without a node: nodes below it, or beside it."""
+    try:
+        if not _lists_at_once(store):
+            return ": there is none of zarr.json, .zarray and .zgroup"
+        inside = _nodes(store, path)
+        if inside:
+            there = path or ("the archive" if store.url.startswith("zip:") else "the folder")
+            shown = ", ".join(repr(join(path, name)) for name in inside[:3])
+            return f"; {there} has {shown}: pass path={join(path, inside[0])!r}"
+        if not path:
+            return "" if store._list_dir("") else ": nothing is there"
+        above, _, name = path.rpartition("/")
+        return did_you_mean(name, _nodes(store, above))
+    except (OSError, ValueError, NotImplementedError):
+        return ""
+
+
+def _lists_at_once(store: _core.Store) -> bool:
+    return store._python_store is None and store.url.startswith(("file:", "zip:", "memory:"))
+
+
+def _nodes(store: _core.Store, path: str) -> list[str]:
+    names = store._list_dir(path)[:_LOOKED_AT]
+    return [name for name in names if _core.node_is_group(store, join(path, name)) is not None]
 
 
 def _refuse_creation_arguments(mode: str, create: dict[str, Any]) -> None:
-    if create:
-        raise TypeError(f"{', '.join(sorted(create))}: only for a mode that creates, got {mode!r}")
+    if not create:
+        return
+    for name in create:
+        if name not in CREATION_ARGUMENTS:
+            raise unknown_argument("open", name, [*_ARGUMENTS, *sorted(CREATION_ARGUMENTS)])
+    raise TypeError(f"{', '.join(sorted(create))}: only for a mode that creates, got {mode!r}")
+
+
+_ARGUMENTS = ("path", "mode", "zarr_format", "device", "implementations", "storage_options")
 
 
 @overload
@@ -67,7 +105,8 @@ def open(
     Parameters
     ----------
     store
-        A path or URL, a `Store`, or a store object of zarr-python, Icechunk or obstore.
+        A path or URL (``~`` is the home folder), a `Store`, a store object of zarr-python, Icechunk
+        or obstore, an array or group of zarr-python, a mapping of fsspec, or a dict of bytes.
     path
         Path within the store; the root when left away.
     mode
@@ -183,6 +222,7 @@ def open_array(
     return array.with_implementations(implementations) if implementations else array
 
 
+@checks_names
 def open_group(
     store: Any,
     path: str | None = None,

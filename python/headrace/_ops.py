@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from . import _check, _core, _json
-from ._create import create_array
+from ._create import create_array, elements_of
 from ._open import open
 from ._paths import join, node_path
 from ._place import overlap
+from ._progress import Progress, showing
 from ._stores import resolve_store
+from ._suggest import checks_names
 from .group import Group, create_group
 
 # Where xarray keeps the names of dimensions in Zarr 2.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
-def save(store: Any, *args: Any, **kwargs: Any) -> None:
+def save(store: Any, *args: Any, progress: Progress | bool | None = None, **kwargs: Any) -> None:
     """Write arrays to a store, replacing what is there.
 
     What is there may be among what is written: it is in memory before it is removed.
@@ -32,6 +35,9 @@ def save(store: Any, *args: Any, **kwargs: Any) -> None:
         A path or URL, a `Store`, or a `Group`.
     *args
         One array is stored at the root; several are stored in a group as ``arr_0``, ``arr_1``.
+    progress
+        Called with the bytes done and the bytes in all; True shows a bar on standard error (by rich
+        where that is installed).
     **kwargs
         Arrays of a group, by name.
 
@@ -49,18 +55,60 @@ def save(store: Any, *args: Any, **kwargs: Any) -> None:
     if not args and not kwargs:
         raise ValueError("save: no array was given")
     if len(args) == 1 and not kwargs:
-        data, dtype = _elements(args[0])
-        with _Target(store) as target:
-            _save_one(target.store, target.path, data, dtype)
+        _refuse_data_set(args[0])
+        data, dtype = elements_of(args[0])
+        with _Tally(progress, "save", data.nbytes) as tally, _Target(store) as target:
+            _save_one(target.store, target.path, data, dtype, tally)
         return
     named = _by_path(args, kwargs)
     _check.place(store)
     # All at once: any of them may be a view of what makes room for the others.
-    elements = {path: _elements(data) for path, data in named.items()}
-    with _Target(store) as target:
+    elements = {path: elements_of(data) for path, data in named.items()}
+    total = sum(data.nbytes for data, _ in elements.values())
+    with _Tally(progress, "save", total) as tally, _Target(store) as target:
         create_group(target.store, target.path, overwrite=True)
         for path, (data, dtype) in elements.items():
-            _save_one(target.store, join(target.path, path), data, dtype)
+            _save_one(target.store, join(target.path, path), data, dtype, tally)
+
+
+class _Tally:
+    """What a call has done, for those who want to see it; None asks for nothing."""
+
+    def __init__(self, progress: Progress | bool | None, label: str, total: int) -> None:
+        self._showing = showing(progress, label)
+        self._show: Progress | None = None
+        self._done, self._total = 0, total
+
+    def __enter__(self) -> _Tally:
+        self._show = self._showing.__enter__()
+        if self._show is not None:
+            self._show(0, self._total)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._showing.__exit__(kind, error, traceback)
+
+    def __bool__(self) -> bool:
+        return self._show is not None
+
+    def add(self, nbytes: int) -> None:
+        self._done += nbytes
+        if self._show is not None and self._done <= self._total:
+            self._show(self._done, self._total)
+
+
+def _refuse_data_set(data: Any) -> None:
+    # NumPy would make an array of the names of its variables.
+    if hasattr(data, "data_vars"):
+        raise TypeError(
+            "save: expected arrays, got a data set of xarray: ds.to_zarr(path) writes it, and "
+            "xr.open_dataset(path, engine='headrace') reads it"
+        )
 
 
 def _by_path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -85,25 +133,55 @@ def _above(path: str) -> list[str]:
     return [path[:at] for at, character in enumerate(path) if character == "/"]
 
 
-def _elements(data: Any) -> tuple[np.ndarray[Any, Any], Any]:
-    data = np.asarray(data)
-    return data, _type_of_objects(data) if data.dtype == object else data.dtype
-
-
-def _save_one(store: _core.Store, path: str, data: np.ndarray[Any, Any], dtype: Any) -> None:
+def _save_one(
+    store: _core.Store, path: str, data: np.ndarray[Any, Any], dtype: Any, tally: _Tally
+) -> None:
     array = create_array(store, path, shape=data.shape, dtype=dtype, overwrite=True)
-    array[...] = data
+    if not tally:
+        array[...] = data
+        return
+    for rows in _steps(array):
+        array[rows] = data[rows]
+        tally.add(data[rows].nbytes)
 
 
-def _type_of_objects(data: np.ndarray[Any, Any]) -> type:
-    for dtype in (str, bytes):
-        if all(isinstance(element, dtype) for element in data.flat):
-            return dtype
-    raise TypeError("save: an array of objects must hold nothing but str or nothing but bytes")
+_STEP_NBYTES = 64 << 20
 
 
-def load(store: Any, path: str | None = None, *, device: str | None = None) -> Any:
+def _steps(array: _core.Array) -> Iterator[Any]:
+    """Runs of whole chunks along the first axis, of some 64 MiB where chunks are not larger."""
+    if array.ndim == 0:
+        yield ...
+        return
+    row_nbytes = max(array.nbytes // max(array.shape[0], 1), 1)
+    begin = end = 0
+    for size in array.write_chunk_sizes[0]:
+        end += size
+        if (end - begin) * row_nbytes >= _STEP_NBYTES:
+            yield slice(begin, end)
+            begin = end
+    if end > begin:
+        yield slice(begin, end)
+
+
+@checks_names
+def load(
+    store: Any,
+    path: str | None = None,
+    *,
+    device: str | None = None,
+    progress: Progress | bool | None = None,
+) -> Any:
     """Read a whole array, or all arrays of a group as a dict.
+
+    Parameters
+    ----------
+    store, path, device
+        As of `open`.
+    progress
+        Called with the bytes done and the bytes in all; True shows a bar on standard error (by rich
+        where that is installed). Arrays are read one after the other then, those on the host some
+        64 MiB at a time.
 
     Examples
     --------
@@ -111,6 +189,8 @@ def load(store: Any, path: str | None = None, *, device: str | None = None) -> A
     array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     node = open(store, path, device=device)
+    if progress is not None and progress is not False:
+        return _load_and_tell(node, progress)
     if isinstance(node, _core.Array):
         return node.read()
     arrays = node.arrays()
@@ -118,8 +198,35 @@ def load(store: Any, path: str | None = None, *, device: str | None = None) -> A
     return {name: value for (name, _), value in zip(arrays, values, strict=True)}
 
 
+def _load_and_tell(node: _core.Array | Group, progress: Progress | bool | None) -> Any:
+    if isinstance(node, _core.Array):
+        with _Tally(progress, "load", node.nbytes) as tally:
+            return _read_and_tell(node, tally)
+    arrays = node.arrays()
+    with _Tally(progress, "load", sum(array.nbytes for _, array in arrays)) as tally:
+        return {name: _read_and_tell(array, tally) for name, array in arrays}
+
+
+def _read_and_tell(array: _core.Array, tally: _Tally) -> Any:
+    if array.device != "cpu" or array.dtype.kind in "OT" or array.ndim == 0:
+        result = array.read()
+        tally.add(array.nbytes)
+        return result
+    result = np.empty(array.shape, array.dtype)
+    for rows in _steps(array):
+        array.read(rows, out=result[rows])
+        tally.add(result[rows].nbytes)
+    return result
+
+
+@checks_names
 def copy(
-    src: Any, dst: Any, *, zarr_format: int | None = None, overwrite: bool = False
+    src: Any,
+    dst: Any,
+    *,
+    zarr_format: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | bool | None = None,
 ) -> _core.Array | Group:
     """Copy an array, or a group and everything below it, chunk by chunk.
 
@@ -137,6 +244,9 @@ def copy(
         Zarr 2, raises `NotImplementedError`.
     overwrite
         Remove what is there.
+    progress
+        Called with the bytes of elements done and in all; True shows a bar on standard error (by
+        rich where that is installed).
 
     Raises
     ------
@@ -153,13 +263,22 @@ def copy(
     _check.zarr_format(zarr_format)
     if overlap(node.store, node.path, dst):
         raise ValueError(f"copy: source and destination overlap: /{node.path} of {node.store.url}")
-    with _Target(dst, overwrite=overwrite) as target:
-        _copy_node(node, target.store, target.path, zarr_format, overwrite)
+    _check.flag("overwrite", overwrite)
+    wanted = progress is not None and progress is not False
+    total = _nbytes_of(node) if wanted else 0
+    with _Tally(progress, "copy", total) as tally, _Target(dst, overwrite=overwrite) as target:
+        _copy_node(node, target.store, target.path, zarr_format, overwrite, tally)
     if target.closes:
         return open(dst)
     if isinstance(node, Group):
         return Group(_core.open_group(target.store, target.path))
     return _core.open_array(target.store, target.path)
+
+
+def _nbytes_of(node: _core.Array | Group) -> int:
+    if isinstance(node, _core.Array):
+        return node.nbytes
+    return sum(_nbytes_of(member) for member in node.values())
 
 
 def _copy_node(
@@ -168,9 +287,10 @@ def _copy_node(
     path: str,
     zarr_format: int | None,
     overwrite: bool,
+    tally: _Tally,
 ) -> None:
     if isinstance(node, _core.Array):
-        _copy_array(node, store, path, zarr_format, overwrite)
+        _copy_array(node, store, path, zarr_format, overwrite, tally)
         return
     create_group(
         store,
@@ -180,15 +300,22 @@ def _copy_node(
         overwrite=overwrite,
     )
     for name, member in node.items():
-        _copy_node(member, store, join(path, name), zarr_format, False)
+        _copy_node(member, store, join(path, name), zarr_format, False, tally)
 
 
 def _copy_array(
-    src: _core.Array, store: _core.Store, path: str, zarr_format: int | None, overwrite: bool
+    src: _core.Array,
+    store: _core.Store,
+    path: str,
+    zarr_format: int | None,
+    overwrite: bool,
+    tally: _Tally,
 ) -> None:
     dst = create_like(src, store, path, zarr_format=zarr_format, overwrite=overwrite)
     for block in blocks(src.write_chunk_sizes):
-        dst.write(block, src.read(block, device="cpu"))
+        data = src.read(block, device="cpu")
+        dst.write(block, data)
+        tally.add(data.nbytes)
 
 
 def create_like(

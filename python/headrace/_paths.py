@@ -26,6 +26,11 @@ def node_path(path: str, name: str = "path") -> str:
     return "/".join(parts)
 
 
+def expanded(path: str) -> str:
+    """A path with its ``~`` written out, as a shell does; URLs as they are."""
+    return os.path.expanduser(path) if path.startswith("~") else path
+
+
 def join(base: str, path: str | None) -> str:
     _check.path("path", path)
     return "/".join(part.strip("/") for part in (base, path or "") if part.strip("/"))

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from . import _core
-from ._paths import SCHEME, ZIP_AND_PATH, join, place_of, real_path
+from ._paths import SCHEME, ZIP_AND_PATH, expanded, join, place_of, real_path
 from ._stores import resolve_store
 
 
@@ -45,6 +45,7 @@ def _named(other: str | os.PathLike[str]) -> str | None:
     url = os.fspath(other)
     if isinstance(url, bytes):
         url = os.fsdecode(url)
+    url = expanded(url)
     scheme = SCHEME.match(url)
     if scheme is None:
         return real_path(url)

@@ -10,9 +10,12 @@ import numpy as np
 
 from . import _check, _core
 from ._create import _as_list, _is_auto, create_array
+from ._dimensions import axes_of
 from ._open import open
 from ._ops import _Target, blocks
 from ._place import overlap
+from ._progress import Progress, showing
+from ._suggest import checks_names, did_you_mean
 from .config import _nbytes
 from .group import Group, create_group
 
@@ -21,15 +24,14 @@ _FOLDER = ".rechunk"
 # xarray's mark of missing elements, which it writes as text where JSON has no number for it.
 _FILL_VALUE = "_FillValue"
 
-Progress = Callable[[int, int], None]
 
-
+@checks_names
 def rechunk(
     src: Any,
     dst: Any,
     *,
-    chunks: int | Sequence[int] | None,
-    shards: int | Sequence[int] | str | None = None,
+    chunks: int | Sequence[int] | Mapping[str, int] | None,
+    shards: int | Sequence[int] | Mapping[str, int] | str | None = None,
     compressors: Any = "auto",
     max_memory: int | str = "1GiB",
     executor: Any = None,
@@ -53,7 +55,8 @@ def rechunk(
         A path or URL (made when missing), a `Store`, or a `Group`.
     chunks
         Extents, -1 for a whole dimension; None keeps those of the source. Of a group's arrays those
-        with as many dimensions take them, the others keep theirs.
+        with as many dimensions take them, the others keep theirs. Of one array a dict has extents
+        by the names (or numbers) of dimensions, the others keep theirs: ``{"time": -1}``.
     shards
         Extents, multiples of the chunks; ``"auto"``: about 64 MiB; None: no shards.
     compressors
@@ -66,7 +69,7 @@ def rechunk(
         and its worker's ``memory_budget``. Workers open the stores by their URLs.
     progress
         Called with the bytes done and the bytes in all; True shows a bar with rate and time left
-        on standard error.
+        on standard error, by rich where that is installed.
     verify
         Compare source and destination at the end.
     overwrite
@@ -95,7 +98,7 @@ def rechunk(
             f"rechunk: source and destination overlap: /{source.node.path} of "
             f"{source.node.store.url}"
         )
-    with _Target(dst, overwrite=overwrite) as target:
+    with showing(progress, "rechunk") as show, _Target(dst, overwrite=overwrite) as target:
         _core.rechunk(
             _handle(source.node),
             target.store,
@@ -104,7 +107,7 @@ def rechunk(
             codecs=_codecs(source.node, compressors),
             overwrite=overwrite,
             verify=verify and source.foreign is None,
-            progress=_shown(progress),
+            progress=show,
             executor=_executor(source, executor),
         )
         if verify and source.foreign is not None:
@@ -114,11 +117,12 @@ def rechunk(
     return open(target.store, target.path)
 
 
+@checks_names
 def rechunk_plan(
     src: Any,
     *,
-    chunks: int | Sequence[int] | None,
-    shards: int | Sequence[int] | str | None = None,
+    chunks: int | Sequence[int] | Mapping[str, int] | None,
+    shards: int | Sequence[int] | Mapping[str, int] | str | None = None,
     max_memory: int | str = "1GiB",
 ) -> list[dict[str, Any]]:
     """How `rechunk` with these arguments would go: a dict for each array.
@@ -138,6 +142,7 @@ def rechunk_plan(
     return _core.plan_rechunk(_handle(node), **_arguments(node, chunks, shards, max_memory))
 
 
+@checks_names
 def advise(
     src: Any,
     *,
@@ -177,7 +182,8 @@ def advise(
     """
     array = src if isinstance(src, _core.Array) else open(src)
     if not isinstance(array, _core.Array):
-        raise ValueError("advise: expected an array, got a group")
+        there_are = did_you_mean("", array.array_keys(), "there are")
+        raise ValueError(f"advise: expected an array, got a group{there_are}")
     sample = [-1] * array.ndim
     sample[:1] = [window] * min(array.ndim, 1)
     _check.mapping("patch", patch, "extents by dimension")
@@ -192,7 +198,9 @@ def _axis(array: _core.Array, name: str | int) -> int:
     axes: dict[str | int, int] = {axis: axis for axis in range(array.ndim)}
     axes.update((known, axis) for axis, known in enumerate(array.dimension_names or ()) if known)
     if name not in axes:
-        raise ValueError(f"patch: /{array.path} has no dimension {name!r}")
+        known = [known for known in axes if isinstance(known, str)]
+        hint = did_you_mean(name, known, "there are") if isinstance(name, str) else ""
+        raise ValueError(f"patch: /{array.path} has no dimension {name!r}{hint}")
     return axes[name]
 
 
@@ -213,6 +221,8 @@ def _arguments(
 
 
 def _extents(node: _core.Array | Group, name: str, extents: Any) -> Any:
+    if isinstance(extents, Mapping):
+        return _by_dimension(node, name, extents)
     if extents is not None:
         _check.extents(name, extents)
     if isinstance(extents, int):
@@ -223,7 +233,21 @@ def _extents(node: _core.Array | Group, name: str, extents: Any) -> Any:
         return None
     for extent in extents:
         _check.integer(name, extent, "an integer or a sequence of integers")
-    return [index(extent) for extent in extents]
+    result = [index(extent) for extent in extents]
+    if result and isinstance(node, _core.Array) and len(result) != node.ndim:
+        raise ValueError(f"{name}: expected {node.ndim} extents, got {tuple(result)}")
+    return result
+
+
+def _by_dimension(node: _core.Array | Group, name: str, given: Mapping[Any, Any]) -> list[int]:
+    """The extents of an array; the dimensions that are not named keep what they have."""
+    if isinstance(node, Group):
+        raise ValueError(f"{name}: extents by dimension are for an array; a group needs a list")
+    axes = axes_of(name, given, node.dimension_names, node.ndim)
+    for extent in axes.values():
+        _check.integer(name, extent, "extents by the names of dimensions")
+    kept = node.shards if name == "shards" and node.shards else node.chunks
+    return [index(axes.get(axis, extent)) for axis, extent in enumerate(kept)]
 
 
 def _codecs(node: _core.Array | Group, compressors: Any) -> list[tuple[str, str]] | None:
@@ -345,16 +369,6 @@ def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
         return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
     return {str(name): plain(value) for name, value in attributes.items()}
-
-
-def _shown(progress: Progress | bool | None) -> Progress | None:
-    if not isinstance(progress, bool):
-        return progress
-    if not progress:
-        return None
-    from ._progress import Bar
-
-    return Bar("rechunk")
 
 
 def _executor(source: _Source, client: Any) -> Any:

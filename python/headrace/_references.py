@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import _check, _core, _secrets, _virtualizarr
-from ._paths import SCHEME
+from ._paths import SCHEME, expanded
 from ._reference_model import ArrayReferences, GroupReferences, dtype_json
 from ._stores import open_store
 
@@ -111,7 +111,7 @@ def references(
         )
     if out is None:
         return open_store("reference://", storage_options={"fo": json.dumps(found), **options})
-    target = os.path.abspath(os.fspath(out))
+    target = os.path.abspath(expanded(os.fspath(out)))
     _write(found, target)
     return open_store(f"reference://{target}", storage_options=options)
 
@@ -130,7 +130,7 @@ def _places(name: str, value: Any) -> list[str | os.PathLike[str]]:
 
 def _url_of(place: str | os.PathLike[str]) -> str:
     text = os.fsdecode(place)
-    return text if SCHEME.match(text) else os.path.abspath(text)
+    return text if SCHEME.match(text) else os.path.abspath(expanded(text))
 
 
 def _say_left_out(url: str, reasons: dict[str, str], left_out: str) -> None:

@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _check, _core, _secrets
-from ._paths import SCHEME, ZIP_AND_PATH
+from ._paths import SCHEME, ZIP_AND_PATH, expanded
+from ._suggest import did_you_mean
 
 _MODES = ("r", "r+", "a", "w", "w-")
 _OWN_SCHEMES = re.compile(
     r"file|memory|zip|https?|s3a?|gs|gcs|azure|az|abfss?|reference|icechunk(\+.+)?"
 )
 _BY_FSSPEC = "fsspec+"
+_LOOKED_AT = 1000  # entries of a folder, for a message
 
 # Those that are still open then will never appear, and say so in time.
 atexit.register(_core._warn_of_open_archives)
@@ -59,6 +61,8 @@ def resolve_store(
         if isinstance(url, bytes):
             url = os.fsdecode(url)
         _check.text("store", url)
+        _check.place(url)
+        url = expanded(url)
         scheme = SCHEME.match(url)
         if scheme and not _is_own(scheme[1].lower(), storage_options):
             return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
@@ -72,7 +76,33 @@ def resolve_store(
     else:
         _check.place(store)
         return _resolve_object(store, mode, storage_options)
-    return _core.open_store(url, mode, storage_options), base
+    try:
+        return _core.open_store(url, mode, storage_options), base
+    except FileNotFoundError as error:
+        hint = _hint(url)
+        if not hint:
+            raise
+        *errno, text = error.args
+        raise FileNotFoundError(*errno, f"{text}{hint}") from None
+
+
+def _hint(url: str) -> str:
+    """What a path that leads nowhere may have meant: what the folder has that it breaks off in."""
+    if SCHEME.match(url):
+        return ""
+    above, name = os.path.split(url.rstrip("/"))
+    while above and not os.path.isdir(above):
+        if os.path.dirname(above) == above:
+            return ""
+        above, name = os.path.split(above)
+    try:
+        with os.scandir(above or ".") as entries:
+            found = [entry.name for entry, _ in zip(entries, range(_LOOKED_AT), strict=False)]
+    except OSError:
+        return ""
+    visible = sorted(entry for entry in found if not entry.startswith("."))
+    names = [entry for entry in visible if entry != "zarr.json"]
+    return _core.printable(did_you_mean(name, names))
 
 
 def is_own(url: str, storage_options: dict[str, Any] | None) -> bool:
@@ -97,15 +127,22 @@ def _resolve_object(
 ) -> tuple[_core.Store, str]:
     """The same of a store object of zarr-python or obstore."""
     package = {cls.__module__.partition(".")[0] for cls in type(store).__mro__}
-    if not package & {"zarr", "obstore"}:
+    is_mapping = isinstance(store, dict) or "fsspec" in package
+    if not is_mapping and not package & {"zarr", "obstore"}:
         raise NotImplementedError(
             f"store: {type(store).__module__}.{type(store).__qualname__} is not supported; "
-            "expected a path, a URL, a headrace.Store or a store of zarr-python or obstore"
+            "expected a path, a URL, a headrace.Store, a store, array or group of zarr-python, "
+            "a store of obstore, or a mapping of fsspec"
         )
     if storage_options:
         raise ValueError("storage_options: the store is open already")
-    from ._zarr_stores.native import resolve
-
+    try:
+        from ._zarr_stores.native import resolve
+    except ModuleNotFoundError as error:
+        kind = type(store).__qualname__
+        raise NotImplementedError(
+            f"store: a {kind} is read through zarr-python (pip install 'headrace[zarr]')"
+        ) from error
     return resolve(store, mode)
 
 

@@ -6,7 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from . import _core
+from . import _check, _core
+from ._paths import expanded
 
 
 @contextlib.contextmanager
@@ -31,7 +32,11 @@ def trace(path: str | os.PathLike[str]) -> Iterator[None]:
     >>> with headrace.trace("read.json"):
     ...     a[...]
     """
-    recording = _core.Trace(os.fspath(path))
+    if not isinstance(path, str | os.PathLike):
+        raise _check.wrong_type("path", "a path", path)
+    target = expanded(os.fsdecode(path))
+    _check.text("path", target)
+    recording = _core.Trace(target)
     try:
         yield
         recording.finish()

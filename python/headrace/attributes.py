@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from . import _json
+from . import _check, _json
+from ._suggest import did_you_mean
+
+__all__ = ["Attributes"]
 
 
 class _Node(Protocol):
@@ -15,6 +18,12 @@ class _Node(Protocol):
 
 
 _MISSING: Any = object()
+
+
+def _missing(name: Any, values: Mapping[str, Any]) -> str:
+    """What is said of an attribute that there is not; its name, where there is nothing to say."""
+    hint = did_you_mean(name, values, "there are") if isinstance(name, str) else ""
+    return f"no attribute {name!r}{hint}" if hint else str(name)
 
 
 class Attributes(MutableMapping[str, Any]):
@@ -44,11 +53,20 @@ class Attributes(MutableMapping[str, Any]):
 
     def put(self, attributes: Mapping[str, Any]) -> None:
         """Replace all attributes in one write."""
+        _check.mapping("attributes", attributes, "values of JSON by name")
+        if attributes is None:
+            raise _check.wrong_type("attributes", "values of JSON by name", attributes)
         self._node._set_attributes_json(_json.dumps(dict(attributes)))
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """As `dict.update`, in one write."""
-        self._change(dict(*args, **kwargs))
+        try:
+            changes = dict(*args, **kwargs)
+        except TypeError:
+            raise _check.wrong_type(
+                "attributes", "values of JSON by name", args[0] if args else None
+            ) from None
+        self._change(changes)
 
     def _change(
         self,
@@ -64,9 +82,10 @@ class Attributes(MutableMapping[str, Any]):
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """Remove an attribute and return its value."""
+        _check.text("name", name, "the name of an attribute")
         value = self._change(remove=(name,)).get(name, default)
         if value is _MISSING:
-            raise KeyError(name)
+            raise KeyError(_missing(name, self.asdict()))
         return value
 
     def popitem(self) -> tuple[str, Any]:
@@ -79,6 +98,7 @@ class Attributes(MutableMapping[str, Any]):
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """The value of an attribute, set to `default` when there is none."""
+        _check.text("name", name, "the name of an attribute")
         before = self._change({name: default}, keep_present=True)
         return before[name] if name in before else self[name]
 
@@ -87,16 +107,22 @@ class Attributes(MutableMapping[str, Any]):
         self.put({})
 
     def __getitem__(self, name: str) -> Any:
-        return self.asdict()[name]
+        _check.text("name", name, "the name of an attribute")
+        values = self.asdict()
+        try:
+            return values[name]
+        except KeyError:
+            raise KeyError(_missing(name, values)) from None
 
     def __setitem__(self, name: str, value: Any) -> None:
+        _check.text("name", name, "the name of an attribute")
         self._change({name: value})
 
     def __delitem__(self, name: str) -> None:
         self.pop(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.asdict()
+        return isinstance(name, str) and name in self.asdict()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.asdict())
@@ -104,5 +130,17 @@ class Attributes(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self.asdict())
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.asdict())
+
+    def _repr_html_(self) -> str:
+        from ._html import attributes_card
+
+        return attributes_card(self.asdict())
+
     def __repr__(self) -> str:
         return f"<headrace.Attributes {self.asdict()!r}>"
+
+
+def __dir__() -> list[str]:
+    return __all__

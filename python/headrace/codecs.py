@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from . import _check, _core, _json
+from ._suggest import did_you_mean
 
 __all__ = [
     "BZ2",
@@ -517,7 +518,7 @@ def parse(codec: Any) -> Codec:
         return parse(codec.to_dict())
     elif hasattr(codec, "get_config"):
         return _from_numcodecs(codec.get_config())
-    raise TypeError(f"expected a codec, its name or its metadata, got {codec!r}")
+    raise _check.wrong_type("codec", "a codec, its name or its metadata", codec)
 
 
 def of_array(array: _core.Array) -> list[Codec]:
@@ -754,4 +755,15 @@ def encode_batch(
         device=device,
         stream=stream,
         implementation=implementation or "",
+    )
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    known = () if name.startswith("_") else __all__
+    raise AttributeError(
+        f"module 'headrace.codecs' has no attribute {name!r}{did_you_mean(name, known)}"
     )

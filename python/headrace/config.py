@@ -36,6 +36,9 @@ from types import TracebackType
 from typing import Any
 
 from . import _check, _core
+from ._suggest import did_you_mean
+
+__all__ = ["get", "set"]
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SIZES = (
@@ -156,6 +159,10 @@ class _Restore:
         self._values = _Layer(values)
         self._writes = writes
 
+    def __repr__(self) -> str:
+        what = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
+        return f"<headrace.config: {what or 'nothing'} set; in a with block, for the block>"
+
     def __enter__(self) -> None:
         with _state.lock:
             for write in self._writes:
@@ -217,7 +224,9 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
     values = {}
     for name, value in {**(settings or {}), **kwargs}.items():
         if name not in known:
-            raise ValueError(f"no setting {name!r}; there are {', '.join(sorted(known))}")
+            hint = did_you_mean(name, known) if isinstance(name, str) else ""
+            there_are = f"; there are {', '.join(sorted(known))}"
+            raise ValueError(f"no setting {name!r}{hint or there_are}")
         if name in _SIZES and not (name in _MAY_BE_NONE and value is None):
             value = _nbytes(name, value)
         if name == "threads" and isinstance(value, bool):
@@ -229,3 +238,7 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
         _state.install({**_state.in_force(), **values})
         writes = [_Write(_state.layer_of(name), name, value) for name, value in values.items()]
     return _Restore(values, writes)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -316,3 +316,7 @@ def _merged(sizes: tuple[int, ...], start: int, borders: list[int]) -> tuple[int
     }
     edges = sorted({0, *ends})
     return tuple(b - a for a, b in itertools.pairwise(edges)) or (0,)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,6 +8,8 @@ build cannot do, `PermissionError` for a write to what is read-only, `OSError` w
 
 from __future__ import annotations
 
+__all__ = ["CancelledError", "ConflictError", "CorruptError", "DeviceError"]
+
 
 class CorruptError(ValueError):
     """Bytes that were read break their format or fail their checksum.
@@ -30,3 +32,7 @@ class ConflictError(RuntimeError):
 
 for _cls in (CorruptError, DeviceError, CancelledError, ConflictError):
     _cls.__module__ = "headrace"  # the name that users see and import
+
+
+def __dir__() -> list[str]:
+    return __all__

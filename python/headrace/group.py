@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 from . import _core, _json
 from ._check import described
 from ._create import create_array, group_handle
+from ._paths import join
 from ._stores import StorePlace
+from ._suggest import checks_names, did_you_mean
 
 if TYPE_CHECKING:
+    from ._info import Info
     from .attributes import Attributes
     from .tree import Tree
+
+__all__ = ["Group", "create_group"]
 
 
 class Group(StorePlace):
@@ -49,8 +54,79 @@ class Group(StorePlace):
             raise KeyError(f"{name!r} names no member of /{self.path} of {self.store.url}")
         is_group = self._handle.is_group(name.strip("/"))
         if is_group is None:
-            raise KeyError(f"no array or group {name!r} in /{self.path} of {self.store.url}")
+            raise KeyError(
+                f"no array or group {name!r} in /{self.path} of {self.store.url}"
+                f"{self._what_is_there(name)}"
+            )
         return self._member(name.strip("/"), is_group)
+
+    def _what_is_there(self, name: str) -> str:
+        """For a message about a name that no member has."""
+        above, _, last = name.strip("/").rpartition("/")
+        try:
+            group = self._handle.group(above) if above else self._handle
+            names = [join(above, member) for member, _ in group.members()]
+        except (OSError, ValueError, NotImplementedError):
+            return ""
+        return _core.printable(did_you_mean(join(above, last), names, "there are"))
+
+    def __setitem__(self, name: str, data: Any) -> None:
+        """Create the array `name` of `data`, or replace the one that is there.
+
+        It is made anew, with the chunks and codecs that `create_array` chooses. To write into the
+        array that is there: ``group[name][...] = data``. A group is not replaced.
+        """
+        self._check_name(name)
+        if isinstance(data, Group | _core.Array):
+            raise TypeError(
+                f"group[{name!r}] = x: expected elements, got {described(data)}; "
+                "headrace.copy copies arrays and groups"
+            )
+        if self._handle.is_group(name.strip("/")):
+            raise ValueError(f"{name!r} is a group: remove it first, del group[{name!r}]")
+        self.create_array(name, data=data, overwrite=True)
+
+    def __delitem__(self, name: str) -> None:
+        """Remove an array, or a group and everything below it, from the store.
+
+        A group that was opened by its consolidated metadata refuses: they would go on naming it.
+        """
+        self._check_name(name)
+        self._refuse_read_only("del")
+        path = name.strip("/")
+        if self._handle.is_group(path) is None:
+            raise KeyError(
+                f"no array or group {name!r} in /{self.path} of {self.store.url}"
+                f"{self._what_is_there(name)}"
+            )
+        if self.consolidated:
+            raise ValueError(
+                f"del group[{name!r}]: the group was opened by its consolidated metadata, which "
+                "would go on naming it: open it with use_consolidated=False, and consolidate anew"
+            )
+        self.store._remove_nodes(join(self.path, path))
+
+    @staticmethod
+    def _check_name(name: Any) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"a group's members have names, got {described(name)}")
+        if not _is_name(name):
+            raise KeyError(f"{name!r} names no member")
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.keys()
+
+    @property
+    def info(self) -> Info:
+        """What is known of it, as text and for notebooks: its members with shapes and types."""
+        from ._info import of_group
+
+        return of_group(self)
+
+    def _repr_html_(self) -> str:
+        from ._html import group_card
+
+        return group_card(self)
 
     def _member(self, name: str, is_group: bool) -> _core.Array | Group:
         if is_group:
@@ -260,6 +336,7 @@ class Group(StorePlace):
         )
 
 
+@checks_names
 def create_group(
     store: Any,
     path: str | None = None,
@@ -320,3 +397,7 @@ def _reopen(
 ) -> Group:
     handle = _core.open_group(store, path, zarr_format, read_only, use_consolidated)
     return Group(handle, device, implementations, use_consolidated)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -123,3 +123,7 @@ def _adopt(memory: Any, device: jax.Device) -> jax.Array:
     if isinstance(memory, _core.DeviceArray):
         memory = jax.dlpack.from_dlpack(memory)
     return jax.device_put(memory, device)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from ._dimensions import selection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +28,8 @@ def _slice(taken: range) -> slice:
 
 class LazyArray:
     """A view of an array: basic selections compose, `read` reads.
+
+    A selection may be a dict by the names of dimensions: ``a.lazy[{"time": 0}]``.
 
     Examples
     --------
@@ -104,7 +109,14 @@ class LazyArray:
         key += [None] * len(axes)
         return tuple(key)
 
+    def _names(self) -> list[str | None]:
+        """Of its axes; new ones have none."""
+        names = self._array.dimension_names
+        return [None if axis is None or names is None else names[axis] for axis in self._axes]
+
     def __getitem__(self, key: Any) -> LazyArray:
+        if isinstance(key, Mapping):
+            key = selection(key, self._names(), self.ndim)
         items = key if isinstance(key, tuple) else (key,)
         dims = list(self._dims)
         axes: list[int | None] = []
@@ -185,3 +197,7 @@ def view_of(array: Array | LazyArray, selection: Any = None) -> LazyArray:
     """An array, or a view of one, as a view; of the selection when there is one."""
     view = array if isinstance(array, LazyArray) else array.lazy
     return view if selection is None else view[selection]
+
+
+def __dir__() -> list[str]:
+    return __all__

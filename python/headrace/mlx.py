@@ -59,3 +59,7 @@ def mlx_dtype(dtype: np.dtype[Any]) -> mx.Dtype:
     if not isinstance(found, mx.Dtype):
         raise TypeError(f"MLX has no data type {dtype}")
     return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -298,3 +298,7 @@ def _schema(columns: Columns) -> Any:
         for column in columns.values()
     ]
     return _block(columns, rows).schema
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from ._core import printable
 
+__all__ = ["Tree"]
+
 _MAX_LINES = 1 << 20
 _TEE = "\u251c\u2500\u2500 "
 _LAST = "\u2514\u2500\u2500 "
@@ -81,3 +83,7 @@ def _look(group: _Group, name: str, is_group: bool | None) -> tuple[str, _Group 
     except (OSError, ValueError, NotImplementedError) as error:
         return f"{shown}: {printable(str(error))}", None
     return shown, node
+
+
+def __dir__() -> list[str]:
+    return __all__

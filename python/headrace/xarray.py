@@ -448,3 +448,7 @@ class DeviceAccessor:
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = self._data_array.data.__dlpack_device__()
         return device
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,8 +4,11 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -28,6 +31,9 @@ const nb::object& PyArray::numpy_dtype() {
 }
 
 namespace {
+
+constexpr std::initializer_list<const char*> kReadArguments = {
+    "selection", "out", "device", "stream", "implementations"};
 
 // a.oindex, a.vindex, a.blocks
 struct Indexer {
@@ -105,8 +111,22 @@ nb::object read_new(PyArray& self,
   return std::move(result.keep_alive);
 }
 
+nb::object dimension_names(PyArray& self) {
+  const auto names = self.array.dimension_names();
+  if (names.empty()) return nb::none();
+  nb::list result;
+  for (const auto& name : names) {
+    if (name) {
+      result.append(*name);
+    } else {
+      result.append(nb::none());
+    }
+  }
+  return steal_or_throw(PyList_AsTuple(result.ptr()));
+}
+
 nb::object getitem(PyArray& self, nb::handle key, KeyKind kind) {
-  const ParsedKey parsed = parse_key(key, kind, self.ndim);
+  const ParsedKey parsed = parse_key(self, key, kind);
   ReadOptions options;
   options.poll = check_signals;
   return read_new(self, self.array, parsed, options);
@@ -115,7 +135,7 @@ nb::object getitem(PyArray& self, nb::handle key, KeyKind kind) {
 // The key of read() and read_async(): None is the whole array, and results are never scalars.
 ParsedKey parse_selection(PyArray& self, nb::handle selection) {
   ParsedKey key;
-  if (!selection.is_none()) key = parse_key(selection, KeyKind::automatic, self.ndim);
+  if (!selection.is_none()) key = parse_key(self, selection, KeyKind::automatic);
   key.unbox = false;
   return key;
 }
@@ -157,7 +177,7 @@ nb::object read(PyArray& self,
                 nb::handle stream,
                 nb::handle implementations,
                 const nb::kwargs& unknown) {
-  refuse_unknown("read", unknown);
+  refuse_unknown("read", unknown, kReadArguments);
   return read_key(self, parse_selection(self, selection), out, device, stream, implementations);
 }
 
@@ -168,9 +188,9 @@ nb::object read_indexed(Indexer& self,
                         nb::handle stream,
                         nb::handle implementations,
                         const nb::kwargs& unknown) {
-  refuse_unknown("read", unknown);
+  refuse_unknown("read", unknown, kReadArguments);
   auto& array = nb::cast<PyArray&>(self.array);
-  ParsedKey key = parse_key(selection, self.kind, array.ndim);
+  ParsedKey key = parse_key(array, selection, self.kind);
   key.unbox = false;
   return read_key(array, key, out, device, stream, implementations);
 }
@@ -182,7 +202,7 @@ PyFuture read_async(PyArray& self,
                     nb::handle stream,
                     nb::handle implementations,
                     const nb::kwargs& unknown) {
-  refuse_unknown("read_async", unknown);
+  refuse_unknown("read_async", unknown, kReadArguments);
   const ParsedKey key = parse_selection(self, selection);
   refuse_fields(key);
   const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
@@ -218,7 +238,7 @@ PyFuture read_async(PyArray& self,
 nb::list read_many_items(nb::handle requests,
                          nb::handle implementations,
                          const nb::kwargs& unknown) {
-  refuse_unknown("read_many", unknown);
+  refuse_unknown("read_many", unknown, {"requests", "implementations"});
   std::vector<ReadRequest> plan;
   std::vector<nb::object> kept;
   nb::list results;
@@ -298,20 +318,6 @@ nb::object fill_value(PyArray& self) {
   return unboxed(scalar.keep_alive);
 }
 
-nb::object dimension_names(PyArray& self) {
-  const auto names = self.array.dimension_names();
-  if (names.empty()) return nb::none();
-  nb::list result;
-  for (const auto& name : names) {
-    if (name) {
-      result.append(*name);
-    } else {
-      result.append(nb::none());
-    }
-  }
-  return steal_or_throw(PyList_AsTuple(result.ptr()));
-}
-
 std::int64_t size(const PyArray& self) {
   std::int64_t count = 1;
   for (std::int64_t extent : self.array.shape()) count *= extent;
@@ -342,16 +348,32 @@ PyArray with_implementations(PyArray& self, nb::handle implementations) {
   return PyArray(self.array.with_implementations(added), self.origin, std::move(all));
 }
 
-nb::list verify(PyArray& self) {
+nb::list verify(PyArray& self, nb::handle progress) {
   check_caller(self.origin);
+  const nb::object show = package_attribute("headrace._progress", "shown")(progress, "verify");
   std::vector<std::pair<std::string, std::string>> bad;
+  std::atomic<std::uint64_t> done{0};
   ReadOptions options;
   options.poll = check_signals;
+  std::int64_t total = 0;
+  const auto tell = [&](std::int64_t nbytes) {
+    nb::gil_scoped_acquire gil;
+    show(std::min(nbytes, total), total);
+  };
   {
     nb::gil_scoped_release release;
+    if (!show.is_none()) {
+      total = self.array.nbytes_stored();
+      options.encoded_nbytes = &done;
+      options.poll = [&] {
+        check_signals();
+        tell(static_cast<std::int64_t>(done.load()));
+      };
+    }
     self.array.verify(
         [&](const std::string& key, const Error& error) { bad.emplace_back(key, error.what()); },
         options);
+    if (!show.is_none()) tell(total);
   }
   nb::list result;
   for (const auto& [key, message] : bad) result.append(nb::make_tuple(key, message));
@@ -359,6 +381,14 @@ nb::list verify(PyArray& self) {
 }
 
 }  // namespace
+
+// By dimension it is the outer product of what is selected along each, as in xarray's isel.
+ParsedKey parse_key(PyArray& self, nb::handle key, KeyKind kind) {
+  if (!PyDict_Check(key.ptr())) return parse_key(key, kind, self.ndim);
+  const nb::object items =
+      package_attribute("headrace._dimensions", "selection")(key, dimension_names(self), self.ndim);
+  return parse_key(items, kind == KeyKind::automatic ? KeyKind::orthogonal : kind, self.ndim);
+}
 
 void bind_array(nb::module_& m) {
   nb::class_<Indexer>(m, "_Indexer")
@@ -438,9 +468,13 @@ void bind_array(nb::module_& m) {
            "A handle that decodes with these implementations: ``{\"zstd\": \"libzstd\"}``.")
       .def("verify",
            verify,
-           nb::sig("def verify(self) -> list[tuple[str, str]]"),
+           nb::kw_only(),
+           nb::arg("progress") = nb::none(),
+           nb::sig("def verify(self, *, progress: collections.abc.Callable[[int, int], object] | "
+                   "bool | None = None) -> list[tuple[str, str]]"),
            "Decode every stored chunk and check every checksum; (chunk key, what is wrong) of each "
-           "bad one.");
+           "bad one.\n\n``progress`` is called with the stored bytes done and in all; True shows a "
+           "bar.");
   cls.def_prop_ro("oindex",
                   indexer(KeyKind::orthogonal),
                   "Orthogonal indexing: one index set a dimension, their outer product.")
@@ -559,6 +593,14 @@ void bind_array(nb::module_& m) {
             return self.array.nchunks_initialized();
           },
           "Number of chunks that are stored; lists the store.")
+      .def(
+          "nbytes_stored",
+          [](PyArray& self) {
+            check_caller(self.origin);
+            nb::gil_scoped_release release;
+            return self.array.nbytes_stored();
+          },
+          "Bytes of the chunks as they are stored; lists the store.")
       .def(
           "_check_codecs",
           [](PyArray& self) { self.array.check_codecs(); },

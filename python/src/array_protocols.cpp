@@ -119,6 +119,13 @@ void bind_array_protocols(nb::class_<PyArray>& cls) {
                    from_package("headrace._array", "metadata"),
                    nb::sig("def metadata(self) -> dict[str, typing.Any]"),
                    "The metadata document as stored.")
+      .def_prop_ro("info",
+                   from_package("headrace._info", "of_array"),
+                   nb::sig("def info(self) -> headrace._info.Info"),
+                   "What metadata say of it, as text and for notebooks.")
+      .def("_repr_html_",
+           from_package("headrace._html", "array_card"),
+           nb::sig("def _repr_html_(self) -> str"))
       .def_prop_ro("codecs",
                    from_package("headrace.codecs", "of_array"),
                    nb::sig("def codecs(self) -> list[headrace.codecs.Codec]"),

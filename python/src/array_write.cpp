@@ -1,6 +1,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,12 +9,16 @@
 
 #include "array.h"
 #include "docs.h"
+#include "errors.h"
 #include "future.h"
 #include "tensor.h"
 
 namespace headrace::python {
 
 namespace {
+
+constexpr std::initializer_list<const char*> kWriteArguments = {
+    "selection", "value", "implementations"};
 
 WriteOptions write_options(nb::handle implementations) {
   WriteOptions options;
@@ -60,7 +65,7 @@ void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const Writ
 
 ParsedKey parse_write_selection(PyArray& self, nb::handle selection) {
   if (selection.is_none()) return {};
-  return parse_key(selection, KeyKind::automatic, self.ndim);
+  return parse_key(self, selection, KeyKind::automatic);
 }
 
 void write(PyArray& self,
@@ -68,7 +73,7 @@ void write(PyArray& self,
            nb::handle value,
            nb::handle implementations,
            const nb::kwargs& unknown) {
-  refuse_unknown("write", unknown);
+  refuse_unknown("write", unknown, kWriteArguments);
   write_key(self, parse_write_selection(self, selection), value, write_options(implementations));
 }
 
@@ -77,7 +82,7 @@ PyFuture write_async(PyArray& self,
                      nb::handle value,
                      nb::handle implementations,
                      const nb::kwargs& unknown) {
-  refuse_unknown("write_async", unknown);
+  refuse_unknown("write_async", unknown, kWriteArguments);
   const ParsedKey key = parse_write_selection(self, selection);
   if (key.fields.is_valid()) {
     raise(PyExc_NotImplementedError, "[write] fields are not written asynchronously");
@@ -101,7 +106,8 @@ void resize(PyArray& self, nb::handle shape) {
   self.array.resize(extents, options);
 }
 
-nb::object append(PyArray& self, nb::handle value, int axis) {
+nb::object append(PyArray& self, nb::handle value, nb::handle axis_number) {
+  const auto axis = argument<int>(axis_number, "axis", "the number of a dimension");
   check_caller(self.origin);
   const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
   const WriteOptions options = write_options(nb::none());
@@ -116,7 +122,7 @@ nb::object append(PyArray& self, nb::handle value, int axis) {
 }  // namespace
 
 void setitem(PyArray& self, nb::handle key, nb::handle value, KeyKind kind) {
-  write_key(self, parse_key(key, kind, self.ndim), value, write_options(nb::none()));
+  write_key(self, parse_key(self, key, kind), value, write_options(nb::none()));
 }
 
 void bind_array_write(nb::class_<PyArray>& cls) {
@@ -150,13 +156,13 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            "As `write`, but returns a `Future`; ``value`` must not change until it is done.")
       .def("resize",
            resize,
-           nb::arg("shape"),
+           nb::arg("shape").none(),
            nb::sig("def resize(self, shape: int | collections.abc.Sequence[int]) -> None"),
            "Change the extents; what lies outside the new shape is removed.")
       .def("append",
            append,
            nb::arg("data").none(),
-           nb::arg("axis") = 0,
+           nb::arg("axis").none() = 0,
            nb::sig("def append(self, data: typing.Any, axis: int = 0) -> tuple[int, ...]"),
            "Grow the array along ``axis`` and write there; returns the new shape. Threads and "
            "processes of one machine append one after the other, whichever handles they use.")

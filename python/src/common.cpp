@@ -93,10 +93,16 @@ Device device_from_python(nb::handle name) {
   return present(Device::parse(nb::cast<std::string>(name)));
 }
 
-void refuse_unknown(const char* function, const nb::kwargs& unknown) {
+void refuse_unknown(const char* function,
+                    const nb::kwargs& unknown,
+                    std::initializer_list<const char*> known) {
   for (const auto [name, value] : unknown) {
-    raise(PyExc_TypeError,
-          std::string(function) + "(): unknown argument '" + nb::cast<std::string>(name) + "'");
+    nb::list names;
+    for (const char* argument : known) names.append(argument);
+    const nb::object error =
+        package_attribute("headrace._suggest", "unknown_argument")(function, name, names);
+    PyErr_SetObject(PyExc_TypeError, error.ptr());
+    throw nb::python_error();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,10 @@ Shape shape_from_python(nb::handle value, const char* what);
 Implementations implementations_from_python(nb::handle value);
 // A name, or None for the configured default.
 Device device_from_python(nb::handle name);
-// TypeError for keywords that a function does not have, in place of the list of all it has.
-void refuse_unknown(const char* function, const nb::kwargs& unknown);
+// TypeError for keywords that a function does not have, with the one of `known` that was meant.
+void refuse_unknown(const char* function,
+                    const nb::kwargs& unknown,
+                    std::initializer_list<const char*> known);
 // The attribute of a module of this package, imported when first asked for.
 nb::object package_attribute(const char* module, const char* name);
 

@@ -19,7 +19,18 @@ namespace {
 
 std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::handle numpy_dtype) {
   if (dtype.variable_length()) return vlen_bytes(value, dtype);
-  const ArrayView element = input_view(value, dtype, numpy_dtype);
+  ArrayView element;
+  try {
+    element = input_view(value, dtype, numpy_dtype);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError) &&
+        !error.matches(PyExc_OverflowError))
+      throw;
+    const std::string text = "fill_value: expected a value of " + dtype.to_string() + ", got " +
+                             nb::cast<std::string>(nb::repr(value));
+    const bool is_type = error.matches(PyExc_TypeError);
+    nb::raise_from(error, is_type ? PyExc_TypeError : PyExc_ValueError, "%s", text.c_str());
+  }
   if (!element.view.shape.empty()) {
     raise(PyExc_ValueError,
           "[create_array] fill_value: expected a scalar, got " +

@@ -1,5 +1,6 @@
 #include "future.h"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/typing.h>
 
 #include <algorithm>
@@ -211,6 +212,12 @@ void bind_future(nb::module_& m) {
           nb::arg("timeout") = nb::none(),
           nb::sig("def exception(self, timeout: float | None = None) -> BaseException | None"),
           "Wait and return what `result` would raise, or None.")
+      .def(
+          "__repr__",
+          [](PyFuture& self) {
+            return std::string("<headrace.Future ") + (self.done() ? "done>" : "running>");
+          },
+          nb::sig("def __repr__(self) -> str"))
       .def("done", &PyFuture::done, "Whether the request has ended, well or not.")
       .def("cancel",
            &PyFuture::cancel,

@@ -315,6 +315,10 @@ void bind_store(nb::module_& m) {
                     (self.store.read_only() ? ", read-only>" : ">");
            })
       .def(
+          "_repr_html_",
+          [](nb::handle self) { return package_attribute("headrace._html", "store_card")(self); },
+          nb::sig("def _repr_html_(self) -> str"))
+      .def(
           "__reduce__",
           [](nb::handle self) {
             return package_attribute("headrace._array", "reduce_store")(self);

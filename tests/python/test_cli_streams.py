@@ -236,12 +236,12 @@ def test_devices_and_pipes_are_written_as_they_are(tree, tmp_path):
 
 
 def test_numbers_out_of_range_are_named(tree):
-    done = shell(f"'{COMMAND}' info '{tree}' --threads -1", text=True)
+    done = shell(f"'{COMMAND}' verify '{tree}' --threads -1", text=True)
     assert done.returncode == 2
     assert "--threads: expected a number, 0 or more" in done.stderr
     assert len(done.stderr) < 300
-    assert shell(f"'{COMMAND}' info '{tree}' --threads 99999999999999999999").returncode == 2
-    assert shell(f"'{COMMAND}' info '{tree}' --threads 0").returncode == 0
+    assert shell(f"'{COMMAND}' verify '{tree}' --threads 99999999999999999999").returncode == 2
+    assert shell(f"'{COMMAND}' verify '{tree}' --threads 0").returncode == 0
 
 
 @pytest.mark.parametrize(

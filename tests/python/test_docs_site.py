@@ -28,7 +28,7 @@ def test_every_public_name_is_on_a_page(tool):
         f"headrace.{name}" for name in docs_python.AGAIN
     }
     assert modules <= named
-    for name in hr.__all__:
+    for name in set(hr.__all__) - docs_python.AGAIN:
         assert f"headrace.{name}" in named, name
 
 

@@ -94,7 +94,7 @@ def data_set(folder):
     a = hr.open_array(folder / "era5.zarr", "t2m", mode="r+")
     space = {
         "hr": hr, "headrace": hr, "np": np, "a": a, "array": a, "t2m": a, "z500": a,
-        "group": group, "field": field, "train": lambda *batch: None,
+        "group": group, "field": field, "days": field[:, 0], "train": lambda *batch: None,
     }  # fmt: skip
     images = hr.create_array(hr.memory_store(), shape=(128, 4), dtype="f4", chunks=(16, 4))
     labels = hr.create_array(hr.memory_store(), shape=128, dtype="i4", chunks=16)

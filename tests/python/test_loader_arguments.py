@@ -56,6 +56,9 @@ def test_a_group_a_path_and_an_array(path):
         batch = first(given, batch_size=2)
         assert sorted(batch) == ["t2m", "u10"]
         assert np.array_equal(batch["t2m"][:, 0], group["t2m"][:2])
+    zarr = pytest.importorskip("zarr")
+    for given in (path / "u10", str(path / "u10"), zarr.open(path)["u10"]):
+        assert np.array_equal(first({"u": given})["u"][:, 0], group["u10"][:1])
     for given in (group["u10"], path / "u10"):
         batch = first(given, batch_size=2)
         assert list(batch) == ["u10"] and np.array_equal(batch["u10"][:, 0], group["u10"][:2])

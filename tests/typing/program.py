@@ -113,5 +113,5 @@ def refused(array: hr.Array) -> None:
     array.read(dev="cpu")  # type: ignore[call-arg]
     array.shape = (3, 4)  # type: ignore[misc]
     array.write_async(None, 3).result() + 1  # type: ignore[operator]
-    hr.create_array("x.zarr", dtype="int8")  # type: ignore[call-arg]
+    hr.create_array("x.zarr", shapes=3, dtype="int8")  # type: ignore[call-arg]
     hr.open_array(array.path, mode=3)  # type: ignore[arg-type]

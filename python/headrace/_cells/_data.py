@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import _check, _core
 from .._open import open
+from .._paths import expanded
 from ..errors import CorruptError
 from ..group import Group
 from . import _anndata
@@ -319,8 +320,8 @@ def _groups(given: Any) -> list[Group]:
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
         is_pattern = isinstance(path, str) and any(mark in path for mark in "*?[")
-        if is_pattern and "://" not in path and not os.path.lexists(path):
-            matching = sorted(glob.glob(path))
+        if is_pattern and "://" not in path and not os.path.lexists(expanded(path)):
+            matching = sorted(glob.glob(expanded(path)))
             if not matching:
                 raise FileNotFoundError(f"stores: nothing matches {path!r}")
             each = _for_each(matching, lambda one: _groups_of(open(one)))

@@ -20,9 +20,9 @@ import zarr.core.sync as zarr_sync
 from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, cpu
 from zarr.core.common import concurrent_map
-from zarr.storage import MemoryStore
+from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 
-from .. import _core, config
+from .. import _core, _secrets, config
 from .pending import Answer as _Answer
 from .pending import PendingReads, loop_closed
 from .place import place_of
@@ -99,6 +99,21 @@ def _is_below_a_file(error: Exception) -> bool:
     return isinstance(error, NotADirectoryError) or "Not a directory (os error" in str(error)
 
 
+def _name_of(store: Store) -> str:
+    """What messages call it: a URL, or the kind of store. Which one it is `identity` tells."""
+    while isinstance(store, WrapperStore):
+        store = store._store
+    if isinstance(store, FsspecStore):
+        filesystem = getattr(store.fs, "sync_fs", store.fs)
+        protocol = filesystem.protocol
+        scheme = protocol if isinstance(protocol, str) else protocol[0]
+        path = str(store.path)
+        place = path if "://" in path else f"{scheme}://{path.lstrip('/')}"
+        return f"fsspec+{_secrets.shown(place)}"
+    kind = type(store.store) if isinstance(store, ObjectStore) else type(store)
+    return f"{kind.__module__.partition('.')[0]}:{kind.__name__}"
+
+
 class ForeignStore:
     """The interface that ``_core.python_store`` calls; see ``headrace/store.h``."""
 
@@ -116,7 +131,7 @@ class ForeignStore:
         self.in_memory = type(store) is MemoryStore
         self._reads = PendingReads()
         self._run = _without_loop if self.in_memory else _on_loop
-        self.url = f"zarr:{store}#{id(store):x}"
+        self.url = _name_of(store)
         # Writers of one process wait for each other by these: a folder is one place whatever leads
         # there, other stores are told by their names.
         place = self.place()

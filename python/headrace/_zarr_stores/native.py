@@ -6,9 +6,17 @@ import os
 from typing import Any
 
 from zarr.abc.store import Store as ZarrStore
-from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
+from zarr.core.buffer import Buffer, cpu
+from zarr.storage import (
+    FsspecStore,
+    LocalStore,
+    MemoryStore,
+    ObjectStore,
+    StorePath,
+    ZipStore,
+)
 
-from .. import _core
+from .. import _check, _core
 from .foreign import foreign_store
 from .own import OwnStore
 from .urls import place_of
@@ -73,9 +81,34 @@ def _across_a_network(store: ZarrStore, mode: str | None) -> _core.Store | None:
 def resolve(store: Any, mode: str) -> tuple[_core.Store, str]:
     """Any store object that headrace's functions are given, and the path it names."""
     path = ""
+    store = getattr(store, "store_path", store)  # arrays and groups of zarr-python
+    if isinstance(store, dict):
+        store = _of_dict(store, mode)
+    elif type(store).__name__ == "FSMap":
+        store = FsspecStore.from_mapper(store, read_only=mode == "r")
     if isinstance(store, StorePath):
         store, path = store.store, store.path
     elif not isinstance(store, ZarrStore):
         store = ObjectStore(store)
     native = native_store(store, mode)
     return (foreign_store(store) if native is None else native), path
+
+
+def _of_dict(store: dict[Any, Any], mode: str) -> MemoryStore:
+    """A dict is a store as it is for zarr-python; one of bytes is read."""
+    wanted = "a dict of zarr-python's buffers or of bytes, by keys such as 'zarr.json'"
+    for key, value in store.items():
+        if not isinstance(key, str) or not isinstance(value, Buffer | bytes):
+            raise _check.wrong_type("store", wanted, {key: value})
+    if not any(isinstance(value, bytes) for value in store.values()):
+        return MemoryStore(store, read_only=mode == "r")
+    if mode != "r":
+        raise ValueError(
+            "store: a dict of bytes is read only; write to zarr.storage.MemoryStore() or to "
+            "headrace.memory_store()"
+        )
+    buffers = {
+        key: cpu.Buffer.from_bytes(value) if isinstance(value, bytes) else value
+        for key, value in store.items()
+    }
+    return MemoryStore(buffers, read_only=True)

@@ -17,3 +17,7 @@ from ._cell_options import Transform
 from ._loader import Loader, shuffle_quality
 
 __all__ = ["CellLoader", "Loader", "Transform", "shuffle_quality"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -49,8 +49,13 @@ def _of_store(given: Any, sample_dim: str | int) -> dict[str, _core.Array]:
     for name, array in given.items():
         if not isinstance(name, str):
             raise TypeError(f"arrays: expected names, got {described(name)}")
-        if type(array).__module__.partition(".")[0] == "xarray":
+        library = type(array).__module__.partition(".")[0]
+        if library == "xarray":
             array = _behind(name, array)
+        elif library == "zarr" or isinstance(array, str | os.PathLike):
+            from .._open import open_array
+
+            array = open_array(array)
         if not isinstance(array, _core.Array):
             raise TypeError(
                 f"arrays: expected a headrace array for {name!r}, got {described(array)}"

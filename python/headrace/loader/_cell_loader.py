@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _check, _core
 from .._cells import Cells
+from .._suggest import checks_names
 from ..config import _nbytes
 from . import _cell_options, _options
 from ._cell_gather import gather_on
@@ -117,6 +118,7 @@ class CellLoader:
     ((4096, 62710), (4096,))
     """
 
+    @checks_names
     def __init__(
         self,
         cells: Cells,
@@ -191,7 +193,7 @@ class CellLoader:
             warnings.warn(
                 f"an epoch has no batch: {cells.n_obs} cells, batch_size={batch_size}, "
                 f"world_size={world_size}, drop_last={drop_last}",
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _start(self) -> None:
@@ -217,6 +219,28 @@ class CellLoader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start()
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """What it makes, for those who look at it."""
+        size = getattr(self._order, "batch_size", None)
+        rows = [
+            ("matrices", ", ".join(self._cells.names)),
+            ("cells", str(self._cells.n_obs)),
+            ("batches", f"{len(self)}{'' if size is None else f' of {size}'}"),
+            ("epoch", str(self.epoch)),
+        ]
+        if self._world_size != 1:
+            rows.append(("rank", f"{self._rank} of {self._world_size}"))
+        return rows
+
+    def __repr__(self) -> str:
+        text = "; ".join(f"{name}: {value}" for name, value in self._rows())
+        return f"<headrace.loader.CellLoader {_core.printable(text)}>"
+
+    def _repr_html_(self) -> str:
+        from .._html import loader_card
+
+        return loader_card(self._rows(), "headrace.loader.CellLoader")
 
     def __iter__(self) -> Iterator[Batch]:
         return self

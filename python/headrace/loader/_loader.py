@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _check, _core
+from .. import _check, _core, config
+from .._suggest import checks_names
 from ..config import _nbytes
 from . import _arrays, _options
 from ._batches import Batch
@@ -136,6 +137,7 @@ class Loader:
     (8, 4, 721, 1440)
     """
 
+    @checks_names
     def __init__(
         self,
         arrays: Any,
@@ -222,7 +224,7 @@ class Loader:
             warnings.warn(
                 f"an epoch has no batch: {self.samples} samples, batch_size={batch_size}, "
                 f"world_size={world_size}, drop_last={drop_last}",
-                stacklevel=2,
+                stacklevel=3,
             )
 
     def _open(self) -> None:
@@ -253,9 +255,37 @@ class Loader:
 
     def share(self, number: int, count: int) -> Loader:
         """A loader of one of ``count`` parts of this rank's samples, from where this one is."""
+        _options.check_numbers(number=number, count=count)
+        if not 0 <= number < count:
+            raise ValueError(f"number: expected 0 to {count - 1}, got {number}")
         rank = self._options["rank"] * count + number
         world_size = self._options["world_size"] * count
         return Loader._of(self._attributes(rank=rank, world_size=world_size), self.state_dict())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """What it makes, for those who look at it."""
+        options = self._options
+        stores = f" of {len(self._sources)} stores" if len(self._sources) > 1 else ""
+        rows = [
+            ("arrays", ", ".join(self.names)),
+            ("samples", f"{self.samples}{stores}"),
+            ("batches", f"{len(self)} of {options['batch_size']}"),
+            ("window", f"{options['window']} steps"),
+            ("shuffle", str(options["shuffle"])),
+            ("device", options["device"] or str(config.get("device"))),
+            ("epoch", str(self.epoch)),
+        ]
+        if options["world_size"] not in (None, 1):
+            rows.append(("rank", f"{options['rank']} of {options['world_size']}"))
+        return rows
+
+    def __repr__(self) -> str:
+        return f"<headrace.loader.Loader {_core.printable(_one_line(self._rows()))}>"
+
+    def _repr_html_(self) -> str:
+        from .._html import loader_card
+
+        return loader_card(self._rows(), "headrace.loader.Loader")
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -325,7 +355,9 @@ class Loader:
             r of w gets every w-th of a global batch, from the r-th on.
         """
         end = self.samples if end is None else end
-        rows = self._core.origins(self.epoch if epoch is None else epoch, begin, end)
+        epoch = self.epoch if epoch is None else epoch
+        _options.check_numbers(begin=begin, end=end, epoch=epoch)
+        rows = self._core.origins(epoch, begin, end)
         origins = np.array(rows, np.int64).reshape(-1, 2 + len(self._options["patches"]))
         return origins if self._names_sources else origins[:, 1:]
 
@@ -400,6 +432,10 @@ class Loader:
         self._core.close()
 
 
+def _one_line(rows: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in rows)
+
+
 def shuffle_quality(loader: Loader, epoch: int = 0) -> dict[str, float]:
     """How well the order of an epoch mixes; 1 is a random order of all samples, 0 none.
 
@@ -415,6 +451,9 @@ def shuffle_quality(loader: Loader, epoch: int = 0) -> dict[str, float]:
     >>> shuffle_quality(loader)["nearest"]  # larger with more `block_chunks`
     0.93
     """
+    if not isinstance(loader, Loader):
+        raise _check.wrong_type("loader", "a Loader", loader)
+    _options.check_numbers(epoch=epoch)
     successive, nearest = loader._core.shuffle_quality(epoch)
     return {"successive": successive, "nearest": nearest}
 

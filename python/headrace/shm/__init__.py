@@ -31,3 +31,7 @@ __all__ = [
     "share",
     "uninstall",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

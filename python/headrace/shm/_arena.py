@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
-from .. import _core
+from .. import _check, _core
 from ..config import _nbytes
 from ._pickle import dumps, loads
 from ._span import Array
@@ -70,6 +70,10 @@ class Arena:
         interleave: bool = False,
         max_blocks: int = 0,
     ) -> None:
+        _check.text("huge_pages", huge_pages)
+        _check.text("backing", backing)
+        _check.flag("interleave", interleave)
+        _check.integer("max_blocks", max_blocks)
         core = _core.ShmArena.create(
             _nbytes("nbytes", nbytes),
             huge_pages=huge_pages,
@@ -91,6 +95,9 @@ class Arena:
 
     def channel(self, capacity: int = 64) -> Channel:
         """A new queue of at most ``capacity`` messages that lie in this arena."""
+        _check.integer("capacity", capacity)
+        if capacity < 1:
+            raise ValueError(f"capacity: expected 1 or more, got {capacity}")
         return Channel(self, self._core.channel(capacity))
 
     def empty(
@@ -117,12 +124,16 @@ class Arena:
         ValueError
             It is larger than the arena.
         """
+        _check.extents("shape", shape)
+        _check.seconds("timeout", timeout)
         dtype = np.dtype(dtype)
         if dtype.hasobject:
             raise TypeError(f"[empty] dtype: Python objects cannot be shared, got {dtype}")
         nbytes = math.prod(shape if np.iterable(shape) else (shape,)) * dtype.itemsize
         if nbytes <= 0:
             return np.empty(shape, dtype, order)  # an error for negative extents
+        if nbytes >= 1 << 63:
+            raise ValueError(f"[empty] shape: {nbytes} bytes are outside of 64 bits")
         block: Any = self._core.allocate(nbytes, timeout)
         if block is None:
             raise TimeoutError(f"[empty] the arena had no room for {nbytes} bytes for {timeout} s")
@@ -148,6 +159,7 @@ class Arena:
         that lie in queues and pipes of others, which somebody might still receive; calls that find
         no room take these a minute after the sender died.
         """
+        _check.flag("orphans", orphans)
         return self._core.reclaim(orphans)
 
     def pin(self) -> None:
@@ -228,6 +240,7 @@ class Channel:
         BrokenPipeError
             All other processes that had the channel are gone.
         """
+        _check.seconds("timeout", timeout)
         if not self._core.put(dumps(obj, self._arena), timeout):
             raise TimeoutError(f"[put] the channel, or its arena, was full for {timeout} s")
 
@@ -250,6 +263,8 @@ class Channel:
         BrokenPipeError
             It is empty, and all other processes that had it are gone.
         """
+        _check.seconds("timeout", timeout)
+        _check.flag("copy", copy)
         parts = self._core.get(timeout)
         if parts is None:
             raise TimeoutError(f"[get] the channel was empty for {timeout} s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from .. import _core
+from .. import _check, _core
 from ._pickle import dumps, loads
 
 
@@ -72,6 +72,7 @@ def publish(name: str, obj: Any) -> Publication:
     >>> with headrace.shm.publish("era5", dataset):
     ...     train()
     """
+    _check.text("name", name)
     return Publication(_core.shm_publish(name, dumps(obj, None)))
 
 
@@ -101,4 +102,7 @@ def attach(name: str, timeout: float | None = 0, copy: bool = False) -> Any:
     --------
     >>> state = shm.attach("weights", timeout=30)
     """
+    _check.text("name", name)
+    _check.seconds("timeout", timeout)
+    _check.flag("copy", copy)
     return loads(_core.shm_attach(name, timeout), copy)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _check
 from . import _torch
 from ._arena import Arena
 from ._install import current_arena
@@ -49,6 +50,8 @@ def share(obj: Any, *, arena: Arena | None = None) -> Any:
     arena = default_arena() if arena is None else arena
     if isinstance(arena, QueueArena):
         return obj
+    if not isinstance(arena, Arena):
+        raise _check.wrong_type("arena", "an Arena or None", arena)
     stream, *buffers = dumps(obj, arena)
     return loads([stream, *(_moved(buffer, arena) for buffer in buffers)])
 

@@ -22,3 +22,7 @@ __all__ = [
     "load_state_dict",
     "save_state_dict",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

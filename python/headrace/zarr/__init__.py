@@ -29,3 +29,7 @@ for _public in (CodecPipeline, FallbackWarning, NDBuffer, Store):
 
 register_pipeline(CodecPipeline)
 register_ndbuffer(NDBuffer)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -210,7 +210,7 @@ Array Array::to(Device device) const {
 void Array::check_codecs() const { static_cast<void>(state_->layout()); }
 
 Array Array::with_implementations(const Implementations& implementations) const {
-  check_implementations(implementations, "implementations");
+  check_implementations(implementations, "[with_implementations]");
   ArrayState::Choice choice = state_->choice();
   for (const auto& [codec, name] : implementations) choice.implementations[codec] = name;
   return Array(std::make_shared<ArrayState>(state_->shared(), std::move(choice)));

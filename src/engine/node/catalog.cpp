@@ -20,7 +20,11 @@ auto with_place(const Store& store, const std::string& key, F&& parse) {
     return with_memory_errors([&] { return parse(); });
   } catch (const Error& e) {
     const ErrorCode code = e.code() == ErrorCode::invalid_argument ? ErrorCode::corrupt : e.code();
-    throw Error(code, "[open] " + store.url() + ' ' + key + ": " + e.what(), e.os_error());
+    // Parsers of documents begin with the document's own name, which the key ends in.
+    std::string what = e.what();
+    const std::string own = key.substr(key.rfind('/') + 1) + ": ";
+    if (what.starts_with(own)) what.erase(0, own.size());
+    throw Error(code, "[open] " + store.url() + ' ' + key + ": " + what, e.os_error());
   }
 }
 

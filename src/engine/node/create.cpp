@@ -79,7 +79,7 @@ void refuse_existing(const std::string& where, const Store& store, const std::st
   if (!node) return;
   throw Error(ErrorCode::invalid_argument,
               where + (node->type == NodeType::group ? "a group" : "an array") +
-                  " is there already (overwrite is off)");
+                  " is there already: overwrite=True, or mode \"w\", replaces it");
 }
 
 // What lies behind a link is not of this store.

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
+#include <string>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/thread_pool.h"
@@ -16,6 +20,7 @@
 #include "engine/read/from_network.h"
 #include "engine/request/request.h"
 #include "engine/request/stored_array.h"
+#include "format/chunk_grid.h"
 
 namespace headrace {
 namespace {
@@ -39,6 +44,7 @@ class Reader {
     if (const std::size_t batch = batch_size(*level); batch > 0) {
       read_batches(*level, batch);
     } else {
+      stored_ = keys_of_sparse(*level);
       read_level(level);
     }
   }
@@ -55,7 +61,7 @@ class Reader {
   void read_level(const std::shared_ptr<const Level>& level) {
     if (!is_innermost(layout_, *level)) {
       each(level->cut.size(), [&](std::size_t i) {
-        if (const auto shard = open_shard(array_, level, i)) {
+        if (const auto shard = is_expected(*level, i) ? open_shard(array_, level, i) : nullptr) {
           read_level(shard);
         } else {
           fill(*level, i);
@@ -64,8 +70,55 @@ class Reader {
     } else if (level->parent && plan_.has_runs(*level->reader, level->cut.size())) {
       read_together(*level);
     } else {
-      each(level->cut.size(), [&](std::size_t i) { read_one(*level, i); });
+      each(level->cut.size(),
+           [&](std::size_t i) { is_expected(*level, i) ? read_one(*level, i) : fill(*level, i); });
     }
+  }
+
+  using Keys = std::unordered_set<std::string>;
+
+  // Of a large grid in files, read for the most part, that has less than half of its objects: their
+  // keys. To open one that is not there costs some 9 us, a name in a list of what is there one.
+  std::optional<Keys> keys_of_sparse(const Level& level) const {
+    constexpr std::size_t kLarge = 4096;
+    constexpr std::size_t kMost = std::size_t{1} << 20;  // a list takes memory and hears no signal
+    const std::size_t n = level.cut.size();
+    if (n < kLarge || n > kMost || !array_.driver.local() || !array_.driver.has_files()) return {};
+    const ArrayMetadata& metadata = *layout_.metadata;
+    double grid = 1;
+    for (const std::int64_t extent :
+         grid_shape(metadata.shape, metadata.chunk_shape, metadata.chunk_edges))
+      grid *= static_cast<double>(extent);
+    if (grid > 2 * static_cast<double>(n)) return {};
+    try {
+      if (!looks_sparse(level)) return {};
+      const std::string& path = array_.state.path();
+      std::vector<std::string> names = array_.driver.list(path.empty() ? "" : path + '/');
+      if (names.size() > n / 2) return {};
+      return Keys(std::move_iterator(names.begin()), std::move_iterator(names.end()));
+    } catch (const Error&) {
+      return {};  // what may be entered and not listed: each object is asked for by its name
+    }
+  }
+
+  // By a few objects from all over the grid: a full one is not listed in vain.
+  bool looks_sparse(const Level& level) const {
+    constexpr std::size_t kTried = 64;
+    std::size_t missing = 0;
+    for (std::size_t i = 0; i < kTried; ++i)
+      missing += array_.driver.exists(key_of(level, level.cut.size() / kTried * i)) ? 0 : 1;
+    return missing > kTried / 2;
+  }
+
+  std::string key_of(const Level& level, std::size_t position) const {
+    Coordinates coordinates;
+    Query query;
+    level.cut.child(position, coordinates.at, query);
+    return array_.key(coordinates.at);
+  }
+
+  bool is_expected(const Level& level, std::size_t position) const {
+    return !stored_ || level.parent || stored_->contains(key_of(level, position));
   }
 
   // One level of chunks.
@@ -231,6 +284,7 @@ class Reader {
   VlenArena* const arena_;
   const int threads_;
   const FetchPlan plan_;
+  std::optional<Keys> stored_;    // none: each is looked for
   std::atomic<bool> few_chunks_;  // at a time: each may use several threads
 };
 

@@ -34,8 +34,11 @@ class Reports {
 // Decodes whole chunks into scratch: a read that needs a part may leave the rest unchecked.
 class Verifier {
  public:
-  Verifier(Request& request, const StoredArray& array, Reports& reports)
-      : request_(request), array_(array), reports_(reports) {}
+  Verifier(Request& request,
+           const StoredArray& array,
+           Reports& reports,
+           std::atomic<std::uint64_t>* encoded_nbytes)
+      : request_(request), array_(array), reports_(reports), encoded_nbytes_(encoded_nbytes) {}
 
   std::int64_t verify_object(const std::string& key) {
     const auto look = [&]() -> std::int64_t {
@@ -65,6 +68,7 @@ class Verifier {
   }
 
   void decode(const ObjectReader& reader, std::uint64_t base, std::uint64_t nbytes) {
+    if (encoded_nbytes_ != nullptr) encoded_nbytes_->fetch_add(nbytes, std::memory_order_relaxed);
     const CodecChain& chain = array_.layout.chain;
     if (chain.is_identity()) {
       check_plain_size(chain, nbytes);
@@ -104,6 +108,7 @@ class Verifier {
   Request& request_;
   const StoredArray& array_;
   Reports& reports_;
+  std::atomic<std::uint64_t>* encoded_nbytes_;
 };
 
 }  // namespace
@@ -120,7 +125,7 @@ std::int64_t Array::verify(const std::function<void(const std::string&, const Er
       [&](std::size_t i) {
         const std::string& key = listing.inside[i];
         const StoredArray inside(*state_, layout_of_object(array, key));
-        n += Verifier(request, inside, reports).verify_object(key);
+        n += Verifier(request, inside, reports, options.encoded_nbytes).verify_object(key);
       },
       request.threads_for(array.layout));
   return n;

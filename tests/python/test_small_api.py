@@ -1,0 +1,352 @@
+"""Small wants: data=, members set and removed, arrays by what they hold, names of dimensions."""
+
+import os
+import pickle
+import pty
+import sys
+
+import headrace as hr
+import numpy as np
+import pytest
+import zarr
+from helpers import assert_same, smooth
+
+
+@pytest.fixture
+def group(store):
+    return hr.create_group(store)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_create_array_of_data(store, zarr_format):
+    data = smooth("f4", (6, 5))
+    array = hr.create_array(store, "x", data=data, chunks=(2, 5), zarr_format=zarr_format)
+    assert_same(array[...], data)
+    assert array.chunks == (2, 5)
+    assert_same(zarr.open_array(store, path="x", mode="r")[...], data)
+
+
+def test_data_is_converted(store):
+    array = hr.create_array(store, data=[[1, 2], [3, 4]], dtype="f8")
+    assert (array.dtype, array.shape) == (np.float64, (2, 2))
+    assert array[1].tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "data", [3.5, np.float32(2), [], ["a", "bc"], [b"x", b"yz"], np.array(["2020"], "M8[D]"), True]
+)
+def test_data_of_any_kind(store, data):
+    got = hr.create_array(store, data=data)[...]
+    assert np.asarray(got).tolist() == np.asarray(data).tolist()
+
+
+def test_data_of_a_device(store):
+    data = hr.array(np.arange(6, dtype="f4")).read(device="simt")
+    array = hr.create_array(store, data=data, chunks=3)
+    assert array[:].tolist() == [0, 1, 2, 3, 4, 5]
+    assert array.dtype == np.float32
+
+
+def test_data_of_torch(store):
+    torch = pytest.importorskip("torch")
+    assert hr.create_array(store, data=torch.ones(2, 3))[:].tolist() == [[1, 1, 1]] * 2
+
+
+def test_data_and_shape_agree(store):
+    assert hr.create_array(store, data=np.zeros(3), shape=3).shape == (3,)
+    with pytest.raises(ValueError, match=r"shape: expected that of data, \(3,\), got \(4,\)"):
+        hr.create_array(store, "y", data=np.zeros(3), shape=4)
+    with pytest.raises(TypeError, match="shape or data is missing"):
+        hr.create_array(store, "y")
+    with pytest.raises(TypeError, match="objects must hold"):
+        hr.create_array(store, "y", data=np.array([1, None], object))
+
+
+def test_members_are_set_and_removed(group, store):
+    group["x"] = np.arange(4)
+    assert_same(group["x"][:], np.arange(4))
+    group["x"] = [[1.5]]
+    assert group["x"].shape == (1, 1)
+    group["a/b"] = "text"
+    assert group["a/b"][()] == "text"
+    with pytest.raises(ValueError, match="'a' is a group: remove it first"):
+        group["a"] = 1
+    with pytest.raises(TypeError, match=r"headrace\.copy copies arrays"):
+        group["y"] = group["x"]
+    del group["a"]
+    del group["x"]
+    assert list(group) == [] and list(hr.open(store)) == []
+    with pytest.raises(KeyError, match="'x'"):
+        del group["x"]
+    with pytest.raises(TypeError, match="members have names"):
+        del group[0]
+    with pytest.raises(TypeError, match="members have names"):
+        group[0] = 1
+
+
+def test_what_is_read_only_keeps_its_members(group, store):
+    group["x"] = [1]
+    opened = hr.open(store)
+    with pytest.raises(PermissionError):
+        del opened["x"]
+    with pytest.raises(PermissionError):
+        opened["x"] = [2]
+    assert opened["x"][0] == 1
+
+
+def test_consolidated_metadata_do_not_go_on_naming_what_is_gone(group, store):
+    group["x"] = [1]
+    hr.consolidate_metadata(store)
+    with pytest.raises(ValueError, match="use_consolidated=False"):
+        del hr.open_group(store, mode="r+")["x"]
+    del hr.open_group(store, mode="r+", use_consolidated=False)["x"]
+
+
+def test_arrays_by_what_they_hold(store):
+    assert hr.zeros((2, 3))[:].tolist() == [[0.0] * 3] * 2
+    assert hr.ones(3, "i4")[:].tolist() == [1, 1, 1]
+    assert hr.empty(2, "u1").dtype == np.uint8
+    assert hr.full(2, 7)[:].tolist() == [7, 7]
+    assert hr.full(2, "x")[:].tolist() == ["x", "x"]
+    assert np.isnan(hr.full((), np.nan)[()])
+    kept = hr.full((10, 10), 2.5, "f4", store=store, path="x", chunks=(5, 10))
+    assert kept.nchunks_initialized == 0 and kept.nbytes_stored() == 0
+    assert zarr.open_array(store, path="x", mode="r")[3, 3] == 2.5
+    assert hr.array([[1, 2]], store=store, path="y", dtype="i8")[0, 1] == 2
+    with pytest.raises(TypeError, match="fill_value: expected a scalar"):
+        hr.full(2, [1, 2])
+
+
+@pytest.mark.parametrize("value", [300, -1, "many", 1j])
+def test_a_fill_value_of_another_type(store, value):
+    with pytest.raises((TypeError, ValueError), match="fill_value: expected a value of uint8, got"):
+        hr.full(3, value, "uint8", store=store)
+    assert not os.path.exists(os.path.join(store, "zarr.json"))
+
+
+def test_chunks_by_dimension(store):
+    names = ["time", "lat", "lon"]
+    make = {"shape": (24, 10, 20), "dtype": "f4", "dimension_names": names, "overwrite": True}
+    assert hr.create_array(store, chunks={"time": 1}, **make).chunks == (1, 10, 20)
+    assert hr.create_array(store, chunks={"lon": 5, 1: 2}, **make).chunks == (24, 2, 5)
+    assert hr.create_array(store, chunks=(1, -1, 4), **make).chunks == (1, 10, 4)
+    array = hr.create_array(store, chunks={"time": 1}, shards={"time": 12}, **make)
+    assert (array.chunks, array.shards) == ((1, 10, 20), (12, 10, 20))
+    with pytest.raises(ValueError, match="chunks: no dimension 'tiem'; did you mean 'time'"):
+        hr.create_array(store, chunks={"tiem": 1}, **make)
+    with pytest.raises(ValueError, match="chunks: no dimension 3: there are 3"):
+        hr.create_array(store, chunks={3: 1}, **make)
+    with pytest.raises(ValueError, match="dimension 0 is given twice"):
+        hr.create_array(store, chunks={"time": 1, 0: 2}, **make)
+    with pytest.raises(TypeError, match="chunks: expected names or numbers"):
+        hr.create_array(store, chunks={2.5: 1}, **make)
+
+
+def test_rechunk_by_dimension(store, tmp_path):
+    data = smooth("f4", (8, 6))
+    array = hr.create_array(store, data=data, chunks=(1, 6), dimension_names=["time", "x"])
+    out = hr.rechunk(array, str(tmp_path / "out.zarr"), chunks={"time": -1, "x": 2})
+    assert out.chunks == (8, 2)
+    assert_same(out[:], data)
+    assert hr.rechunk_plan(array, chunks={"x": 3})[0]["chunks"] == (1, 3)
+    with pytest.raises(ValueError, match="a group needs a list"):
+        hr.rechunk_plan(hr.create_group(str(tmp_path / "g.zarr")), chunks={"time": 1})
+
+
+SELECTIONS = [
+    {"time": 3},
+    {"time": slice(1, 5)},
+    {"lat": 2, "lon": slice(None, None, 2)},
+    {"time": [0, 4, 2], "lon": [1, 1, 3]},
+    {"time": np.arange(8) % 3 == 0, "lat": 1},
+    {"time": 1, "lat": 2, "lon": 3},
+    {0: slice(2, 4), "lon": -1},
+    {},
+]
+
+
+@pytest.fixture
+def cube(store):
+    data = smooth("f4", (8, 6, 5))
+    names = ["time", "lat", "lon"]
+    return hr.create_array(store, data=data, chunks=(2, 3, 5), dimension_names=names), data
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_selections_by_dimension(cube, selection):
+    array, data = cube
+    names = ["time", "lat", "lon"]
+    # As xarray's isel: the outer product, dimension by dimension.
+    wanted = data
+    items = {names[key] if isinstance(key, int) else key: at for key, at in selection.items()}
+    for axis in reversed(range(3)):
+        item = items.get(names[axis], slice(None))
+        wanted = (
+            wanted[(slice(None),) * axis + (np.asarray(item),)]
+            if isinstance(item, list)
+            else wanted[(slice(None),) * axis + (item,)]
+        )
+    assert_same(np.asarray(array[selection]), np.asarray(wanted))
+    assert_same(array.read(selection), np.asarray(wanted))
+    assert_same(array.read_async(selection).result(30), np.asarray(wanted))
+    assert_same(array.oindex[selection], np.asarray(wanted))
+    assert_same(np.asarray(hr.read_many([(array, selection)])[0]), np.asarray(wanted))
+
+
+def test_selections_by_dimension_as_xarray(cube):
+    xr = pytest.importorskip("xarray")
+    array, data = cube
+    cube_of_xarray = xr.DataArray(data, dims=["time", "lat", "lon"])
+    for selection in ({"time": [1, 2], "lat": 3}, {"lon": [0, 0]}, {"time": slice(0, 8, 3)}):
+        assert_same(array[selection], cube_of_xarray.isel(selection).values)
+
+
+def test_writes_by_dimension(cube):
+    array, data = cube
+    array[{"time": 2}] = 7
+    array.write({"lat": [0, 5]}, -1)
+    array.write_async({"time": 0, "lon": 1}, np.full(6, 3, "f4")).result(30)
+    data = data.copy()
+    data[2] = 7
+    data[:, [0, 5]] = -1
+    data[0, :, 1] = 3
+    assert_same(array[...], data)
+
+
+def test_lazy_views_by_dimension(cube):
+    array, data = cube
+    view = array.lazy[{"lat": slice(1, 4)}][{"time": 2}]
+    assert view.shape == (3, 5)
+    assert_same(view.read(), data[2, 1:4])
+    assert_same(view[{"lon": 1}].read(), data[2, 1:4, 1])
+    with pytest.raises(ValueError, match="no dimension 'time'"):
+        view[{"time": 0}]
+
+
+def test_progress(tmp_path):
+    data = smooth("f4", (64, 128))
+    path = str(tmp_path / "p.zarr")
+    calls = []
+
+    def note(done, total):
+        calls.append((done, total))
+
+    def check(total):
+        assert calls[0][1] == calls[-1][1] == total
+        assert calls[-1][0] == total
+        assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+        calls.clear()
+
+    hr.save(path, data, progress=note)
+    check(data.nbytes)
+    assert_same(hr.load(path, progress=note), data)
+    check(data.nbytes)
+    hr.copy(path, str(tmp_path / "q.zarr"), progress=note)
+    check(data.nbytes)
+    array = hr.open(str(tmp_path / "q.zarr"))
+    assert array.verify(progress=note) == []
+    check(array.nbytes_stored())
+    hr.rechunk(path, str(tmp_path / "r.zarr"), chunks=(8, 8), progress=note)
+    assert calls
+    group = hr.create_group(str(tmp_path / "g.zarr"))
+    group["a"], group["b"] = data, data[:3]
+    calls.clear()
+    got = hr.load(group, progress=note)
+    check(data.nbytes + data[:3].nbytes)
+    assert_same(got["b"], data[:3])
+    for wrong in (5, "x"):
+        with pytest.raises(TypeError, match="progress: expected"):
+            hr.load(path, progress=wrong)
+        with pytest.raises(TypeError, match="progress: expected"):
+            array.verify(progress=wrong)
+
+
+def test_what_a_progress_raises_ends_the_call(tmp_path):
+    path = str(tmp_path / "p.zarr")
+    hr.save(path, np.zeros((10, 10)))
+
+    def stop(done, total):
+        raise KeyError("enough")
+
+    for call in (
+        lambda: hr.load(path, progress=stop),
+        lambda: hr.open(path).verify(progress=stop),
+        lambda: hr.copy(path, str(tmp_path / "q.zarr"), progress=stop),
+    ):
+        with pytest.raises(KeyError, match="enough"):
+            call()
+
+
+def test_no_bar_without_a_terminal(tmp_path, capfd):
+    path = str(tmp_path / "p.zarr")
+    hr.save(path, np.zeros(100), progress=True)
+    hr.load(path, progress=True)
+    hr.open(path).verify(progress=True)
+    out, error = capfd.readouterr()
+    assert (out, error) == ("", "")
+
+
+def test_a_data_set_is_not_an_array(tmp_path):
+    xr = pytest.importorskip("xarray")
+    with pytest.raises(TypeError, match=r"ds\.to_zarr\(path\)"):
+        hr.save(str(tmp_path / "d.zarr"), xr.Dataset({"x": ("t", [1, 2])}))
+
+
+def on_a_terminal(code):
+    """What Python shows on a terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    shown = b""
+    while True:
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        shown += more
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
+    return shown.decode()
+
+
+@pytest.mark.parametrize("library", ["own", "rich"])
+def test_bars_on_a_terminal(tmp_path, library):
+    if library == "rich":
+        pytest.importorskip("rich")
+    hide = "sys.modules['rich'] = None" if library == "own" else ""
+    path = str(tmp_path / "p.zarr")
+    text = on_a_terminal(
+        f"""
+import sys
+import headrace as hr, numpy as np
+from headrace import _progress
+{hide}
+if {library == "own"}:
+    _progress._has_rich = lambda: False
+hr.save({path!r}, np.zeros((64, 1000)), progress=True)
+hr.load({path!r}, progress=True)
+hr.copy({path!r}, {path + "2"!r}, progress=True)
+hr.open({path!r}).verify(progress=True)
+hr.rechunk({path!r}, {path + "3"!r}, chunks=(8, 8), progress=True)
+try:
+    hr.load({path!r}, "nothing", progress=True)
+except FileNotFoundError:
+    print("good")
+"""
+    )
+    for label in ("save", "load", "copy", "verify", "rechunk"):
+        assert label in text, text
+    assert "good" in text
+    assert "100%" in text or library == "rich"
+
+
+def test_pickles(tmp_path):
+    path = str(tmp_path / "p.zarr")
+    array = hr.create_array(path, data=np.arange(6), attributes={"a": 1}, dimension_names=["x"])
+    for thing in (array, hr.open(path).attrs, array.lazy[{"x": slice(2)}], array.info, array.store):
+        again = pickle.loads(pickle.dumps(thing))
+        assert type(again) is type(thing)
+    assert pickle.loads(pickle.dumps(array.attrs)).asdict() == {"a": 1}
+    assert pickle.loads(pickle.dumps(array.lazy[{"x": slice(2)}])).read().tolist() == [0, 1]
