@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import subprocess
 import sys
+import time
 import warnings
 
 import headrace as hr
@@ -263,8 +264,33 @@ def test_arguments_that_cannot_be(stores, tmp_path):
         hr.cells.convert(paths, paths[1], overwrite=True)
     with pytest.raises(ValueError, match="chunk_rows"):
         hr.cells.convert(paths, tmp_path / "out.zarr", chunk_rows=0)
+    with pytest.raises(ValueError, match="matrices"):
+        hr.cells.convert(paths, tmp_path / "out.zarr", matrices=["X", "obsp/distances"])
     with pytest.raises(TypeError, match="matrices"):
         hr.cells.convert(paths, tmp_path / "out.zarr", matrices="X")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_kill_9_and_all_its_processes_end(stores, tmp_path, processes):
+    paths, wanted = stores
+    out, options = tmp_path / "out.zarr", {**SMALL, "processes": processes}
+    code = (
+        "import headrace as hr, json, sys\n"
+        "if __name__ == '__main__':\n"
+        "    hr.cells.convert(json.loads(sys.argv[1]), sys.argv[2], **json.loads(sys.argv[3]))\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(code)
+    command = [sys.executable, str(script), json.dumps(paths), str(out), json.dumps(options)]
+    order = np.random.default_rng(0).permutation(98)
+    for seen in ("rows/1", "rows/6", "done"):
+        running = subprocess.Popen(command)
+        while not (tmp_path / "out.zarr.converting" / seen).exists() and running.poll() is None:
+            time.sleep(0.002)
+        running.kill()
+        running.wait()
+    hr.cells.convert(paths, out, **SMALL, processes=processes, overwrite=out.exists())
+    check(out, wanted, order, paths)
 
 
 def hold(path, ready, end):

@@ -83,7 +83,7 @@ def convert(
         Cells of a chunk in the mean, and the decoded bytes of a shard at most.
     max_memory
         Of the rows in memory, of all processes together; a shard takes a third at most. Columns of
-        obs, names and 24 bytes a cell are beside it.
+        obs, names, and in each process some 50 bytes a cell are beside it.
     processes
         Each of them reads, gathers and compresses by all threads; more than one helps where
         Python's part of the work is what holds it.
@@ -126,8 +126,12 @@ def convert(
     for group in groups:
         if overlap(group.store, group.path, str(target)):
             raise ValueError(f"convert: {target} and {name_of(group)}, a source, overlap")
-    paths = _matrices(groups) if matrices is None else list(matrices)
-    columns = common_columns(groups) if obs is None else list(obs)
+    paths = _matrices(groups) if matrices is None else list(dict.fromkeys(matrices))
+    for path in paths:
+        # Of raw and obsp more than rows would have to be moved.
+        if path != "X" and str(path).partition("/")[0] not in ("layers", "obsm"):
+            raise ValueError(f"matrices: expected X, layers/... or obsm/..., got {path!r}")
+    columns = common_columns(groups) if obs is None else list(dict.fromkeys(obs))
     data = open_cells(groups, {path: path for path in paths}, obs=columns, join=join)
     names = names_of_cells(groups)
     memory = _nbytes("max_memory", max_memory) // processes
@@ -140,7 +144,9 @@ def convert(
         shard_nbytes=max(1, min(_nbytes("shard_size", shard_size), memory // 3)),
         block_nbytes=max(1, memory // 3),
         work=str(work),
+        count=data.n_obs,
     )
+    conversion = Conversion(job, data)
     identity = _identity(job, data, names)
     work.mkdir(exist_ok=True)
     with open(work / "lock", "w") as lock:
@@ -148,9 +154,10 @@ def convert(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"convert: another process converts to {target}") from None
+        with open(work / "workers", "w") as workers:
+            fcntl.flock(workers, fcntl.LOCK_EX)  # those of a call that was killed end at once
         _begin(work, identity, overwrite)
         if not (work / "finished").exists():
-            conversion = Conversion(job, data)
             _run(job, conversion, "block", conversion.blocks_to_do(), processes)
             conversion.prepare()
             _run(job, conversion, "shard", conversion.shards_to_do(), processes)
@@ -245,7 +252,7 @@ def _begin(work: Path, identity: Mapping[str, Any], overwrite: bool) -> None:
                 "removing it, begins anew"
             )
     for path in work.iterdir():
-        if path.name != "lock":
+        if path.name not in ("lock", "workers"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     (work / "job.tmp").write_text(json.dumps(identity))
     _sync(work)
@@ -260,11 +267,14 @@ def _sync(folder: Path) -> None:
 
 
 _conversion: Conversion | None = None
+_alive: int | None = None  # a file whose lock says that this process may still write
 
 
 def _start(job: Job) -> None:
     """In a process of the pool, which is not to outlive the one that began it."""
-    global _conversion
+    global _conversion, _alive
+    _alive = os.open(Path(job.work) / "workers", os.O_RDWR)  # kept until the process ends
+    fcntl.flock(_alive, fcntl.LOCK_SH)
     parent = parent_process()
     assert parent is not None
     sentinel = parent.sentinel

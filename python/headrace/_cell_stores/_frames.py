@@ -39,23 +39,33 @@ def _strings(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 def digest(data: Cells, names: np.ndarray[Any, Any]) -> str:
     """Of what is known of the cells without reading the elements of matrices."""
     found = blake2b(digest_size=16)
-    for text in names.tolist():
-        found.update(text.encode() + b"\0")
+    _add(found, names)
     for name, column in data.obs.items():
         found.update(repr((name, str(column.values.dtype))).encode())
-        found.update(repr(column.values.tolist()).encode())
+        _add(found, column.values)
+        if column.missing is not None:
+            _add(found, column.missing)
         found.update(
             b"" if column.categories is None else repr(column.categories.tolist()).encode()
         )
     for name in data.names:
         variables = data.var_names(name)
-        found.update(b"" if variables is None else repr(variables.tolist()).encode())
+        if variables is not None:
+            _add(found, variables)
         for matrix in data.matrices(name):
             described = (matrix.shape, str(np.dtype(matrix.data.dtype)), tuple(matrix.data.shape))
             found.update(repr(described).encode())
             if matrix.indptr is not None:
                 found.update(np.ascontiguousarray(matrix.indptr.read(device="cpu")).tobytes())
     return found.hexdigest()
+
+
+def _add(found: Any, values: np.ndarray[Any, Any]) -> None:
+    if values.dtype.kind not in "TO":
+        found.update(np.ascontiguousarray(values).tobytes())
+        return
+    for begin in range(0, len(values), _CHUNK):  # as objects they are many times as large
+        found.update(repr(values[begin : begin + _CHUNK].tolist()).encode())
 
 
 def write_frames(
@@ -77,7 +87,11 @@ def write_frames(
     if all(np.array_equal(one, own[0]) for one in own):
         first = frame(groups[0], "var")
         for name in column_names(first):
-            read = read_column(first, name)
+            try:
+                read = read_column(first, name)
+            except ValueError as error:
+                warnings.warn(f"convert: left out of var: {error}", stacklevel=3)
+                continue
             of_var[name] = ObsColumn(read.values, read.categories, read.missing)
     _write_frame(root, "var", variables, of_var, set())
     _encoded(root, "anndata", "0.1.0")

@@ -34,6 +34,7 @@ class Job:
     shard_nbytes: int
     block_nbytes: int
     work: str
+    count: int  # of cells
 
 
 class Conversion:
@@ -43,6 +44,8 @@ class Conversion:
         self.job = job
         if cells is None:
             cells = open_cells(job.stores, {path: path for path in job.paths}, join=job.join)
+        if cells.n_obs != job.count:
+            raise ValueError(f"convert: {job.count} cells became {cells.n_obs} meanwhile")
         self.cells = cells
         self.work = Path(job.work)
         self.matrices: list[BatchMatrix] = [
@@ -111,7 +114,7 @@ class Conversion:
         plan = self._reader.plan(PlannedWindow(np.array([begin]), np.array([end])))
         assert plan is not None
         windows = self._reader.read(plan)
-        folder = self.work / "rows" / f"{number}.tmp"
+        folder = self.work / "rows" / f"{number}.{os.getpid()}.tmp"
         folder.mkdir()
         _save(folder / "places.npy", own[rows])
         for at, item in enumerate(self.matrices):
@@ -124,7 +127,7 @@ class Conversion:
             _save(folder / f"{at}.data.npy", data)
             _save(folder / f"{at}.indices.npy", indices)
         _sync_folder(folder)
-        os.rename(folder, folder.with_suffix(""))
+        os.rename(folder, folder.with_name(str(number)))
         _sync_folder(folder.parent)
 
     @cached_property
