@@ -7,6 +7,7 @@ JSON document on standard output.
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -196,3 +197,47 @@ def test_closed_pipe_is_no_crash(tree):
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
     assert done.returncode == 0
     assert b"terminate" not in done.stderr
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """Makes a library of the name of a wheel's libcurl in a folder; a file tells that it ran."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler to make a library with")
+    mark = tmp_path / "it ran"
+    source = tmp_path / "planted.c"
+    source.write_text(
+        "#include <stdio.h>\n"
+        f'__attribute__((constructor)) void ran(void) {{ fclose(fopen("{mark}", "w")); }}\n'
+    )
+
+    def plant(folder):
+        folder.mkdir(parents=True)
+        library = folder / "libheadrace_curl.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        return mark
+
+    return plant
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="dladdr() tells files on other systems")
+@pytest.mark.parametrize("called", ["headrace", "venv/bin/headrace"])
+def test_the_libcurl_of_a_wheel_is_found_whatever_the_command_is_called_by(
+    planted, tmp_path, called
+):
+    mark = planted(tmp_path / "site/headrace")
+    command = tmp_path / "site/headrace.scripts/headrace"
+    command.parent.mkdir()
+    shutil.copy(os.path.realpath(COMMAND), command)
+    arguments = [called, "info", "http://127.0.0.1:9/a"]
+    done = subprocess.run(arguments, executable=command, cwd=tmp_path, capture_output=True)
+    assert done.returncode == 1
+    assert mark.exists(), done.stderr
+
+
+def test_no_library_of_the_current_folder_is_loaded(planted, tmp_path):
+    mark = planted(tmp_path / "here")
+    arguments = ["headrace", "info", "http://127.0.0.1:9/a"]
+    done = subprocess.run(arguments, executable=COMMAND, cwd=tmp_path / "here", capture_output=True)
+    assert done.returncode == 1 and done.stderr
+    assert not mark.exists()

@@ -126,6 +126,22 @@ def test_requests_of_the_next_batches_are_under_way(server, place):
 
 
 @pytest.mark.parametrize("place", ["cpu", "simt"])
+@pytest.mark.parametrize("shuffle", [None, "block"])
+def test_neighbours_in_a_shard_are_one_request(server, place, shuffle):
+    server.delay = 0.01
+    options = OPTIONS | {"shuffle": shuffle, "device": place, "block_chunks": 2}
+    array = {"b": arrays(server.url)["b"]}
+    with contextlib.closing(Loader(array, **options)) as loader:
+        server.asked.clear()
+        made = batches(loader)
+        assert loader.stats()["chunks_decoded"] == STEPS // 4 * 2
+    assert len(made) == STEPS // 8
+    # 12 shards of four inner chunks: an index and a range each, or all at once; to a device a few
+    # are divided. Alone, each chunk was a request, and most an index, too.
+    assert len(server.asked) <= 30, server.asked
+
+
+@pytest.mark.parametrize("place", ["cpu", "simt"])
 def test_requests_go_on_while_a_batch_waits_for_one(server, place):
     fields = np.random.default_rng(6).normal(size=(200, 3, 4)).astype("f4")
     store = zarr.storage.MemoryStore()

@@ -335,6 +335,64 @@ TEST_F(NetworkRead, ReadManySharesWhatIsUnderWay) {
   EXPECT_EQ(code_of([&] { read_many(requests); }), ErrorCode::io);
 }
 
+// What `step` has of 256 rows in shards of 64, by as many selections, the shards in turn.
+TEST_F(NetworkRead, ReadManyAsksForEachShardOnce) {
+  for (const auto& codecs : {std::vector{little, zstd}, std::vector{little}}) {
+    many_chunks({64, 64}, codecs);
+    set_manners({.latency = 50ms});
+    for (const Device device : {Device::cpu(), Device::simt()}) {
+      configure_device(1 << 20);
+      const Array fresh = open_array(Store(slow_), "a").to(device);
+      for (const std::size_t rounds : {2u, 1u}) {
+        slow_->forget_counts();
+        std::vector<Tensor> found;
+        std::vector<ReadRequest> requests;
+        std::vector<Selection> selections;
+        for (std::int64_t i = 0; i < 64; i += 2) {
+          for (std::int64_t shard = 0; shard < 4; ++shard) {
+            const std::int64_t row = 64 * shard + i;
+            selections.push_back({slice(row, row + 1)});
+            found.push_back(Tensor::empty({1, 64}, DType::float32, device));
+            requests.push_back({fresh, selections.back(), found.back().view()});
+          }
+        }
+        read_many(requests);
+        EXPECT_EQ(slow_->counts().rounds, rounds);
+        EXPECT_EQ(slow_->counts().requests, 4 * rounds);
+        for (std::size_t i = 0; i < found.size(); ++i)
+          ASSERT_EQ(bytes_of(found[i]), bytes_of(truth_->read(selections[i])));
+      }
+    }
+  }
+}
+
+// All of a shard by many selections, some of which meet, and of one that is not there.
+TEST_F(NetworkRead, ReadManyAsksForAllOfAShardByOneRequest) {
+  const Store store = rows(256, {64, 64}, {little, zstd}, 0);
+  store.erase("a/c/3/0");
+  for (const Device device : {Device::cpu(), Device::simt()}) {
+    const Array array = open_slow(store).to(device);
+    std::vector<Tensor> found;
+    std::vector<ReadRequest> requests;
+    std::vector<Selection> selections;
+    for (std::int64_t row = 0; row < 256; row += 8) {
+      const std::int64_t end = std::min<std::int64_t>(row + 12, 256);
+      selections.push_back({slice(row, end), slice(0, 64, 3)});
+      found.push_back(Tensor::empty({end - row, 22}, DType::float32, device));
+      requests.push_back({array, selections.back(), found.back().view()});
+    }
+    read_many(requests);
+    if (device.is_cpu()) {
+      EXPECT_EQ(slow_->counts().requests, 4u);
+    }
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(bytes_of(found[i]), bytes_of(truth_->read(selections[i])));
+    // An error names the chunk that the selection wants.
+    slow_->put("a/c/1/0", std::vector<std::byte>(100));
+    EXPECT_EQ(code_of([&] { read_many(requests); }), ErrorCode::corrupt);
+  }
+}
+
 TEST_F(NetworkRead, ReadsRectilinearGridsInOneRoundTrip) {
   CreateOptions options;
   options.shape = {60, 60};

@@ -8,6 +8,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -73,12 +75,18 @@ class ChunkWalk {
     std::deque<std::shared_ptr<const Level>> opened{};
   };
 
+  // Of a level.
+  struct Child {
+    std::shared_ptr<const Level> parent;
+    std::size_t position;
+  };
+
   // False at the end.
   bool find_more() {
     if (way_.empty()) {
-      if (part_ == parts_.size()) return false;
-      RegionPart<Query>& part = parts_[part_++];
-      way_.push_back({top_level(array_.layout, part.region, std::move(part.query))});
+      if (regions_.empty() && !begin_regions()) return false;
+      way_.push_back(std::move(regions_.front()));
+      regions_.pop_front();
     }
     Place& place = way_.back();
     const std::size_t left = place.level->cut.size() - place.next;
@@ -107,15 +115,59 @@ class ChunkWalk {
     return true;
   }
 
+  // Across a network those that have few shards begin together: so many round trips less.
+  bool begin_regions() {
+    AsyncReads* const store = array_.layout.shards.empty() ? nullptr : array_.driver.async_reads();
+    std::size_t shards = 0;
+    while (part_ < parts_.size() && (regions_.empty() || (store && shards < kShardsAtOnce))) {
+      RegionPart<Query>& part = parts_[part_++];
+      regions_.push_back({top_level(array_.layout, part.region, std::move(part.query))});
+      shards += regions_.back().level->cut.size();
+    }
+    if (store && regions_.size() > 1 && shards <= 2 * kShardsAtOnce) open_regions(*store);
+    return !regions_.empty();
+  }
+
+  // Each shard once, whichever regions have it.
+  void open_regions(AsyncReads& store) {
+    const Span span("plan");
+    std::unordered_map<std::string, std::size_t> known;
+    std::vector<Child> wanted;
+    std::vector<std::size_t> places;
+    for (const Place& region : regions_) {
+      for (std::size_t i = 0; i < region.level->cut.size(); ++i) {
+        Coordinates coordinates;
+        Query query;
+        region.level->cut.child(i, coordinates.at, query);
+        const auto [at, is_new] = known.try_emplace(array_.key(coordinates.at), wanted.size());
+        if (is_new) wanted.push_back({region.level, i});
+        places.push_back(at->second);
+      }
+    }
+    const auto found = ask_for_shards(store, wanted);
+    std::size_t place = 0;
+    for (Place& region : regions_) {
+      for (std::size_t i = 0; i < region.level->cut.size(); ++i) {
+        const Child& first = wanted[places[place]];
+        std::shared_ptr<const Level> shard = found[places[place++]];
+        const bool is_first = first.parent == region.level && first.position == i;
+        if (shard && !is_first) shard = same_shard(*shard, region.level, i);
+        region.opened.push_back(std::move(shard));
+      }
+      region.next = region.opened.size();
+    }
+  }
+
   std::deque<std::shared_ptr<const Level>> open_shards(const std::shared_ptr<const Level>& level,
                                                        std::size_t first,
                                                        std::size_t count) {
     const Span span("plan");
-    std::deque<std::shared_ptr<const Level>> shards(count);
     if (AsyncReads* const store = array_.driver.async_reads()) {
-      ask_for_shards(*store, level, first, shards);
-      return shards;
+      std::vector<Child> wanted;
+      for (std::size_t i = 0; i < count; ++i) wanted.push_back({level, first + i});
+      return ask_for_shards(*store, wanted);
     }
+    std::deque<std::shared_ptr<const Level>> shards(count);
     parallel_for(count, [&](std::size_t i) {
       request_.check();
       shards[i] = open_shard(array_, level, first + i);
@@ -124,17 +176,13 @@ class ChunkWalk {
   }
 
   // All at once.
-  void ask_for_shards(AsyncReads& store,
-                      const std::shared_ptr<const Level>& level,
-                      std::size_t first,
-                      std::deque<std::shared_ptr<const Level>>& shards) {
+  std::deque<std::shared_ptr<const Level>> ask_for_shards(AsyncReads& store,
+                                                          const std::vector<Child>& wanted) {
     class Shard final : public ShardRead<Query> {
      public:
-      Shard(const ChunkWalk& walk,
-            const std::shared_ptr<const Level>& parent,
-            std::size_t position,
-            std::shared_ptr<const Level>& found_shard)
-          : ShardRead<Query>(walk.request_, walk.array_, parent, position), found_(found_shard) {}
+      Shard(const ChunkWalk& walk, const Child& child, std::shared_ptr<const Level>& found_shard)
+          : ShardRead<Query>(walk.request_, walk.array_, child.parent, child.position),
+            found_(found_shard) {}
 
      protected:
       void opened(std::shared_ptr<const Level> shard) override { found_ = std::move(shard); }
@@ -150,11 +198,12 @@ class ChunkWalk {
      private:
       const FunctionRef<std::unique_ptr<ReadsInFlight::Read>()> next_;
     };
+    std::deque<std::shared_ptr<const Level>> shards(wanted.size());
     std::size_t begun = 0;
     const auto next = [&]() -> std::unique_ptr<ReadsInFlight::Read> {
       if (begun == shards.size()) return nullptr;
       const std::size_t i = begun++;
-      return std::make_unique<Shard>(*this, level, first + i, shards[i]);
+      return std::make_unique<Shard>(*this, wanted[i], shards[i]);
     };
     const auto check = [&] { request_.check(); };
     ReadsInFlight flight(store, limits_of_flight(request_, store), check);
@@ -162,6 +211,7 @@ class ChunkWalk {
     const auto threads = std::min(shards.size(), static_cast<std::size_t>(thread_count()));
     request_.parallel(
         threads, [&](std::size_t) { flight.work(); }, static_cast<int>(threads));
+    return shards;
   }
 
   void find_chunks(const std::shared_ptr<const Level>& level,
@@ -194,6 +244,7 @@ class ChunkWalk {
   const StoredArray& array_;
   std::vector<RegionPart<Query>>& parts_;
   std::size_t part_ = 0;            // the next of them
+  std::deque<Place> regions_;       // that were begun, and not entered yet
   std::vector<Place> way_;          // the region first
   std::deque<Chunk<Query>> found_;  // what comes next
 };

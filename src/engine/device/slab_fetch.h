@@ -115,11 +115,10 @@ FetchList list_of_slab(const FetchPlan& plan,
                        std::size_t batch) {
   return plan.list(chunks.size(), batch, [&](std::size_t i) {
     const Chunk<Query>& chunk = chunks[i];
-    return chunk.missing
-               ? std::nullopt
-               : std::optional(WantedChunk{chunk.query.size() * layout.itemsize(),
-                                           chunk.level->parent ? chunk.level.get() : nullptr,
-                                           chunk.range});
+    return chunk.missing ? std::nullopt
+                         : std::optional(WantedChunk{chunk.query.size() * layout.itemsize(),
+                                                     chunk.level->index.get(),
+                                                     chunk.range});
   });
 }
 

@@ -1,6 +1,9 @@
 #include "engine/fetch/plan.h"
 
 #include <algorithm>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include "base/thread_pool.h"
 
@@ -20,6 +23,33 @@ Coalescing near_in(const StoreDriver& driver, FetchFor purpose, const Config& co
     return driver.coalescing().value_or(Coalescing{config.coalesce_gap, config.coalesce_run});
   }
   return {kLocalGap, purpose == FetchFor::device ? kDeviceRun : kCachedNbytes};
+}
+
+// 0 to n - 1 in their order, but chunks of one shard behind its first one.
+std::vector<std::size_t> by_shards(std::size_t n,
+                                   FunctionRef<std::optional<WantedChunk>(std::size_t i)> wanted) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> first_of(n);
+  std::unordered_map<const void*, std::size_t> first_of_shard;
+  const void* shard = nullptr;  // of the one before
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::optional<WantedChunk> chunk = wanted(i);
+    if (!chunk || !chunk->shard) {
+      first_of[i] = i;
+      continue;
+    }
+    if (std::exchange(shard, chunk->shard) != chunk->shard)
+      first = first_of_shard.try_emplace(shard, i).first->second;
+    first_of[i] = first;
+  }
+  if (!std::is_sorted(first_of.begin(), first_of.end())) {
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return first_of[a] < first_of[b];
+    });
+  }
+  return order;
 }
 
 }  // namespace
@@ -77,7 +107,7 @@ FetchList FetchPlan::list(std::size_t n,
     inner.clear();
     ranges.clear();
   };
-  for (std::size_t i = 0; i < n; ++i) {
+  for (const std::size_t i : by_shards(n, wanted)) {
     const std::optional<WantedChunk> chunk = wanted(i);
     if (!chunk) continue;
     if (is_part(layout_, chunk->nbytes, nbytes) || is_swollen(chunk->range.nbytes) ||

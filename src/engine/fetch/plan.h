@@ -44,7 +44,7 @@ inline constexpr std::size_t kFetchedBatches = 3;
 // One of the chunks to be fetched.
 struct WantedChunk {
   std::size_t nbytes = 0;       // wanted of it, decoded
-  const void* shard = nullptr;  // chunks of one follow each other; null: an object of its own
+  const void* shard = nullptr;  // one for its chunks; null: an object of its own
   ByteRange range{};            // of the shard's object
 };
 

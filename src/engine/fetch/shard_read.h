@@ -42,19 +42,41 @@ class OneVersion {
   std::optional<std::pair<bool, std::string>> known_ GUARDED_BY(mutex_);
 };
 
+// A shard that is open, as another query wants it: child `position` of that query's `parent`.
+template <typename Query>
+std::shared_ptr<const ChunkLevel<Query>> same_shard(const ChunkLevel<Query>& shard,
+                                                    std::shared_ptr<const ChunkLevel<Query>> parent,
+                                                    std::size_t position) {
+  Coordinates coordinates;
+  Query query;
+  parent->cut.child(position, coordinates.at, query);
+  auto level = std::make_shared<ChunkLevel<Query>>(std::move(query), shard.shard->inner_shape);
+  level->parent = std::move(parent);
+  level->position = position;
+  level->depth = shard.depth;
+  level->shard = shard.shard;
+  level->index = shard.index;
+  level->key = shard.key;
+  level->version = shard.version;
+  level->base = shard.base;
+  return level;
+}
+
 template <typename Query>
 class ShardRead : public ReadsInFlight::Read {
  public:
   using Level = ChunkLevel<Query>;
 
-  // `whole_nbytes`: a shard of at most so many bytes may come whole; 0: none.
+  // `whole_nbytes`: a shard of at most so many bytes may come whole, if something of
+  // `inner_chunks` of its chunks is wanted and these are all; 0: none.
   ShardRead(const Request& request,
             const StoredArray& array,
             std::shared_ptr<const Level> parent,
             std::size_t position,
+            std::size_t inner_chunks = 0,
             std::uint64_t whole_nbytes = 0)
       : array_(array), parent_(std::move(parent)), position_(position) {
-    at([&] { prepare(request, whole_nbytes); });
+    at([&] { prepare(request, inner_chunks, whole_nbytes); });
   }
 
   void use(std::size_t) override { opened(open()); }
@@ -71,8 +93,6 @@ class ShardRead : public ReadsInFlight::Read {
 
   // Whether `bytes` are all of the shard.
   bool is_whole() const { return is_whole_; }
-  const std::shared_ptr<const Level>& parent() const { return parent_; }
-  std::size_t position() const { return position_; }
 
  private:
   template <typename Body>
@@ -86,7 +106,7 @@ class ShardRead : public ReadsInFlight::Read {
 
   bool is_nested() const { return parent_->parent != nullptr; }
 
-  void prepare(const Request& request, std::uint64_t whole_nbytes) {
+  void prepare(const Request& request, std::size_t inner_chunks, std::uint64_t whole_nbytes) {
     Coordinates coordinates;
     Query query;
     parent_->cut.child(position_, coordinates.at, query);
@@ -111,7 +131,8 @@ class ShardRead : public ReadsInFlight::Read {
     if (ready) return;
     check_inner_count(shard.inner_grid);
     const auto keeps_parts = [&] { return array_.driver.async_reads()->keeps_parts(level_->key); };
-    if (whole_nbytes > 0 && !is_nested() && wants_all(coordinates) && !keeps_parts()) {
+    if (whole_nbytes > 0 && !is_nested() && inner_chunks == inner_chunks_inside(coordinates) &&
+        !keeps_parts()) {
       is_whole_ = true;
       key = level_->key;
       max_nbytes = held_nbytes = whole_nbytes;
@@ -120,8 +141,8 @@ class ShardRead : public ReadsInFlight::Read {
     }
   }
 
-  // Something of each inner chunk that lies within the array.
-  bool wants_all(const Coordinates& coordinates) const {
+  // Inner chunks that lie within the array.
+  std::size_t inner_chunks_inside(const Coordinates& coordinates) const {
     const ShardLevel& shard = *level_->shard;
     const Shape& shape = array_.layout.metadata->shape;
     std::size_t inner = 1;
@@ -131,7 +152,7 @@ class ShardRead : public ReadsInFlight::Read {
       const std::int64_t chunk = shard.inner_shape[d];
       inner *= static_cast<std::size_t>((inside + chunk - 1) / chunk);
     }
-    return level_->cut.size() == inner;
+    return inner;
   }
 
   // Where nothing is wanted of what the index has, no request would tell whether it still is true.

@@ -5,6 +5,9 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -47,14 +50,28 @@ class NetworkReader {
 
   int threads() const { return threads_; }
 
-  // This outlives the flight.
-  void begin(Flight& flight, Query query) {
+  // Whether queries of one array are to be one reader's: that asks for each shard once.
+  static bool joins(const ArrayLayout& layout) { return !layout.shards.empty() && !layout.regions; }
+
+  // This outlives the flight. `queries`: one, or as joins() has it.
+  void begin(Flight& flight, std::vector<Query> queries) {
     flight_ = &flight;
-    add(std::make_unique<Regions>(*this, std::move(query)));
+    if (queries.size() == 1) {
+      add(std::make_unique<Regions>(*this, std::move(queries.front())));
+    } else {
+      add(std::make_unique<JoinedShards>(*this, std::move(queries)));
+    }
   }
 
  private:
   using Level = ChunkLevel<Query>;
+  using Levels = std::vector<std::shared_ptr<const Level>>;
+
+  // Of a level.
+  struct Child {
+    std::shared_ptr<const Level> parent;
+    std::size_t position;
+  };
 
   // What chunks of one shape have in common.
   struct Grid {
@@ -74,6 +91,7 @@ class NetworkReader {
   // Of a chunk: all bytes that are stored, or some of one that is not encoded.
   struct Piece {
     static constexpr std::size_t kWhole = SIZE_MAX;
+    const Level* level;
     std::size_t position;  // in the level's cut
     std::size_t in_chunk;  // offset of the bytes, or kWhole
     ByteRange range;       // of the object
@@ -81,15 +99,17 @@ class NetworkReader {
 
   // What is wanted of one object, by ranges.
   struct Pieces {
-    Pieces(GridOwner g, std::shared_ptr<const Level> l, std::string k)
-        : grid(std::move(g)), level(std::move(l)), key(std::move(k)) {}
+    Pieces(GridOwner g, Levels l, std::string k)
+        : grid(std::move(g)), levels(std::move(l)), key(std::move(k)) {}
+
+    const Level& any_level() const { return *levels.front(); }
 
     const GridOwner grid;
-    const std::shared_ptr<const Level> level;
+    const Levels levels;  // of an object; of a shard one for each query
     const std::string key;
     std::vector<Piece> pieces{};
-    std::vector<RangeGroup> runs{};      // of the pieces
-    std::vector<std::size_t> missing{};  // chunks of the shard
+    std::vector<RangeGroup> runs{};                               // of the pieces
+    std::vector<std::pair<const Level*, std::size_t>> missing{};  // chunks of the shard
     OneVersion version{};
   };
 
@@ -131,7 +151,7 @@ class NetworkReader {
         : reader_(reader), pieces_(std::move(pieces)), run_(run) {
       key = pieces_->key;
       extent = Extent::range(run.range.offset, run.range.nbytes);
-      if_version = pieces_->level->version;
+      if_version = pieces_->any_level().version;
       held_nbytes = run.range.nbytes;
       if (std::byte* const target = straight_target()) {
         into = {target, static_cast<std::size_t>(run.range.nbytes)};
@@ -143,17 +163,16 @@ class NetworkReader {
 
     void use(std::size_t part) override {
       const Piece& piece = pieces_->pieces[run_.members[part]];
-      const Level& level = *pieces_->level;
-      reader_.at(*pieces_->grid, level, piece.position, [&] { check(); });
+      reader_.at(*pieces_->grid, *piece.level, piece.position, [&] { check(); });
       if (!found) {
         // Of several ranges one fills the whole chunk.
-        if (&run_ == &pieces_->runs.front()) reader_.fill(*pieces_->grid, level, piece.position);
+        if (&run_ == &pieces_->runs.front())
+          reader_.fill(*pieces_->grid, *piece.level, piece.position);
         return;
       }
       if (!into.empty()) return;
       reader_.take(
           *pieces_->grid,
-          level,
           piece,
           bytes.bytes().subspan(piece.range.offset - run_.range.offset, piece.range.nbytes));
     }
@@ -166,14 +185,14 @@ class NetworkReader {
       if (run_.members.size() != 1 || piece.in_chunk == Piece::kWhole) return nullptr;
       Coordinates coordinates;
       Query query;
-      pieces_->level->cut.child(piece.position, coordinates.at, query);
+      piece.level->cut.child(piece.position, coordinates.at, query);
       auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
       return sink.direct(piece.in_chunk, static_cast<std::size_t>(piece.range.nbytes));
     }
 
     void check() {
       check_answer(*this);
-      if (pieces_->level->parent) {
+      if (pieces_->any_level().parent) {
         if (!found) throw_changed(key);  // the index was there
         return;
       }
@@ -239,24 +258,29 @@ class NetworkReader {
 
   class Shard final : public ShardRead<Query> {
    public:
-    // `whole_nbytes`: as ShardRead has it.
+    // `children`: the shard, as each query wants it. `inner_chunks` and `whole_nbytes`: as
+    // ShardRead has them.
     Shard(NetworkReader& reader,
           GridOwner grid,
-          std::shared_ptr<const Level> parent,
-          std::size_t position,
+          std::vector<Child> children,
+          std::size_t inner_chunks,
           std::uint64_t whole_nbytes)
-        : ShardRead<Query>(reader.request_, grid->array, std::move(parent), position, whole_nbytes),
+        : ShardRead<Query>(reader.request_,
+                           grid->array,
+                           children.front().parent,
+                           children.front().position,
+                           inner_chunks,
+                           whole_nbytes),
           reader_(reader),
           grid_(std::move(grid)),
+          children_(std::move(children)),
           whole_nbytes_(whole_nbytes) {}
 
     // Of a shard that came whole each chunk is one: threads share its bytes.
     std::size_t parts() override {
       if (!this->is_whole() || this->error || !this->found) return 1;
       try {
-        const auto level = this->open();
-        reader_.note_chunks(level->cut.size());
-        pieces_ = reader_.pieces_of_shard(grid_, level, 0);
+        pieces_ = reader_.pieces_of_shard(grid_, levels_of(this->open()), 0);
       } catch (...) {
         failure_ = std::current_exception();
         return 1;
@@ -267,16 +291,14 @@ class NetworkReader {
     void use(std::size_t part) override {
       if (failure_) std::rethrow_exception(failure_);
       if (is_too_large()) {
-        return reader_.add(
-            std::make_unique<ByIndex>(reader_, grid_, this->parent(), this->position()));
+        return reader_.add(std::make_unique<ByIndex>(reader_, grid_, std::move(children_)));
       }
       if (!pieces_) return ShardRead<Query>::use(part);
       const std::size_t n = pieces_->pieces.size();
       if (part < n) {
         const Piece& piece = pieces_->pieces[part];
         const ConstBytes stored = this->bytes;
-        reader_.take(
-            *grid_, *pieces_->level, piece, stored.subspan(piece.range.offset, piece.range.nbytes));
+        reader_.take(*grid_, piece, stored.subspan(piece.range.offset, piece.range.nbytes));
       } else if (part - n < fills()) {
         reader_.fill_missing(*pieces_, part - n);
       }
@@ -284,18 +306,32 @@ class NetworkReader {
 
    protected:
     void opened(std::shared_ptr<const Level> level) override {
-      if (!level) return reader_.fill(*grid_, *this->parent(), this->position());
-      reader_.note_chunks(level->cut.size());
-      if (is_innermost(grid_->array.layout, *level)) {
-        auto pieces = reader_.pieces_of_shard(grid_, level, whole_nbytes_);
-        reader_.add(std::make_unique<PieceSource>(reader_, std::move(pieces)));
-      } else {
-        reader_.add(std::make_unique<Children>(reader_, grid_, std::move(level)));
+      if (!level) {
+        for (const Child& child : children_) reader_.fill(*grid_, *child.parent, child.position);
+        return;
       }
+      Levels levels = levels_of(std::move(level));
+      if (is_innermost(grid_->array.layout, *levels.front())) {
+        auto pieces = reader_.pieces_of_shard(grid_, std::move(levels), whole_nbytes_);
+        return reader_.add(std::make_unique<PieceSource>(reader_, std::move(pieces)));
+      }
+      for (std::shared_ptr<const Level>& each : levels)
+        reader_.add(std::make_unique<Children>(reader_, grid_, std::move(each)));
     }
 
    private:
     std::size_t fills() const { return fills_of(*pieces_); }
+
+    // Of all queries, where that of the first one is there.
+    Levels levels_of(std::shared_ptr<const Level> first) const {
+      Levels levels{std::move(first)};
+      for (std::size_t i = 1; i < children_.size(); ++i)
+        levels.push_back(same_shard(*levels.front(), children_[i].parent, children_[i].position));
+      std::size_t chunks = 0;
+      for (const auto& level : levels) chunks += level->cut.size();
+      reader_.note_chunks(chunks);
+      return levels;
+    }
 
     // A shard may hold more than its chunks: what was written anew, and left. Then the index tells
     // which of it is wanted.
@@ -312,6 +348,7 @@ class NetworkReader {
 
     NetworkReader& reader_;
     const GridOwner grid_;
+    std::vector<Child> children_;
     const std::uint64_t whole_nbytes_;
     // Of a shard that came whole.
     std::shared_ptr<Pieces> pieces_;
@@ -321,12 +358,8 @@ class NetworkReader {
   // A shard that is larger than what may come whole.
   class ByIndex final : public Flight::Source {
    public:
-    ByIndex(NetworkReader& reader,
-            GridOwner grid,
-            std::shared_ptr<const Level> parent,
-            std::size_t position)
-        : shard_(std::make_unique<Shard>(reader, std::move(grid), std::move(parent), position, 0)) {
-    }
+    ByIndex(NetworkReader& reader, GridOwner grid, std::vector<Child> children)
+        : shard_(std::make_unique<Shard>(reader, std::move(grid), std::move(children), 0, 0)) {}
 
     std::unique_ptr<Flight::Read> next() override { return std::move(shard_); }
 
@@ -341,7 +374,7 @@ class NetworkReader {
         : reader_(reader),
           grid_(std::move(grid)),
           level_(std::move(level)),
-          whole_nbytes_(whole_nbytes()) {}
+          whole_nbytes_(level_->parent ? 0 : reader.whole_nbytes(*grid_, level_->cut.size())) {}
 
     std::unique_ptr<Flight::Read> next() override {
       for (;;) {
@@ -351,23 +384,16 @@ class NetworkReader {
         }
         if (next_ == level_->cut.size()) return nullptr;
         const std::size_t position = next_++;
-        if (!is_innermost(grid_->array.layout, *level_))
-          return std::make_unique<Shard>(reader_, grid_, level_, position, whole_nbytes_);
+        if (!is_innermost(grid_->array.layout, *level_)) return shard(position);
         if (auto read = whole_or_ranges(position)) return read;
       }
     }
 
    private:
-    // What a shard may have that comes by one request, whole where its index is not known: no more
-    // than is asked for at once of one object anyway, or as much as there is room for of all of
-    // them, where they are enough to keep the connections busy.
-    std::uint64_t whole_nbytes() const {
-      const std::uint64_t nbytes = grid_->shard_nbytes;
-      if (nbytes == 0 || level_->parent) return 0;
-      const std::uint64_t room = reader_.request_.io_nbytes();
-      const bool is_small = nbytes <= std::min(grid_->plan.near().run, room);
-      const bool are_few = level_->cut.size() <= room / nbytes;
-      return is_small || (are_few && level_->cut.size() >= kShardsSideBySide) ? nbytes : 0;
+    std::unique_ptr<Flight::Read> shard(std::size_t position) {
+      std::vector<Child> one{{level_, position}};
+      const std::size_t chunks = whole_nbytes_ > 0 ? reader_.inner_chunks(*grid_, one) : 0;
+      return std::make_unique<Shard>(reader_, grid_, std::move(one), chunks, whole_nbytes_);
     }
 
     // Null: it comes by ranges_.
@@ -376,8 +402,8 @@ class NetworkReader {
       Query query;
       level_->cut.child(position, coordinates.at, query);
       std::string name = grid_->array.key(coordinates.at);
-      auto pieces = std::make_shared<Pieces>(grid_, level_, name);
-      if (reader_.add_plain_pieces(*pieces, position, {0, 0}, query)) {
+      auto pieces = std::make_shared<Pieces>(grid_, Levels{level_}, name);
+      if (reader_.add_plain_pieces(*pieces, *level_, position, {0, 0}, query)) {
         reader_.request_.count_encoded(grid_->array.layout.chain.decoded_nbytes());
         reader_.make_runs(*pieces);
         ranges_.emplace(reader_, std::move(pieces));
@@ -391,6 +417,43 @@ class NetworkReader {
     const std::shared_ptr<const Level> level_;
     const std::uint64_t whole_nbytes_;
     std::optional<PieceSource> ranges_;
+    std::size_t next_ = 0;
+  };
+
+  // Of several queries: each shard once, in the order in which they want them.
+  class JoinedShards final : public Flight::Source {
+   public:
+    JoinedShards(NetworkReader& reader, std::vector<Query> queries)
+        : reader_(reader), grid_(reader.grid_of(reader.array_.layout_owner)) {
+      std::unordered_map<std::string, std::size_t> known;
+      for (Query& query : queries) {
+        const auto level = top_level(grid_->array.layout, Region{}, std::move(query));
+        for (std::size_t i = 0; i < level->cut.size(); ++i) {
+          Coordinates coordinates;
+          Query inside;
+          level->cut.child(i, coordinates.at, inside);
+          const auto [at, is_new] =
+              known.try_emplace(grid_->array.key(coordinates.at), shards_.size());
+          if (is_new) shards_.emplace_back();
+          shards_[at->second].push_back({level, i});
+        }
+      }
+      reader.note_chunks(shards_.size());
+      whole_nbytes_ = reader.whole_nbytes(*grid_, shards_.size());
+    }
+
+    std::unique_ptr<Flight::Read> next() override {
+      if (next_ == shards_.size()) return nullptr;
+      std::vector<Child>& children = shards_[next_++];
+      const std::size_t chunks = whole_nbytes_ > 0 ? reader_.inner_chunks(*grid_, children) : 0;
+      return std::make_unique<Shard>(reader_, grid_, std::move(children), chunks, whole_nbytes_);
+    }
+
+   private:
+    NetworkReader& reader_;
+    const GridOwner grid_;
+    std::vector<std::vector<Child>> shards_;
+    std::uint64_t whole_nbytes_ = 0;
     std::size_t next_ = 0;
   };
 
@@ -441,6 +504,36 @@ class NetworkReader {
     return grid;
   }
 
+  // What a shard may have that comes by one request, whole where its index is not known: no more
+  // than is asked for at once of one object anyway, or as much as there is room for of all
+  // `shards` of them, where they are enough to keep the connections busy.
+  std::uint64_t whole_nbytes(const Grid& grid, std::size_t shards) const {
+    const std::uint64_t nbytes = grid.shard_nbytes;
+    if (nbytes == 0) return 0;
+    const std::uint64_t room = request_.io_nbytes();
+    const bool is_small = nbytes <= std::min(grid.plan.near().run, room);
+    const bool are_few = shards <= room / nbytes;
+    return is_small || (are_few && shards >= kShardsSideBySide) ? nbytes : 0;
+  }
+
+  // Of how many chunks of one shard something is wanted.
+  std::size_t inner_chunks(const Grid& grid, const std::vector<Child>& children) const {
+    const ShardLevel& shard = grid.array.layout.shards.front();
+    std::set<std::int64_t> wanted;
+    Coordinates coordinates;
+    Query query;
+    for (const Child& child : children) {
+      child.parent->cut.child(child.position, coordinates.at, query);
+      const Level inside(std::move(query), shard.inner_shape);
+      if (children.size() == 1) return inside.cut.size();
+      for (std::size_t i = 0; i < inside.cut.size(); ++i) {
+        inside.cut.child(i, coordinates.at, query);
+        wanted.insert(linear_index(coordinates.at, shard.inner_grid));
+      }
+    }
+    return wanted.size();
+  }
+
   void note_chunks(std::size_t n) {
     if (n + others_ < 2 * static_cast<std::size_t>(threads_)) few_chunks_ = true;
   }
@@ -459,6 +552,7 @@ class NetworkReader {
 
   // What is wanted of a chunk that lies from `where` on; false when that is to be read whole.
   bool add_plain_pieces(Pieces& pieces,
+                        const Level& level,
                         std::size_t position,
                         const ByteRange& where,
                         const Query& query) {
@@ -471,7 +565,8 @@ class NetworkReader {
     const bool is_whole = ranges.size() == 1 && ranges[0].nbytes == nbytes;
     if (is_whole && !sink.direct(0, nbytes)) return false;
     for (const ByteRange& range : ranges) {
-      pieces.pieces.push_back({position,
+      pieces.pieces.push_back({&level,
+                               position,
                                static_cast<std::size_t>(range.offset),
                                {where.offset + range.offset, range.nbytes}});
     }
@@ -480,31 +575,37 @@ class NetworkReader {
 
   // `run_nbytes`: of so many bytes a run may be, besides what is configured.
   std::shared_ptr<Pieces> pieces_of_shard(const GridOwner& grid,
-                                          const std::shared_ptr<const Level>& level,
+                                          Levels levels,
                                           std::uint64_t run_nbytes) {
-    const CodecChain& chain = grid->array.layout.chain;
-    auto pieces = std::make_shared<Pieces>(grid, level, level->key);
+    std::string key = levels.front()->key;
+    auto pieces = std::make_shared<Pieces>(grid, std::move(levels), std::move(key));
+    for (const auto& level : pieces->levels) add_pieces(*pieces, *level);
+    make_runs(*pieces, run_nbytes);
+    return pieces;
+  }
+
+  void add_pieces(Pieces& pieces, const Level& level) {
+    const Grid& grid = *pieces.grid;
+    const CodecChain& chain = grid.array.layout.chain;
     Coordinates coordinates;
     Query query;
-    for (std::size_t i = 0; i < level->cut.size(); ++i) {
-      level->cut.child(i, coordinates.at, query);
+    for (std::size_t i = 0; i < level.cut.size(); ++i) {
+      level.cut.child(i, coordinates.at, query);
       std::optional<ByteRange> range;
-      at(*grid, *level, i, [&] {
-        range = find_inner(*level, coordinates);
+      at(grid, level, i, [&] {
+        range = find_inner(level, coordinates);
         if (!range) return;
         if (chain.is_identity()) check_plain_size(chain, range->nbytes);
-        checked_encoded_nbytes(range->nbytes, grid->max_encoded);
+        checked_encoded_nbytes(range->nbytes, grid.max_encoded);
       });
       if (!range) {
-        pieces->missing.push_back(i);
+        pieces.missing.emplace_back(&level, i);
         continue;
       }
       request_.count_encoded(range->nbytes);
-      if (!add_plain_pieces(*pieces, i, *range, query))
-        pieces->pieces.push_back({i, Piece::kWhole, *range});
+      if (!add_plain_pieces(pieces, level, i, *range, query))
+        pieces.pieces.push_back({&level, i, Piece::kWhole, *range});
     }
-    make_runs(*pieces, run_nbytes);
-    return pieces;
   }
 
   void make_runs(Pieces& pieces, std::uint64_t run_nbytes = 0) {
@@ -534,22 +635,25 @@ class NetworkReader {
   void fill_missing(const Pieces& pieces, std::size_t part) {
     const std::size_t first = part * kFilledAtOnce;
     const std::size_t end = std::min(first + kFilledAtOnce, pieces.missing.size());
-    for (std::size_t i = first; i < end; ++i) fill(*pieces.grid, *pieces.level, pieces.missing[i]);
+    for (std::size_t i = first; i < end; ++i) {
+      const auto& [level, position] = pieces.missing[i];
+      fill(*pieces.grid, *level, position);
+    }
   }
 
   // A whole object.
   void decode(const Grid& grid, const Level& level, std::size_t position, ConstBytes encoded) {
     request_.count_encoded(encoded.size());
-    take(grid, level, {position, Piece::kWhole, {0, encoded.size()}}, encoded);
+    take(grid, {&level, position, Piece::kWhole, {0, encoded.size()}}, encoded);
   }
 
-  void take(const Grid& grid, const Level& level, const Piece& piece, ConstBytes bytes) {
+  void take(const Grid& grid, const Piece& piece, ConstBytes bytes) {
     const ArrayLayout& layout = grid.array.layout;
     Coordinates coordinates;
     Query query;
-    level.cut.child(piece.position, coordinates.at, query);
+    piece.level->cut.child(piece.position, coordinates.at, query);
     auto sink = make_sink(query, layout.chunk_shape, layout.itemsize());
-    at(grid, level, piece.position, [&] {
+    at(grid, *piece.level, piece.position, [&] {
       if (piece.in_chunk == Piece::kWhole) {
         decode_chunk(layout.chain, bytes, sink, decode_context());
       } else {
@@ -572,36 +676,45 @@ class NetworkReader {
   Flight* flight_ = nullptr;  // its reads refer to all of the above
 };
 
-using AnyReader = std::variant<NetworkReader<Box>, NetworkReader<Points>>;
+// What one reader reads.
+template <typename Query>
+struct Part {
+  Part(Request& request, const NetworkQuery& query, AsyncReads& store, std::size_t others)
+      : reader(request, *query.array, query.arena, store, others) {}
+
+  NetworkReader<Query> reader;
+  std::vector<Query> queries{};
+};
+using AnyPart = std::variant<Part<Box>, Part<Points>>;
 
 }  // namespace
 
 void read_from_network(Request& request, std::vector<NetworkQuery> queries) {
   if (queries.empty()) return;
   const std::function<void()> check = [&] { request.check(); };
-  std::deque<AnyReader> readers;
+  std::deque<AnyPart> parts;
+  std::map<std::pair<const StoredArray*, std::size_t>, AnyPart*> joined;
   int threads = thread_count();
-  for (const NetworkQuery& query : queries) {
+  for (NetworkQuery& query : queries) {
+    const ArrayLayout& layout = query.array->layout;
     AsyncReads& store = *query.array->driver.async_reads();
-    const auto make = [&]<typename Query>(const Query&) {
-      readers.emplace_back(std::in_place_type<NetworkReader<Query>>,
-                           request,
-                           *query.array,
-                           query.arena,
-                           store,
-                           queries.size() - 1);
-      threads = std::min(threads, std::get<NetworkReader<Query>>(readers.back()).threads());
+    const auto add = [&]<typename Query>(Query& wanted) {
+      AnyPart*& known = joined[{query.array, query.query.index()}];
+      if (known == nullptr || !NetworkReader<Query>::joins(layout)) {
+        known = &parts.emplace_back(
+            std::in_place_type<Part<Query>>, request, query, store, queries.size() - 1);
+      }
+      auto& part = std::get<Part<Query>>(*known);
+      part.queries.push_back(std::move(wanted));
+      threads = std::min(threads, part.reader.threads());
     };
-    std::visit(make, query.query);
+    std::visit(add, query.query);
   }
   AsyncReads& first = *queries.front().array->driver.async_reads();
   Flight flight(first, limits_of_flight(request, first), check);
   // What is added last is asked for first.
-  for (std::size_t i = queries.size(); i-- > 0;) {
-    const auto begin = [&]<typename Query>(Query& query) {
-      std::get<NetworkReader<Query>>(readers[i]).begin(flight, std::move(query));
-    };
-    std::visit(begin, queries[i].query);
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    std::visit([&](auto& part) { part.reader.begin(flight, std::move(part.queries)); }, parts[i]);
   }
   request.parallel(
       static_cast<std::size_t>(threads), [&](std::size_t) { flight.work(); }, threads);

@@ -273,7 +273,13 @@ void read_all_from_network(Request& request, std::span<const HostRead> reads) {
   for (const HostRead& read : reads) {
     check_forced(read.layout->devices, Device::Type::cpu);
     if (read.selection->size() == 0) continue;
-    const StoredArray& array = arrays.emplace_back(*read.state, read.layout);
+    // One array is one: its shards are asked for once.
+    const auto is_same = [&](const StoredArray& other) {
+      return &other.state == read.state && other.layout_owner == read.layout;
+    };
+    auto known = std::find_if(arrays.rbegin(), arrays.rend(), is_same);
+    const StoredArray& array =
+        known == arrays.rend() ? arrays.emplace_back(*read.state, read.layout) : *known;
     if (read.selection->pointwise) {
       queries.push_back({&array, nullptr, Points(*read.selection, read.out)});
     } else {

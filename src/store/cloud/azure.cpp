@@ -72,6 +72,16 @@ class AzureProtocol final : public CloudProtocol {
     return abilities;
   }
 
+  std::uint64_t credentials() const override {
+    return options_.credentials.tokens ? options_.credentials.tokens->number() : 0;
+  }
+
+  bool have_ended(const HttpResponse& response, std::uint64_t credentials) override {
+    if (response.status != 401 || !options_.credentials.tokens) return false;
+    options_.credentials.tokens->doubt(credentials);
+    return true;
+  }
+
   void prepare() override {
     if (options_.credentials.tokens) options_.credentials.tokens->get();
   }

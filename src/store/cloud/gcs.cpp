@@ -28,6 +28,16 @@ class GcsProtocol final : public S3Dialect {
     return abilities;
   }
 
+  std::uint64_t credentials() const override {
+    return options_.tokens ? options_.tokens->number() : 0;
+  }
+
+  bool have_ended(const HttpResponse& response, std::uint64_t credentials) override {
+    if (response.status != 401 || !options_.tokens) return false;
+    options_.tokens->doubt(credentials);
+    return true;
+  }
+
   void prepare() override {
     if (options_.tokens) options_.tokens->get();
   }

@@ -81,6 +81,7 @@ class Renewed {
       state.renew_at = now + kRetry;
       return state.value;
     }
+    if (state.value == nullptr || !(*state.value == *fetched.value)) ++state.number;
     state.value = std::move(fetched.value);
     state.end = fetched.end;
     // Of what holds for less than the margin, at half of its time.
@@ -95,6 +96,20 @@ class Renewed {
     State& state = state_.get();
     const MutexLock lock(state.mutex);
     state.end = std::min(state.end, std::chrono::system_clock::now());
+  }
+
+  // The same, unless others were fetched since number() was this.
+  void doubt(std::uint64_t number) {
+    State& state = state_.get();
+    const MutexLock lock(state.mutex);
+    if (state.number <= number) state.end = std::min(state.end, std::chrono::system_clock::now());
+  }
+
+  // Rises when get() has fetched others than before.
+  std::uint64_t number() {
+    State& state = state_.get();
+    const MutexLock lock(state.mutex);
+    return state.number;
   }
 
   // What get() gave last, without a wait; null: nothing was fetched by this process.
@@ -116,6 +131,7 @@ class Renewed {
     std::shared_ptr<const T> value GUARDED_BY(mutex);
     Time end GUARDED_BY(mutex){};
     Time renew_at GUARDED_BY(mutex){};
+    std::uint64_t number GUARDED_BY(mutex) = 0;
     // Those that left nothing that holds, and the last one's error.
     std::uint64_t failures GUARDED_BY(mutex) = 0;
     std::exception_ptr failed GUARDED_BY(mutex);

@@ -34,6 +34,10 @@ bool has_expired(const ServerError& error) {
          error.code == "RequestExpired";
 }
 
+bool ends_credentials(const ServerError& error) {
+  return has_expired(error) || error.code == "InvalidAccessKeyId";
+}
+
 class S3Protocol final : public S3Dialect {
  public:
   explicit S3Protocol(S3Options options)
@@ -56,6 +60,21 @@ class S3Protocol final : public S3Dialect {
   void prepare() override {
     region_->get();
     if (options_.credentials) options_.credentials->get();
+  }
+
+  std::uint64_t credentials() const override {
+    return options_.credentials ? options_.credentials->number() : 0;
+  }
+
+  bool have_ended(const HttpResponse& response, std::uint64_t credentials) override {
+    if (!options_.credentials) return false;
+    // An answer to HEAD has no words.
+    const std::string& lies_in = header_or_empty(response, "x-amz-bucket-region");
+    const bool may_have = response.status == 400 && response.body.size() == 0 &&
+                          (lies_in.empty() || lies_in == region());
+    if (!may_have && !ends_credentials(parse_server_error(response.body))) return false;
+    options_.credentials->doubt(credentials);
+    return true;
   }
 
   HttpRequest read(std::string_view key,
@@ -268,9 +287,7 @@ std::string S3Protocol::advice(const ServerError& error, const HttpResponse& res
 
 Error S3Protocol::error_of(const HttpRequest& request, const HttpResponse& response) const {
   const ServerError error = parse_server_error(response.body);
-  if (options_.credentials && (has_expired(error) || error.code == "InvalidAccessKeyId")) {
-    options_.credentials->doubt();
-  }
+  if (options_.credentials && ends_credentials(error)) options_.credentials->doubt();
   ErrorCode code = ErrorCode::io;
   if (response.status == 412 || (response.status == 409 && request.method != "GET") ||
       error.code == "PreconditionFailed" || error.code == "ConditionalRequestConflict") {

@@ -16,6 +16,8 @@ struct AwsKeys {
   std::string access_key_id{};
   std::string secret_access_key{};
   std::string session_token{};  // of keys that end
+
+  bool operator==(const AwsKeys&) const = default;
 };
 
 // How one provider calls what all have.

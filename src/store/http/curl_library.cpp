@@ -11,10 +11,14 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>
+#if defined(__linux__)
+#include <link.h>
+#endif
 
 #include <cstdarg>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <type_traits>
 
 #include "headrace/error.h"
@@ -41,15 +45,32 @@ constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 #endif
 
+// The file that this code is in; empty where it cannot be told.
+std::filesystem::path own_file() {
+#if defined(__linux__)
+  // Of a program dladdr() has the name that it was called by, which may be any: where it is looked
+  // up on the path, "headrace", beside which a file of the current folder would be taken.
+  Dl_info here{};
+  ::link_map* object = nullptr;
+  void** const found = reinterpret_cast<void**>(&object);
+  if (::dladdr1(&kFlags, &here, found, RTLD_DL_LINKMAP) == 0 || object == nullptr) return {};
+  if (*object->l_name != '\0') return object->l_name;
+  std::error_code failed;
+  return std::filesystem::read_symlink("/proc/self/exe", failed);
+#else
+  Dl_info here{};
+  if (::dladdr(&kFlags, &here) == 0 || here.dli_fname == nullptr) return {};
+  return here.dli_fname;
+#endif
+}
+
 // That of a wheel: beside the module, or, for the command line, in the folder of the package.
 void* open_brought() {
-  Dl_info here{};
-  if (::dladdr(reinterpret_cast<const void*>(&kFlags), &here) == 0 || here.dli_fname == nullptr)
-    return nullptr;
-  const std::filesystem::path folder = std::filesystem::path(here.dli_fname).parent_path();
+  const std::filesystem::path file = own_file();
+  if (!file.is_absolute()) return nullptr;
   for (const char* place : {".", "../headrace"}) {
-    if (void* opened = ::dlopen((folder / place / HEADRACE_CURL_NAME).c_str(), kFlags))
-      return opened;
+    const std::filesystem::path library = file.parent_path() / place / HEADRACE_CURL_NAME;
+    if (void* opened = ::dlopen(library.c_str(), kFlags)) return opened;
   }
   return nullptr;
 }

@@ -18,6 +18,7 @@
 #include "headrace/error.h"
 #include "store/http/checksums.h"
 #include "store/http/content_range.h"
+#include "store/http/renewing_client.h"
 #include "store/http/write.h"
 #include "store/key_list.h"
 
@@ -67,7 +68,7 @@ class Driver final : public HttpDriver {
          std::shared_ptr<HttpClient> client,
          HttpAccess access)
       : protocol_(std::move(protocol)),
-        client_(std::move(client)),
+        client_(make_renewing_client(protocol_, std::move(client))),
         abilities_(protocol_->abilities()),
         access_(access) {}
 

@@ -55,6 +55,12 @@ class ObjectProtocol {
   // Called where a request is made, never by a client's thread: may wait, to renew credentials.
   virtual void prepare() {}
 
+  // The number of the credentials that requests are signed by now; it rises where they are renewed.
+  virtual std::uint64_t credentials() const { return 0; }
+  // Whether the answer to a request says that its credentials, those of this number, hold no more,
+  // so that prepare() is to get others.
+  virtual bool have_ended(const HttpResponse&, std::uint64_t) { return false; }
+
   // Requests are complete but for what `sign` adds.
   virtual HttpRequest read(std::string_view key,
                            const Extent& extent,

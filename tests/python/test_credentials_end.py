@@ -1,0 +1,133 @@
+"""Credentials that end while they are used, earlier than was said or without a word of it."""
+
+import json
+import threading
+import time
+import traceback
+
+import cloud_servers
+import headrace as hr
+import numpy as np
+import pytest
+
+
+class Bucket(cloud_servers.GcsHandler):
+    """As much of S3 as writers need, for who has the session token of now."""
+
+    def handle_request(self):
+        server = self.server
+        if self.path == "/credentials":
+            server.fetches += 1
+            time.sleep(server.slow)
+            if server.gives_none:
+                return self.answer(500)
+            keys = {"AccessKeyId": "AK", "SecretAccessKey": "hidden", "Token": server.token}
+            return self.answer(200, json.dumps(keys | {"Expiration": server.end}).encode())
+        body, _, query, _, name = self.read_query()
+        with server.lock:
+            server.requests += 1
+            if self.headers.get("x-amz-security-token") != server.token:
+                server.refused += 1
+                return self.fail(400, "ExpiredToken")
+            server.served += 1
+            if server.every and server.served % server.every == 0:
+                server.token = f"hidden-{server.served}"
+            if not name:
+                return self.list(query)
+            if "uploads" in query or "uploadId" in query:
+                return self.upload(name, query, body)
+            there = server.objects.get(name)
+            wanted = self.headers.get("If-Match")
+            is_new = self.headers.get("If-None-Match") == "*"
+            if (is_new and there) or (wanted and (not there or wanted != f'"e{there[0]}"')):
+                return self.fail(412, "PreconditionFailed")
+            return self.object(name, body)
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_request
+
+    def broken(self, body):
+        return False
+
+    def object_headers(self, name):
+        return {"ETag": super().object_headers(name)["ETag"]}
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with cloud_servers.fake_server(Bucket) as (server, url):
+        server.token, server.end, server.every, server.slow = "hidden", "2999-01-01T00:00:00Z", 0, 0
+        server.requests = server.served = server.refused = server.fetches = 0
+        server.gives_none = False
+        server.uploads = {}
+        server.options = {"endpoint_url": url, "region": "us-east-1", "max_concurrency": "16"}
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/credentials")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+        monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+        yield server
+
+
+def made(server, values):
+    array = hr.create_array(
+        "s3://bucket/a",
+        shape=values.shape,
+        dtype="f4",
+        chunks=(1, 8, 8),
+        storage_options=server.options,
+    )
+    array[:] = values
+    return array
+
+
+VALUES = np.random.default_rng(1).normal(size=(120, 8, 8)).astype("f4")
+
+
+def test_reads_and_writes_go_on_with_the_next_ones(server):
+    server.every = 100
+    array = made(server, VALUES)
+    array[:, ::2] = VALUES[:, ::2] * 2  # read, and put back on condition
+    expected = VALUES.copy()
+    expected[:, ::2] *= 2
+    assert np.array_equal(hr.open_array("s3://bucket/a", storage_options=server.options), expected)
+    assert server.refused >= 3
+    # One fetch for all that met the end at a time, and one for each of three stores.
+    assert server.fetches <= server.served // server.every + 3
+    server.every = 3
+    store = hr.open_store("s3://bucket", mode="a", storage_options=server.options)
+    assert len(list(store._list("a"))) == 121
+
+
+def test_an_upload_in_parts_goes_on(server):
+    data = np.random.default_rng(2).bytes(150 << 20)
+    store = hr.open_store("s3://bucket", mode="a", storage_options=server.options)
+    server.every = 4
+    store._set("large", data)
+    assert server.objects["large"][1] == data
+    assert server.refused and not server.uploads
+
+
+def test_what_cannot_be_renewed_is_said(server):
+    array = made(server, VALUES)
+    server.token, server.gives_none = "hidden-later", True
+    with pytest.raises(OSError, match="gave no credentials") as failure:
+        array[:]
+    assert "hidden" not in "".join(traceback.format_exception(failure.value))
+    # Those of the options are the only ones.
+    keys = {"key": "AK", "secret": "hidden", "token": "hidden-never"}
+    before = server.requests
+    with pytest.raises(PermissionError, match="get new credentials") as failure:
+        hr.open_array("s3://bucket/a", storage_options=server.options | keys)
+    assert server.requests == before + 1
+    assert "hidden" not in "".join(traceback.format_exception(failure.value))
+
+
+def test_who_gives_up_does_not_wait_for_credentials(server):
+    array = made(server, VALUES)
+    server.token, server.slow = "hidden-later", 5
+    work = array.read_async((0, ...))
+    threading.Timer(0.3, work.cancel).start()
+    begin = time.monotonic()
+    with pytest.raises(BaseException, match="cancelled"):
+        work.result()
+    assert time.monotonic() - begin < 3
