@@ -82,7 +82,7 @@ def convert(
     chunk_rows, shard_size
         Cells of a chunk in the mean, and the decoded bytes of a shard at most.
     max_memory
-        Of the rows in memory, of all processes together; a shard takes a third at most. Columns of
+        Of the rows in memory, of all processes together; a shard takes a quarter at most, decoded. Columns of
         obs, names, and in each process some 50 bytes a cell are beside it.
     processes
         Each of them reads, gathers and compresses by all threads; more than one helps where
@@ -141,8 +141,8 @@ def convert(
         join=join,
         seed=int(seed) if shuffle else None,
         chunk_rows=int(chunk_rows),
-        shard_nbytes=max(1, min(_nbytes("shard_size", shard_size), memory // 3)),
-        block_nbytes=max(1, memory // 3),
+        shard_nbytes=max(1, min(_nbytes("shard_size", shard_size), memory // 4)),
+        block_nbytes=max(1, memory // 4),
         work=str(work),
         count=data.n_obs,
     )
