@@ -82,8 +82,8 @@ def convert(
     chunk_rows, shard_size
         Cells of a chunk in the mean, and the decoded bytes of a shard at most.
     max_memory
-        Of the rows in memory, of all processes together; a shard takes a quarter at most, decoded. Columns of
-        obs, names, and in each process some 50 bytes a cell are beside it.
+        Of the rows in memory, of all processes together; a shard takes a quarter at most, decoded.
+        Columns of obs, names, and in each process some 50 bytes a cell are beside it.
     processes
         Each of them reads, gathers and compresses by all threads; more than one helps where
         Python's part of the work is what holds it.
