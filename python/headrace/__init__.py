@@ -109,7 +109,7 @@ _LAZY = {
     "cache_stats": ("_cached", "cache_stats"),
     "Cells": ("_cells", "Cells"),
     "cached": ("_cached", "cached"),
-    "cells": ("_cells", "cells"),
+    "cells": ("_cell_stores", "cells"),
     "copy": ("_ops", "copy"),
     "empty": ("_fill", "empty"),
     "full": ("_fill", "full"),

@@ -115,6 +115,8 @@ def frame(store: Group, path: str) -> Group:
 
 def column_names(frame: Group) -> list[str]:
     names: Any = frame.attrs.get("column-order")
+    if isinstance(names, str):  # as references to HDF5 have a list of one
+        names = [names]
     return [str(name) for name in names] if isinstance(names, list) else []
 
 

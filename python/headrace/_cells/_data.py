@@ -324,9 +324,20 @@ def _groups(given: Any) -> list[Group]:
             matching = sorted(glob.glob(expanded(path)))
             if not matching:
                 raise FileNotFoundError(f"stores: nothing matches {path!r}")
-            each = _for_each(matching, lambda one: _groups_of(open(one)))
+            each = _for_each(matching, lambda one: _groups_of(_open(one)))
             return [group for groups in each for group in groups]
-    return _groups_of(given if isinstance(given, Group) else open(given))
+    return _groups_of(given if isinstance(given, Group) else _open(given))
+
+
+def _open(given: Any) -> _core.Array | Group:
+    """A store; or a file of HDF5, whose chunks are read where they are."""
+    if isinstance(given, str | os.PathLike):
+        path = os.fspath(given)
+        if isinstance(path, str) and path.lower().endswith((".h5ad", ".h5")):
+            from .._references import references
+
+            return open(references(path, left_out="skip"))
+    return open(given)
 
 
 def _on_host(group: Group) -> Group:

@@ -1,0 +1,305 @@
+"""`convert`: AnnData stores and files as one sharded store, shuffled once.
+
+1. Cells are read in blocks that fit into memory, one behind another, each block is put into the
+   order of the places of its cells in the result, and is kept in a folder `rows/<block>`.
+2. Each shard of the result is gathered from all blocks, of each of which it takes consecutive rows.
+3. The frames are written, and the folder gets its name, all at once.
+
+All lies in `<out>.converting` until then. A block, and the mark of a shard that is done, appear
+whole and after what they say is on the disk; so a call that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _check
+from .._cells import cells as open_cells
+from .._cells._anndata import encoding, name_of
+from .._cells._data import _opened
+from .._place import overlap
+from ..config import _nbytes
+from ..errors import CorruptError
+from ..group import Group
+from ._frames import common_columns, digest, names_of_cells, write_frames
+from ._rows import Conversion, Job
+
+_VERSION = 1
+
+
+def convert(
+    stores: Any,
+    out: str | os.PathLike[str],
+    *,
+    matrices: Iterable[str] | None = None,
+    obs: Iterable[str] | None = None,
+    join: str = "inner",
+    shuffle: bool = True,
+    seed: int = 0,
+    chunk_rows: int = 64,
+    shard_size: int | str = "1GB",
+    max_memory: int | str = "4GiB",
+    processes: int = 1,
+    overwrite: bool = False,
+) -> Group:
+    """Write the cells of AnnData stores and files as one store, shuffled, in shards.
+
+    It is laid out as annbatch lays out its own: Blosc (LZ4, level 3, shuffle), chunks of about
+    ``chunk_rows`` cells, indices of the smallest type; anndata, annbatch and `headrace.cells`
+    read it. The order is a permutation of all cells, each as likely as any other. Rows are kept on
+    the disk meanwhile, uncompressed, in ``<out>.converting``: that takes the room of all matrices.
+    A call that was killed or failed goes on where it stopped when it is repeated; ``out`` is not
+    there before it is whole.
+
+    Parameters
+    ----------
+    stores
+        As `headrace.cells` takes them, files ``.h5ad`` too.
+    out
+        Path of a folder.
+    matrices
+        Paths as "X", "layers/counts", "obsm/X_pca"; None: X and those of layers and obsm that all
+        stores have, dense or csr_matrix.
+    obs
+        Columns; None: those that all stores have.
+    join
+        As in `headrace.cells`. Columns of var are kept where all stores have the same variables:
+        those of the first.
+    shuffle, seed
+        False keeps the order. Of one seed the order is always the same.
+    chunk_rows, shard_size
+        Cells of a chunk in the mean, and the decoded bytes of a shard at most.
+    max_memory
+        Of the rows in memory, of all processes together; a shard takes a quarter at most, decoded.
+        Columns of obs, names, and in each process some 50 bytes a cell are beside it.
+    processes
+        Each of them reads, gathers and compresses by all threads; more than one helps where
+        Python's part of the work is what holds it.
+    overwrite
+        Replace what is at ``out``, and do not go on with another call's work.
+
+    Raises
+    ------
+    ValueError
+        There is something at ``out``; another process converts to it; what another call has left
+        was made of other cells or arguments; stores that do not fit together.
+    NotImplementedError
+        ``out`` is a URL.
+    headrace.CorruptError
+        A store whose parts contradict each other.
+
+    Examples
+    --------
+    >>> hr.cells.convert(["donor1.h5ad", "donor2.h5ad"], "atlas.zarr", seed=1)
+    """
+    target = _folder(out)
+    for name, number, least in (
+        ("seed", seed, 0),
+        ("chunk_rows", chunk_rows, 1),
+        ("processes", processes, 1),
+    ):
+        _check.integer(name, number)
+        if number < least:
+            raise ValueError(f"{name}: expected {least} or more, got {number}")
+    _check.flag("shuffle", shuffle)
+    _check.flag("overwrite", overwrite)
+    for name, given in (("matrices", matrices), ("obs", obs)):
+        if given is not None and (isinstance(given, str) or not isinstance(given, Iterable)):
+            raise _check.wrong_type(name, "names, or None", given)
+    work = target.with_name(target.name + ".converting")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(target) and not overwrite and not (work / "finished").exists():
+        raise ValueError(f"convert: there is something at {target}: overwrite=True replaces it")
+    groups = _opened(stores)
+    for group in groups:
+        if overlap(group.store, group.path, str(target)):
+            raise ValueError(f"convert: {target} and {name_of(group)}, a source, overlap")
+    paths = _matrices(groups) if matrices is None else list(dict.fromkeys(matrices))
+    for path in paths:
+        # Of raw and obsp more than rows would have to be moved.
+        if path != "X" and str(path).partition("/")[0] not in ("layers", "obsm"):
+            raise ValueError(f"matrices: expected X, layers/... or obsm/..., got {path!r}")
+    columns = common_columns(groups) if obs is None else list(dict.fromkeys(obs))
+    data = open_cells(groups, {path: path for path in paths}, obs=columns, join=join)
+    names = names_of_cells(groups)
+    memory = _nbytes("max_memory", max_memory) // processes
+    job = Job(
+        stores=stores,
+        paths=tuple(paths),
+        join=join,
+        seed=int(seed) if shuffle else None,
+        chunk_rows=int(chunk_rows),
+        shard_nbytes=max(1, min(_nbytes("shard_size", shard_size), memory // 4)),
+        block_nbytes=max(1, memory // 4),
+        work=str(work),
+        count=data.n_obs,
+    )
+    conversion = Conversion(job, data)
+    identity = _identity(job, data, names)
+    work.mkdir(exist_ok=True)
+    with open(work / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"convert: another process converts to {target}") from None
+        with open(work / "workers", "w") as workers:
+            fcntl.flock(workers, fcntl.LOCK_EX)  # those of a call that was killed end at once
+        _begin(work, identity, overwrite)
+        if not (work / "finished").exists():
+            _run(job, conversion, "block", conversion.blocks_to_do(), processes)
+            conversion.prepare()
+            _run(job, conversion, "shard", conversion.shards_to_do(), processes)
+            write_frames(conversion, groups, names)
+            (work / "finished").touch()
+            _sync(work)
+        if (work / "store").exists():
+            if os.path.lexists(target):
+                shutil.rmtree(target)
+            os.rename(work / "store", target)
+            _sync(target.parent)
+        # Under another name, which no call goes on with, while it goes file by file.
+        over = work.with_name(target.name + ".converted")
+        shutil.rmtree(over, ignore_errors=True)
+        os.rename(work, over)
+        shutil.rmtree(over)
+    from .._open import open_group
+
+    return open_group(target)
+
+
+def _folder(out: Any) -> Path:
+    if not isinstance(out, str | os.PathLike):
+        raise _check.wrong_type("out", "the path of a folder", out)
+    path = os.fsdecode(out)
+    if "://" in path or path.lower().endswith(".zip"):
+        raise NotImplementedError(
+            f"convert: {path} is no folder: convert to one, and copy it there (headrace cp)"
+        )
+    return Path(os.path.abspath(path))
+
+
+def _matrices(groups: Sequence[Group]) -> list[str]:
+    """Those that all stores have and that are read; says which are left out."""
+    found = [_matrices_of(group) for group in groups]
+    kept = [path for path in found[0] if all(own.get(path) for own in found)]
+    left_out = sorted({path for own in found for path in own} - set(kept))
+    for name in ("raw", "uns", "obsp", "varm", "varp"):
+        if any(name in group and _group(group, name).keys() for group in groups):
+            left_out.append(name)
+    if left_out:
+        warnings.warn(f"convert: left out: {', '.join(left_out)}", stacklevel=3)
+    return kept
+
+
+def _group(group: Group, name: str) -> Group:
+    found = group[name]
+    if not isinstance(found, Group):
+        raise CorruptError(f"{name_of(found)}: expected a group, got an array")
+    return found
+
+
+def _matrices_of(group: Group) -> dict[str, bool]:
+    """Paths of matrices, and whether they are of a kind that is read."""
+    paths = ["X"] if "X" in group else []
+    for folder in ("layers", "obsm"):
+        if folder in group:
+            paths += [f"{folder}/{name}" for name in _group(group, folder)]
+    found = {}
+    for path in paths:
+        node = group[path]
+        dense = not isinstance(node, Group) and encoding(node) == "array" and node.ndim == 2
+        found[path] = dense or encoding(node) == "csr_matrix"
+    return found
+
+
+def _identity(job: Job, data: Any, names: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """What a call goes on with: the same cells, by their metadata, and the same arguments."""
+    return {
+        "version": _VERSION,
+        "arguments": [
+            list(job.paths), job.join, job.seed, job.chunk_rows, job.shard_nbytes, job.block_nbytes,
+            sorted(data.obs),
+        ],
+        "cells": digest(data, names),
+    }  # fmt: skip
+
+
+def _begin(work: Path, identity: Mapping[str, Any], overwrite: bool) -> None:
+    """Notes what is done here, or checks that it is what was begun."""
+    note = work / "job.json"
+    if note.exists():
+        try:
+            found = json.loads(note.read_text())
+        except ValueError:
+            found = None
+        if found == identity:
+            return
+        if not overwrite:
+            raise ValueError(
+                f"convert: {work} was begun with other cells or arguments: overwrite=True, or "
+                "removing it, begins anew"
+            )
+    for path in work.iterdir():
+        if path.name not in ("lock", "workers"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (work / "job.tmp").write_text(json.dumps(identity))
+    _sync(work)
+    os.rename(work / "job.tmp", note)
+
+
+def _sync(folder: Path) -> None:
+    """All of the file system that the folder is on."""
+    from .._stores import open_store
+
+    open_store(folder, mode="r+").sync()
+
+
+_conversion: Conversion | None = None
+_alive: int | None = None  # a file whose lock says that this process may still write
+
+
+def _start(job: Job) -> None:
+    """In a process of the pool, which is not to outlive the one that began it."""
+    global _conversion, _alive
+    _alive = os.open(Path(job.work) / "workers", os.O_RDWR)  # kept until the process ends
+    fcntl.flock(_alive, fcntl.LOCK_SH)
+    parent = parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    _conversion = Conversion(job)
+
+
+def _do(task: tuple[str, Any]) -> None:
+    assert _conversion is not None
+    kind, what = task
+    _conversion.block(what) if kind == "block" else _conversion.shard(*what)
+
+
+def _run(job: Job, conversion: Conversion, kind: str, tasks: Sequence[Any], processes: int) -> None:
+    if processes == 1 or len(tasks) < 2:
+        for task in tasks:
+            conversion.block(task) if kind == "block" else conversion.shard(*task)
+        return
+    count = min(processes, len(tasks))
+    with ProcessPoolExecutor(
+        count, get_context("spawn"), initializer=_start, initargs=(job,)
+    ) as pool:
+        list(pool.map(_do, [(kind, task) for task in tasks]))

@@ -1,0 +1,362 @@
+"""`hr.cells.convert`: stores and files of cells as one, by value; killed, resumed, refused."""
+
+import json
+import multiprocessing
+import subprocess
+import sys
+import time
+import warnings
+
+import headrace as hr
+import numpy as np
+import pytest
+
+sp = pytest.importorskip("scipy.sparse")
+zarr = pytest.importorskip("zarr")
+
+from cells_store import counts, dense, write  # noqa: E402
+
+PATHS = ["X", "layers/counts", "layers/dense", "obsm/pca"]
+SMALL = {"max_memory": 6000, "shard_size": 900, "chunk_rows": 4}
+
+
+def obs_of(rng, rows):
+    types = [None if i % 7 == 0 else f"type{i % 3}" for i in range(rows)]
+    numbers = (rng.integers(0, 9, rows), rng.random(rows) < 0.3)
+    return {"type": types, "age": rng.random(rows), "donor": numbers}
+
+
+def made(path, rng, rows, columns=11, genes=None):
+    x = counts(rng, rows, columns)
+    layers = {"counts": counts(rng, rows, columns, dtype="i4"), "dense": x.toarray() * 2}
+    obsm = {"pca": rng.random((rows, 3))}
+    write(path, x, obs=obs_of(rng, rows), genes=genes, layers=layers, obsm=obsm)
+    return {"X": x, **{f"layers/{name}": m for name, m in layers.items()}, "obsm/pca": obsm["pca"]}
+
+
+@pytest.fixture
+def stores(tmp_path):
+    rng = np.random.default_rng(1)
+    parts = [made(tmp_path / f"{i}.zarr", rng, rows) for i, rows in enumerate((37, 1, 60))]
+    wanted = {path: np.concatenate([dense(part[path]) for part in parts]) for path in PATHS}
+    return [str(tmp_path / f"{i}.zarr") for i in range(3)], wanted
+
+
+def as_h5ad(path, target):
+    """The same as a file of HDF5, as anndata writes one: strings of variable length."""
+    h5py = pytest.importorskip("h5py")
+
+    def put(source, into):
+        into.attrs.update(source.attrs.asdict())
+        for name, node in source.members():
+            if isinstance(node, zarr.Group):
+                put(node, into.create_group(name))
+                continue
+            values = node[...]
+            if values.dtype.kind in "TO":
+                made = into.create_dataset(name, values.shape, h5py.string_dtype())
+                made[...] = np.array(values.tolist(), object)
+            else:
+                chunks = tuple(max(1, extent // 2) for extent in values.shape)
+                packed = {"chunks": chunks, "compression": "gzip"} if values.size > 20 else {}
+                made = into.create_dataset(name, data=values, **packed)
+            made.attrs.update(node.attrs.asdict())
+
+    with h5py.File(target, "w") as file:
+        put(zarr.open_group(path, mode="r"), file)
+    return str(target)
+
+
+def matrix_of(store, path):
+    node = zarr.open_group(store, mode="r")[path]
+    if isinstance(node, zarr.Array):
+        return node[...]
+    parts = [node[name][...] for name in ("data", "indices", "indptr")]
+    parts[1] = parts[1].astype("i4")
+    return sp.csr_matrix(tuple(parts), shape=node.attrs["shape"]).toarray()
+
+
+def check(store, wanted, order, sources):
+    for path, values in wanted.items():
+        np.testing.assert_array_equal(matrix_of(store, path), values[order])
+    old, new = (hr.cells(each, obs=["type", "age", "donor"]) for each in (sources, store))
+    np.testing.assert_array_equal(new.obs["type"].values, old.obs["type"].values[order])
+    np.testing.assert_array_equal(new.obs["type"].categories, old.obs["type"].categories)
+    np.testing.assert_array_equal(new.obs["age"].values, old.obs["age"].values[order])
+    np.testing.assert_array_equal(new.obs["donor"].missing, old.obs["donor"].missing[order])
+    np.testing.assert_array_equal(new.obs["donor"].values, old.obs["donor"].values[order])
+    np.testing.assert_array_equal(new.var_names(), old.var_names())
+    names = np.concatenate(
+        [zarr.open_group(source, mode="r")["obs/_index"][...] for source in sources]
+    )
+    found = zarr.open_group(store, mode="r")["obs/_index"][...]
+    assert found.tolist() == names[order].tolist()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("options", [SMALL, {}])
+def test_a_permutation_of_all_cells(stores, tmp_path, options, processes):
+    paths, wanted = stores
+    group = hr.cells.convert(paths, tmp_path / "out.zarr", seed=5, processes=processes, **options)
+    order = np.random.default_rng(5).permutation(98)
+    assert not (order == np.arange(98)).all()
+    check(tmp_path / "out.zarr", wanted, order, paths)
+    assert group.attrs["encoding-type"] == "anndata"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "0.zarr", "1.zarr", "2.zarr", "out.zarr"
+    ]  # fmt: skip
+    x = zarr.open_group(tmp_path / "out.zarr", mode="r")["X"]
+    (codec,) = x["data"].metadata.codecs
+    compressor = codec.codecs[-1].to_dict()["configuration"]
+    assert (compressor["cname"], compressor["clevel"]) == ("lz4", 3)
+    assert compressor["shuffle"] == "shuffle" and x["indices"].dtype == np.uint8
+    if options:
+        assert -(-x["data"].shape[0] // x["data"].shards[0]) > 2
+
+
+def test_the_order_stays_where_it_is_to(stores, tmp_path):
+    paths, wanted = stores
+    hr.cells.convert(paths, tmp_path / "out.zarr", shuffle=False, **SMALL)
+    check(tmp_path / "out.zarr", wanted, np.arange(98), paths)
+
+
+def test_files_of_hdf5(stores, tmp_path):
+    paths, wanted = stores
+    files = [as_h5ad(path, tmp_path / f"{i}.h5ad") for i, path in enumerate(paths)]
+    hr.cells.convert(files, tmp_path / "out.zarr", **SMALL)
+    check(tmp_path / "out.zarr", wanted, np.random.default_rng(0).permutation(98), paths)
+    assert hr.cells(files[0]).n_obs == 37
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_variables_are_joined(tmp_path, join):
+    rng = np.random.default_rng(2)
+    a = made(tmp_path / "a.zarr", rng, 20, 3, ["x", "y", "z"])
+    b = made(tmp_path / "b.zarr", rng, 30, 3, ["z", "q", "x"])
+    paths = [str(tmp_path / "a.zarr"), str(tmp_path / "b.zarr")]
+    hr.cells.convert(paths, tmp_path / "out.zarr", matrices=["X"], join=join, shuffle=False)
+    names = ["x", "z"] if join == "inner" else ["x", "y", "z", "q"]
+    assert hr.cells(tmp_path / "out.zarr").var_names().tolist() == names
+    wanted = np.zeros((50, len(names)), "f4")
+    for rows, part, own in ((slice(0, 20), a, "xyz"), (slice(20, 50), b, "zqx")):
+        for at, name in enumerate(own):
+            if name in names:
+                wanted[rows, names.index(name)] = part["X"].toarray()[:, at]
+    np.testing.assert_array_equal(matrix_of(tmp_path / "out.zarr", "X"), wanted)
+
+
+def test_what_is_left_out_is_said(stores, tmp_path):
+    paths, _ = stores
+    root = zarr.open_group(paths[0], mode="r+")
+    root["layers"].create_array("extra", shape=(37, 2), dtype="f4", chunks=(37, 2))
+    root.create_group("uns").create_array("x", shape=(1,), dtype="f4")
+    with pytest.warns(UserWarning, match=r"left out: layers/extra, uns"):
+        hr.cells.convert(paths, tmp_path / "out.zarr")
+
+
+def test_no_elements_and_no_cells(tmp_path):
+    empty = sp.csr_matrix((5, 4), dtype="f4")
+    write(tmp_path / "a.zarr", empty)
+    hr.cells.convert(str(tmp_path / "a.zarr"), tmp_path / "out.zarr")
+    assert not matrix_of(tmp_path / "out.zarr", "X").any()
+    write(tmp_path / "b.zarr", empty[:0])
+    hr.cells.convert(str(tmp_path / "b.zarr"), tmp_path / "none.zarr")
+    assert hr.cells(tmp_path / "none.zarr").n_obs == 0
+
+
+# Ends at the Nth call of what writes or names something.
+KILLED = """
+import os, sys, json
+import headrace as hr
+from headrace._cell_stores import _convert, _frames, _rows
+left = int(sys.argv[1])
+def counted(module, name):
+    real = getattr(module, name)
+    def wrapped(*args, **kwargs):
+        global left
+        left -= 1
+        if left == 0:
+            os._exit(9)
+        return real(*args, **kwargs)
+    setattr(module, name, wrapped)
+for module, name in (
+    (_rows, "_save"), (_rows, "_sync_folder"), (_rows, "_opened"), (_rows, "_encoded"),
+    (_frames, "_put"), (_frames, "_encoded"), (_convert, "_sync"), (os, "rename"), (os, "rmdir"),
+    (os, "unlink"), (_rows.Path, "touch"), (_rows.Path, "mkdir"),
+):
+    counted(module, name)
+hr.cells.convert(json.loads(sys.argv[2]), sys.argv[3], **json.loads(sys.argv[4]))
+print("done", left)
+"""
+
+
+def killed_at(step, paths, out, options):
+    arguments = [str(step), json.dumps(paths), str(out), json.dumps(options)]
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True
+    )
+
+
+def test_killed_anywhere_it_goes_on_or_is_refused(stores, tmp_path):
+    paths, wanted = stores
+    options = {**SMALL, "max_memory": 20000, "shard_size": 6000}
+    whole = killed_at(-1, paths, tmp_path / "all.zarr", options)
+    assert whole.stdout.startswith("done"), whole.stderr
+    steps = -1 - int(whole.stdout.split()[1])
+    assert steps > 100
+    order = np.random.default_rng(0).permutation(98)
+    rng = np.random.default_rng(7)
+    for step in sorted(
+        {1, 2, 3, *range(steps - 6, steps + 1), *rng.integers(4, steps, 14).tolist()}
+    ):
+        out = tmp_path / f"out{step}.zarr"
+        ended = killed_at(step, paths, out, options)
+        assert ended.returncode == 9, (step, ended.stderr)
+        if out.exists():  # then it is whole
+            check(out, wanted, order, paths)
+        work = tmp_path / f"out{step}.zarr.converting"
+        if (work / "store" / "zarr.json").exists() and not (work / "finished").exists():
+            attributes = json.loads((work / "store" / "zarr.json").read_text()).get("attributes")
+            frames = [(work / "store" / name).exists() for name in ("obs", "var")]
+            assert "encoding-type" not in (attributes or {}) or all(frames)
+        if not work.exists() and out.exists():
+            with pytest.raises(ValueError, match="there is something"):
+                hr.cells.convert(paths, out, **options)
+            continue
+        hr.cells.convert(paths, out, **options)
+        check(out, wanted, order, paths)
+        assert not work.exists()
+
+
+def test_what_another_call_left_is_refused(stores, tmp_path):
+    paths, wanted = stores
+    out = tmp_path / "out.zarr"
+    assert killed_at(60, paths, out, SMALL).returncode == 9
+    with pytest.raises(ValueError, match="begun with other cells or arguments"):
+        hr.cells.convert(paths, out, seed=1, **SMALL)
+    x = zarr.open_group(paths[0], mode="r+")["X/indptr"]
+    before = x[...]
+    x[1] = 0 if before[1] else before[2]
+    with pytest.raises(ValueError, match="begun with other cells or arguments"):
+        hr.cells.convert(paths, out, **SMALL)
+    x[...] = before
+    hr.cells.convert(paths, out, seed=1, overwrite=True, **SMALL)
+    check(out, wanted, np.random.default_rng(1).permutation(98), paths)
+    with pytest.raises(ValueError, match="there is something"):
+        hr.cells.convert(paths, out, **SMALL)
+    hr.cells.convert(paths, out, shuffle=False, overwrite=True, **SMALL)
+    check(out, wanted, np.arange(98), paths)
+
+
+def test_corrupt_rows_are_told_and_nothing_is_made(stores, tmp_path):
+    paths, _ = stores
+    zarr.open_group(paths[2], mode="r+")["X/indices"][3] = 4000
+    with pytest.raises(hr.CorruptError):
+        hr.cells.convert(paths, tmp_path / "out.zarr", **SMALL)
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_arguments_that_cannot_be(stores, tmp_path):
+    paths, _ = stores
+    with pytest.raises(NotImplementedError, match="no folder"):
+        hr.cells.convert(paths, "s3://bucket/out.zarr")
+    with pytest.raises(ValueError, match="overlap"):
+        hr.cells.convert(paths, paths[1], overwrite=True)
+    with pytest.raises(ValueError, match="chunk_rows"):
+        hr.cells.convert(paths, tmp_path / "out.zarr", chunk_rows=0)
+    with pytest.raises(ValueError, match="matrices"):
+        hr.cells.convert(paths, tmp_path / "out.zarr", matrices=["X", "obsp/distances"])
+    with pytest.raises(TypeError, match="matrices"):
+        hr.cells.convert(paths, tmp_path / "out.zarr", matrices="X")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_kill_9_and_all_its_processes_end(stores, tmp_path, processes):
+    paths, wanted = stores
+    out, options = tmp_path / "out.zarr", {**SMALL, "processes": processes}
+    code = (
+        "import headrace as hr, json, sys\n"
+        "if __name__ == '__main__':\n"
+        "    hr.cells.convert(json.loads(sys.argv[1]), sys.argv[2], **json.loads(sys.argv[3]))\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(code)
+    command = [sys.executable, str(script), json.dumps(paths), str(out), json.dumps(options)]
+    order = np.random.default_rng(0).permutation(98)
+    for seen in ("rows/1", "rows/6", "done"):
+        running = subprocess.Popen(command)
+        while not (tmp_path / "out.zarr.converting" / seen).exists() and running.poll() is None:
+            time.sleep(0.002)
+        running.kill()
+        running.wait()
+    hr.cells.convert(paths, out, **SMALL, processes=processes, overwrite=out.exists())
+    check(out, wanted, order, paths)
+
+
+def hold(path, ready, end):
+    import fcntl
+
+    path.mkdir()
+    with open(path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready.set()
+        end.wait(60)
+
+
+def test_one_at_a_time(stores, tmp_path):
+    paths, _ = stores
+    context = multiprocessing.get_context("spawn")
+    ready, end = context.Event(), context.Event()
+    holder = context.Process(target=hold, args=(tmp_path / "out.zarr.converting", ready, end))
+    holder.start()
+    assert ready.wait(60)
+    with pytest.raises(ValueError, match="another process"):
+        hr.cells.convert(paths, tmp_path / "out.zarr")
+    end.set()
+    holder.join()
+    hr.cells.convert(paths, tmp_path / "out.zarr")
+
+
+def test_anndata_and_annbatch_read_it(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    annbatch = pytest.importorskip("annbatch")
+    pandas = pytest.importorskip("pandas")
+    from annbatch.samplers import RandomSampler
+
+    rng = np.random.default_rng(3)
+    source = anndata.AnnData(counts(rng, 300, 40))
+    source.obs["type"] = pandas.Categorical(rng.choice(["a", "b"], 300))
+    source.obs["text"] = pandas.array(["x", None, "z"] * 100, dtype="string")
+    source.obs["age"] = rng.random(300)
+    source.obs["donor"] = pandas.array([1, None, 3] * 100, dtype="Int64")
+    source.var["length"] = rng.integers(0, 9, 40)
+    source.layers["double"] = source.X * 2
+    source.obsm["pca"] = rng.random((300, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        source.write_h5ad(tmp_path / "a.h5ad")
+        source = anndata.read_h5ad(tmp_path / "a.h5ad")
+        hr.cells.convert(tmp_path / "a.h5ad", tmp_path / "out.zarr", seed=2, chunk_rows=16)
+        found = anndata.read_zarr(tmp_path / "out.zarr")
+        wanted = source[np.random.default_rng(2).permutation(300)].copy()
+        assert (found.X != wanted.X).nnz == 0
+        assert (found.layers["double"] != wanted.layers["double"]).nnz == 0
+        np.testing.assert_array_equal(found.obsm["pca"], wanted.obsm["pca"])
+        pandas.testing.assert_frame_equal(
+            found.obs, wanted.obs, check_index_type=False, check_dtype=False
+        )
+        pandas.testing.assert_frame_equal(found.var, wanted.var, check_index_type=False)
+        sampler = RandomSampler(
+            chunk_size=8, preload_nchunks=4, batch_size=16, rng=np.random.default_rng(1)
+        )
+        loader = annbatch.Loader(
+            batch_sampler=sampler, preload_to_gpu=False, to=None, return_index=True
+        )
+        group = zarr.open_group(tmp_path / "out.zarr", mode="r")
+        loader.add_dataset(anndata.io.sparse_dataset(group["X"]))
+        seen = 0
+        for batch in loader:
+            rows = np.asarray(batch["index"])
+            np.testing.assert_array_equal(batch["X"].toarray(), wanted.X[rows].toarray())
+            seen += len(rows)
+        assert seen == 300
