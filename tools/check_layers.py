@@ -69,6 +69,7 @@ INTERFACES = {
         "device/cufile.h",
         "device/gpu_limits.h",
         "device/kernel_probe.h",
+        "device/mapped_file.h",
         "device/user_memory.h",
     },
     "store": {"store/store.h"},

@@ -82,6 +82,8 @@ class FileReader : public ObjectReader {
     if (n != total) throw_short(path_, total, n);
   }
 
+  int file() const override { return fd_.get(); }
+
   // By way of the descriptor: the path may lead to another file by now.
   ObjectFile open_direct() const override {
     const std::string same = "/proc/self/fd/" + std::to_string(fd_.get());
@@ -108,6 +110,8 @@ class FileReader : public ObjectReader {
 class DirectReader : public FileReader {
  public:
   using FileReader::FileReader;
+
+  int file() const override { return -1; }
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
     check_object_range(path_, size_, offset, dst.size());

@@ -1,5 +1,6 @@
 #include "engine/device/slab.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -49,8 +50,14 @@ SlabMemory::Piece SlabMemory::reserve_for_parts(std::size_t nbytes) {
 
 SlabMemory::Piece SlabMemory::reserve_in_place(std::uint8_t* target,
                                                std::size_t nbytes,
-                                               bool in_parts) {
-  return reserve_alone({pinned_.take(padded(nbytes)), {}, target}, nbytes, in_parts);
+                                               bool in_parts,
+                                               std::size_t alignment,
+                                               std::uint64_t offset) {
+  std::shared_ptr<std::byte> pinned = pinned_.take(padded(nbytes) + alignment - 1);
+  const auto at = reinterpret_cast<std::uintptr_t>(pinned.get());
+  std::byte* const host = pinned.get() + (offset - at) % alignment;
+  return reserve_alone(
+      {std::shared_ptr<std::byte>(std::move(pinned), host), {}, target}, nbytes, in_parts);
 }
 
 SlabMemory::Piece SlabMemory::reserve_alone(Block fresh, std::size_t nbytes, bool in_parts) {
@@ -112,6 +119,37 @@ SlabMemory::Piece SlabMemory::reserve_on_device(std::size_t nbytes) {
     unpinned_.push_back(std::move(memory));
   }
   free->wait();
+  return piece;
+}
+
+std::uint8_t* SlabMemory::cut_for_mapped(std::size_t nbytes) {
+  const MutexLock lock(mutex_);
+  if (nbytes > left_) {
+    of_mapped_.emplace_back(queue_, std::max(nbytes, block_nbytes_));
+    left_ = of_mapped_.back().size();
+  }
+  const Scratch<std::uint8_t>& block = of_mapped_.back();
+  std::uint8_t* const memory = block.data() + (block.size() - left_);
+  left_ -= nbytes;
+  return memory;
+}
+
+SlabMemory::Piece SlabMemory::reserve_mapped(std::vector<MappedFiles::Part> parts,
+                                             std::size_t nbytes,
+                                             std::uint8_t* target) {
+  Piece piece;
+  piece.device = target ? target : cut_for_mapped(padded(nbytes));
+  const Span span("copy", nbytes);
+  {
+    // Before they are copied: an error must find them here until the queue is drained.
+    const MutexLock lock(mutex_);
+    mapped_.insert(mapped_.end(), parts.begin(), parts.end());
+  }
+  std::size_t at = 0;
+  for (const MappedFiles::Part& part : parts) {
+    part.window->copy(queue_, piece.device + at, part.at, part.nbytes);
+    at += part.nbytes;
+  }
   return piece;
 }
 

@@ -6,16 +6,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
+#include "device/mapped_files.h"
 #include "engine/device/chunks.h"
 #include "engine/device/gds.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
 #include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
+#include "store/file.h"
 
 namespace headrace {
 
@@ -142,7 +145,8 @@ class SlabFetch final : public SlabSource {
   SlabFetch(const Request& request,
             FunctionRef<void()> check,
             const StoredArray& array,
-            const Backend& backend,
+            Backend& backend,
+            int device,
             FetchFor purpose,
             Gds* gds,
             Chunks& chunks,
@@ -151,6 +155,8 @@ class SlabFetch final : public SlabSource {
         array_(array),
         layout_(array.layout),
         backend_(backend),
+        device_(device),
+        mapped_(request.config().device_mapped == "on"),
         purpose_(purpose),
         gds_(gds),
         chunks_(chunks),
@@ -214,10 +220,13 @@ class SlabFetch final : public SlabSource {
         });
       } else {
         const auto file = gds_ ? gds_->open(*stored->reader) : nullptr;
+        const ObjectReader& reader = *stored->reader;
+        if (const auto piece = file ? std::nullopt : map(reader, chunk.range, &chunk))
+          return take_unseen(reader, chunk, *piece, 0);
         const int threads = sharers(chunk.range.nbytes);
-        const SlabMemory::Piece piece = reserve(file.get(), chunk.range, threads, &chunk);
-        chunk.missing = !unless_removed(
-            [&] { bring(*stored->reader, file.get(), chunk.range, threads, piece); });
+        const SlabMemory::Piece piece = reserve(reader, file.get(), chunk.range, threads, &chunk);
+        chunk.missing =
+            !unless_removed([&] { bring(reader, file.get(), chunk.range, threads, piece); });
         if (!chunk.missing) take(chunk, piece);
         memory_.filled(piece);
       }
@@ -287,6 +296,8 @@ class SlabFetch final : public SlabSource {
             chunk.missing = true;
           } else if (purpose_ == FetchFor::packing) {
             decode(chunk, ConstBytes(buffers[r]).subspan(offset, nbytes));
+          } else if (!pieces[r].host) {
+            take_unseen(*chunk.level->reader, chunk, pieces[r], offset);
           } else {
             take(chunk, pieces[r], offset);
           }
@@ -313,33 +324,74 @@ class SlabFetch final : public SlabSource {
       } else {
         const auto members = list_.chunks_of(request.runs[r]);
         Chunk<Query>* const alone = members.size() == 1 ? &chunks_[members[0]] : nullptr;
-        pieces.push_back(reserve(file.get(), range, threads, alone));
+        const auto mapped = file ? std::nullopt : map(*reader, range, alone);
+        pieces.push_back(mapped ? *mapped : reserve(*reader, file.get(), range, threads, alone));
       }
       targets.push_back(pieces.back().host);
     }
     if (purpose_ == FetchFor::packing || !array_.driver.local())
       return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
     for (std::size_t r = 0; r < request.runs.size(); ++r)
-      bring(*reader, file.get(), request.runs[r].range, threads, pieces[r]);
+      if (pieces[r].host || file)
+        bring(*reader, file.get(), request.runs[r].range, threads, pieces[r]);
   }
 
   // Threads for what is asked for together.
   int sharers(std::uint64_t nbytes) const { return nbytes < kLeastShared ? 1 : threads_each_; }
 
+  // Bytes of a file in memory, copied by the device from where they lie; nothing where they are not
+  // to come so. `alone`: the chunk, if they are of one.
+  std::optional<SlabMemory::Piece> map(const ObjectReader& reader,
+                                       const ByteRange& range,
+                                       Chunk<Query>* alone) {
+    if (!mapped_ || purpose_ != FetchFor::device) return std::nullopt;
+    const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
+    auto parts = MappedFiles::get().find(
+        backend_, device_, reader.file(), reader.size(), range.offset, nbytes);
+    if (parts.empty()) return std::nullopt;
+    std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr;
+    if (target) alone->in_place = true;
+    return memory_.reserve_mapped(std::move(parts), nbytes, target);
+  }
+
+  // Of bytes that went past the host it reads no more than what it checks by itself. Headers are
+  // read by the device in what it got: of a mapped file others may change the bytes meanwhile.
+  void take_unseen(const ObjectReader& reader,
+                   Chunk<Query>& chunk,
+                   const SlabMemory::Piece& piece,
+                   std::size_t offset) {
+    const DevicePlan& plan = layout_.devices.decode;
+    std::vector<std::byte> begin(std::min(checked_nbytes_of(plan), chunk.encoded_nbytes()));
+    if (!begin.empty()) reader.read(chunk.range.offset, begin);
+    check_encoded(plan, layout_.chain.decoded_nbytes(), chunk.encoded_nbytes(), begin.data());
+    chunk.device = piece.device + offset;
+  }
+
   // For encoded bytes that come by way of the host or, from a file, straight to the device.
-  // `alone`: the chunk, if they are of one.
-  SlabMemory::Piece reserve(const GdsFile* file,
+  // `alone`: the chunk, if they are of one. What is read past the page cache (O_DIRECT) gets memory
+  // that lies to blocks as the bytes do in the file, and needs no copy on the host then.
+  SlabMemory::Piece reserve(const ObjectReader& reader,
+                            const GdsFile* file,
                             const ByteRange& range,
                             int threads,
                             Chunk<Query>* alone) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
     if (file) return memory_.reserve_on_device(nbytes);
+    const bool direct = array_.driver.has_files() && reader.file() < 0;
     const bool shared = array_.driver.local() && threads > 1 && nbytes > kLeastPart;
     if (std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr) {
       alone->in_place = true;
-      return memory_.reserve_in_place(target, nbytes, shared);
+      return memory_.reserve_in_place(
+          target, nbytes, shared, direct ? kDirectAlignment : 1, range.offset);
     }
-    return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
+    if (!direct) return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
+    const std::size_t room = nbytes + kDirectAlignment;
+    SlabMemory::Piece piece = shared ? memory_.reserve_for_parts(room) : memory_.reserve(room);
+    const auto at = reinterpret_cast<std::uintptr_t>(piece.host);
+    const std::size_t shift = (range.offset - at) % kDirectAlignment;
+    piece.host += shift;
+    piece.device += shift;
+    return piece;
   }
 
   std::uint8_t* target_in_place(const Chunk<Query>& chunk, std::size_t nbytes) const {
@@ -393,7 +445,9 @@ class SlabFetch final : public SlabSource {
   const FunctionRef<void()> check_;
   const StoredArray& array_;
   const ArrayLayout& layout_;
-  const Backend& backend_;
+  Backend& backend_;
+  const int device_;
+  const bool mapped_;  // whether files in memory come from where they lie
   const FetchFor purpose_;
   Gds* const gds_;
   Chunks& chunks_;

@@ -27,9 +27,9 @@
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "device/device.h"
-#include "engine/device/decode_cost.h"
 #include "engine/device/drain.h"
 #include "engine/device/placement.h"
+#include "engine/device/rates.h"
 #include "engine/device/slab.h"
 #include "engine/device/slab_fetch.h"
 #include "engine/device/slab_from_network.h"
@@ -205,7 +205,7 @@ class DeviceReader final : private SlabsInFlight::Source {
           request_, check_, array_, backend_, purpose_, *store, chunks, memory);
     }
     return std::make_unique<SlabFetch<Query>>(
-        request_, check_, array_, backend_, purpose_, gds_.get(), chunks, memory);
+        request_, check_, array_, backend_, device_.index, purpose_, gds_.get(), chunks, memory);
   }
 
   void submit(Slab& slab) {
@@ -358,7 +358,7 @@ DecodeWork decode_work(const ArrayLayout& layout, std::span<const DeviceTarget> 
 // Who decodes: the host's threads, which pack what is wanted to be copied, or the device.
 FetchFor purpose_of(const Request& request,
                     const StoredArray& array,
-                    const Backend& devices,
+                    Backend& devices,
                     std::span<const DeviceTarget> targets) {
   const ArrayLayout& layout = array.layout;
   const std::string missing = missing_decoder(devices, layout.devices.decode);
@@ -375,10 +375,12 @@ FetchFor purpose_of(const Request& request,
   if (request.config().gds == "on") return FetchFor::device;  // or nothing could go past the host
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
   if (kinds.empty() && !request.config().device_min_decode_nbytes) return FetchFor::device;
-  const bool sooner = device_decodes(kinds,
+  const bool sooner = chooses_device(devices,
+                                     targets.front().out.device.index,
+                                     kinds,
                                      decode_work(layout, targets),
                                      request.threads_for(layout),
-                                     request.config().device_min_decode_nbytes);
+                                     request.config());
   return sooner ? FetchFor::device : FetchFor::packing;
 }
 
