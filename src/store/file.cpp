@@ -115,14 +115,23 @@ class DirectReader : public FileReader {
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
     check_object_range(path_, size_, offset, dst.size());
-    if (offset % kDirectAlignment == 0 && is_aligned(dst.data())) {
-      std::size_t whole = align_down(dst.size());
-      std::size_t n = read_at(fd_.get(), offset, dst.first(whole), path_);
+    const std::size_t within = offset % kDirectAlignment;
+    const std::size_t head = std::min(dst.size(), within == 0 ? 0 : kDirectAlignment - within);
+    const std::size_t whole = align_down(dst.size() - head);
+    // Memory that lies to the blocks as the bytes in the file do: only what begins and ends within
+    // a block is copied.
+    if (is_aligned(dst.data() + head) && (head == 0 || whole >= kDirectWindow / 4)) {
+      if (head > 0) read_copied(offset, dst.first(head));
+      std::size_t n = read_at(fd_.get(), offset + head, dst.subspan(head, whole), path_);
       if (n != whole) throw_short(path_, whole, n);
-      offset += whole;
-      dst = dst.subspan(whole);
+      offset += head + whole;
+      dst = dst.subspan(head + whole);
     }
-    if (!dst.empty()) read_scattered(offset, {&dst, 1});
+    if (!dst.empty()) read_copied(offset, dst);
+  }
+
+  void read_copied(std::uint64_t offset, MutableBytes dst) const {
+    read_scattered(offset, {&dst, 1});
   }
 
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {
