@@ -67,6 +67,7 @@ INTERFACES = {
         "device/backend.h",
         "device/cuda_names.h",
         "device/cufile.h",
+        "device/decompress_engine.h",
         "device/gpu_limits.h",
         "device/kernel_probe.h",
         "device/mapped_file.h",

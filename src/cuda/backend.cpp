@@ -7,6 +7,7 @@
 
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
+#include "cuda/engine.h"
 #include "cuda/mapped_file.h"
 #include "cuda/memory.h"
 #include "cuda/nvcomp.h"
@@ -77,7 +78,8 @@ class CudaBackend final : public Backend {
   const Kernels& kernels() const override { return gpu_kernels(); }
   std::span<const DecoderLibrary> libraries() const override {
     static constexpr DecoderLibrary kLibraries[] = {
-        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, nvcomp_kernels, nvcomp_why_not}};
+        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, nvcomp_kernels, nvcomp_why_not},
+        {cuda_names::kEngine, cuda_names::kEngineCodecs, engine_kernels, engine_why_not}};
     return kLibraries;
   }
 

@@ -150,3 +150,9 @@ def test_rates_say_whence_they_are():
     with hr.config.set(device_rates="built-in"):
         for row in hr.doctor()["rates"]:
             assert row["source"] == "built in: as configured"
+
+
+def test_the_engine_of_newer_chips_is_in_the_table():
+    row = next(r for r in hr.codecs.table() if r["implementation"] == "blackwell-engine")
+    assert row["codec"] == "lz4" and row["device"] == "cuda" and not row["encodes"]
+    assert row["available"] or row["why_not"]
