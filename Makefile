@@ -97,7 +97,8 @@ bench: build $(STAMPS)/extra-bench
 	@build/bench/bench/micro/headrace_bench $(MICRO_ARGS)
 	@$(PY) bench/run.py e2e -- $(BENCH_ARGS)
 
-docs: $(STAMPS)/extra-docs
+# The command is built for its help, which is a page; Python's reference is read from the sources.
+docs: package $(STAMPS)/extra-docs
 	@# Not --quiet: --strict counts warnings only where they are shown.
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict 2>&1 | { grep -v '^INFO ' || true; }
 	@$(PY) tools/check_site.py site

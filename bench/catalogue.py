@@ -122,6 +122,11 @@ BENCHMARKS = {
         "[cells](../docs/cells.md)",
         {"cells-cpu.json": "ecosystem.cells"},
     ),
+    "cells-device": Benchmark(
+        "the same on a GPU, beside annbatch's `preload_to_gpu` where it is installed",
+        "printed",
+        {"": "device.cells"},
+    ),
     "zarr-suite": Benchmark(
         "zarr-python's own tests; $ZARR: its unpacked source, see the script",
         OTHERS,

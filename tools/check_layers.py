@@ -61,7 +61,12 @@ FRONT = {
 # Of these folders others see the interface, not the bodies; of `codec`, `device` and `store` that
 # goes for cuda and no_cuda only.
 INTERFACES = {
-    "kernels": {"kernels/kernels.h", "kernels/tuning.h", "kernels/common/fault.h"},
+    "kernels": {
+        "kernels/kernels.h",
+        "kernels/tuning.h",
+        "kernels/common/fault.h",
+        "kernels/common/log1p.h",  # one logarithm for both
+    },
     "codec": {"codec/codec.h"},
     "device": {
         "device/backend.h",

@@ -9,7 +9,8 @@
 //
 // Rows are numbered through the window, run after run. All that comes from a store (positions and
 // columns) is checked where it is used: `corrupt` names the matrix and the row, and nothing outside
-// of the given memory is touched. The work is shared among the threads of the library.
+// of the given memory is touched. The work is shared among the threads of the library, or done by
+// kernels where the runs lie on a device: as read_many() to a device left them there.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "headrace/dtype.h"
+#include "headrace/tensor.h"
 
 namespace headrace::cells {
 
@@ -37,11 +39,11 @@ struct Run {
   std::size_t matrix = 0;      // among those of the window
   std::int64_t first_row = 0;  // in the matrix, for messages
   std::int64_t rows = 0;
-  const void* data = nullptr;  // of a dense matrix rows * columns elements
+  const void* data = nullptr;  // of a dense matrix rows * columns elements; aligned to these
   // Of a sparse matrix: `elements` of data and of indices. Row i has those from
   // indptr[i] - indptr[0] up to indptr[i + 1] - indptr[0].
   const void* indices = nullptr;
-  const std::int64_t* indptr = nullptr;  // rows + 1
+  const std::int64_t* indptr = nullptr;  // rows + 1; always in host memory
   std::int64_t elements = 0;
 };
 
@@ -56,12 +58,22 @@ struct Transform {
   std::optional<DType> dtype{};
 };
 
+// On a device `data` and `indices` of the runs, and those of batches, are memory of that device;
+// all else is the host's. What the functions write there is done when they return, whatever stream
+// it is used on then; before they are called the memory has to hold the runs, and what was given to
+// streams has to be done with the batch's. They may be called from several threads at a time. The
+// values are those of the host bit for bit, but for the payload of NaNs, and for log1p in float64,
+// which there too is within 2 units in the last place.
 class Window {
  public:
   // `invalid_argument` for runs and matrices that do not fit together.
-  Window(std::vector<Matrix> matrices, std::vector<Run> runs, std::int64_t columns);
+  Window(std::vector<Matrix> matrices,
+         std::vector<Run> runs,
+         std::int64_t columns,
+         Device device = Device::cpu());
 
   std::int64_t rows() const { return first_rows_.back(); }
+  const Device& device() const { return device_; }
   // Bytes of an element of the matrices, where they have one type.
   std::size_t stored_itemsize() const {
     return matrices_.empty() ? 1 : matrices_.front().data.itemsize();
@@ -89,13 +101,17 @@ class Window {
   struct Layout;
   struct Row;
   class Values;
+  class OnDevice;
   Row row(std::int64_t number) const;
+  std::vector<Row> rows_of(std::span<const std::int64_t> rows) const;
 
   std::vector<Matrix> matrices_;
   std::shared_ptr<const std::vector<Layout>> layouts_;  // of the matrices
   std::vector<Run> runs_;
   std::vector<std::int64_t> first_rows_;  // of each run in the window; and all rows
   std::int64_t columns_;
+  Device device_;
+  std::shared_ptr<const OnDevice> on_device_;  // null on the host
 };
 
 }  // namespace headrace::cells

@@ -1,5 +1,7 @@
 """Zarr arrays into the memory of any device, fast.
 
+Examples
+--------
 >>> import headrace as hr
 >>> a = hr.open("era5.zarr/t2m")
 >>> a[0:10, :, ::2]

@@ -113,6 +113,12 @@ def cache_stats(store: _core.Store) -> dict[str, Any]:
     ------
     ValueError
         The store is none of `cached`.
+
+    Examples
+    --------
+    >>> store = hr.cached("s3://bucket/era5.zarr", directory="/nvme/cache")
+    >>> hr.cache_stats(store)["misses"]
+    0
     """
     if not isinstance(store, _core.Store):
         raise _check.wrong_type("store", "a store that `cached` made", store)

@@ -14,6 +14,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from . import _secrets
 from ._hdf5_filters import NBIT, SCALEOFFSET, SZIP, check_without_szip, codecs_of, refiltered
 from ._reference_model import ArrayReferences, GroupReferences, NotRepresentable, json_value
 
@@ -88,14 +89,17 @@ class _Reader:
             for base in (0, block):
                 if self._bytes_at(found.byte_offset + base, found.size) == wanted:
                     return base
+        shown = _secrets.shown(self._url)
         raise NotRepresentable(
-            f"{self._url}: it has a user block, and no chunk tells where addresses begin"
+            f"{shown}: it has a user block, and no chunk tells where addresses begin"
         )
 
     def _bytes_at(self, offset: int, size: int) -> bytes:
         handle = self._file.id.get_vfd_handle() if self._file.driver == "sec2" else None
         if handle is None:
-            raise NotRepresentable(f"{self._url}: a user block, in a file across a network")
+            raise NotRepresentable(
+                f"{_secrets.shown(self._url)}: a user block, in a file across a network"
+            )
         import os
 
         return os.pread(handle, size, offset)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _check, _core, _virtualizarr
+from . import _check, _core, _secrets, _virtualizarr
 from ._paths import SCHEME
 from ._reference_model import ArrayReferences, GroupReferences, dtype_json
 from ._stores import open_store
@@ -63,8 +63,8 @@ def references(
         ``"virtualizarr"``: all files are read by its parsers, of each the root group; None: as
         above.
     storage_options
-        Options of the store that URLs lead to, by fsspec's names; where VirtualiZarr reads, by
-        obstore's.
+        Options of the store that URLs lead to, by fsspec's names; with ``maker``, by obstore's,
+        which FITS and DMR++ across a network want, too.
 
     Returns
     -------
@@ -105,7 +105,10 @@ def references(
     found = whole.to_kerchunk()
     options: dict[str, Any] = {"allow": [*urls, *allowed]}
     if storage_options:
-        options["remote_options"] = storage_options
+        of_obstore = maker == "virtualizarr"
+        options["remote_options"] = (
+            _virtualizarr.own_options(urls, storage_options) if of_obstore else storage_options
+        )
     if out is None:
         return open_store("reference://", storage_options={"fo": json.dumps(found), **options})
     target = os.path.abspath(os.fspath(out))
@@ -131,21 +134,24 @@ def _url_of(place: str | os.PathLike[str]) -> str:
 
 
 def _say_left_out(url: str, reasons: dict[str, str], left_out: str) -> None:
+    shown = _secrets.shown(url)
     said = "; ".join(f"/{path}: {why}" for path, why in sorted(reasons.items()))
     if left_out == "raise":
         raise NotImplementedError(
-            f'{url}: Zarr cannot have {said} (left_out="skip" leaves such arrays out)'
+            f'{shown}: Zarr cannot have {said} (left_out="skip" leaves such arrays out)'
         )
     import warnings
 
-    warnings.warn(f"{url}: left out {said}", UserWarning, stacklevel=3)
+    warnings.warn(f"{shown}: left out {said}", UserWarning, stacklevel=3)
 
 
 def _read(
     url: str, options: dict[str, Any] | None, maker: str | None
 ) -> tuple[GroupReferences, dict[str, str]]:
+    if SCHEME.match(url) and maker == "virtualizarr":
+        return _read_open(_virtualizarr.open_remote(_library, url, options), url, options, maker)
     if SCHEME.match(url):
-        fsspec = _library("fsspec", f"{url}: files across a network")
+        fsspec = _library("fsspec", f"{_secrets.shown(url)}: files across a network")
         with fsspec.open(url, "rb", **(options or {})) as file:
             return _read_open(file, url, options, maker)
     with open(url, "rb") as file:
@@ -155,34 +161,35 @@ def _read(
 def _read_open(
     file: Any, url: str, options: dict[str, Any] | None, maker: str | None
 ) -> tuple[GroupReferences, dict[str, str]]:
-    start = file.read(512)
+    start = bytes(file.read(512))
+    shown = _secrets.shown(url)  # for messages
     kind = _kind(file, start)
     if maker == "virtualizarr" or kind in ("FITS", "DMR++"):
         found = _virtualizarr.read_virtual(_library, url, kind, options)
         return _from_kerchunk(found), {}
     if kind == "HDF5 and NetCDF 4":
         file.seek(0)
-        _library("h5py", f"{url}: HDF5 and NetCDF 4")
+        _library("h5py", f"{shown}: HDF5 and NetCDF 4")
         from ._hdf5 import read_hdf5
 
         return read_hdf5(file if SCHEME.match(url) else url, url)
     if kind == "NetCDF 3":
-        module = _library("kerchunk.netCDF3", f"{url}: NetCDF 3", "kerchunk scipy")
+        module = _library("kerchunk.netCDF3", f"{shown}: NetCDF 3", "kerchunk scipy")
         found = module.NetCDF3ToZarr(url, storage_options=options, inline_threshold=0).translate()
         return _from_kerchunk(found), {}
     if kind == "GRIB 2":
-        module = _library("kerchunk.grib2", f"{url}: GRIB 2", "kerchunk cfgrib")
+        module = _library("kerchunk.grib2", f"{shown}: GRIB 2", "kerchunk cfgrib")
         messages = module.scan_grib(url, storage_options=options)
         if len(messages) != 1:
             raise NotImplementedError(
-                f"{url}: it has {len(messages)} messages; how they become one data set "
+                f"{shown}: it has {len(messages)} messages; how they become one data set "
                 "kerchunk.combine.MultiZarrToZarr has to be told"
             )
         return _from_kerchunk(messages[0]), {}
     if kind == "TIFF":
         file.seek(0)
         return _read_tiff(file, url), {}
-    raise ValueError(f"{url}: this is neither HDF5 nor NetCDF, GRIB, TIFF, FITS or DMR++")
+    raise ValueError(f"{shown}: this is neither HDF5 nor NetCDF, GRIB, TIFF, FITS or DMR++")
 
 
 def _kind(file: Any, start: bytes) -> str:
@@ -202,14 +209,14 @@ def _kind(file: Any, start: bytes) -> str:
 
 
 def _read_tiff(file: Any, url: str) -> GroupReferences:
-    module = _library("tifffile", f"{url}: TIFF", "tifffile zarr")
+    module = _library("tifffile", f"{_secrets.shown(url)}: TIFF", "tifffile zarr")
     text = io.StringIO()
     with module.TiffFile(file, name="") as opened:
         try:
             with opened.series[0].aszarr() as store:
                 store.write_fsspec(text, url="")
         except ValueError as why:  # compressions without a codec, strips of another length
-            raise NotImplementedError(f"{url}: {why}") from why
+            raise NotImplementedError(f"{_secrets.shown(url)}: {why}") from why
     found = _from_kerchunk(json.loads(text.getvalue()))
     for array in found.arrays.values():
         for index, reference in array.references.items():
@@ -224,7 +231,7 @@ def _is_hdf5(file: Any, start: bytes) -> bool:
     offset = 512
     while offset <= 1 << 20:
         file.seek(offset)
-        found = file.read(8)
+        found = bytes(file.read(8))
         if len(found) < 8:
             return False
         if found == _HDF5:

@@ -83,6 +83,7 @@ class Attributes(MutableMapping[str, Any]):
         return before[name] if name in before else self[name]
 
     def clear(self) -> None:
+        """Remove all attributes, in one write."""
         self.put({})
 
     def __getitem__(self, name: str) -> Any:

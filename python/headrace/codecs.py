@@ -3,6 +3,8 @@
 Wherever a codec is accepted, so are a metadata dict of the Zarr specification, a zarr-python codec
 and a numcodecs object.
 
+Examples
+--------
 >>> headrace.create_array("a.zarr", shape=(100,), dtype="f4", compressors=headrace.codecs.Zstd(5))
 """
 
@@ -50,7 +52,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Codec:
-    """What all codecs have: a name and a configuration."""
+    """What all codecs have: a name and a configuration. Codecs are compared by value.
+
+    Examples
+    --------
+    >>> hr.codecs.Zstd(level=5).to_dict()
+    {'name': 'zstd', 'configuration': {'level': 5, 'checksum': False}}
+    """
 
     codec_name: ClassVar[str]
 
@@ -75,6 +83,7 @@ class Codec:
         return {"name": self.name, "configuration": configuration}
 
     def to_spec(self) -> tuple[str, str]:
+        """The name, and the configuration as JSON text; empty where there is none."""
         configuration = self.configuration()
         return self.name, _json.dumps(configuration) if configuration else ""
 
@@ -85,7 +94,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class Generic(Codec):
-    """A codec that has no class of its own."""
+    """A codec that has no class of its own: its name, and its configuration as metadata have it."""
 
     codec_name: ClassVar[str] = ""
     generic_name: str
@@ -120,7 +129,15 @@ class Transpose(Codec):
 
 @dataclass(frozen=True)
 class Zstd(Codec):
-    """Zstandard. https://datatracker.ietf.org/doc/html/rfc8878"""
+    """Zstandard ([RFC 8878](https://datatracker.ietf.org/doc/html/rfc8878)): the default.
+
+    Parameters
+    ----------
+    level
+        -131072 to 22. Higher ones are smaller and slower to write, and read as fast.
+    checksum
+        Whether each frame ends with a checksum of its content, which every read compares.
+    """
 
     codec_name: ClassVar[str] = "zstd"
     level: int = 3
@@ -129,7 +146,7 @@ class Zstd(Codec):
 
 @dataclass(frozen=True)
 class Gzip(Codec):
-    """Deflate in gzip framing."""
+    """Deflate in gzip framing; `level` is 0 to 9."""
 
     codec_name: ClassVar[str] = "gzip"
     level: int = 5
@@ -137,9 +154,26 @@ class Gzip(Codec):
 
 @dataclass(frozen=True)
 class Blosc(Codec):
-    """Blosc 1: blocks, shuffled, compressed by `cname`.
+    """Blosc 1: blocks, shuffled, compressed by `cname`. Reads decode only blocks that are wanted.
 
-    `shuffle` is "shuffle", "bitshuffle" or "noshuffle"; `typesize` None is the item size.
+    Parameters
+    ----------
+    cname
+        "lz4", "lz4hc", "zstd", "zlib", "blosclz" or "snappy".
+    clevel
+        0 to 9; 0 does not compress.
+    shuffle
+        "shuffle" (bytes of equal significance together), "bitshuffle" or "noshuffle".
+    typesize
+        Bytes of what is shuffled; None is the item size of the array.
+    blocksize
+        Bytes of a block; 0 leaves it to c-blosc.
+
+    Examples
+    --------
+    >>> a = hr.create_array(
+    ...     "b.zarr", shape=8, dtype="f4", compressors=hr.codecs.Blosc("zstd", shuffle="bitshuffle")
+    ... )
     """
 
     codec_name: ClassVar[str] = "blosc"
@@ -230,7 +264,12 @@ class PackBits(Codec):
 class Sharding(Codec):
     """Many inner chunks and their index in one stored object.
 
-    `index_location` is "start" or "end". `create_array(shards=...)` makes one by itself.
+    `create_array(shards=...)` makes one by itself. `codecs` are those of the inner chunks of shape
+    `chunk_shape`, `index_codecs` those of the index, which stands at the "start" or the "end".
+
+    Examples
+    --------
+    >>> a = hr.create_array("s.zarr", shape=(64, 64), dtype="f4", chunks=(8, 8), shards=(64, 64))
     """
 
     codec_name: ClassVar[str] = "sharding_indexed"
@@ -277,7 +316,7 @@ class Zfp(Codec):
 
 @dataclass(frozen=True)
 class Zlib(Codec):
-    """Deflate in zlib framing."""
+    """Deflate in zlib framing; `level` is 0 to 9."""
 
     codec_name: ClassVar[str] = "numcodecs.zlib"
     level: int = 1
@@ -285,7 +324,7 @@ class Zlib(Codec):
 
 @dataclass(frozen=True)
 class LZ4(Codec):
-    """One LZ4 block after its size, as numcodecs frames it."""
+    """One LZ4 block after its size, as numcodecs frames it; more `acceleration`, less small."""
 
     codec_name: ClassVar[str] = "numcodecs.lz4"
     acceleration: int = 1
@@ -316,7 +355,7 @@ class LZMA(Codec):
 
 @dataclass(frozen=True)
 class Shuffle(Codec):
-    """Bytes of equal significance together."""
+    """Bytes of equal significance together; `elementsize` None is the item size of the array."""
 
     codec_name: ClassVar[str] = "numcodecs.shuffle"
     elementsize: int | None = None
@@ -369,7 +408,12 @@ class Delta(_Typed):
 
 @dataclass(frozen=True)
 class FixedScaleOffset(_Typed):
-    """``round((x - offset) * scale)``; decoded as ``x / scale + offset``."""
+    """``round((x - offset) * scale)``; decoded as ``x / scale + offset``.
+
+    Examples
+    --------
+    >>> packed = hr.codecs.FixedScaleOffset(offset=273.15, scale=100, dtype="f4", astype="i2")
+    """
 
     codec_name: ClassVar[str] = "numcodecs.fixedscaleoffset"
     offset: float
@@ -380,7 +424,7 @@ class FixedScaleOffset(_Typed):
 
 @dataclass(frozen=True)
 class Quantize(_Typed):
-    """Floating-point numbers rounded to `digits` decimal digits."""
+    """Floating-point numbers of `dtype` rounded to `digits` decimal digits, kept as `astype`."""
 
     codec_name: ClassVar[str] = "numcodecs.quantize"
     digits: int
@@ -390,7 +434,7 @@ class Quantize(_Typed):
 
 @dataclass(frozen=True)
 class BitRound(Codec):
-    """Floating-point numbers rounded to `keepbits` bits of mantissa."""
+    """Floating-point numbers rounded to `keepbits` bits of mantissa; the rest is zeros."""
 
     codec_name: ClassVar[str] = "numcodecs.bitround"
     keepbits: int

@@ -23,6 +23,8 @@ read again and again; "off", the default, lets go of all of them) with ``device_
 zarr-python's own pipeline: "silent", the default, "warn" or "raise"). A request takes the settings
 that hold when it starts.
 
+Examples
+--------
 >>> headrace.config.set({"threads": 4})
 >>> with headrace.config.set({"implementations": {"zstd": "libzstd"}}):
 ...     a[:]
@@ -53,7 +55,10 @@ _SIZES = (
 )
 _MAY_BE_NONE = ("device_min_decode_nbytes",)
 # What the engine knows nothing of, with what it may be; the first is the default.
-_CHOICES = {"fallback": ("silent", "warn", "raise")}
+_CHOICES = {
+    # What a batch does that `headrace.zarr` leaves to zarr-python's own pipeline.
+    "fallback": ("silent", "warn", "raise"),
+}
 
 
 def _nbytes(name: str, value: Any) -> int:
@@ -180,7 +185,13 @@ class _Restore:
 
 
 def get(name: str | None = None, default: Any = None) -> Any:
-    """The setting `name`, `default` when there is no such setting; all as a dict without a name."""
+    """The setting `name`, `default` when there is no such setting; all as a dict without a name.
+
+    Examples
+    --------
+    >>> hr.config.get("device")
+    'cpu'
+    """
     if name is not None:
         _check.text("name", name)
     settings = {**_core.get_config(), **_state.chosen}
@@ -199,6 +210,12 @@ def set(settings: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
         An unknown setting, or a value it cannot have; nothing is changed then.
     TypeError
         A value of a type it cannot have; likewise.
+
+    Examples
+    --------
+    >>> hr.config.set(threads=4, memory_budget="512MiB")
+    >>> with hr.config.set({"implementations": {"zstd": "libzstd"}}):
+    ...     a[:]
     """
     if settings is not None and not isinstance(settings, Mapping):
         raise TypeError(f"settings: expected a mapping of settings, got {settings!r}")

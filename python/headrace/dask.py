@@ -3,6 +3,8 @@
 Blocks that are read are whole shards (whole chunks where there are none), so that nothing is
 fetched twice; blocks that are written are, too, so that no two tasks write one object.
 
+Examples
+--------
 >>> x = headrace.dask.from_zarr("era5.zarr", "t2m")
 >>> headrace.dask.to_zarr(x.mean(axis=0), "mean.zarr", "t2m")
 """

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 
 class CorruptError(ValueError):
-    """Bytes that were read break their format or fail their checksum."""
+    """Bytes that were read break their format or fail their checksum.
+
+    The message names array, chunk and codec. `Array.verify` finds all of them.
+    """
 
 
 class DeviceError(RuntimeError):
-    """A call to a device failed."""
+    """A call to a device failed, or there is no such device: the message says which and why."""
 
 
 class CancelledError(Exception):
-    """The request was cancelled."""
+    """The request was cancelled: by `Future.cancel`, or by a fork while it was under way."""
 
 
 class ConflictError(RuntimeError):

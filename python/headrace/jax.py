@@ -1,5 +1,7 @@
 """JAX: arrays on a device or sharded over a mesh, each device's part read by itself.
 
+Examples
+--------
 >>> from headrace.jax import read, write
 >>> mesh = jax.make_mesh((4, 2), ("time", "lat"))
 >>> x = read(hr.open_array("era5.zarr/t2m"), sharding=NamedSharding(mesh, P("time", "lat")))

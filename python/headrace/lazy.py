@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from ._core import Array, Future
 
+__all__ = ["LazyArray"]
+
 # What is taken along one dimension of the array: one index, or a range of them.
 _Dim = int | range
 

@@ -2,6 +2,8 @@
 
 MLX takes host memory of others only with a copy, so the array is made by MLX and filled in place.
 
+Examples
+--------
 >>> from headrace.mlx import read
 >>> x = read(hr.open_array("era5.zarr/t2m"), np.s_[0:10])
 """

@@ -3,6 +3,8 @@
 Tasks read runs of whole shards (whole chunks where there are none), so that no two fetch the same
 object.
 
+Examples
+--------
 >>> ds = headrace.ray.read_zarr("era5.zarr", columns=["t2m", "u10"])
 >>> ds.schema()
 """

@@ -15,6 +15,7 @@
 
 #include "buffer_bytes.h"
 #include "common.h"
+#include "device_array.h"
 #include "dtype.h"
 #include "errors.h"
 
@@ -37,6 +38,47 @@ class WritableBytes {
 
  private:
   Py_buffer view_{};
+};
+
+// Memory of a window or a batch: on the host that of an object with a buffer, on a device that of a
+// DeviceArray there. Held for as long as this lives.
+class Memory {
+ public:
+  Memory(nb::handle object, const Device& device, bool writable) {
+    if (!device.is_cpu()) {
+      if (!nb::isinstance<PyDeviceArray>(object))
+        raise(PyExc_TypeError, "memory of a device: expected a DeviceArray");
+      const auto& array = nb::cast<const PyDeviceArray&>(object);
+      if (array.view.device != device || !array.view.is_c_contiguous())
+        raise(PyExc_ValueError,
+              "memory: expected contiguous memory of " + device.to_string() + ", got that of " +
+                  array.view.device.to_string());
+      wait_until_ready(*array.ready);
+      held_ = array.owner;
+      data_ = array.view.data;
+      size_ = array.view.size() * array.view.dtype.itemsize();
+    } else if (writable) {
+      written_.emplace(object);
+      data_ = written_->data();
+      size_ = written_->size();
+    } else {
+      read_.emplace(object);
+      data_ = const_cast<std::byte*>(read_->bytes().data());
+      size_ = read_->bytes().size();
+    }
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::optional<BufferBytes> read_;
+  std::optional<WritableBytes> written_;
+  std::shared_ptr<void> held_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 // At least `count` elements, where they may lie.
@@ -75,12 +117,19 @@ class PyCellWindow {
  public:
   // matrices: (name, columns, data type, type of indices or None, column map or None);
   // runs: (matrix, first row, rows, data, indices or None, indptr or None).
-  PyCellWindow(nb::handle matrices, nb::handle runs, std::int64_t columns) : columns_(columns) {
+  // On a device data and indices are DeviceArrays. `keep` is held for as long as the window.
+  PyCellWindow(nb::handle matrices,
+               nb::handle runs,
+               std::int64_t columns,
+               nb::handle device,
+               nb::object keep)
+      : columns_(columns), device_(device_from_python(device)), keep_(std::move(keep)) {
     std::vector<cells::Matrix> described;
     for (nb::handle item : matrices) described.push_back(matrix_from(item));
     std::vector<cells::Run> in_memory;
     for (nb::handle item : runs) in_memory.push_back(run_from(item, described));
-    window_.emplace(std::move(described), std::move(in_memory), columns);
+    nb::gil_scoped_release release;
+    window_.emplace(std::move(described), std::move(in_memory), columns, device_);
   }
 
   PyCellWindow(const PyCellWindow&) = delete;
@@ -106,7 +155,7 @@ class PyCellWindow {
                   nb::handle indices,
                   std::size_t itemsize) const {
     const BufferBytes row_bytes(rows), offset_bytes(offsets);
-    const WritableBytes data_out(data), index_out(indices);
+    const Memory data_out(data, device_, true), index_out(indices, device_, true);
     const auto numbers = int64s(row_bytes, "rows"), starts = int64s(offset_bytes, "offsets");
     if (starts.empty() || starts.front() < 0)
       raise(PyExc_ValueError, "offsets: expected one more than rows, from 0 on");
@@ -127,7 +176,7 @@ class PyCellWindow {
                     nb::handle data,
                     std::size_t itemsize) const {
     const BufferBytes row_bytes(rows);
-    const WritableBytes out(data);
+    const Memory out(data, device_, true);
     const auto numbers = int64s(row_bytes, "rows");
     check_itemsize(itemsize);
     std::int64_t elements = 0;
@@ -171,7 +220,7 @@ class PyCellWindow {
     run.rows = nb::cast<std::int64_t>(nb::object(item[2]));
     if (run.matrix >= matrices.size()) raise(PyExc_ValueError, "runs: a run of no matrix");
     const cells::Matrix& matrix = matrices[run.matrix];
-    const auto data = hold(nb::object(item[3]));
+    const Memory& data = hold(nb::object(item[3]));
     run.data = data.data();
     if (!matrix.indices) {
       std::int64_t elements = 0;
@@ -180,7 +229,8 @@ class PyCellWindow {
       check_elements(data.data(), data, elements, matrix.data.itemsize(), "data");
       return run;
     }
-    const auto indices = hold(nb::object(item[4])), indptr = hold(nb::object(item[5]));
+    const Memory &indices = hold(nb::object(item[4])),
+                 &indptr = hold(nb::object(item[5]), Device::cpu());
     const std::size_t width = matrix.data.itemsize(), index_width = matrix.indices->itemsize();
     run.indices = indices.data();
     run.elements = static_cast<std::int64_t>(indices.size() / index_width);
@@ -189,11 +239,14 @@ class PyCellWindow {
     if (run.rows < 0 || run.rows == std::numeric_limits<std::int64_t>::max())
       raise(PyExc_ValueError, "runs: a number of rows that cannot be");
     check_elements(indptr.data(), indptr, run.rows + 1, sizeof(std::int64_t), "indptr");
-    run.indptr = reinterpret_cast<const std::int64_t*>(indptr.data());
+    run.indptr = static_cast<const std::int64_t*>(indptr.data());
     return run;
   }
 
-  std::span<const std::byte> hold(nb::handle object) { return held_.emplace_back(object).bytes(); }
+  const Memory& hold(nb::handle object) { return hold(object, device_); }
+  const Memory& hold(nb::handle object, const Device& device) {
+    return held_.emplace_back(object, device, false);
+  }
 
   static void check_itemsize(std::size_t itemsize) {
     if (itemsize != 1 && itemsize != 2 && itemsize != 4 && itemsize != 8)
@@ -210,7 +263,9 @@ class PyCellWindow {
   }
 
   std::int64_t columns_;
-  std::deque<BufferBytes> held_;
+  Device device_;
+  nb::object keep_;
+  std::deque<Memory> held_;
   std::optional<cells::Window> window_;
 };
 
@@ -218,10 +273,12 @@ class PyCellWindow {
 
 void bind_cells(nb::module_& m) {
   nb::class_<PyCellWindow>(m, "CellWindow")
-      .def(nb::init<nb::handle, nb::handle, std::int64_t>(),
+      .def(nb::init<nb::handle, nb::handle, std::int64_t, nb::handle, nb::object>(),
            nb::arg("matrices"),
            nb::arg("runs"),
-           nb::arg("columns"))
+           nb::arg("columns"),
+           nb::arg("device") = "cpu",
+           nb::arg("keep") = nb::none())
       .def_prop_ro("rows", &PyCellWindow::rows)
       .def("count", &PyCellWindow::count, nb::arg("rows"), nb::arg("offsets"))
       .def("gather_csr",

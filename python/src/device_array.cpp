@@ -218,6 +218,29 @@ PyDeviceArray empty_on_device(const Shape& shape, nb::handle dtype, nb::handle d
                       numpy_dtype(wanted));
 }
 
+// Elements of another type in the bytes of an array, from `offset_bytes` on.
+PyDeviceArray view_on_device(PyDeviceArray& memory,
+                             std::size_t offset_bytes,
+                             const Shape& shape,
+                             nb::handle dtype) {
+  const DType wanted = dtype_from_python(dtype);
+  const TensorView& whole = memory.view;
+  const std::size_t nbytes = whole.size() * whole.dtype.itemsize();
+  std::int64_t wanted_nbytes = static_cast<std::int64_t>(wanted.itemsize());
+  for (const std::int64_t extent : shape)
+    if (extent < 0 || __builtin_mul_overflow(wanted_nbytes, extent, &wanted_nbytes))
+      raise(PyExc_ValueError, "view_on_device: a shape that cannot be");
+  if (!whole.is_c_contiguous() || offset_bytes > nbytes ||
+      static_cast<std::size_t>(wanted_nbytes) > nbytes - offset_bytes)
+    raise(PyExc_ValueError,
+          "view_on_device: expected memory of " + std::to_string(nbytes) + " bytes, got " +
+              std::to_string(wanted_nbytes) + " from " + std::to_string(offset_bytes) + " on");
+  return {memory.owner,
+          {static_cast<std::byte*>(whole.data) + offset_bytes, shape, {}, wanted, whole.device},
+          numpy_dtype(wanted),
+          memory.ready};
+}
+
 std::int64_t size(const PyDeviceArray& self) {
   std::int64_t count = 1;
   for (std::int64_t extent : self.view.shape) count *= extent;
@@ -385,6 +408,14 @@ void bind_device_array(nb::module_& m) {
         nb::arg("array"),
         nb::arg("device"),
         nb::sig("def to_device(array: typing.Any, device: str) -> DeviceArray"));
+  m.def("view_on_device",
+        view_on_device,
+        nb::arg("memory"),
+        nb::arg("offset_bytes"),
+        nb::arg("shape"),
+        nb::arg("dtype"),
+        nb::sig("def view_on_device(memory: DeviceArray, offset_bytes: int, "
+                "shape: tuple[int, ...], dtype: typing.Any) -> DeviceArray"));
   m.def("empty_on_device",
         empty_on_device,
         nb::arg("shape"),

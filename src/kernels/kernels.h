@@ -180,6 +180,55 @@ struct GatherBatch {
   GatherFormat format{};
 };
 
+// A matrix of which rows are gathered. Elements are aligned.
+struct RowMatrix {
+  Number data = Number::float32;
+  Number indices = Number::int32;     // an integer; of a sparse matrix
+  bool sparse = true;                 // else a row has an element for each column
+  bool sorts = false, joins = false;  // the map changes the order; has two columns at one place
+  std::uint64_t columns = 0;          // below 2^31
+  const std::int32_t* map = nullptr;  // column of the batch for each, or -1; null: the same
+  // Elements are converted from `data` to `compute` where they are loaded and scaled, or when these
+  // are not the same, then summed, then converted to `to`. Scaled are float32 and float64.
+  Number compute = Number::float32, to = Number::float32;
+  bool loads = false;
+};
+
+struct BatchRow {
+  const std::uint8_t* data = nullptr;
+  const std::uint8_t* indices = nullptr;
+  std::uint64_t count = 0;   // elements of the row
+  std::uint64_t first = 0;   // of the batch, to which the row's first one goes
+  std::uint64_t wanted = 0;  // elements of the batch that it has; of CSR
+  std::uint32_t matrix = 0;
+};
+
+// Each element of a row is divided by (sum of the row / total), by 1 where the sum is 0; then log1p
+// of it. The sum is that of row_values.h of the loader: in double, in eight lanes.
+struct RowScale {
+  bool scales = false;  // else nothing of this
+  bool totals = false, log1p = false;
+  double total = 1;
+};
+
+// What kernels found, in device memory; before the first call all bits of `corrupt` and `unequal`
+// are set and `again` is 0.
+struct RowFaults {
+  std::uint32_t corrupt;  // the first row of the batch with a column outside of its matrix
+  std::uint32_t unequal;  // the first row that has other elements than are wanted
+  std::uint32_t again;    // rows that gather_rows_dense left to sum_rows_dense
+};
+
+struct RowBatch {
+  std::span<const RowMatrix> matrices{};  // host memory, needed until the call returns
+  std::span<const BatchRow> rows{};       // the same; fewer than 2^31
+  RowScale scale{};
+  std::uint64_t columns = 0;  // of a dense batch
+  std::uint8_t* data = nullptr;
+  std::int32_t* indices = nullptr;
+  RowFaults* faults = nullptr;
+};
+
 using Filter = void (*)(Queue&, const FilterBatch&);
 using TypedDecode = void (*)(Queue&, const DecodeBatch&, const TypedFilter&);
 
@@ -226,6 +275,23 @@ struct Kernels {
   // target_nbytes of each source to its target: what `place` does too, for less of the host's time.
   void (*copy)(Queue&, std::span<const Frame>) = nullptr;
   void (*gather)(Queue&, const GatherBatch&) = nullptr;
+
+  // How many elements a CSR batch has of each row, to device memory. A dense matrix gives those
+  // that are not zero.
+  void (*count_rows)(Queue&, const RowBatch&, std::uint64_t* counts) = nullptr;
+  // To CSR, in the order of the row or, where the map sorts, of columns. Nothing is written beyond
+  // what is wanted of each row.
+  void (*gather_rows)(Queue&, const RowBatch&) = nullptr;
+  // To a matrix of rows by columns. Rows whose columns do not ascend, or of which a map joins some,
+  // may have elements to sum: those are not written, but their numbers are put into `again`, device
+  // memory of a word a row, in any order.
+  void (*gather_rows_dense)(Queue&, const RowBatch&, std::uint32_t* again) = nullptr;
+  // The rows that `again` names, `count` of them: elements of a column are added in the order of
+  // the row.
+  void (*sum_rows_dense)(Queue&,
+                         const RowBatch&,
+                         const std::uint32_t* again,
+                         std::size_t count) = nullptr;
 };
 
 const Kernels& host_kernels();

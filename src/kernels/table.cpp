@@ -10,6 +10,7 @@
 #include "kernels/place/copy.h"
 #include "kernels/place/gather.h"
 #include "kernels/place/placements.h"
+#include "kernels/place/rows.h"
 #include "kernels/zstd/decode.h"
 #include "kernels/zstd/encode/frames.h"
 #include "simt/simt.h"
@@ -49,6 +50,10 @@ const Kernels& host_kernels() {
       .place = place,
       .copy = copy_frames,
       .gather = gather,
+      .count_rows = count_rows,
+      .gather_rows = gather_rows,
+      .gather_rows_dense = gather_rows_dense,
+      .sum_rows_dense = sum_rows_dense,
   };
   return kKernels;
 }

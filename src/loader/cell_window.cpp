@@ -6,8 +6,10 @@
 #include <type_traits>
 
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "headrace/cells.h"
 #include "headrace/error.h"
+#include "loader/cell_rows.h"
 #include "loader/conversions.h"
 #include "loader/row_values.h"
 
@@ -17,32 +19,20 @@ using loader::ConvertRow;
 using loader::number_of;
 using loader::row_conversion;
 
-struct Window::Layout {
-  Number data, indices;
-  bool sorts;  // the map changes the order of columns
-};
-
-// What one row of the window is in memory.
-struct Window::Row {
-  std::size_t at;  // of the matrix in the window
-  const Matrix& matrix;
-  const Layout& layout;
-  std::int64_t number;  // in the matrix
-  const std::uint8_t* data;
-  const std::uint8_t* indices;  // null: dense
-  std::int64_t count;           // elements of data
-
-  [[noreturn]] void corrupt(const std::string& what) const {
-    throw Error(ErrorCode::corrupt,
-                "[cells] " + matrix.name + " row " + std::to_string(number) + ": " + what);
-  }
-};
-
-namespace {
-
-[[noreturn]] void refuse(const std::string& what) {
+void refuse(const std::string& what) {
   throw Error(ErrorCode::invalid_argument, "[cells] " + what);
 }
+
+void Window::Row::corrupt(const std::string& what) const {
+  throw Error(ErrorCode::corrupt,
+              "[cells] " + matrix.name + " row " + std::to_string(number) + ": " + what);
+}
+
+void Window::Row::column_outside() const {
+  corrupt("a column outside of the " + std::to_string(matrix.columns));
+}
+
+namespace {
 
 // Calls use(T{}) with the type that holds such a number; half stands for the types of 16 bits
 // that C++ has not.
@@ -93,11 +83,10 @@ template <typename Index>
                                                    std::int64_t count,
                                                    std::uint64_t columns,
                                                    std::int32_t* to) {
-  using Unsigned = std::make_unsigned_t<Index>;
   using Wide = std::conditional_t<sizeof(Index) == 8, std::uint64_t, std::uint32_t>;
   Wide largest = 0;  // what is negative is large
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto column = static_cast<Wide>(static_cast<Unsigned>(from[i]));
+    const auto column = static_cast<Wide>(from[i]);
     largest = std::max(largest, column);
     to[i] = static_cast<std::int32_t>(column);
   }
@@ -166,7 +155,7 @@ void read_columns(const Row& row, std::int32_t* to) {
     else
       return false;
   });
-  if (!good) row.corrupt("a column outside of the " + std::to_string(row.matrix.columns));
+  if (!good) row.column_outside();
 }
 
 template <typename T>
@@ -220,6 +209,18 @@ void convert_row(ConvertRow convert,
            std::numeric_limits<double>::quiet_NaN()});
 }
 
+bool has_two_of_one(const std::vector<std::int32_t>& map, std::int64_t columns) {
+  if (map.empty()) return false;
+  std::vector<bool> taken(static_cast<std::size_t>(columns));
+  for (const std::int32_t to : map) {
+    if (to < 0) continue;
+    auto&& known = taken[static_cast<std::size_t>(to)];
+    if (known) return true;
+    known = true;
+  }
+  return false;
+}
+
 // Calls body(i) for each row, some rows a task.
 template <typename Body>
 void each_row(std::size_t rows, Body body) {
@@ -232,35 +233,43 @@ void each_row(std::size_t rows, Body body) {
 
 }  // namespace
 
+std::vector<Way> ways_of(std::span<const Matrix> matrices, const Transform& transform, bool sums) {
+  const bool computes = transform.total || transform.log1p;
+  if (computes && !transform.dtype) refuse("a transform without a type of the result");
+  std::vector<Way> ways;
+  for (const Matrix& matrix : matrices) {
+    const Number from = *number_of(matrix.data);
+    const std::optional<Number> to = transform.dtype ? number_of(*transform.dtype) : from;
+    if (!to || (transform.dtype && *to < Number::float16))
+      refuse("elements become float16, bfloat16, float32 or float64, not " +
+             transform.dtype->to_string());
+    if (&matrix != &matrices.front() && !transform.dtype && matrix.data != matrices.front().data)
+      refuse("matrices of " + matrices.front().data.to_string() + " and of " +
+             matrix.data.to_string() + " need a type of the result");
+    const bool narrow = *to == Number::float16 || *to == Number::bfloat16;
+    Way way{from, *to, *to, computes};
+    if (narrow && (sums || computes)) way.compute = Number::float32;
+    way.loads |= from != way.compute;
+    ways.push_back(way);
+  }
+  return ways;
+}
+
 // The elements of rows as the batch has them.
 class Window::Values {
  public:
-  // `sums`: elements may come together, for which 16 bits are too few.
   Values(const Window& window, const Transform& transform, bool sums) : transform_(transform) {
-    const std::vector<Matrix>& matrices = window.matrices_;
-    const bool computes = transform.total || transform.log1p;
-    if (computes && !transform.dtype) refuse("a transform without a type of the result");
-    for (const Matrix& matrix : matrices) {
-      const Number from = *number_of(matrix.data);
-      const std::optional<Number> to = transform.dtype ? number_of(*transform.dtype) : from;
-      if (!to || (transform.dtype && *to < Number::float16))
-        refuse("elements become float16, bfloat16, float32 or float64, not " +
-               transform.dtype->to_string());
-      if (&matrix != &matrices.front() && !transform.dtype && matrix.data != matrices.front().data)
-        refuse("matrices of " + matrices.front().data.to_string() + " and of " +
-               matrix.data.to_string() + " need a type of the result");
-      const bool narrow = *to == Number::float16 || *to == Number::bfloat16;
-      Way way{from, *to, *to, nullptr, nullptr};
-      if (narrow && (sums || computes)) way.compute = Number::float32;
-      if (from != way.compute || computes) way.load = row_conversion(from, way.compute);
-      if (way.compute != *to) way.store = row_conversion(way.compute, *to);
-      ways_.push_back(way);
+    for (const Way& way : ways_of(window.matrices_, transform, sums)) {
+      Conversions conversions{way, nullptr, nullptr};
+      if (way.loads) conversions.load = row_conversion(way.from, way.compute);
+      if (way.stores()) conversions.store = row_conversion(way.compute, way.to);
+      ways_.push_back(conversions);
     }
   }
 
   // Row::count elements to `to`, of the type of the result.
   void write(const Row& row, std::uint8_t* to) const {
-    const Way& way = ways_[row.at];
+    const Conversions& way = ways_[row.at];
     if (!way.store) return compute(row, way, to);
     const std::size_t size = itemsize_of(way.compute);
     std::uint8_t* const computed =
@@ -280,12 +289,11 @@ class Window::Values {
   std::size_t itemsize() const { return ways_.empty() ? 1 : itemsize_of(ways_.front().to); }
 
  private:
-  struct Way {
-    Number from, compute, to;
+  struct Conversions : Way {
     ConvertRow load, store;  // null: nothing to do
   };
 
-  void compute(const Row& row, const Way& way, std::uint8_t* to) const {
+  void compute(const Row& row, const Conversions& way, std::uint8_t* to) const {
     const std::size_t from_size = itemsize_of(way.from), size = itemsize_of(way.compute);
     if (!way.load) {
       if (row.count > 0) std::memcpy(to, row.data, static_cast<std::size_t>(row.count) * size);
@@ -306,7 +314,7 @@ class Window::Values {
         values, count, sum == 0 ? 1.0 : sum / transform_.total.value_or(1), transform_.log1p);
   }
 
-  static void store(const Way& way,
+  static void store(const Conversions& way,
                     const std::uint8_t* from,
                     std::uint8_t* to,
                     std::int64_t count) {
@@ -314,11 +322,18 @@ class Window::Values {
   }
 
   const Transform& transform_;
-  std::vector<Way> ways_;  // by matrix
+  std::vector<Conversions> ways_;  // by matrix
 };
 
-Window::Window(std::vector<Matrix> matrices, std::vector<Run> runs, std::int64_t columns)
-    : matrices_(std::move(matrices)), runs_(std::move(runs)), first_rows_{0}, columns_(columns) {
+Window::Window(std::vector<Matrix> matrices,
+               std::vector<Run> runs,
+               std::int64_t columns,
+               Device device)
+    : matrices_(std::move(matrices)),
+      runs_(std::move(runs)),
+      first_rows_{0},
+      columns_(columns),
+      device_(device) {
   std::vector<Layout> layouts;
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (columns < 0 || columns > kMost) refuse(std::to_string(columns) + " columns");
@@ -332,7 +347,7 @@ Window::Window(std::vector<Matrix> matrices, std::vector<Run> runs, std::int64_t
         (!map.empty() && static_cast<std::int64_t>(map.size()) != matrix.columns))
       refuse(matrix.name + ": " + std::to_string(matrix.columns) + " columns, a map of " +
              std::to_string(map.size()) + " to " + std::to_string(columns));
-    Layout layout{*number_of(matrix.data), Number::uint8, false};
+    Layout layout{*number_of(matrix.data), Number::uint8, false, false};
     if (matrix.indices) layout.indices = *number_of(*matrix.indices);
     std::int32_t last = -1;
     for (const std::int32_t to : map) {
@@ -341,6 +356,7 @@ Window::Window(std::vector<Matrix> matrices, std::vector<Run> runs, std::int64_t
       layout.sorts |= to < last;
       last = to;
     }
+    if (!device.is_cpu()) layout.joins = has_two_of_one(map, columns);
     layouts.push_back(layout);
   }
   layouts_ = std::make_shared<const std::vector<Layout>>(std::move(layouts));
@@ -349,6 +365,9 @@ Window::Window(std::vector<Matrix> matrices, std::vector<Run> runs, std::int64_t
       refuse("a run of no matrix, or of a negative size");
     first_rows_.push_back(first_rows_.back() + run.rows);
   }
+  if (device.is_cpu()) return;
+  check_device(device);
+  on_device_ = std::make_shared<const OnDevice>(*this);
 }
 
 Window::Row Window::row(std::int64_t number) const {
@@ -386,13 +405,35 @@ Window::Row Window::row(std::int64_t number) const {
   return row;
 }
 
+std::vector<Window::Row> Window::rows_of(std::span<const std::int64_t> rows) const {
+  std::vector<Row> found;
+  found.reserve(rows.size());
+  for (const std::int64_t number : rows) found.push_back(row(number));
+  return found;
+}
+
 void Window::count(std::span<const std::int64_t> rows, std::span<std::int64_t> offsets) const {
   if (offsets.size() != rows.size() + 1) refuse("one offset more than rows is wanted");
-  each_row(rows.size(), [&](std::size_t i) {
-    const Row found = row(rows[i]);
-    const bool whole = found.indices != nullptr && found.matrix.column_map.empty();
-    offsets[i + 1] = whole ? found.count : static_cast<std::int64_t>(kept_of(found).size());
-  });
+  if (on_device_) {
+    std::vector<Row> counted;
+    std::vector<std::size_t> at;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Row found = row(rows[i]);
+      offsets[i + 1] = found.count;
+      if (found.is_whole()) continue;
+      counted.push_back(found);
+      at.push_back(i);
+    }
+    const std::vector<std::uint64_t> counts = on_device_->count(counted);
+    for (std::size_t i = 0; i < at.size(); ++i)
+      offsets[at[i] + 1] = static_cast<std::int64_t>(counts[i]);
+  } else {
+    each_row(rows.size(), [&](std::size_t i) {
+      const Row found = row(rows[i]);
+      offsets[i + 1] =
+          found.is_whole() ? found.count : static_cast<std::int64_t>(kept_of(found).size());
+    });
+  }
   std::partial_sum(offsets.begin(), offsets.end(), offsets.begin());
 }
 
@@ -402,6 +443,12 @@ void Window::gather_csr(std::span<const std::int64_t> rows,
                         void* data,
                         std::int32_t* indices) const {
   if (offsets.size() != rows.size() + 1) refuse("one offset more than rows is wanted");
+  if (on_device_) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (offsets[i] < 0 || offsets[i + 1] < offsets[i])
+        refuse("offsets that count() did not give");
+    return on_device_->gather_csr(rows_of(rows), offsets, transform, data, indices);
+  }
   const Values values(*this, transform, false);
   const std::size_t itemsize = values.itemsize();
   each_row(rows.size(), [&](std::size_t i) {
@@ -411,7 +458,7 @@ void Window::gather_csr(std::span<const std::int64_t> rows,
     const auto check = [&](std::size_t count) {
       if (static_cast<std::int64_t>(count) != room) refuse("offsets that count() did not give");
     };
-    if (found.indices != nullptr && found.matrix.column_map.empty()) {
+    if (found.is_whole()) {
       check(static_cast<std::size_t>(found.count));
       read_columns(found, indices + begin);
       values.write(found, to);
@@ -439,6 +486,7 @@ void Window::gather_csr(std::span<const std::int64_t> rows,
 void Window::gather_dense(std::span<const std::int64_t> rows,
                           const Transform& transform,
                           void* data) const {
+  if (on_device_) return on_device_->gather_dense(rows_of(rows), transform, data);
   const Values values(*this, transform, true);
   const std::size_t itemsize = values.itemsize();
   each_row(rows.size(), [&](std::size_t i) {
@@ -470,7 +518,7 @@ void Window::gather_dense(std::span<const std::int64_t> rows,
           sum[column] = from[position];
         else if constexpr (std::is_integral_v<T>)
           sum[column] = found.layout.data == Number::boolean
-                            ? T{1}
+                            ? static_cast<T>((sum[column] | from[position]) != 0)
                             : static_cast<T>(static_cast<std::uint64_t>(sum[column]) +
                                              static_cast<std::uint64_t>(from[position]));
         else

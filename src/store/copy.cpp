@@ -4,8 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -51,16 +56,7 @@ class Copy {
                   "copy of " + from.url() + " to " + to.url() + ": one lies within the other");
     }
     if (to_.read_only()) throw_read_only(to_.url());
-    objects_ = from_.list_sizes(check_prefix(from_prefix));
-    // stable: in the order of their keys
-    std::stable_partition(objects_.begin(), objects_.end(), [](const ObjectSize& object) {
-      return !names_metadata(object.key);
-    });
-    first_document_ = static_cast<std::size_t>(
-        std::find_if(objects_.begin(),
-                     objects_.end(),
-                     [](const ObjectSize& object) { return names_metadata(object.key); }) -
-        objects_.begin());
+    find_objects(check_prefix(from_prefix));
     if (options.over != CopyOver::everything || options.remove_others) {
       for (ObjectSize& object : to_.list_sizes(check_prefix(to_prefix)))
         present_.emplace(std::move(object.key), object.nbytes);
@@ -87,6 +83,64 @@ class Copy {
   }
 
  private:
+  // The documents are read before the other objects are looked for, as what grows is written the
+  // other way round: a copy of an array that grows meanwhile has all chunks of its shape.
+  void find_objects(std::string_view prefix) {
+    const auto is_document = [](const ObjectSize& object) { return names_metadata(object.key); };
+    std::vector<ObjectSize> documents = from_.list_sizes(prefix);
+    if (std::ranges::none_of(documents, is_document)) {
+      objects_ = std::move(documents);
+      first_document_ = objects_.size();
+      return;
+    }
+    std::erase_if(documents, std::not_fn(is_document));
+    read_documents(documents);
+    objects_ = from_.list_sizes(prefix);
+    std::set<std::string_view> known, present;
+    for (const ObjectSize& document : documents) known.insert(document.key);
+    std::erase_if(objects_, [&](const ObjectSize& object) {
+      if (!is_document(object)) return false;
+      if (const auto at = known.find(object.key); at != known.end()) {
+        present.insert(*at);
+      } else {
+        appeared_.insert(target_of(object.key));
+      }
+      return true;
+    });
+    first_document_ = objects_.size();
+    for (ObjectSize& document : documents)
+      if (present.contains(document.key)) objects_.push_back(document);
+  }
+
+  // As far as there is room for them, which others are not held by then.
+  void read_documents(std::span<const ObjectSize> documents) {
+    std::uint64_t nbytes = 0;
+    std::vector<GetRequest> requests;
+    for (const ObjectSize& document : documents) {
+      if (document.nbytes > options_.memory_nbytes - nbytes) continue;
+      nbytes += document.nbytes;
+      requests.push_back({document.key, &documents_[document.key].emplace()});
+    }
+    constexpr std::size_t kAtOnce = 256;
+    const auto* const interrupt = current_interrupt();
+    for (std::size_t i = 0; i < requests.size(); i += kAtOnce) {
+      if (interrupt != nullptr) (*interrupt)();
+      from_.get_many(std::span(requests).subspan(i, std::min(kAtOnce, requests.size() - i)));
+    }
+    for (const GetRequest& request : requests) {
+      if (request.error) std::rethrow_exception(request.error);
+      if (!request.found) documents_[request.key].reset();
+    }
+  }
+
+  // False: it is gone.
+  bool get(const std::string& key, Buffer& bytes) {
+    const auto document = documents_.find(key);
+    if (document == documents_.end()) return from_.get(key, bytes);
+    if (document->second) bytes.assign(*document->second);
+    return document->second.has_value();
+  }
+
   // Copies objects_[begin, end) by threads of its own: they wait for stores, not for processors.
   void copy_all(std::size_t begin, std::size_t end) {
     std::vector<std::thread> threads;
@@ -178,7 +232,7 @@ class Copy {
     // A document says other things in as many bytes: "shape": [100], [200].
     const bool by_size = options_.over == CopyOver::other_size && !names_metadata(object.key);
     if (same_size && by_size) return false;
-    if (!from_.get(object.key, bytes)) return false;
+    if (!get(object.key, bytes)) return false;
     if (same_size && options_.over != CopyOver::everything && to_.get(target, other) &&
         is_same(bytes, other)) {
       return false;
@@ -192,7 +246,7 @@ class Copy {
   }
 
   void remove_others() {
-    std::set<std::string, std::less<>> wanted;
+    std::set<std::string, std::less<>> wanted = appeared_;
     for (const ObjectSize& object : objects_) wanted.insert(target_of(object.key));
     std::set<std::string> others;
     for (const auto& [key, nbytes] : present_) {
@@ -250,6 +304,8 @@ class Copy {
   const CopyOptions& options_;
   std::vector<ObjectSize> objects_;
   std::size_t first_document_ = 0;
+  std::map<std::string, std::optional<Buffer>> documents_;  // read before others are looked for
+  std::set<std::string, std::less<>> appeared_;   // documents since then, as the target has them
   std::map<std::string, std::uint64_t> present_;  // in the target; not changed while threads run
   std::map<std::string, bool> is_link_;           // folders of the target
 

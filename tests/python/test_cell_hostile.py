@@ -12,7 +12,8 @@ pytest.importorskip("scipy")
 pytest.importorskip("zarr")
 
 import zarr
-from cells_store import counts, dense, put, write
+from cells_store import counts, dense, encode, put, write
+from helpers import DEVICES
 
 ROWS, COLUMNS = 40, 9
 
@@ -43,6 +44,10 @@ def at(place, value):
 LARGEST, SMALLEST = np.iinfo("i8").max, np.iinfo("i8").min
 
 
+ON_ALL = pytest.mark.parametrize("device", ["cpu", *DEVICES])
+
+
+@ON_ALL
 @pytest.mark.parametrize("output", ["csr", "dense"])
 @pytest.mark.parametrize(
     ("name", "change", "message"),
@@ -58,20 +63,62 @@ LARGEST, SMALLEST = np.iinfo("i8").max, np.iinfo("i8").min
         ("indices", at(7, 1 << 32), r"X row \d+: a column outside of the 9"),
     ],
 )
-def test_matrices_that_lie(path, name, change, message, output):
-    loader = CellLoader(changed(path, name, change), ROWS, window=(8, 8), output=output)
+def test_matrices_that_lie(path, name, change, message, output, device):
+    loader = CellLoader(
+        changed(path, name, change), ROWS, window=(8, 8), output=output, device=device
+    )
     for _ in range(2):  # the next call tries the same batch again
         with pytest.raises(hr.CorruptError, match=message):
             next(loader)
 
 
+@ON_ALL
 @pytest.mark.parametrize("value", [COLUMNS, -1])
-def test_columns_are_checked_before_genes_are_selected(path, value):
-    loader = CellLoader(
-        changed(path, "indices", at(7, value)), ROWS, transforms=Transform(genes=[0])
-    )
+@pytest.mark.parametrize("genes", [[0], [3, 0], []])
+def test_columns_are_checked_before_genes_are_selected(path, value, genes, device):
+    data = changed(path, "indices", at(7, value))
+    loader = CellLoader(data, ROWS, transforms=Transform(genes=genes), device=device)
     with pytest.raises(hr.CorruptError, match="a column outside"):
         next(loader)
+
+
+@pytest.mark.parametrize("part", ["indices", "data"])
+def test_errors_that_are_kept_take_no_room(tmp_path, part):
+    """An interactive session keeps them, with the frames that they came through."""
+    path = write(tmp_path / "a.zarr", counts(np.random.default_rng(1), 400, 50, 0.5))
+    if part == "indices":
+        zarr.open_group(path)["X/indices"][325] = 99
+    else:
+        (tmp_path / "a.zarr/X/data/c/20").write_bytes(b"no chunk")
+    loader = CellLoader(hr.cells(path), 400, window=(100, 4), memory_budget=120_000)
+    kept = []
+    for _ in range(3):
+        with pytest.raises(hr.CorruptError) as caught:
+            next(loader)
+        kept.append(caught.value)
+
+
+@ON_ALL
+@pytest.mark.parametrize(("dtype", "columns"), [("i1", 300), ("i2", 70000)])
+def test_a_negative_column_is_none_of_many(tmp_path, dtype, columns, device):
+    """The bits of an int8 of -1 are those of a column below 300."""
+    path = write(tmp_path / "a.zarr", counts(np.random.default_rng(1), 4, columns, 0.02))
+    group = zarr.open_group(path)["X"]
+    indices = np.zeros(group["indices"].shape, dtype)
+    indices[1] = -1
+    del group["indices"]
+    put(group, "indices", indices, (16,))
+    for output in ("csr", "dense"):
+        loader = CellLoader(hr.cells(path), 4, output=output, device=device)
+        with pytest.raises(hr.CorruptError, match=f"a column outside of the {columns}"):
+            next(loader)
+
+
+@ON_ALL
+def test_a_chunk_that_no_device_decodes(path, tmp_path, device):
+    (tmp_path / "a.zarr/X/indices/c/1").write_bytes(b"no chunk")
+    with pytest.raises(hr.CorruptError, match="X/indices"):
+        next(CellLoader(hr.cells(path), ROWS, device=device))
 
 
 def test_batches_before_a_corrupt_window_are_delivered(path):
@@ -100,13 +147,26 @@ def test_data_larger_than_memory_is_within_the_budget(path):
         next(CellLoader(data, 8))
 
 
+def test_more_cells_than_can_be_numbered(tmp_path):
+    path = write(tmp_path / "a.zarr", np.zeros((0, 4), "f4"))
+    root = zarr.open_group(path)
+    for group, name, shape in ((root, "X", (1 << 61, 4)), (root["obs"], "_index", (1 << 61,))):
+        del group[name]
+        array = group.create_array(name, shape=shape, chunks=(9,) * len(shape), dtype="f4")
+        encode(array, "array")
+    assert len(next(CellLoader(hr.cells(path), 8, window=(4, 2), output="dense"))["X"]) == 8
+    with pytest.raises(hr.CorruptError, match="6917529027641081856 cells"):
+        hr.cells([path] * 3)
+
+
 @given(
     st.lists(st.integers(-5, 60), min_size=ROWS + 1, max_size=ROWS + 1),
     st.lists(st.integers(-3, COLUMNS + 3), min_size=50, max_size=50),
     st.sampled_from(["csr", "dense"]),
     st.booleans(),
 )
-def test_any_positions_and_columns(tmp_path_factory, indptr, indices, output, selects):
+@ON_ALL
+def test_any_positions_and_columns(device, tmp_path_factory, indptr, indices, output, selects):
     """An error, or what SciPy makes of them."""
     folder = tmp_path_factory.mktemp("cells")
     path = write(folder / "a.zarr", counts(np.random.default_rng(1), ROWS, COLUMNS))
@@ -122,7 +182,12 @@ def test_any_positions_and_columns(tmp_path_factory, indptr, indices, output, se
         put(group, name, values)
     genes = [4, 1] if selects else None
     loader = CellLoader(
-        hr.cells(path), ROWS, shuffle=False, output=output, transforms=Transform(genes=genes)
+        hr.cells(path),
+        ROWS,
+        shuffle=False,
+        output=output,
+        transforms=Transform(genes=genes),
+        device=device,
     )
     taken = indices[max(indptr[0], 0) : max(indptr[-1], 0)]
     good = sorted(indptr) == indptr and indptr[0] >= 0 and indptr[-1] <= 50
@@ -136,7 +201,9 @@ def test_any_positions_and_columns(tmp_path_factory, indptr, indices, output, se
         for element in range(indptr[row], indptr[row + 1]):
             wanted[row, indices[element]] += element
     wanted = wanted[:, genes] if selects else wanted
-    assert (dense(next(loader)["X"]) == wanted).all()
+    found = next(loader)["X"]
+    found = found.to_numpy() if isinstance(found, hr.DeviceArray) else found
+    assert (dense(found.get() if hasattr(found, "get") else found) == wanted).all()
 
 
 def window(indptr, indices=(0, 1, 2), columns=3, **options):

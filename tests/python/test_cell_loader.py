@@ -195,6 +195,18 @@ def test_elements_that_a_row_has_twice_are_added(tmp_path):
     same(next(CellLoader(data, 2, shuffle=False))["X"], twice.toarray())
 
 
+def test_elements_that_are_false(tmp_path):
+    """Stored all the same, and not true of a dense batch."""
+    values = np.array([True, False, False, True, False])
+    x = sp.csr_matrix((values, np.array([0, 1, 1, 0, 0]), np.array([0, 2, 5])), shape=(2, 2))
+    data = hr.cells(write(tmp_path / "a.zarr", x))
+    for genes in (None, [1, 0]):
+        options = {"shuffle": False, "output": "dense", "transforms": Transform(genes=genes)}
+        batch = next(CellLoader(data, 2, **options))
+        wanted = np.array([[True, False], [True, False]])[:, genes or [0, 1]]
+        assert batch["X"].dtype == bool and (batch["X"] == wanted).all()
+
+
 def test_stores_of_two_types_need_one(tmp_path):
     matrix = counts(np.random.default_rng(1), 4, 5)
     for name, dtype in (("a", "i4"), ("b", "u1"), ("c", "f8")):
@@ -206,6 +218,24 @@ def test_stores_of_two_types_need_one(tmp_path):
     same(batch["X"], np.tile(dense(matrix), (2, 1))[batch["index"]])
     batch = next(CellLoader(hr.cells(f"{tmp_path}/*.zarr"), 4))
     assert batch["X"].dtype == np.float64
+
+
+def test_stores_of_two_types_of_16_bits(tmp_path):
+    """Which have no type in common."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name, dtype in (("a", np.float16), ("b", ml_dtypes.bfloat16)):
+        path = write(tmp_path / f"{name}.zarr", np.ones((2, 3), "f4"))
+        del zarr.open_group(path)["X"]
+        attributes = {"encoding-type": "array"}
+        array = hr.create_array(
+            f"{path}/X", shape=(2, 3), chunks=(2, 3), dtype=dtype, attributes=attributes
+        )
+        array[...] = np.full((2, 3), 1.5, dtype)
+    data = hr.cells(f"{tmp_path}/*.zarr")
+    with pytest.raises(ValueError, match="stores have bfloat16 and float16: which is wanted"):
+        CellLoader(data, 4, output="dense")
+    batch = next(CellLoader(data, 4, output="dense", dtype="float32"))
+    assert (batch["X"] == 1.5).all()
 
 
 def test_stores_without_cells_genes_or_elements(tmp_path):
@@ -239,6 +269,17 @@ def test_torch_sparse_tensors(cells, matrix):
     batch = next(CellLoader(cells, 8, window=(4, 4), output="torch_csr"))
     assert batch["X"].layout == torch.sparse_csr and batch["X"].shape == (8, COLUMNS)
     same(batch["X"].to_dense().numpy(), dense(matrix)[batch["index"].numpy()])
+
+
+def test_arrays_and_tensors_in_one_batch(cells):
+    torch = pytest.importorskip("torch")
+    stores = [matrix.where.rpartition("/X")[0] for matrix in cells.matrices("X")]
+    data = hr.cells(stores, {"rna": "X", "pca": "obsm/pca"}, obs=["type"])
+    output = {"rna": "torch_dense", "pca": "dense"}
+    batch = next(CellLoader(data, 8, window=(4, 4), output=output))
+    assert isinstance(batch["pca"], np.ndarray)
+    for tensor in (batch["rna"], batch["index"], batch["obs"]["type"]):
+        assert isinstance(tensor, torch.Tensor)
 
 
 def test_batches_that_are_held_stay_as_they_are(cells, matrix):
@@ -352,7 +393,6 @@ def test_a_closed_loader_goes_on(cells):
         ({"rank": 2, "world_size": 2}, ValueError, "rank: expected 0 to 1"),
         ({"output": "csc"}, ValueError, "output: expected one of csr"),
         ({"output": {"nix": "csr"}}, ValueError, "output: no matrix 'nix', only X"),
-        ({"device": "simt"}, NotImplementedError, "made on the CPU"),
         ({"device": "nix"}, ValueError, "nix"),
         ({"dtype": "int32"}, ValueError, "dtype: expected one of float16"),
         ({"dtype": "float16"}, ValueError, "does not compute with sparse matrices of float16"),
@@ -366,12 +406,18 @@ def test_a_closed_loader_goes_on(cells):
         ({"weights": [1.0]}, ValueError, "one for each cell"),
         ({"weights": -np.ones(ROWS)}, ValueError, "0 or more"),
         ({"weights": np.zeros(ROWS)}, ValueError, "not all of them 0"),
+        ({"weights": np.full(ROWS, 1e308)}, ValueError, "their sum is more than a float64"),
         ({"samples_per_epoch": 5}, ValueError, "without weights"),
         ({"seed": 1.5}, TypeError, "seed"),
         ({"epoch": -1}, ValueError, "epoch: expected 0 or more"),
         ({"drop_last": 1}, TypeError, "drop_last"),
         ({"sampler": 3, "batch_size": None}, TypeError, "sampler: expected one of annbatch's"),
         ({"sampler": 3}, ValueError, "batch_size: the sampler says it"),
+        (
+            {"sampler": 3, "batch_size": None, "samples_per_epoch": 5},
+            ValueError,
+            "samples_per_epoch: the sampler says it",
+        ),
     ],
 )
 def test_arguments_are_checked(cells, arguments, error, message):

@@ -127,6 +127,11 @@ def test_cells_are_drawn_by_their_weights(window):
     np.testing.assert_allclose(shares, [0.1, 0.2, 0.3, 0.4], atol=0.05)
 
 
+def test_a_random_order_of_many_cells_takes_no_memory_for_each():
+    first = next(order(1 << 40, 64, (1, 8)).batches(0, 0, 0, 1))
+    assert len(set(rows_of([first]).tolist())) == 64
+
+
 def test_classes_come_equally_often(cells):
     loader = CellLoader(cells, 50, window=(2, 8), weights="type", samples_per_epoch=5000)
     assert len(loader) == 100

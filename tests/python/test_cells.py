@@ -48,6 +48,53 @@ def test_categories_of_all_stores_are_joined(tmp_path):
     assert column.values.dtype == np.int8
 
 
+def test_strings_of_which_some_are_missing_join_a_categorical_column(tmp_path):
+    paths = [write(tmp_path / f"{name}.zarr", counts(RNG, 3, 3)) for name in "ab"]
+    put_categories(paths[0], "type", ["T", "B"], [1, 0, -1])
+    group = zarr.open_group(paths[1])["obs"].create_group("type")
+    encode(group, "nullable-string-array")
+    put_strings(group, "values", ["T", "", "NK"])
+    put(group, "mask", np.array([False, True, False]))
+    for order in (paths, paths[::-1]):
+        column = hr.cells(order, obs=["type"]).obs["type"]
+        names = [None if code < 0 else column.categories[code] for code in column.values]
+        own = {paths[0]: ["B", "T", None], paths[1]: ["T", None, "NK"]}
+        assert names == own[order[0]] + own[order[1]]
+
+
+def put_categories(path, column, categories, codes):
+    """A categorical column of categories as they are given."""
+    group = zarr.open_group(path)["obs"].create_group(column)
+    encode(group, "categorical", ordered=False)
+    put(group, "codes", np.array(codes, "i1"))
+    strings = all(isinstance(category, str) for category in categories)
+    (put_strings if strings else put)(group, "categories", categories)
+
+
+def joined_categories(tmp_path, *stores):
+    """What is joined of (categories, codes) of each store."""
+    paths = []
+    for number, (categories, codes) in enumerate(stores):
+        paths.append(write(tmp_path / f"{number}.zarr", counts(RNG, len(codes), 3)))
+        put_categories(paths[-1], "type", categories, codes)
+    return hr.cells(paths, obs=["type"]).obs["type"]
+
+
+def test_categories_that_a_store_has_twice(tmp_path):
+    column = joined_categories(tmp_path, (["a", "a", "b"], [0, 1, 2]), (["c"], [0]))
+    assert [column.categories[code] for code in column.values] == ["a", "a", "b", "c"]
+
+
+def test_categories_after_a_store_without_any(tmp_path):
+    column = joined_categories(tmp_path, ([], [-1]), ([7, 5], [1]))
+    assert column.categories.tolist() == [7, 5] and column.values.tolist() == [-1, 1]
+
+
+def test_categories_of_numbers_that_no_type_has(tmp_path):
+    with pytest.raises(ValueError, match=r"'type' has categories .* that float64 lacks"):
+        joined_categories(tmp_path, ([(1 << 60) + 1], [0]), ([2.5], [0]))
+
+
 def test_more_categories_than_a_byte_counts(tmp_path):
     for store in range(2):
         names = [f"{store}-{i}" for i in range(100)]
@@ -74,6 +121,14 @@ def test_variables_are_joined_by_name(tmp_path):
     assert outer.var_names().tolist() == ["x", "y", "z", "w"]
     count, maps = outer.column_maps("X", ["w", "x"])
     assert count == 2 and [own.tolist() for own in maps] == [[1, -1, -1], [-1, 0, 1]]
+
+
+def test_names_of_variables_of_fixed_lengths(tmp_path):
+    for name, genes in (("a", ["x", "y"]), ("b", ["x", "longer"])):
+        path = write(tmp_path / f"{name}.zarr", counts(RNG, 2, 2))
+        change(path, "var/_index", np.array(genes))
+    cells = hr.cells(f"{tmp_path}/*.zarr", join="outer")
+    assert cells.var_names().tolist() == ["x", "y", "longer"]
 
 
 def test_genes_by_name_number_and_mask(tmp_path):
@@ -114,6 +169,13 @@ def test_stores_by_path_group_and_collection(tmp_path):
     group = hr.open(str(tmp_path / "all.zarr"))["dataset_10"]
     assert hr.cells([group, str(tmp_path / "all.zarr/dataset_9")]).offsets.tolist() == [0, 2, 3]
     assert pickle.loads(pickle.dumps(collection)).offsets.tolist() == [0, 1, 3]
+
+
+def test_a_path_that_looks_like_a_pattern(tmp_path):
+    for rows, name in ((1, "run1.zarr"), (2, "run[1].zarr")):
+        write(tmp_path / name, counts(RNG, rows, 3))
+    assert len(hr.cells(tmp_path / "run[1].zarr")) == 2
+    assert len(hr.cells(tmp_path / "run[1-9].zarr")) == 1
 
 
 def test_a_csc_matrix_is_refused_in_plain_words(tmp_path):
@@ -174,6 +236,29 @@ def test_a_column_of_numbers_and_of_strings_is_refused(tmp_path):
         hr.cells(f"{tmp_path}/*.zarr", obs=["n"])
 
 
+def test_numbers_of_all_stores_stay_what_they_are(tmp_path):
+    """NumPy's common type of these is float64, which has not all of their numbers."""
+
+    def joined(*columns):
+        paths = []
+        for number, column in enumerate(columns):
+            obs = {"n": column}
+            paths.append(write(tmp_path / f"{number}.zarr", counts(RNG, 1, 3), obs=obs))
+        return hr.cells(paths, obs=["n"]).obs["n"]
+
+    large = (1 << 62) + 1
+    column = joined(np.array([-large]), np.array([large], "u8"))
+    assert column.values.tolist() == [-large, large] and column.values.dtype == np.int64
+    column = joined(np.array([large]), np.array([4 * large - 8], "u8"))
+    assert column.values.tolist() == [large, 4 * large - 8]
+    assert joined(np.array([7]), np.array([0.5])).values.tolist() == [7, 0.5]
+    missing = (np.array([large]), np.array([True]))
+    assert joined(missing, np.array([0.5])).take(np.arange(2)).tolist() == [None, 0.5]
+    for other in (np.array([0.5]), np.array([4 * large - 8], "u8")):
+        with pytest.raises(ValueError, match=r"'n' has .* in different stores"):
+            joined(np.array([-large]), other)
+
+
 def change(path, name, values):
     """Replaces an array of a store."""
     parent, _, last = name.rpartition("/")
@@ -211,6 +296,14 @@ def test_a_shape_that_lies(tmp_path, shape):
     zarr.open_group(path)["X"].attrs["shape"] = shape
     with pytest.raises(hr.CorruptError):
         hr.cells(path)
+
+
+@pytest.mark.parametrize("order", [5, None, {"a": 1}])
+def test_an_order_of_columns_that_is_none(tmp_path, order):
+    path = write(tmp_path / "a.zarr", counts(RNG, 2, 3))
+    zarr.open_group(path)["obs"].attrs["column-order"] = order
+    with pytest.raises(KeyError, match="obs has no column 'nix'"):
+        hr.cells(path, obs=["nix"])
 
 
 def test_columns_of_old_stores_without_an_encoding(tmp_path):

@@ -267,6 +267,32 @@ def test_virtualizarr_makes_references(netcdf, tmp_path):
     assert "file://" not in (tmp_path / "refs.json").read_text()
 
 
+def test_virtualizarr_reads_across_a_network_by_options_of_obstore(netcdf):
+    """Which fsspec and the store that reads the chunks do not know by these names."""
+    for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
+        pytest.importorskip(module)
+    options = {"client_options": {"allow_http": True, "timeout": "30s"}}
+    with cloud_servers.fake_server(OneObject) as (server, url):
+        server.asked = []
+        server.objects["data"] = Path(netcdf[0]).read_bytes()
+        store = hr.references(f"{url}/a.nc", maker="virtualizarr", storage_options=options)
+        assert_same(hr.open(store)["zlib"][...], hr.open(hr.references(netcdf[0]))["zlib"][...])
+        with pytest.raises(NotImplementedError, match="no URL with a query"):
+            hr.references(f"{url}/a.nc?b", maker="virtualizarr", storage_options=options)
+
+
+@pytest.mark.parametrize("mark", "#?")
+def test_virtualizarr_reads_no_other_file_than_is_asked_for(netcdf, tmp_path, mark):
+    """It takes what is before the mark for the name."""
+    for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
+        pytest.importorskip(module)
+    content = Path(netcdf[0]).read_bytes()
+    for name in ("a", f"a{mark}b.nc"):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(NotImplementedError, match="VirtualiZarr reads no name with"):
+        hr.references(tmp_path / f"a{mark}b.nc", maker="virtualizarr")
+
+
 def test_virtualizarr_reads_what_nobody_else_does(netcdf, tmp_path):
     for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
         pytest.importorskip(module)

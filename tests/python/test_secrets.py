@@ -1,11 +1,12 @@
 """What may be shown and written down of URLs and options with secrets in them."""
 
+import io
 import pickle
 
 import headrace as hr
 import pytest
 from cloud_servers import file_server
-from headrace import _secrets
+from headrace import _references, _secrets
 
 SECRET = "TOPSECRET"
 
@@ -79,3 +80,11 @@ def test_the_query_of_a_url_outlives_a_pickle(tmp_path):
         assert list(pickle.loads(text)[:]) == [1, 2, 3, 4]
         with pytest.raises(PermissionError):
             hr.open(url)
+
+
+@pytest.mark.parametrize("start", [b"nothing", b"SIMPLE  ="])
+def test_messages_of_references_show_no_secret(start):
+    """What a file across a network is not, is said without its user and its query."""
+    place = f"https://me:{SECRET}@host.example/a.nc?signature={SECRET}"
+    told = shown(lambda: _references._read_open(io.BytesIO(start), place, None, None))
+    assert "host.example/a.nc" in told and SECRET not in told

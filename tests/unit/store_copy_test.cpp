@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conformance/error_code.h"
@@ -75,6 +76,27 @@ TEST_F(Copies, CompareDocumentsByTheirBytes) {
   EXPECT_EQ(sync(from, to).copied, 1u);
   EXPECT_EQ(get(to, "x/zarr.json"), "[100]");
   EXPECT_EQ(get(to, "x/c/0"), "[200]");  // of equal size
+}
+
+// A copy of an array that grows meanwhile is one that it was: no row of it lacks its chunk.
+TEST_F(Copies, HaveAllChunksOfWhatTheirDocumentsSay) {
+  const Store from = folder("from"), to = folder("to");
+  for (int i = 0; i < 500; ++i) set(from, ("x/c/" + std::to_string(i)).c_str(), "chunk");
+  set(from, "x/zarr.json", "[500]");
+  CopyOptions options;
+  options.at_once = 1;
+  bool has_grown = false;
+  options.progress = [&](const CopyProgress&) {
+    if (std::exchange(has_grown, true)) return;
+    set(from, "x/c/500", "chunk");
+    set(from, "x/zarr.json", "[501]");
+  };
+  copy_objects(from, "", to, "", options);
+  EXPECT_EQ(get(to, "x/zarr.json"), "[500]");
+  EXPECT_EQ(get(to, "x/c/499"), "chunk");
+  sync(from, to);
+  EXPECT_EQ(get(to, "x/zarr.json"), "[501]");
+  EXPECT_EQ(get(to, "x/c/500"), "chunk");
 }
 
 // A view of the folder that it is to be copied to.

@@ -114,7 +114,8 @@ def frame(store: Group, path: str) -> Group:
 
 
 def column_names(frame: Group) -> list[str]:
-    return [str(name) for name in frame.attrs.get("column-order", [])]
+    names: Any = frame.attrs.get("column-order")
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def index_of(frame: Group) -> Strings:

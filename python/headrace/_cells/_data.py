@@ -54,6 +54,8 @@ class Cells:
             _check.text("obs", name)
         found = _for_each(stores, lambda store: _Store(store, paths, columns))
         lengths = [store.length for store in found]
+        if sum(lengths) >= 1 << 62:
+            raise CorruptError(f"stores: {sum(lengths)} cells, which is more than can be numbered")
         self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self._matrices = {name: [store.matrices[name] for store in found] for name in paths}
         self._variables = {
@@ -179,7 +181,8 @@ class _Variables:
             joined = list(dict.fromkeys(name for own in numbers for name in own))
         else:
             joined = [name for name in numbers[0] if all(name in own for own in numbers[1:])]
-        self.names = np.array(joined, named[0].dtype)
+        # Of strings of a fixed length another store may have longer ones.
+        self.names = np.array(joined, named[0].dtype if named[0].dtype.kind in "TO" else str)
         self.count = len(joined)
         places = {name: place for place, name in enumerate(joined)}
         self._maps = [np.array([places.get(name, -1) for name in own], np.int32) for own in numbers]
@@ -256,9 +259,9 @@ def cells(
     Parameters
     ----------
     stores
-        A path or URL; a path with ``*``, ``?`` or ``[``, for all that match, in the order of their
-        names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3, sharded or not; of
-        a collection of annbatch's all its data sets count.
+        A path or URL; a path with ``*``, ``?`` or ``[`` that is none itself, for all that match, in
+        the order of their names; a `Group`; or a list of these. A store is AnnData in Zarr 2 or 3,
+        sharded or not; of a collection of annbatch's all its data sets count.
     x
         Path of the matrix in each store: "X", "layers/counts", "obsm/X_pca", "raw/X"; or several
         by name, of which each batch has the same cells. A csr_matrix or a dense array.
@@ -315,7 +318,8 @@ def _opened(given: Any) -> list[Group]:
 def _groups(given: Any) -> list[Group]:
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
-        if isinstance(path, str) and any(mark in path for mark in "*?[") and "://" not in path:
+        is_pattern = isinstance(path, str) and any(mark in path for mark in "*?[")
+        if is_pattern and "://" not in path and not os.path.lexists(path):
             matching = sorted(glob.glob(path))
             if not matching:
                 raise FileNotFoundError(f"stores: nothing matches {path!r}")

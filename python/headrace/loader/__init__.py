@@ -1,6 +1,8 @@
 """Batches for training: windows of arrays, shuffled, decoded once, on the host or a device; and
 cells of AnnData stores (`CellLoader`).
 
+Examples
+--------
 >>> from headrace.loader import Loader
 >>> arrays = {"t2m": t2m, "z500": z500}
 >>> loader = Loader(arrays, batch_size=8, sample_dim="time", window=2, lead_time=4)

@@ -17,11 +17,12 @@ import numpy as np
 from .. import _check, _core
 from .._cells import Cells
 from ..config import _nbytes
-from . import _cell_options, _cell_output, _options
-from ._cell_options import BatchMatrix, Transform
-from ._cell_order import Order, PlannedBatch, PlannedWindow, Rows
+from . import _cell_options, _options
+from ._cell_gather import gather_on
+from ._cell_options import Transform
+from ._cell_order import Order, PlannedBatch, PlannedWindow
 from ._cell_sampler import SamplerOrder, check_sampler
-from ._cell_windows import Memory, WindowReader
+from ._cell_windows import WindowReader, let_go
 
 Batch = dict[str, Any]
 
@@ -35,8 +36,8 @@ class CellLoader:
     "obs", a dict of the columns, ``(cells,)``; and "index", ``(cells,)`` int64, the number of each
     cell in `Cells`.
 
-    Cells are read in windows: runs of consecutive ones, by one `read_many` on the threads of the
-    library, into memory that is used again. While batches of a window are gathered a thread reads
+    Cells are read in windows: runs of consecutive ones, by one `read_many`, to the host or to a
+    device, into memory that is used again. While batches of a window are gathered a thread reads
     the next one. One thread at a time may use a loader. It goes on in a child after a fork, and
     pickles where its stores do.
 
@@ -69,9 +70,13 @@ class CellLoader:
     output
         "csr", a ``scipy.sparse.csr_matrix`` with indices of int32; "dense", an ndarray;
         "torch_csr", "torch_dense": tensors of that memory, the columns too. Strings stay NumPy's.
-        For all matrices, or by name.
+        For all matrices, or by name. On a GPU "csr" is CuPy's, "dense" a `DeviceArray`, and the
+        columns are arrays there of the same library; "index" stays on the host.
     device
-        "cpu" or None; batches on other devices are not made yet.
+        Where batches are made: "cpu", "cuda:0"; None is the configured default. Windows are decoded
+        in the memory of the device and kernels gather from them. A batch is done when it is given,
+        for any stream; work on it of other streams than the default one has to be done before the
+        last reference to it goes.
     dtype
         "float16", "bfloat16", "float32" or "float64", for all or by the name of a matrix. None: as
         in the stores; of what is transformed float32, or float64 where the store has that.
@@ -83,9 +88,10 @@ class CellLoader:
         Leave out what makes no whole batch on all ranks. Kept, it is a smaller last batch, which
         for some ranks may be empty.
     memory_budget
-        Bytes, or as in "4GiB": of the windows in memory, two where it has room for the one that is
-        read ahead. Batches are beside it: those that the caller holds, and one that is kept to be
-        used again, and the positions of the rows of stores up to 16 million cells, 8 bytes each.
+        Bytes, or as in "4GiB": of the windows in memory, that of the device, two where it has room
+        for the one that is read ahead. Batches are beside it: those that the caller holds, and on
+        the host one that is kept to be used again, and the positions of the rows of stores up to 16
+        million cells, 8 bytes each, in host memory.
 
     Raises
     ------
@@ -93,8 +99,8 @@ class CellLoader:
         Arguments that do not fit together.
     TypeError
         An argument of a type that it cannot have.
-    NotImplementedError
-        A device other than the CPU.
+    ImportError
+        The library of ``output`` is not there.
     MemoryError
         By the iteration: ``memory_budget`` has no room for the windows of a batch.
     headrace.CorruptError
@@ -142,17 +148,17 @@ class CellLoader:
             raise ValueError(f"epoch: expected 0 or more, got {epoch}")
         _check.flag("shuffle", shuffle)
         _check.flag("drop_last", drop_last)
-        _core.check_device(device)
-        if device not in (None, "cpu"):
-            raise NotImplementedError(f"device: batches of cells are made on the CPU, not {device}")
         for option, given in (("output", output), ("dtype", dtype), ("transforms", transforms)):
             _cell_options.check_names(option, given, cells.names)
         self._cells = cells
         self._rank, self._world_size = rank, world_size
         self._epoch, self._position = epoch, 0
         self._budget = _nbytes("memory_budget", memory_budget)
+        # Its whole name: "cuda:0" of "auto", and of None the configured one.
+        named = _core.get_config()["device"] if device is None else device
+        self._device = cells.matrices(cells.names[0])[0].data.to(named).device
         self._matrices = [
-            _cell_options.batch_matrix(cells, name, output, dtype, transforms)
+            _cell_options.batch_matrix(cells, name, output, dtype, transforms, self._device)
             for name in cells.names
         ]
         self._order: Order
@@ -169,7 +175,12 @@ class CellLoader:
                 samples_per_epoch=samples_per_epoch,
             )
         else:
-            taken = {"batch_size": batch_size, "weights": weights, "lanes": lanes}
+            taken = {
+                "batch_size": batch_size,
+                "weights": weights,
+                "lanes": lanes,
+                "samples_per_epoch": samples_per_epoch,
+            }
             if given := [name for name, value in taken.items() if value is not None]:
                 raise ValueError(f"{given[0]}: the sampler says it")
             check_sampler(sampler, world_size)
@@ -184,9 +195,9 @@ class CellLoader:
 
     def _start(self) -> None:
         self._reader = WindowReader(
-            self._cells, [item.selected for item in self._matrices], self._budget
+            self._cells, [item.selected for item in self._matrices], self._budget, self._device
         )
-        self._memory = Memory(2 * len(self._matrices))
+        self._gather = gather_on(self._device, self._matrices)
         self._stats = {"batches": 0, "cells": 0, "windows": 0, "read_bytes": 0}
         self._times = {"wait_s": 0.0, "gather_s": 0.0}
         self._process = os.getpid()
@@ -199,7 +210,7 @@ class CellLoader:
         self._planned: deque[PlannedBatch] = deque()
 
     def __getstate__(self) -> dict[str, Any]:
-        beside = ("_reader", "_memory", "_thread", "_coming", "_planned", "_stats", "_times")
+        beside = ("_reader", "_gather", "_thread", "_coming", "_planned", "_stats", "_times")
         return {name: value for name, value in self.__dict__.items() if name not in beside}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -216,6 +227,7 @@ class CellLoader:
     def __next__(self) -> Batch:
         if self._process != os.getpid():
             self._start()  # the parent's thread is not here
+        planned = None
         try:
             planned = self._next_planned()
             if planned is None:
@@ -224,8 +236,10 @@ class CellLoader:
             batch = self._made(planned)
         except StopIteration:
             raise
-        except BaseException:
+        except BaseException as error:
+            planned = None
             self._forget()
+            let_go(error)
             raise
         self._position = planned.position
         return batch
@@ -246,15 +260,13 @@ class CellLoader:
         batch: Batch = {}
         for item in self._matrices:
             own = [(read[item.selected.name], positions) for read, positions in pieces]
-            gather = self._csr if item.output.endswith("csr") else self._dense
-            batch[item.selected.name] = gather(item, own, len(rows))
+            batch[item.selected.name] = self._gather.matrix(item, own, len(rows))
         columns = {name: column.take(rows) for name, column in self._cells.obs.items()}
         batch["obs"], batch["index"] = columns, rows
         self._stats["batches"] += 1
         self._stats["cells"] += len(rows)
         self._times["gather_s"] += time.perf_counter() - began
-        of_torch = any(item.output.startswith("torch") for item in self._matrices)
-        return _cell_output.as_torch(batch) if of_torch else batch
+        return self._gather.finished(batch)
 
     def _read(self, window: PlannedWindow) -> dict[str, Any]:
         """The window in memory; waits for it."""
@@ -304,38 +316,6 @@ class CellLoader:
         for planned in self._coming:
             self._planned.append(planned)
             yield planned
-
-    def _csr(self, item: BatchMatrix, pieces: Sequence[tuple[Any, Rows]], count: int) -> Any:
-        offsets = np.zeros(count + 1, np.int64)
-        at = 0
-        for window, positions in pieces:
-            window.count(positions, offsets[at : at + len(positions) + 1])
-            at += len(positions)
-        nnz = int(offsets[-1])
-        itemsize = item.dtype.itemsize
-        data, indices = self._memory.take(nnz * itemsize), self._memory.take(nnz * 4)
-        assert data is not None and indices is not None
-        at = 0
-        for window, positions in pieces:
-            own = offsets[at : at + len(positions) + 1]
-            window.gather_csr(positions, own, item.transform, data, indices, itemsize)
-            at += len(positions)
-        shape = (count, item.selected.columns)
-        return _cell_output.csr(
-            data.view(item.dtype), indices.view(np.int32), offsets, shape, item.output
-        )
-
-    def _dense(self, item: BatchMatrix, pieces: Sequence[tuple[Any, Rows]], count: int) -> Any:
-        itemsize = item.dtype.itemsize
-        row_nbytes = item.selected.columns * itemsize
-        data = self._memory.take(count * row_nbytes)
-        assert data is not None
-        at = 0
-        for window, positions in pieces:
-            end = at + len(positions) * row_nbytes
-            window.gather_dense(positions, item.transform, data[at:end], itemsize)
-            at = end
-        return data.view(item.dtype).reshape(count, item.selected.columns)
 
     @property
     def epoch(self) -> int:

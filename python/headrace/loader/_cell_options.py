@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
@@ -29,6 +30,10 @@ class Transform:
         ``log(1 + x)``.
     genes
         Names, numbers or a mask of the variables that are kept, in this order.
+
+    Examples
+    --------
+    >>> loader = CellLoader(data, 4096, transforms=Transform(total=1e4, log1p=True))
     """
 
     total: float | None = None
@@ -57,12 +62,12 @@ def check_names(option: str, given: Any, names: Sequence[str]) -> None:
 
 
 def batch_matrix(
-    cells: Cells, name: str, outputs: Any, dtypes: Any, transforms: Any
+    cells: Cells, name: str, outputs: Any, dtypes: Any, transforms: Any, device: str
 ) -> BatchMatrix:
     """What a batch has of a matrix, by the arguments for all or by name."""
     output, dtype, transform = (_of(given, name) for given in (outputs, dtypes, transforms))
     output = "csr" if output is None else output
-    _cell_output.check(output)
+    _cell_output.check(output, device)
     if transform is None:
         transform = Transform()
     if not isinstance(transform, Transform):
@@ -71,10 +76,13 @@ def batch_matrix(
     if total is not None and not (float(total) > 0 and np.isfinite(total)):
         raise ValueError(f"total: expected a number above 0, got {total!r}")
     stored = {np.dtype(matrix.data.dtype) for matrix in cells.matrices(name)}
-    common = cells.dtype(name)
     computes = total is not None or transform.log1p
+    common = None
+    if dtype is None:
+        with contextlib.suppress(TypeError):  # float16 and bfloat16 have none
+            common = cells.dtype(name)
     if dtype is None and (computes or len(stored) > 1):
-        if len(stored) > 1 and not computes and common.kind != "f":
+        if len(stored) > 1 and not computes and (common is None or common.kind != "f"):
             raise ValueError(
                 f"dtype: stores have {' and '.join(sorted(map(str, stored)))}: which is wanted?"
             )
@@ -82,11 +90,8 @@ def batch_matrix(
     columns, maps = cells.column_maps(name, transform.genes)
     selected = Selected(name, cells.matrices(name), columns, maps)
     result = common if dtype is None else _cell_output.dtype_of(dtype)
-    if output == "csr" and result.itemsize == 2 and result.kind not in "iu":
-        raise ValueError(
-            f"dtype: SciPy does not compute with sparse matrices of {result}: choose float32, or "
-            "another output"
-        )
+    assert result is not None
+    _cell_output.check_sparse(output, result, device)
     how = (
         None if total is None else float(total),
         bool(transform.log1p),
@@ -155,6 +160,9 @@ def _weights(cells: Cells, given: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         weights = np.ascontiguousarray(given, np.float64)
     if weights.shape != (cells.n_obs,):
         raise ValueError(f"weights: expected {cells.n_obs}, one for each cell, got {weights.shape}")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError("weights: expected finite numbers, 0 or more, not all of them 0")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.cumsum(weights)[-1]):
+            raise ValueError("weights: their sum is more than a float64 holds")
     return weights

@@ -168,7 +168,9 @@ class WindowOrder:
         self._drop_last = drop_last
         self._size = self._rows * self._runs  # samples of a window
         self._sums = None if weights is None else np.concatenate([[0.0], np.cumsum(weights)])
-        self._edges = np.append(np.arange(0, n_obs, self._rows), n_obs)
+        # Of the runs. Drawing alone takes them: those of a cell each are as many as cells.
+        runs = np.arange(0, n_obs, self._rows) if weights is not None else np.empty(0, np.int64)
+        self._edges = np.append(runs, n_obs)
         mixing = f"{self._rows}x{self._runs}/{lanes}" if shuffle else "none"
         weighted = "" if weights is None else f"-{blake2b(weights.tobytes()).hexdigest()[:16]}"
         self.order_id = f"cells-1-{n_obs}-{samples}-{seed}-{mixing}{weighted}"

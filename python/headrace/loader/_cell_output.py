@@ -6,19 +6,51 @@ from typing import Any
 
 import numpy as np
 
-from .. import _check
+from .. import _check, _core
 
 _OUTPUTS = ("csr", "dense", "torch_csr", "torch_dense")
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-def check(output: Any) -> None:
+def check(output: Any, device: str) -> None:
+    """Whether it is one that can be made here: said now, not with the first batch."""
     if output not in _OUTPUTS:
         raise ValueError(f"output: expected one of {', '.join(_OUTPUTS)}, got {output!r}")
-    if output == "csr":
-        import scipy.sparse  # noqa: F401  # said now, not with the first batch
-    if output.startswith("torch"):
+    library = library_of(output, device)
+    if library == "cupy":
+        import cupyx.scipy.sparse  # noqa: F401
+    elif output == "csr":
+        import scipy.sparse  # noqa: F401
+    elif library == "torch":
         import torch  # noqa: F401
+
+
+def check_sparse(output: str, dtype: np.dtype[Any], device: str) -> None:
+    """Whether the library of a sparse output has this type."""
+    if output != "csr":
+        return
+    if library_of(output, device) == "cupy":
+        if dtype.name not in ("bool", "float32", "float64"):
+            raise ValueError(
+                f"dtype: CuPy has no sparse matrices of {dtype}: choose float32 or float64, or "
+                "another output"
+            )
+    elif dtype.itemsize == 2 and dtype.kind not in "iu":
+        raise ValueError(
+            f"dtype: SciPy does not compute with sparse matrices of {dtype}: choose float32, or "
+            "another output"
+        )
+
+
+def library_of(output: str, device: str) -> str | None:
+    """Whose arrays an output is: "torch", "cupy", "numpy"; None is headrace's own."""
+    if output.startswith("torch"):
+        return "torch"
+    if device == "cpu":
+        return "numpy"
+    if output == "dense":
+        return None
+    return "cupy" if device.startswith("cuda") else "numpy"  # "simt" is memory of the host
 
 
 def dtype_of(dtype: Any) -> np.dtype[Any]:
@@ -57,13 +89,71 @@ def csr(data: Any, indices: Any, offsets: Any, shape: tuple[int, int], output: s
     )
 
 
-def as_torch(batch: dict[str, Any]) -> dict[str, Any]:
-    """All but strings as tensors. Of numbers of which some are missing NaN stands for those."""
-    columns = {name: _column(values) for name, values in batch["obs"].items()}
-    return {
-        name: _tensor(value) if isinstance(value, np.ndarray) else value
-        for name, value in {**batch, "obs": columns}.items()
-    }
+def exported(values: _core.DeviceArray, library: str | None) -> Any:
+    """Memory of a device as an array of this library, without a copy."""
+    if library == "torch":
+        import torch
+
+        return torch.from_dlpack(values)
+    if library == "cupy":
+        import cupy
+
+        return cupy.from_dlpack(values)
+    return np.from_dlpack(values) if library == "numpy" else values
+
+
+def csr_on_device(
+    data: _core.DeviceArray,
+    indices: _core.DeviceArray,
+    offsets: np.ndarray[Any, Any],
+    shape: tuple[int, int],
+    output: str,
+) -> Any:
+    """A matrix of CuPy, or a tensor of torch, of this memory; SciPy's where that is the host's."""
+    device = data.device
+    library = library_of(output, device)
+    narrow = data.size <= np.iinfo(np.int32).max
+    indptr: Any = offsets.astype(np.int32) if narrow else offsets
+    indptr, columns, values = (
+        exported(part, library) for part in (_core.to_device(indptr, device), indices, data)
+    )
+    if library == "torch":
+        import torch
+
+        return torch.sparse_csr_tensor(
+            indptr,
+            columns if narrow else columns.to(torch.int64),
+            values,
+            size=shape,
+            check_invariants=False,
+        )
+    if not narrow:  # both have one type
+        columns = columns.astype(np.int64)
+    if library == "cupy":
+        from cupyx.scipy import sparse
+    else:
+        from scipy import sparse
+    return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
+
+
+def column_on_device(values: Any, device: str, library: str | None) -> Any:
+    """A column as the matrices of the batch are; strings stay where they are."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)
+    if values.dtype.kind not in "biuf":
+        return values
+    return exported(_core.to_device(values, device), library)
+
+
+def as_torch(batch: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
+    """What is to be tensors: matrices by their output; where there are such, all but strings beside
+    matrices, too. Of numbers of which some are missing NaN stands for those."""
+    dense = [name for name, output in outputs.items() if output == "torch_dense"]
+    tensors: dict[str, Any] = {name: _tensor(batch[name]) for name in dense}
+    if any(output.startswith("torch") for output in outputs.values()):
+        tensors["obs"] = {name: _column(values) for name, values in batch["obs"].items()}
+        tensors["index"] = _tensor(batch["index"])
+    return {**batch, **tensors}
 
 
 def _column(values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,14 +27,17 @@ class Memory:
     One thread takes; blocks come back in whichever thread lets go of them.
     """
 
-    def __init__(self, keep: int, budget: int | None = None) -> None:
-        self._keep, self._budget = keep, budget
-        self._free: list[np.ndarray[Any, Any]] = []
-        self._returned: deque[np.ndarray[Any, Any]] = deque()
+    def __init__(self, keep: int, budget: int | None = None, device: str = "cpu") -> None:
+        self._keep, self._budget, self._device = keep, budget, device
+        self._free: list[Any] = []
+        self._returned: deque[Any] = deque()
         self._leased_nbytes = 0
 
-    def take(self, nbytes: int) -> np.ndarray[Any, Any] | None:
-        """``(nbytes,)`` uint8, not initialised; None where the budget has no room for it."""
+    def take(self, nbytes: int) -> Any:
+        """``(nbytes,)`` uint8, not initialised; None where the budget has no room for it.
+
+        On a device it is a `DeviceBlock`.
+        """
         while self._returned:
             block = self._returned.popleft()
             self._leased_nbytes -= block.nbytes
@@ -48,20 +52,40 @@ class Memory:
                 self._free, at, size = [], None, nbytes
             if self._leased_nbytes + size > self._budget:
                 return None
-        block = np.empty(size, np.uint8) if at is None else self._free.pop(at)
+        block = self._made(size) if at is None else self._free.pop(at)
         self._leased_nbytes += block.nbytes
+        if self._device != "cpu":
+            return DeviceBlock(self._returned, block)
         return np.asarray(_Lease(self._returned, block))[:nbytes]
+
+    def _made(self, nbytes: int) -> Any:
+        if self._device == "cpu":
+            return np.empty(nbytes, np.uint8)
+        return _core.empty_on_device((nbytes,), np.uint8, self._device)
 
 
 class _Lease:
     """A block as NumPy sees it: each array of it keeps this alive."""
 
-    def __init__(self, returned: deque[np.ndarray[Any, Any]], block: np.ndarray[Any, Any]) -> None:
+    def __init__(self, returned: deque[Any], block: np.ndarray[Any, Any]) -> None:
         self._returned, self._block = returned, block
         self.__array_interface__ = block.__array_interface__
 
     def __del__(self) -> None:
         self._returned.append(self._block)
+
+
+class DeviceBlock:
+    """A block of a device's memory: whoever uses its parts keeps it."""
+
+    def __init__(self, returned: deque[Any], block: _core.DeviceArray) -> None:
+        self._returned, self._block = returned, block
+
+    def __del__(self) -> None:
+        self._returned.append(self._block)
+
+    def part(self, begin: int, shape: tuple[int, ...], dtype: Any) -> _core.DeviceArray:
+        return _core.view_on_device(self._block, begin, shape, dtype)
 
 
 @dataclass(frozen=True)
@@ -107,11 +131,21 @@ class _Segment:
 class WindowReader:
     """Reads windows of some matrices of cells into memory that is used again."""
 
-    def __init__(self, cells: Cells, selected: Sequence[Selected], budget: int) -> None:
+    def __init__(
+        self, cells: Cells, selected: Sequence[Selected], budget: int, device: str
+    ) -> None:
         self._offsets = cells.offsets
         self._selected = selected
+        self._device = device
         self._described = {item.name: item.described() for item in selected}
-        self._memory = Memory(2, budget)
+        self._arrays = {
+            (item.name, store): [
+                array.to(device) for array in (matrix.data, matrix.indices) if array is not None
+            ]
+            for item in selected
+            for store, matrix in enumerate(item.matrices)
+        }
+        self._memory = Memory(2, budget, device)
         self._indptrs: dict[tuple[str, int], Rows] = {}
 
     def plan(self, window: PlannedWindow) -> WindowPlan | None:
@@ -144,20 +178,23 @@ class WindowReader:
             for segment in plan.segments[item.name]:
                 begin, end = segment.extent
                 outs: list[Any] = []
-                for array in plan.arrays(item, segment):
+                for array in self._arrays[item.name, segment.store]:
                     shape = (end - begin, *array.shape[1:])
-                    out = memory[at : at + _nbytes(array, end - begin)].view(array.dtype)
-                    at += _padded(out.nbytes)
-                    outs.append(out.reshape(shape))
+                    nbytes = _nbytes(array, end - begin)
+                    outs.append(_part(memory, at, nbytes, shape, array.dtype))
+                    at += _padded(nbytes)
                     if end > begin:
                         requests.append((array, slice(begin, end), outs[-1]))
-                outs = [out.reshape(-1).view(np.uint8) for out in outs]
+                if self._device == "cpu":
+                    outs = [out.reshape(-1).view(np.uint8) for out in outs]
                 data, indices = outs if segment.indptr is not None else (*outs, None)
                 rows = segment.end - segment.begin
                 own.append((segment.store, segment.begin, rows, data, indices, segment.indptr))
         _core.read_many(requests)
         return {
-            item.name: _core.CellWindow(self._described[item.name], runs[item.name], item.columns)
+            item.name: _core.CellWindow(
+                self._described[item.name], runs[item.name], item.columns, self._device, memory
+            )
             for item in self._selected
         }
 
@@ -207,7 +244,7 @@ class WindowPlan:
 
     def __init__(self, selected: Sequence[Selected], segments: dict[str, list[_Segment]]) -> None:
         self.segments = segments
-        self.memory: np.ndarray[Any, Any] | None = None
+        self.memory: Any = None  # as Memory.take() gives it
         self.nbytes = 0
         for item in selected:
             for segment in segments[item.name]:
@@ -221,9 +258,27 @@ class WindowPlan:
         return [matrix.data] if matrix.indices is None else [matrix.data, matrix.indices]
 
 
+def let_go(error: BaseException) -> None:
+    """Of windows that the library's own frames hold, so that who keeps the error, as an interactive
+    session does, keeps no memory by it, and the next batch finds room."""
+    at = error.__traceback__
+    while at is not None:
+        if str(at.tb_frame.f_globals.get("__name__")).startswith("headrace."):
+            with contextlib.suppress(RuntimeError):  # it is running
+                at.tb_frame.clear()
+        at = at.tb_next
+
+
 def _nbytes(array: _core.Array, extent: int) -> int:
     columns = array.shape[1] if array.ndim == 2 else 1
     return extent * columns * np.dtype(array.dtype).itemsize
+
+
+def _part(memory: Any, begin: int, nbytes: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Elements in a block of memory."""
+    if isinstance(memory, DeviceBlock):
+        return memory.part(begin, shape, dtype)
+    return memory[begin : begin + nbytes].view(dtype).reshape(shape)
 
 
 def _padded(nbytes: int) -> int:

@@ -1,5 +1,7 @@
 """Arrays between processes, without pickling or copying their bytes.
 
+Examples
+--------
 >>> import headrace.shm as shm
 >>> shm.install()  # multiprocessing's queues, pipes and pools, and torch's DataLoader, use it
 

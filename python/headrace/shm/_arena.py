@@ -193,6 +193,13 @@ class Channel:
     Many producers, many consumers, first in, first out. It is handed to other processes as its
     arena is, and lives as long as a process has it. A message whose producer dies in `put` is not
     sent; one whose consumer dies in `get` is the next consumer's.
+
+    Examples
+    --------
+    >>> channel = shm.Arena("64MiB").channel(capacity=2)
+    >>> channel.put({"step": 1, "t2m": field}, timeout=60)
+    >>> channel.get(timeout=60)["step"]
+    1
     """
 
     def __init__(self, arena: Arena, core: _core.ShmChannel) -> None:

@@ -10,13 +10,20 @@ from ._pickle import dumps, loads
 
 
 class Publication:
-    """What `publish` gives: others can attach as long as it lives and is not closed."""
+    """What `publish` gives: others can attach as long as it lives and is not closed.
+
+    Examples
+    --------
+    >>> with shm.publish("weights", state) as publication:
+    ...     publication.nbytes
+    """
 
     def __init__(self, core: _core.ShmPublication) -> None:
         self._core = core
 
     @property
     def name(self) -> str:
+        """What others give to `attach`."""
         return self._core.name
 
     @property
@@ -89,5 +96,9 @@ def attach(name: str, timeout: float | None = 0, copy: bool = False) -> Any:
         No process of this user has published it; the error says which user has.
     headrace.CorruptError
         What a process of this user serves by that name is no publication.
+
+    Examples
+    --------
+    >>> state = shm.attach("weights", timeout=30)
     """
     return loads(_core.shm_attach(name, timeout), copy)

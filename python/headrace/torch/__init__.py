@@ -1,5 +1,7 @@
 """PyTorch: the weights of a network as a Zarr group, and arrays for a `DataLoader`.
 
+Examples
+--------
 >>> from headrace.torch import load_state_dict, save_state_dict
 >>> save_state_dict(model.state_dict(), "model.zarr", metadata={"step": 1000})
 >>> load_state_dict("model.zarr", into=model)

@@ -1,10 +1,10 @@
-"""headrace inside zarr-python.
+"""headrace inside zarr-python. Needs zarr 3.1.6 or newer: ``pip install 'headrace[zarr]'``.
 
+Examples
+--------
 >>> import zarr
 >>> zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"})
 >>> zarr.open_array("era5.zarr/t2m")[0:10]
-
-Needs zarr 3.1.6 or newer: ``pip install 'headrace[zarr]'``.
 """
 
 from zarr.registry import register_ndbuffer, register_pipeline

@@ -21,6 +21,7 @@ class NDBuffer(core.NDBuffer):
 
     Examples
     --------
+    >>> zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"})
     >>> zarr.config.set({"ndbuffer": "headrace.zarr.NDBuffer"})
     >>> with headrace.config.set({"device": "cuda:0"}):
     ...     x = torch.from_dlpack(zarr.open_array("era5.zarr/t2m")[0:10])

@@ -11,7 +11,7 @@ from .. import config
 
 
 class FallbackWarning(RuntimeWarning):
-    """A batch went to zarr-python's own pipeline."""
+    """A batch went to zarr-python's own pipeline: given where ``fallback`` is "warn"."""
 
 
 class Unserved(Exception):

@@ -5,6 +5,9 @@ which headrace is installed. Their configurations are those of the classes of th
 `headrace.codecs`. Where zarr-python has a class for one (`ScaleOffset` and `CastValue`, from zarr
 3.2 on), the name stands for that.
 
+Examples
+--------
+>>> import headrace.zarr.codecs
 >>> bits = headrace.zarr.codecs.PackBits()
 >>> zarr.create_array("mask.zarr", shape=8, dtype="bool", serializer=bits)
 """

@@ -1,5 +1,7 @@
 """Results of zarr-python in memory of MLX, which its CPU and GPU share.
 
+Examples
+--------
 >>> import headrace.zarr.mlx
 >>> zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"})
 >>> zarr.config.set({"ndbuffer": "headrace.zarr.mlx.NDBuffer"})

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "headrace/error.h"
-#include "kernels/common/numbers.h"
 #include "kernels/common/work.h"
 #include "kernels/place/divisor.h"
+#include "kernels/place/number_values.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
@@ -34,37 +33,6 @@ struct GatherPart {
   u32 axis_count;
   GatherAxis axes[kMaxAxes];  // the outermost first
 };
-
-SIMT_DEVICE float bfloat16_to_float(u64 bits) {
-  return std::bit_cast<float>(static_cast<u32>(bits) << 16);
-}
-
-// To nearest, ties to even.
-SIMT_DEVICE u64 float_to_bfloat16(float value) {
-  const u32 bits = std::bit_cast<u32>(value);
-  if (is_nan(value)) return bits >> 16 | 0x40;
-  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
-
-template <class Compute>
-SIMT_DEVICE Compute load_value(const u8* p, Number type) {
-  const u64 bits = load_number(p, {type, false});
-  if (type == Number::bfloat16) return bfloat16_to_float(bits);
-  if constexpr (std::is_same_v<Compute, double>)
-    return std::bit_cast<double>(convert(bits, type, Number::float64));
-  else
-    return std::bit_cast<float>(static_cast<u32>(convert(bits, type, Number::float32)));
-}
-
-SIMT_DEVICE u64 bits_of(float value, Number type) {
-  if (type == Number::bfloat16) return float_to_bfloat16(value);
-  if (type == Number::float32) return std::bit_cast<u32>(value);
-  return convert_double(float_to_double(value), type);
-}
-SIMT_DEVICE u64 bits_of(double value, Number type) {
-  if (type == Number::bfloat16) return float_to_bfloat16(double_to_float(value));
-  return convert_double(value, type);
-}
 
 template <class Compute>
 struct GatherElements {
@@ -95,7 +63,7 @@ struct GatherElements {
         targets[i] += axis.to * at;
         rest = outer;
       }
-      values[i] = load_value<Compute>(source, from);
+      values[i] = value_of<Compute>(load_number(source, {from, false}), from);
     }
     SIMT_UNROLL
     for (unsigned i = 0; i < kUnits; ++i) {
@@ -166,11 +134,6 @@ void launch(Queue& queue, const WorkList<GatherPart>& list, const GatherFormat& 
                list.items(),
                GatherElements<Compute>{
                    work_of(parts), format.from, format.to, static_cast<Compute>(nan_fill)});
-}
-
-// Of 32 bits and more: float has too few.
-bool is_wide(Number type) {
-  return type == Number::float64 || (!is_floating(type) && nbytes_of(type) >= 4);
 }
 
 }  // namespace
