@@ -42,8 +42,8 @@ struct Config {
   // that cannot go that way are `unsupported`, and say why.
   std::string gds = "off";
   // Files in memory (tmpfs, hugetlbfs) that are read to a device again and again: "on" keeps them
-  // mapped and their pages locked, up to `device_mapped_nbytes` (0: a quarter of the host's memory),
-  // and the device copies encoded bytes from where they lie. "off" lets go of all of them.
+  // mapped and their pages locked, up to `device_mapped_nbytes` (0: a quarter of the host's
+  // memory), and the device copies encoded bytes from where they lie. "off" lets go of all of them.
   std::string device_mapped = "off";
   std::size_t device_mapped_nbytes = 0;
 };

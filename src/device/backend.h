@@ -86,8 +86,8 @@ class Backend {
   // Where direct_files() has them. `fd` was opened with O_DIRECT and stays open as long as the
   // result lives; `path` is for messages. `unsupported` where its file system cannot.
   virtual std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const;
-  // A stretch of a file that lies in memory, to be copied from where it is; `fd` may be closed then.
-  // `unsupported` where the type has nothing for it or its driver does not lock such pages.
+  // A stretch of a file that lies in memory, to be copied from where it is; `fd` may be closed
+  // then. `unsupported` where the type has nothing for it or its driver does not lock such pages.
   virtual std::shared_ptr<const MappedFile> map_file(int index,
                                                      int fd,
                                                      std::uint64_t offset,

@@ -195,7 +195,8 @@ bool decodes_on_device(const PreparedCodec& prepared,
       codec, backend(options.device.type), prepared.library(), outputs);
   if (forced && !missing.empty()) refuse(prepared, "decode_batch", missing);
   if (forced) return true;
-  return missing.empty() && device_is_faster(codec.device_stage()->kind, options.device, inputs, outputs);
+  return missing.empty() &&
+         device_is_faster(codec.device_stage()->kind, options.device, inputs, outputs);
 }
 
 // The same of encoding.
