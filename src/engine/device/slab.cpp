@@ -63,6 +63,7 @@ SlabMemory::Piece SlabMemory::reserve_in_place(std::uint8_t* target,
 SlabMemory::Piece SlabMemory::reserve_alone(Block fresh, std::size_t nbytes, bool in_parts) {
   fresh.full = true;
   fresh.in_parts = in_parts;
+  if (in_parts) fresh.ready.reserve(16);
   const MutexLock lock(mutex_);
   blocks_.push_back(std::move(fresh));
   return cut(blocks_.back(), nbytes);
@@ -153,10 +154,36 @@ SlabMemory::Piece SlabMemory::reserve_mapped(std::vector<MappedFiles::Part> part
   return piece;
 }
 
+// The driver lets one thread at a time give work to a stream, and those that meet there sleep: 4
+// MiB in eight parts took eight threads 58 us a copy, and one thread 4 (H100).
 void SlabMemory::filled_part(const Piece& piece, std::size_t at, std::size_t nbytes) {
-  if (!piece.block->in_parts) return;
-  const Span span("copy", nbytes);
-  queue_.upload_pinned(piece.device + at, piece.host + at, nbytes);
+  Block& block = *piece.block;
+  if (!block.in_parts) return;
+  const MutexLock lock(mutex_);
+  const auto offset = static_cast<std::size_t>(piece.host - block.pinned.get());
+  block.ready.push_back({offset + at, nbytes});
+  if (block.giving) return;
+  block.giving = true;
+  while (!block.ready.empty()) {
+    const Part part = take_ready(block);
+    const MutexUnlock free(mutex_);
+    const Span span("copy", part.nbytes);
+    queue_.upload_pinned(block.device + part.at, block.pinned.get() + part.at, part.nbytes);
+  }
+  block.giving = false;
+}
+
+// The first of all, with what follows it in the block.
+SlabMemory::Part SlabMemory::take_ready(Block& block) {
+  std::vector<Part>& ready = block.ready;
+  const auto before = [](const Part& a, const Part& b) { return a.at < b.at; };
+  std::sort(ready.begin(), ready.end(), before);
+  Part part = ready.front();
+  std::size_t n = 1;
+  for (; n < ready.size() && ready[n].at == part.at + part.nbytes; ++n)
+    part.nbytes += ready[n].nbytes;
+  ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(n));
+  return part;
 }
 
 void SlabMemory::filled(const Piece& piece) {

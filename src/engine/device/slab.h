@@ -51,6 +51,10 @@ class SlabMemory {
       : pinned_(pinned), queue_(queue), block_nbytes_(block_nbytes) {}
 
  private:
+  struct Part {
+    std::size_t at;
+    std::size_t nbytes;
+  };
   struct Block {
     std::shared_ptr<std::byte> pinned;
     Scratch<std::uint8_t> memory;  // none where the bytes are copied to others' memory
@@ -58,7 +62,9 @@ class SlabMemory {
     std::size_t used = 0;
     std::size_t unfilled = 0;  // pieces that are reserved and not filled
     bool full = false;
-    bool in_parts = false;  // its parts are copied one by one
+    bool in_parts = false;      // its parts are copied one by one
+    std::vector<Part> ready{};  // parts that are there and were not given to the queue yet
+    bool giving = false;        // a thread gives them
   };
 
  public:
@@ -86,7 +92,8 @@ class SlabMemory {
   Piece reserve_mapped(std::vector<MappedFiles::Part> parts,
                        std::size_t nbytes,
                        std::uint8_t* target);
-  // Copies the part at once, if the piece is for parts.
+  // Copies the part at once, if the piece is for parts. No thread waits for another's call of the
+  // driver: the one that is at it gives what has come meanwhile, too.
   void filled_part(const Piece& piece, std::size_t at, std::size_t nbytes);
   // The piece holds what is to be copied; without a block, nothing is.
   void filled(const Piece& piece);
@@ -102,6 +109,7 @@ class SlabMemory {
   bool has_room(std::size_t nbytes) const REQUIRES(mutex_);
   // The next bytes of the block.
   Piece cut(Block& block, std::size_t nbytes) REQUIRES(mutex_);
+  Part take_ready(Block& block) REQUIRES(mutex_);
   void copy(Block& block);
   // Memory of the device that is written in the order of the queue.
   std::uint8_t* cut_for_mapped(std::size_t nbytes);

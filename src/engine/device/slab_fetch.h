@@ -75,10 +75,17 @@ void take_encoded(const Backend& backend,
 inline constexpr int kMostFetchThreads = 16;
 
 // What several threads read a part each of because there are few chunks, and what one reads at
-// least. On an H100's host 1 MiB of the page cache comes to the device in 200 us by one thread and
-// in 255 by two, 1.7 MiB in 540 by two and in 490 by four: to wake a thread takes 40.
+// least.
 inline constexpr std::size_t kLeastShared = (std::size_t{1} << 20) + 1;
 inline constexpr std::size_t kLeastPart = std::size_t{512} << 10;
+
+// Of a file, where there are few chunks, the device copies one slice while the next is read: by one
+// thread too, of ranges from so many bytes on. To wake a thread takes 40 us, in which one that is
+// awake reads 400 KiB, so each further one wants so much to do.
+inline constexpr std::size_t kLeastSliced = std::size_t{512} << 10;
+inline constexpr std::size_t kLeastSlice = std::size_t{256} << 10;
+inline constexpr std::size_t kMostSlices = 16;
+inline constexpr std::size_t kEachSharer = std::size_t{1} << 20;
 
 // Chunks that need no decoding are copied straight to where they are wanted, each by a copy of its
 // own: large ones, and those of a small read, which a kernel would place for 35 us. Others share
@@ -165,7 +172,8 @@ class SlabFetch final : public SlabSource {
         plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
     list_ = list_of_slab(plan_, layout_, chunks, batch);
-    if (list_.requests.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
+    is_few_ = list_.requests.size() < 2 * threads_;
+    if (is_few_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.requests.size());
   }
 
@@ -223,10 +231,10 @@ class SlabFetch final : public SlabSource {
         const ObjectReader& reader = *stored->reader;
         if (const auto piece = file ? std::nullopt : map(reader, chunk.range, &chunk))
           return take_unseen(reader, chunk, *piece, 0);
-        const int threads = sharers(chunk.range.nbytes);
-        const SlabMemory::Piece piece = reserve(reader, file.get(), chunk.range, threads, &chunk);
+        const Sharing sharing = sharing_of(reader, file.get(), chunk.range.nbytes);
+        const SlabMemory::Piece piece = reserve(reader, file.get(), chunk.range, sharing, &chunk);
         chunk.missing =
-            !unless_removed([&] { bring(reader, file.get(), chunk.range, threads, piece); });
+            !unless_removed([&] { bring(reader, file.get(), chunk.range, sharing, piece); });
         if (!chunk.missing) take(chunk, piece);
         memory_.filled(piece);
       }
@@ -312,9 +320,6 @@ class SlabFetch final : public SlabSource {
                   std::vector<SlabMemory::Piece>& pieces) {
     const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
     const auto file = gds_ && purpose_ == FetchFor::device ? gds_->open_shard(reader) : nullptr;
-    std::uint64_t nbytes = 0;
-    for (const FetchRequest::Run& run : request.runs) nbytes += run.range.nbytes;
-    const int threads = sharers(nbytes);
     std::vector<std::byte*> targets;
     for (std::size_t r = 0; r < request.runs.size(); ++r) {
       const ByteRange& range = request.runs[r].range;
@@ -325,19 +330,38 @@ class SlabFetch final : public SlabSource {
         const auto members = list_.chunks_of(request.runs[r]);
         Chunk<Query>* const alone = members.size() == 1 ? &chunks_[members[0]] : nullptr;
         const auto mapped = file ? std::nullopt : map(*reader, range, alone);
-        pieces.push_back(mapped ? *mapped : reserve(*reader, file.get(), range, threads, alone));
+        const Sharing sharing = sharing_of(*reader, file.get(), range.nbytes);
+        pieces.push_back(mapped ? *mapped : reserve(*reader, file.get(), range, sharing, alone));
       }
       targets.push_back(pieces.back().host);
     }
     if (purpose_ == FetchFor::packing || !array_.driver.local())
       return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
-    for (std::size_t r = 0; r < request.runs.size(); ++r)
+    for (std::size_t r = 0; r < request.runs.size(); ++r) {
+      const ByteRange& range = request.runs[r].range;
       if (pieces[r].host || file)
-        bring(*reader, file.get(), request.runs[r].range, threads, pieces[r]);
+        bring(*reader, file.get(), range, sharing_of(*reader, file.get(), range.nbytes), pieces[r]);
+    }
   }
 
-  // Threads for what is asked for together.
-  int sharers(std::uint64_t nbytes) const { return nbytes < kLeastShared ? 1 : threads_each_; }
+  // How a range is read.
+  struct Sharing {
+    int threads = 1;
+    std::size_t part_nbytes = kReadPiece;  // at a time, by several threads or where they are copied
+    bool in_parts = false;                 // each is copied by itself
+  };
+
+  Sharing sharing_of(const ObjectReader& reader, const GdsFile* gds, std::uint64_t nbytes) const {
+    const int threads = nbytes < kLeastShared ? 1 : threads_each_;
+    if (gds || !array_.driver.local()) return {threads};
+    const std::size_t n = checked_encoded_nbytes(nbytes);
+    if (reader.file() < 0) return {threads, part_nbytes(n, threads), threads > 1};
+    if (!is_few_ || n < kLeastSliced) return {};
+    const auto most = static_cast<int>(std::min<std::size_t>(n / kEachSharer, kMostSlices));
+    return {std::clamp(most, 1, threads_each_),
+            std::clamp(n / kMostSlices, kLeastSlice, kReadPiece),
+            true};
+  }
 
   // Bytes of a file in memory, copied by the device from where they lie; nothing where they are not
   // to come so. `alone`: the chunk, if they are of one.
@@ -373,20 +397,20 @@ class SlabFetch final : public SlabSource {
   SlabMemory::Piece reserve(const ObjectReader& reader,
                             const GdsFile* file,
                             const ByteRange& range,
-                            int threads,
+                            const Sharing& sharing,
                             Chunk<Query>* alone) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
     if (file) return memory_.reserve_on_device(nbytes);
     const bool direct = array_.driver.has_files() && reader.file() < 0;
-    const bool shared = array_.driver.local() && threads > 1 && nbytes > kLeastPart;
+    const bool in_parts = sharing.in_parts;
     if (std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr) {
       alone->in_place = true;
       return memory_.reserve_in_place(
-          target, nbytes, shared, direct ? kDirectAlignment : 1, range.offset);
+          target, nbytes, in_parts, direct ? kDirectAlignment : 1, range.offset);
     }
-    if (!direct) return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
+    if (!direct) return in_parts ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
     const std::size_t room = nbytes + kDirectAlignment;
-    SlabMemory::Piece piece = shared ? memory_.reserve_for_parts(room) : memory_.reserve(room);
+    SlabMemory::Piece piece = in_parts ? memory_.reserve_for_parts(room) : memory_.reserve(room);
     const auto at = reinterpret_cast<std::uintptr_t>(piece.host);
     const std::size_t shift = (range.offset - at) % kDirectAlignment;
     piece.host += shift;
@@ -404,16 +428,18 @@ class SlabFetch final : public SlabSource {
   void bring(const ObjectReader& reader,
              const GdsFile* file,
              const ByteRange& range,
-             int threads,
+             const Sharing& sharing,
              const SlabMemory::Piece& piece) {
     const auto nbytes = static_cast<std::size_t>(range.nbytes);
-    const bool in_parts = !file && array_.driver.local();
-    const std::size_t part = in_parts ? part_nbytes(nbytes, threads) : kReadPiece;
-    in_pieces(nbytes, threads, part, [&](std::size_t at, std::size_t n) {
+    const bool whole = sharing.threads == 1 && !sharing.in_parts;
+    const std::size_t part = whole ? std::max<std::size_t>(nbytes, 1) : sharing.part_nbytes;
+    const auto bring_part = [&](std::size_t i) {
+      const std::size_t at = i * part, n = std::min(part, nbytes - at);
       if (file) return file->read(range.offset + at, piece.device + at, n);
       reader.read(range.offset + at, {piece.host + at, n});
       memory_.filled_part(piece, at, n);
-    });
+    };
+    parallel_for((nbytes + part - 1) / part, bring_part, sharing.threads);
   }
 
   // Of a range that threads share.
@@ -454,6 +480,7 @@ class SlabFetch final : public SlabSource {
   SlabMemory& memory_;
   std::size_t threads_;
   const FetchPlan plan_;
+  bool is_few_ = false;  // requests, for the threads that there are
   int threads_each_ = 1;
   FetchList list_;
   std::atomic<std::size_t> next_{0};

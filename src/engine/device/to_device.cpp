@@ -68,9 +68,6 @@ class DeviceReader final : private SlabsInFlight::Source {
         purpose_(purpose),
         gds_(Gds::of(request.config(), array, backend, device, purpose)) {
     queues_.push_back(&queue);
-    fill_ = Scratch<std::uint8_t>::of(*queues_[0],
-                                      reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
-                                      layout_.itemsize());
   }
 
   void read() {
@@ -245,8 +242,12 @@ class DeviceReader final : private SlabsInFlight::Source {
     const Span span("place");
     PlacementList native(layout_.itemsize(), 0);
     PlacementList stored(layout_.itemsize(), plan_.swap_nbytes);
+    Scratch<std::uint8_t> fill;  // most reads have no use for it
     for (const Chunk<Query>& chunk : slab.chunks) {
-      if (chunk.missing) native.add_fill(chunk.query, fill_.data());
+      if (chunk.missing) {
+        if (!fill.data()) fill = fill_on(slab.queue);
+        native.add_fill(chunk.query, fill.data());
+      }
       if (chunk.packed) native.add_packed(chunk.query, chunk.device);
     }
     for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -255,6 +256,11 @@ class DeviceReader final : private SlabsInFlight::Source {
     }
     native.run(slab.queue, kernels_);
     stored.run(slab.queue, kernels_);
+  }
+
+  Scratch<std::uint8_t> fill_on(Queue& queue) const {
+    return Scratch<std::uint8_t>::of(
+        queue, reinterpret_cast<const std::uint8_t*>(layout_.fill.data()), layout_.itemsize());
   }
 
   // The caller's memory, when the chunk lies there as its last step gives it.
@@ -302,7 +308,6 @@ class DeviceReader final : private SlabsInFlight::Source {
   std::vector<Queue*> queues_;  // the caller's, then these
   const std::thread::id caller_ = std::this_thread::get_id();
   PinnedBlocks pinned_;
-  Scratch<std::uint8_t> fill_;
   ChunkWalk<Query> walk_;
   FetchFor purpose_;
   std::unique_ptr<Gds> gds_;  // null: chunks come through the host
