@@ -28,7 +28,7 @@ struct Config {
   // not set: whichever takes less time by measured rates (codec_table() says from where on). Writes
   // from a device of fewer bytes, 1 MiB when not set, are encoded by the host's threads.
   std::optional<std::size_t> device_min_decode_nbytes;
-  // Those rates. "measured": of this machine, by some 20 ms before the first choice that depends on
+  // Those rates. "measured": of this machine, by some 60 ms before the first choice that depends on
   // them, kept in a file below XDG_CACHE_HOME; "built-in": of one H200 and its host.
   std::string device_rates = "measured";
   // Decoded bytes on their way through a device at a time, three times: bounds pinned memory and

@@ -9,7 +9,7 @@ set), ``implementations`` (codec name to implementation name), ``device`` (of ha
 none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
 host's threads smaller ones; None, the default: whichever takes less time by the rates of
 ``device_rates``; writes from a device of fewer bytes, 1 MiB by default, are encoded by the host's
-threads), ``device_rates`` ("measured", the default: of this machine, by some 20 ms before the first
+threads), ``device_rates`` ("measured", the default: of this machine, by some 60 ms before the first
 choice that depends on them, kept in a file below ``XDG_CACHE_HOME``; "built-in": of one H200 and
 its host), ``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three
 times), ``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices

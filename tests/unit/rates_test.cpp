@@ -97,10 +97,11 @@ TEST_F(Rates, AreMeasuredBeforeTheFirstChoiceThatDependsOnThem) {
   chooses(kNear);
   EXPECT_EQ(device_.queues, 1);
   EXPECT_THAT(in_force().source, HasSubstr("measured, and kept in " + cache_.path()));
-  // By the clock everything took 100 us: 128 KiB of samples, 8 MiB of copies.
-  EXPECT_NEAR(in_force().rates.zstd.host_gb_s, 1.31, 0.01);
+  // By the clock everything took 100 us: 128 KiB of samples, 8 MiB of copies. The host has to fetch
+  // the sample, too: 0.9 us at that rate.
+  EXPECT_NEAR(in_force().rates.zstd.host_gb_s, 1.30, 0.005);
   EXPECT_EQ(in_force().rates.zstd.device_us, 100);
-  EXPECT_NEAR(in_force().rates.deflate.host_gb_s, 1.31, 0.01);
+  EXPECT_NEAR(in_force().rates.deflate.host_gb_s, 1.30, 0.005);
   EXPECT_EQ(in_force().rates.fetch_gb_s, 40) << "83 is more than eight times what is built in";
   EXPECT_NEAR(in_force().rates.copy_gb_s, 83.9, 0.1);
   chooses(kNear);

@@ -3,7 +3,7 @@
 // What decoding takes on this machine, by the host's threads and by a device:
 //  1. Who has to choose asks rates_in_force(), or chooses_device(). Until something has been
 //     measured these are the rates built in (kernels/tuning.h), of one H200 and its host.
-//  2. Before the first choice that could turn out otherwise, some 20 ms are taken to measure them,
+//  2. Before the first choice that could turn out otherwise, some 60 ms are taken to measure them,
 //     once for each device; other threads go by the rates built in meanwhile.
 //  3. They are kept in a file for later processes (engine/device/rates_file.h).
 // Not measured are the shares of both sides, which cancel out, and how fast a device's decoders are

@@ -23,9 +23,15 @@ using Json = nlohmann::ordered_json;
 // What this version writes has some 700.
 constexpr std::size_t kMostNbytes = std::size_t{64} << 10;
 
+// Of other samples, or measured in another way, rates are others.
+constexpr int kWay = 2;
+
 Json to_json(const RatesKey& key) {
-  return {
-      {"host", key.host}, {"device", key.device}, {"driver", key.driver}, {"version", key.version}};
+  return {{"host", key.host},
+          {"device", key.device},
+          {"driver", key.driver},
+          {"version", key.version},
+          {"way", kWay}};
 }
 
 // FNV-1a: names of files need not be hard to guess, and the key is in the file.
