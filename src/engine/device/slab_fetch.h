@@ -84,7 +84,7 @@ inline constexpr std::size_t kLeastPart = std::size_t{512} << 10;
 // its own; to wake one takes 20 us, of 15 no more is had than of 7. Measured on an H100 (16 cores)
 // from the page cache, in us: 1 MiB by one thread 205, by two in slices of 256 KiB 185, by three
 // 146; 4 MiB by one 870, by three 460, by seven 324, by fifteen 337, and 16 chunks of it in such
-// slices 2,870, of 512 KiB 2,140, whole 2,390 (device-slices.json).
+// slices 2,870, of 512 KiB 2,140, whole 2,390 (device-trials.json).
 inline constexpr std::size_t kLeastSliced = std::size_t{512} << 10;
 inline constexpr std::size_t kLeastSlice = std::size_t{256} << 10;
 inline constexpr std::size_t kLeastSliceOfSeveral = std::size_t{512} << 10;
