@@ -185,6 +185,16 @@ BENCHMARKS = {
         "",
         {"device-small.json": "device.small"},
     ),
+    "device-mapped": Benchmark(
+        "files in memory to a GPU: copied by threads, or from where they lie",
+        "[devices](../docs/devices.md#files-in-memory)",
+        {"device-mapped.json": "device.mapped"},
+    ),
+    "device-trials": Benchmark(
+        "what calls of a small read take, slices that were tried, cold files, rates of other samples",
+        "",
+        {"device-trials.json": ""},
+    ),
     "device-choice": Benchmark(
         "decoding by the host's threads or by the GPU: the rates of"
         " `src/engine/device/decode_cost.cpp`",

@@ -28,6 +28,9 @@ struct Config {
   // not set: whichever takes less time by measured rates (codec_table() says from where on). Writes
   // from a device of fewer bytes, 1 MiB when not set, are encoded by the host's threads.
   std::optional<std::size_t> device_min_decode_nbytes;
+  // Those rates. "measured": of this machine, by some 60 ms before the first choice that depends on
+  // them, kept in a file below XDG_CACHE_HOME; "built-in": of one H200 and its host.
+  std::string device_rates = "measured";
   // Decoded bytes on their way through a device at a time, three times: bounds pinned memory and
   // scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
@@ -38,6 +41,11 @@ struct Config {
   // memory, and past its page cache. "off"; "auto": where it is native; "on": reads to a device
   // that cannot go that way are `unsupported`, and say why.
   std::string gds = "off";
+  // Files in memory (tmpfs, hugetlbfs) that are read to a device again and again: "on" keeps them
+  // mapped and their pages locked, up to `device_mapped_nbytes` (0: a quarter of the host's
+  // memory), and the device copies encoded bytes from where they lie. "off" lets go of all of them.
+  std::string device_mapped = "off";
+  std::size_t device_mapped_nbytes = 0;
 };
 
 Config config();

@@ -15,10 +15,10 @@ def trace(path: str | os.PathLike[str]) -> Iterator[None]:
     """Record what the library does inside the block, and write it to `path`.
 
     The file is in Chrome's trace format: open it in chrome://tracing or Perfetto. Each event is a
-    stretch of work of one thread (plan, fetch, gds, copy, decode, place, wait, encode, store) with
-    the bytes it was about; what is given to a GPU lasts as long as the giving. Nothing is written
-    when the block raises. Profilers that understand NVTX (Nsight Systems) see the same stretches as
-    ranges of the domain "headrace" once a GPU is used, with or without a trace.
+    stretch of work of one thread (plan, fetch, gds, map, copy, decode, place, wait, encode, store)
+    with the bytes it was about; what is given to a GPU lasts as long as the giving. Nothing is
+    written when the block raises. Profilers that understand NVTX (Nsight Systems) see the same
+    stretches as ranges of the domain "headrace" once a GPU is used, with or without a trace.
 
     Raises
     ------

@@ -4,19 +4,24 @@
 request; 0: 32 MiB a thread, 64 MiB at least), ``coalesce_gap`` and ``coalesce_run`` (bytes; which
 neighbours in a shard are read together), ``io_depth`` and ``io_nbytes`` (of one read of a store
 across a network: requests under way at a time, at most twice as many as the store sends at once,
-and the bytes that are asked for and not decoded yet, within half of ``memory_budget`` where that
-is set), ``implementations`` (codec name to implementation name),
-``device`` (of handles that name none), ``device_min_decode_nbytes`` (a device decodes batches of at
-least so many decoded bytes, the host's threads smaller ones; None, the default: whichever takes
-less time by measured rates; writes from a device of fewer bytes, 1 MiB by default, are encoded by
-the host's threads), ``device_slab_nbytes`` (decoded bytes on their way through a device at a time,
-three times), ``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices
+and the bytes that are asked for and not decoded yet, within half of ``memory_budget`` where that is
+set), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
+none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
+host's threads smaller ones; None, the default: whichever takes less time by the rates of
+``device_rates``; writes from a device of fewer bytes, 1 MiB by default, are encoded by the host's
+threads), ``device_rates`` ("measured", the default: of this machine, by some 60 ms before the first
+choice that depends on them, kept in a file below ``XDG_CACHE_HOME``; "built-in": of one H200 and
+its host), ``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three
+times), ``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices
 encode: smaller ones are decoded sooner by devices, and take more space) and ``gds`` (GPUDirect
 Storage: files with chunks that are not compressed go to the GPU past the host's memory; "off", the
 default; "auto": where it is native; "on": a read to a device that cannot go that way raises
-NotImplementedError and says why) and ``fallback`` (what a batch does that `headrace.zarr` leaves to
-zarr-python's own pipeline: "silent", the default, "warn" or "raise"). A request takes the settings
-that hold when it starts.
+NotImplementedError and says why), ``device_mapped`` ("on": files in memory, of tmpfs or hugetlbfs,
+stay mapped and their pages locked, and a GPU copies encoded bytes from where they lie: for what is
+read again and again; "off", the default, lets go of all of them) with ``device_mapped_nbytes``
+(what is kept so at most; 0: a quarter of the host's memory) and ``fallback`` (what a batch does
+that `headrace.zarr` leaves to zarr-python's own pipeline: "silent", the default, "warn" or
+"raise"). A request takes the settings that hold when it starts.
 
 Examples
 --------
@@ -49,6 +54,7 @@ _SIZES = (
     "device_min_decode_nbytes",
     "device_slab_nbytes",
     "device_zstd_block_nbytes",
+    "device_mapped_nbytes",
 )
 _MAY_BE_NONE = ("device_min_decode_nbytes",)
 # What the engine knows nothing of, with what it may be; the first is the default.

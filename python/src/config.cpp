@@ -29,6 +29,9 @@ nb::dict get_config() {
   result["device_slab_nbytes"] = current.device_slab_nbytes;
   result["device_zstd_block_nbytes"] = current.device_zstd_block_nbytes;
   result["gds"] = current.gds;
+  result["device_rates"] = current.device_rates;
+  result["device_mapped"] = current.device_mapped;
+  result["device_mapped_nbytes"] = current.device_mapped_nbytes;
   return result;
 }
 
@@ -58,6 +61,11 @@ void install_config(nb::handle values) {
   next.device_slab_nbytes = size_setting(values, "device_slab_nbytes");
   next.device_zstd_block_nbytes = size_setting(values, "device_zstd_block_nbytes");
   next.gds = setting<std::string>(values, "gds", "\"off\", \"auto\" or \"on\"");
+  next.device_rates = setting<std::string>(values, "device_rates", "\"measured\" or \"built-in\"");
+  next.device_mapped = setting<std::string>(values, "device_mapped", "\"off\" or \"on\"");
+  next.device_mapped_nbytes = size_setting(values, "device_mapped_nbytes");
+  // What is let go of may take the driver a while.
+  nb::gil_scoped_release release;
   set_config(next);
 }
 

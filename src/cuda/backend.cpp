@@ -3,8 +3,12 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
+#include "cuda/engine.h"
+#include "cuda/mapped_file.h"
 #include "cuda/memory.h"
 #include "cuda/nvcomp.h"
 #include "cuda/nvtx.h"
@@ -59,6 +63,14 @@ class CudaBackend final : public Backend {
 
   std::string device_name(int index) const override { return properties(index).name; }
   std::size_t memory_nbytes(int index) const override { return properties(index).totalGlobalMem; }
+  std::string driver(int) const override {
+    int version = 0;
+    HEADRACE_CUDA_CHECK(cudaDriverGetVersion(&version));
+    std::ifstream file("/proc/driver/nvidia/version");
+    std::string line;
+    std::getline(file, line);  // nothing where there is no such file
+    return "CUDA " + std::to_string(version) + (line.empty() ? "" : ", " + line);
+  }
   std::span<const int> near_processors(int index) const override {
     return near_host(index).processors;
   }
@@ -66,7 +78,8 @@ class CudaBackend final : public Backend {
   const Kernels& kernels() const override { return gpu_kernels(); }
   std::span<const DecoderLibrary> libraries() const override {
     static constexpr DecoderLibrary kLibraries[] = {
-        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, nvcomp_kernels, nvcomp_why_not}};
+        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, nvcomp_kernels, nvcomp_why_not},
+        {cuda_names::kEngine, cuda_names::kEngineCodecs, engine_kernels, engine_why_not}};
     return kLibraries;
   }
 
@@ -108,6 +121,12 @@ class CudaBackend final : public Backend {
   DirectFiles direct_files() const override { return cufile(Device::Type::cuda); }
   std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const override {
     return std::make_unique<CufileFile>(cufile(Device::Type::cuda), fd, std::move(path));
+  }
+  std::shared_ptr<const MappedFile> map_file(int index,
+                                             int fd,
+                                             std::uint64_t offset,
+                                             std::size_t nbytes) const override {
+    return map_file_for(index, fd, offset, nbytes);
   }
 };
 

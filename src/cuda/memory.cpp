@@ -12,6 +12,7 @@
 #include "base/memory_nodes.h"
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
+#include "cuda/engine.h"
 #include "cuda/queue.h"
 #include "cuda/relaxed_capture.h"
 #include "device/gpu_limits.h"
@@ -60,7 +61,17 @@ cudaMemPool_t make_pool(int device) {
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location = {cudaMemLocationTypeDevice, device};
   cudaMemPool_t pool = nullptr;
-  HEADRACE_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
+#if CUDART_VERSION >= 12080
+  // Else the engine could neither read nor write it. A driver that does not want that has no engine
+  // for us, and memory all the same.
+  if (has_engine(device)) properties.usage = cudaMemPoolCreateUsageHwDecompress;
+  if (properties.usage != 0 && cudaMemPoolCreate(&pool, &properties) != cudaSuccess) {
+    cudaGetLastError();
+    pool = nullptr;
+    properties.usage = 0;
+  }
+#endif
+  if (!pool) HEADRACE_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
   std::size_t free = 0, total = 0;
   HEADRACE_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   std::uint64_t kept = total / kPoolShare;

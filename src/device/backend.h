@@ -17,6 +17,7 @@
 
 #include "base/function_ref.h"
 #include "device/direct_file.h"
+#include "device/mapped_file.h"
 #include "headrace/device.h"
 #include "headrace/tensor.h"
 #include "kernels/kernels.h"
@@ -48,6 +49,10 @@ class Backend {
   std::optional<int> first_usable() const;
   // Why there is none: that of the first device. Empty when there is one.
   std::string why_none() const;
+
+  // The driver and its version, which rates measured on the device hold for; empty for a type that
+  // is measured by nobody, as how fast it is says nothing.
+  virtual std::string driver(int /*index*/) const { return {}; }
 
   // The host's processors that are at the same memory as it, where there are others
   // (base/memory_nodes.h); empty where all are alike.
@@ -81,6 +86,12 @@ class Backend {
   // Where direct_files() has them. `fd` was opened with O_DIRECT and stays open as long as the
   // result lives; `path` is for messages. `unsupported` where its file system cannot.
   virtual std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const;
+  // A stretch of a file that lies in memory, to be copied from where it is; `fd` may be closed
+  // then. `unsupported` where the type has nothing for it or its driver does not lock such pages.
+  virtual std::shared_ptr<const MappedFile> map_file(int index,
+                                                     int fd,
+                                                     std::uint64_t offset,
+                                                     std::size_t nbytes) const;
 };
 
 // Not for the CPU, which has no backend.

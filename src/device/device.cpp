@@ -47,6 +47,10 @@ std::unique_ptr<DirectFile> Backend::open_direct(int, std::string path) const {
   throw Error(ErrorCode::unsupported, path + ": " + direct_files().why_not);
 }
 
+std::shared_ptr<const MappedFile> Backend::map_file(int, int, std::uint64_t, std::size_t) const {
+  throw Error(ErrorCode::unsupported, "this type of device copies from no mapped files");
+}
+
 void Backend::with_device(int, FunctionRef<void()> body) { body(); }
 
 void refuse_capture() {

@@ -6,11 +6,25 @@
 #include "base/per_process.h"
 #include "device/backend.h"
 #include "device/cufile.h"
+#include "device/mapped_file.h"
 #include "device/user_memory.h"
 #include "simt/host_queue.h"
 
 namespace headrace {
 namespace {
+
+// Nothing is locked: what a device would copy is read when the queue is given the copy.
+class SimtMappedFile final : public MappedFile {
+ public:
+  SimtMappedFile(int fd, std::uint64_t offset, std::size_t nbytes)
+      : pages_(fd, offset, nbytes, MappedPages::Access::read_only) {}
+  void copy(Queue& queue, void* target, std::size_t at, std::size_t nbytes) const override {
+    queue.upload_made(target, nbytes, [&](void* made) { pages_.read(at, made, nbytes); });
+  }
+
+ private:
+  const MappedPages pages_;
+};
 
 // Host memory as a device: kernels run on fibers, work is done when it is given, unless
 // it has to wait (simt/host_queue.h).
@@ -57,6 +71,12 @@ class SimtBackend final : public Backend {
   DirectFiles direct_files() const override { return cufile(Device::Type::simt); }
   std::unique_ptr<DirectFile> open_direct(int fd, std::string path) const override {
     return std::make_unique<CufileFile>(cufile(Device::Type::simt), fd, std::move(path));
+  }
+  std::shared_ptr<const MappedFile> map_file(int,
+                                             int fd,
+                                             std::uint64_t offset,
+                                             std::size_t nbytes) const override {
+    return std::make_shared<SimtMappedFile>(fd, offset, nbytes);
   }
 
  private:

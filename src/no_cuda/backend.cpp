@@ -16,7 +16,8 @@ class NoCuda final : public Backend {
   const Kernels& kernels() const override { return gpu_kernels(); }
   std::span<const DecoderLibrary> libraries() const override {
     static constexpr DecoderLibrary kLibraries[] = {
-        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, gpu_kernels, why_no_library}};
+        {cuda_names::kNvcomp, cuda_names::kNvcompCodecs, gpu_kernels, why_no_library},
+        {cuda_names::kEngine, cuda_names::kEngineCodecs, gpu_kernels, why_no_library}};
     return kLibraries;
   }
   std::unique_ptr<Queue> make_queue(int) override { refuse(); }

@@ -82,6 +82,8 @@ class FileReader : public ObjectReader {
     if (n != total) throw_short(path_, total, n);
   }
 
+  int file() const override { return fd_.get(); }
+
   // By way of the descriptor: the path may lead to another file by now.
   ObjectFile open_direct() const override {
     const std::string same = "/proc/self/fd/" + std::to_string(fd_.get());
@@ -109,16 +111,27 @@ class DirectReader : public FileReader {
  public:
   using FileReader::FileReader;
 
+  int file() const override { return -1; }
+
   void read(std::uint64_t offset, MutableBytes dst) const override {
     check_object_range(path_, size_, offset, dst.size());
-    if (offset % kDirectAlignment == 0 && is_aligned(dst.data())) {
-      std::size_t whole = align_down(dst.size());
-      std::size_t n = read_at(fd_.get(), offset, dst.first(whole), path_);
+    const std::size_t within = offset % kDirectAlignment;
+    const std::size_t head = std::min(dst.size(), within == 0 ? 0 : kDirectAlignment - within);
+    const std::size_t whole = align_down(dst.size() - head);
+    // Memory that lies to the blocks as the bytes in the file do: only what begins and ends within
+    // a block is copied.
+    if (is_aligned(dst.data() + head) && (head == 0 || whole >= kDirectWindow / 4)) {
+      if (head > 0) read_copied(offset, dst.first(head));
+      std::size_t n = read_at(fd_.get(), offset + head, dst.subspan(head, whole), path_);
       if (n != whole) throw_short(path_, whole, n);
-      offset += whole;
-      dst = dst.subspan(whole);
+      offset += head + whole;
+      dst = dst.subspan(head + whole);
     }
-    if (!dst.empty()) read_scattered(offset, {&dst, 1});
+    if (!dst.empty()) read_copied(offset, dst);
+  }
+
+  void read_copied(std::uint64_t offset, MutableBytes dst) const {
+    read_scattered(offset, {&dst, 1});
   }
 
   void read_scattered(std::uint64_t offset, std::span<const MutableBytes> dsts) const override {

@@ -65,6 +65,9 @@ class ObjectReader {
   virtual void read_ranges(std::span<const RangeRead> reads) const;
   // The object's bytes where they lie in memory already; empty when they do not.
   virtual ConstBytes mapped() const { return {}; }
+  // The descriptor of a local file that holds the bytes of the object and nothing else, to be read
+  // through the page cache, for as long as this lives; -1 where there is none.
+  virtual int file() const { return -1; }
   // The same object, opened once more past the page cache. `unsupported` where it is no file of its
   // own, or its file system has no O_DIRECT.
   virtual ObjectFile open_direct() const;

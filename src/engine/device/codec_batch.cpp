@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include "device/device_work.h"
 #include "engine/device/batch.h"
-#include "engine/device/decode_cost.h"
+#include "engine/device/rates.h"
 #include "engine/layout/device_codecs.h"
 #include "engine/layout/encode_plan.h"
 #include "engine/request/config.h"
@@ -150,6 +150,7 @@ std::size_t total_nbytes(std::span<const BatchBuffer> buffers) {
 
 // What a batch has in memory of the host and of the device in a mix counts as its first buffers do.
 bool device_is_faster(DeviceStage::Kind kind,
+                      const Device& device,
                       std::span<const BatchBuffer> inputs,
                       std::span<const BatchBuffer> outputs) {
   DecodeWork work;
@@ -158,7 +159,8 @@ bool device_is_faster(DeviceStage::Kind kind,
   work.decoded_nbytes = work.wanted_nbytes = total_nbytes(outputs);
   work.from_device = inputs[0].on_device;
   work.to_device = outputs[0].on_device;
-  return device_decodes({&kind, 1}, work, thread_count(), config().device_min_decode_nbytes);
+  return chooses_device(
+      backend(device.type), device.index, {&kind, 1}, work, thread_count(), config());
 }
 
 // Whether an implementation for devices is asked for, which must be for options.device.
@@ -193,7 +195,8 @@ bool decodes_on_device(const PreparedCodec& prepared,
       codec, backend(options.device.type), prepared.library(), outputs);
   if (forced && !missing.empty()) refuse(prepared, "decode_batch", missing);
   if (forced) return true;
-  return missing.empty() && device_is_faster(codec.device_stage()->kind, inputs, outputs);
+  return missing.empty() &&
+         device_is_faster(codec.device_stage()->kind, options.device, inputs, outputs);
 }
 
 // The same of encoding.

@@ -1,31 +1,26 @@
 #include "engine/device/decode_cost.h"
 
 #include <algorithm>
-
-#include "kernels/tuning.h"
-
 namespace headrace {
 namespace {
 
 using Kind = DeviceStage::Kind;
 
-constexpr DecodeRates kRates;
-
-DecodeRates::OfCodec rates_of(Kind kind) {
+DecodeRates::OfCodec rates_of(const DecodeRates& rates, Kind kind) {
   switch (kind) {
     case Kind::zstd:
-      return kRates.zstd;
+      return rates.zstd;
     case Kind::lz4:
-      return kRates.lz4;
+      return rates.lz4;
     case Kind::blosc:
-      return kRates.blosc;
+      return rates.blosc;
     case Kind::gzip:
     case Kind::zlib:
-      return kRates.deflate;
+      return rates.deflate;
     case Kind::delta:
-      return kRates.delta;
+      return rates.delta;
     default:
-      return kRates.other;
+      return rates.other;
   }
 }
 
@@ -34,26 +29,29 @@ double us(std::size_t nbytes, double gb_s) { return static_cast<double>(nbytes) 
 
 }  // namespace
 
-DecodeCost decode_cost(std::span<const Kind> steps, const DecodeWork& work, int threads) {
+DecodeCost decode_cost(std::span<const Kind> steps,
+                       const DecodeWork& work,
+                       int threads,
+                       const DecodeRates& rates) {
   const auto busy = static_cast<double>(
       std::clamp<std::size_t>(work.chunks, 1, static_cast<std::size_t>(std::max(threads, 1))));
-  const double shared_us = kRates.call_us + us(work.decoded_nbytes, kRates.memory_gb_s);
+  const double shared_us = rates.call_us + us(work.decoded_nbytes, rates.memory_gb_s);
   DecodeCost cost{shared_us, shared_us};
   for (const Kind kind : steps) {
-    const DecodeRates::OfCodec rates = rates_of(kind);
-    cost.host_us += us(work.decoded_nbytes, rates.host_gb_s * busy);
-    cost.device_us += rates.device_us;
+    const DecodeRates::OfCodec of_kind = rates_of(rates, kind);
+    cost.host_us += us(work.decoded_nbytes, of_kind.host_gb_s * busy);
+    cost.device_us += of_kind.device_us;
   }
   if (work.from_device) {
-    cost.host_us += us(work.encoded_nbytes, kRates.copy_gb_s);
+    cost.host_us += us(work.encoded_nbytes, rates.copy_gb_s);
   } else {
-    cost.device_us += us(work.encoded_nbytes, kRates.copy_gb_s) +
-                      us(work.encoded_nbytes, kRates.fetch_gb_s * busy);
+    cost.device_us +=
+        us(work.encoded_nbytes, rates.copy_gb_s) + us(work.encoded_nbytes, rates.fetch_gb_s * busy);
   }
   if (work.to_device) {
-    cost.host_us += us(work.wanted_nbytes, kRates.copy_gb_s);
+    cost.host_us += us(work.wanted_nbytes, rates.copy_gb_s);
   } else {
-    cost.device_us += us(work.decoded_nbytes, kRates.copy_gb_s);
+    cost.device_us += us(work.decoded_nbytes, rates.copy_gb_s);
   }
   return cost;
 }
@@ -61,15 +59,19 @@ DecodeCost decode_cost(std::span<const Kind> steps, const DecodeWork& work, int 
 bool device_decodes(std::span<const Kind> steps,
                     const DecodeWork& work,
                     int threads,
-                    std::optional<std::size_t> min_decoded_nbytes) {
+                    std::optional<std::size_t> min_decoded_nbytes,
+                    const DecodeRates& rates) {
   if (min_decoded_nbytes) return work.decoded_nbytes >= *min_decoded_nbytes;
-  return decode_cost(steps, work, threads).device_is_faster();
+  return decode_cost(steps, work, threads, rates).device_is_faster();
 }
 
-std::optional<std::size_t> least_on_device(Kind kind, std::size_t chunks, int threads) {
+std::optional<std::size_t> least_on_device(Kind kind,
+                                           std::size_t chunks,
+                                           int threads,
+                                           const DecodeRates& rates) {
   const auto faster = [&](std::size_t nbytes) {
     const DecodeWork work{chunks, nbytes / 2, nbytes, nbytes};
-    return decode_cost({&kind, 1}, work, threads).device_is_faster();
+    return decode_cost({&kind, 1}, work, threads, rates).device_is_faster();
   };
   // Both sides grow with the bytes, the host's faster or never.
   constexpr std::size_t kMost = std::size_t{1} << 40;

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "device/backend.h"
+#include "device/mapped_files.h"
 
 namespace headrace {
 
@@ -50,6 +51,10 @@ class SlabMemory {
       : pinned_(pinned), queue_(queue), block_nbytes_(block_nbytes) {}
 
  private:
+  struct Part {
+    std::size_t at;
+    std::size_t nbytes;
+  };
   struct Block {
     std::shared_ptr<std::byte> pinned;
     Scratch<std::uint8_t> memory;  // none where the bytes are copied to others' memory
@@ -57,7 +62,9 @@ class SlabMemory {
     std::size_t used = 0;
     std::size_t unfilled = 0;  // pieces that are reserved and not filled
     bool full = false;
-    bool in_parts = false;  // its parts are copied one by one
+    bool in_parts = false;      // its parts are copied one by one
+    std::vector<Part> ready{};  // parts that are there and were not given to the queue yet
+    bool giving = false;        // a thread gives them
   };
 
  public:
@@ -70,12 +77,23 @@ class SlabMemory {
   Piece reserve(std::size_t nbytes);
   // The same, for one that several threads fill: filled_part() of each part, then filled().
   Piece reserve_for_parts(std::size_t nbytes);
-  // To be copied to `target`, no byte more; `in_parts`: as above.
-  Piece reserve_in_place(std::uint8_t* target, std::size_t nbytes, bool in_parts);
+  // To be copied to `target`, no byte more; `in_parts`: as above. The host's memory lies to
+  // multiples of `alignment` as `offset` does.
+  Piece reserve_in_place(std::uint8_t* target,
+                         std::size_t nbytes,
+                         bool in_parts,
+                         std::size_t alignment = 1,
+                         std::uint64_t offset = 0);
   // Without host memory and block, to be written now by others than the queue: waits until that may
   // be.
   Piece reserve_on_device(std::size_t nbytes);
-  // Copies the part at once, if the piece is for parts.
+  // Without host memory and block: the copies of the parts, `nbytes` in all, are given to the
+  // queue, to `target` if there is one.
+  Piece reserve_mapped(std::vector<MappedFiles::Part> parts,
+                       std::size_t nbytes,
+                       std::uint8_t* target);
+  // Copies the part at once, if the piece is for parts. No thread waits for another's call of the
+  // driver: the one that is at it gives what has come meanwhile, too.
   void filled_part(const Piece& piece, std::size_t at, std::size_t nbytes);
   // The piece holds what is to be copied; without a block, nothing is.
   void filled(const Piece& piece);
@@ -91,7 +109,10 @@ class SlabMemory {
   bool has_room(std::size_t nbytes) const REQUIRES(mutex_);
   // The next bytes of the block.
   Piece cut(Block& block, std::size_t nbytes) REQUIRES(mutex_);
+  Part take_ready(Block& block) REQUIRES(mutex_);
   void copy(Block& block);
+  // Memory of the device that is written in the order of the queue.
+  std::uint8_t* cut_for_mapped(std::size_t nbytes);
 
   PinnedBlocks& pinned_;
   Queue& queue_;
@@ -103,6 +124,10 @@ class SlabMemory {
   std::list<Block> blocks_ GUARDED_BY(mutex_);
   Block* current_ GUARDED_BY(mutex_) = nullptr;
   std::vector<Scratch<std::uint8_t>> unpinned_ GUARDED_BY(mutex_);
+  // What the queue copies from, and to; of the last block so much is left, at its end.
+  std::vector<MappedFiles::Part> mapped_ GUARDED_BY(mutex_);
+  std::vector<Scratch<std::uint8_t>> of_mapped_ GUARDED_BY(mutex_);
+  std::size_t left_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

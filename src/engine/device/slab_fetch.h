@@ -6,16 +6,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
+#include "device/mapped_files.h"
 #include "engine/device/chunks.h"
 #include "engine/device/gds.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
 #include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
+#include "store/file.h"
 
 namespace headrace {
 
@@ -72,10 +75,22 @@ void take_encoded(const Backend& backend,
 inline constexpr int kMostFetchThreads = 16;
 
 // What several threads read a part each of because there are few chunks, and what one reads at
-// least. On an H100's host 1 MiB of the page cache comes to the device in 200 us by one thread and
-// in 255 by two, 1.7 MiB in 540 by two and in 490 by four: to wake a thread takes 40.
+// least.
 inline constexpr std::size_t kLeastShared = (std::size_t{1} << 20) + 1;
 inline constexpr std::size_t kLeastPart = std::size_t{512} << 10;
+
+// Of a file, where there are few chunks, the device copies one slice while the next is read, from
+// ranges of so many bytes on. Threads share them, for one copies 4.4 GB/s of what is in no cache of
+// its own; to wake one takes 20 us, of 15 no more is had than of 7. Measured on an H100 (16 cores)
+// from the page cache, in us: 1 MiB by one thread 205, by two in slices of 256 KiB 185, by three
+// 146; 4 MiB by one 870, by three 460, by seven 324, by fifteen 337, and 16 chunks of it in such
+// slices 2,870, of 512 KiB 2,140, whole 2,390 (device-trials.json).
+inline constexpr std::size_t kLeastSliced = std::size_t{512} << 10;
+inline constexpr std::size_t kLeastSlice = std::size_t{256} << 10;
+inline constexpr std::size_t kLeastSliceOfSeveral = std::size_t{512} << 10;
+inline constexpr std::size_t kSeveral = 4;
+inline constexpr std::size_t kMostSlices = 16;
+inline constexpr int kMostSharers = 8;
 
 // Chunks that need no decoding are copied straight to where they are wanted, each by a copy of its
 // own: large ones, and those of a small read, which a kernel would place for 35 us. Others share
@@ -141,7 +156,8 @@ class SlabFetch final : public SlabSource {
   SlabFetch(const Request& request,
             FunctionRef<void()> check,
             const StoredArray& array,
-            const Backend& backend,
+            Backend& backend,
+            int device,
             FetchFor purpose,
             Gds* gds,
             Chunks& chunks,
@@ -150,6 +166,8 @@ class SlabFetch final : public SlabSource {
         array_(array),
         layout_(array.layout),
         backend_(backend),
+        device_(device),
+        mapped_(request.config().device_mapped == "on"),
         purpose_(purpose),
         gds_(gds),
         chunks_(chunks),
@@ -158,7 +176,9 @@ class SlabFetch final : public SlabSource {
         plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
     list_ = list_of_slab(plan_, layout_, chunks, batch);
-    if (list_.requests.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
+    is_few_ = list_.requests.size() < 2 * threads_;
+    least_slice_ = list_.requests.size() < kSeveral ? kLeastSlice : kLeastSliceOfSeveral;
+    if (is_few_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.requests.size());
   }
 
@@ -213,10 +233,13 @@ class SlabFetch final : public SlabSource {
         });
       } else {
         const auto file = gds_ ? gds_->open(*stored->reader) : nullptr;
-        const int threads = sharers(chunk.range.nbytes);
-        const SlabMemory::Piece piece = reserve(file.get(), chunk.range, threads, &chunk);
-        chunk.missing = !unless_removed(
-            [&] { bring(*stored->reader, file.get(), chunk.range, threads, piece); });
+        const ObjectReader& reader = *stored->reader;
+        if (const auto piece = file ? std::nullopt : map(reader, chunk.range, &chunk))
+          return take_unseen(reader, chunk, *piece, 0);
+        const Sharing sharing = sharing_of(reader, file.get(), chunk.range.nbytes);
+        const SlabMemory::Piece piece = reserve(reader, file.get(), chunk.range, sharing, &chunk);
+        chunk.missing =
+            !unless_removed([&] { bring(reader, file.get(), chunk.range, sharing, piece); });
         if (!chunk.missing) take(chunk, piece);
         memory_.filled(piece);
       }
@@ -286,6 +309,8 @@ class SlabFetch final : public SlabSource {
             chunk.missing = true;
           } else if (purpose_ == FetchFor::packing) {
             decode(chunk, ConstBytes(buffers[r]).subspan(offset, nbytes));
+          } else if (!pieces[r].host) {
+            take_unseen(*chunk.level->reader, chunk, pieces[r], offset);
           } else {
             take(chunk, pieces[r], offset);
           }
@@ -300,9 +325,6 @@ class SlabFetch final : public SlabSource {
                   std::vector<SlabMemory::Piece>& pieces) {
     const std::shared_ptr<const ObjectReader>& reader = chunk_of(request, 0).level->reader;
     const auto file = gds_ && purpose_ == FetchFor::device ? gds_->open_shard(reader) : nullptr;
-    std::uint64_t nbytes = 0;
-    for (const FetchRequest::Run& run : request.runs) nbytes += run.range.nbytes;
-    const int threads = sharers(nbytes);
     std::vector<std::byte*> targets;
     for (std::size_t r = 0; r < request.runs.size(); ++r) {
       const ByteRange& range = request.runs[r].range;
@@ -312,33 +334,92 @@ class SlabFetch final : public SlabSource {
       } else {
         const auto members = list_.chunks_of(request.runs[r]);
         Chunk<Query>* const alone = members.size() == 1 ? &chunks_[members[0]] : nullptr;
-        pieces.push_back(reserve(file.get(), range, threads, alone));
+        const auto mapped = file ? std::nullopt : map(*reader, range, alone);
+        const Sharing sharing = sharing_of(*reader, file.get(), range.nbytes);
+        pieces.push_back(mapped ? *mapped : reserve(*reader, file.get(), range, sharing, alone));
       }
       targets.push_back(pieces.back().host);
     }
     if (purpose_ == FetchFor::packing || !array_.driver.local())
       return read_runs(array_.driver, *reader, request.runs, targets, threads_each_);
-    for (std::size_t r = 0; r < request.runs.size(); ++r)
-      bring(*reader, file.get(), request.runs[r].range, threads, pieces[r]);
+    for (std::size_t r = 0; r < request.runs.size(); ++r) {
+      const ByteRange& range = request.runs[r].range;
+      if (pieces[r].host || file)
+        bring(*reader, file.get(), range, sharing_of(*reader, file.get(), range.nbytes), pieces[r]);
+    }
   }
 
-  // Threads for what is asked for together.
-  int sharers(std::uint64_t nbytes) const { return nbytes < kLeastShared ? 1 : threads_each_; }
+  // How a range is read.
+  struct Sharing {
+    int threads = 1;
+    std::size_t part_nbytes = kReadPiece;  // at a time, by several threads or where they are copied
+    bool in_parts = false;                 // each is copied by itself
+  };
+
+  Sharing sharing_of(const ObjectReader& reader, const GdsFile* gds, std::uint64_t nbytes) const {
+    const int threads = nbytes < kLeastShared ? 1 : threads_each_;
+    if (gds || !array_.driver.local()) return {threads};
+    const std::size_t n = checked_encoded_nbytes(nbytes);
+    if (reader.file() < 0) return {threads, part_nbytes(n, threads), threads > 1};
+    if (!is_few_ || n < kLeastSliced) return {};
+    return {std::min(threads_each_, kMostSharers),
+            std::clamp(n / kMostSlices, least_slice_, kReadPiece),
+            true};
+  }
+
+  // Bytes of a file in memory, copied by the device from where they lie; nothing where they are not
+  // to come so. `alone`: the chunk, if they are of one.
+  std::optional<SlabMemory::Piece> map(const ObjectReader& reader,
+                                       const ByteRange& range,
+                                       Chunk<Query>* alone) {
+    if (!mapped_ || purpose_ != FetchFor::device) return std::nullopt;
+    const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
+    auto parts = MappedFiles::get().find(
+        backend_, device_, reader.file(), reader.size(), range.offset, nbytes);
+    if (parts.empty()) return std::nullopt;
+    std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr;
+    if (target) alone->in_place = true;
+    return memory_.reserve_mapped(std::move(parts), nbytes, target);
+  }
+
+  // Of bytes that went past the host it reads no more than what it checks by itself. Headers are
+  // read by the device in what it got: of a mapped file others may change the bytes meanwhile.
+  void take_unseen(const ObjectReader& reader,
+                   Chunk<Query>& chunk,
+                   const SlabMemory::Piece& piece,
+                   std::size_t offset) {
+    const DevicePlan& plan = layout_.devices.decode;
+    std::vector<std::byte> begin(std::min(checked_nbytes_of(plan), chunk.encoded_nbytes()));
+    if (!begin.empty()) reader.read(chunk.range.offset, begin);
+    check_encoded(plan, layout_.chain.decoded_nbytes(), chunk.encoded_nbytes(), begin.data());
+    chunk.device = piece.device + offset;
+  }
 
   // For encoded bytes that come by way of the host or, from a file, straight to the device.
-  // `alone`: the chunk, if they are of one.
-  SlabMemory::Piece reserve(const GdsFile* file,
+  // `alone`: the chunk, if they are of one. What is read past the page cache (O_DIRECT) gets memory
+  // that lies to blocks as the bytes do in the file, and needs no copy on the host then.
+  SlabMemory::Piece reserve(const ObjectReader& reader,
+                            const GdsFile* file,
                             const ByteRange& range,
-                            int threads,
+                            const Sharing& sharing,
                             Chunk<Query>* alone) {
     const std::size_t nbytes = checked_encoded_nbytes(range.nbytes);
     if (file) return memory_.reserve_on_device(nbytes);
-    const bool shared = array_.driver.local() && threads > 1 && nbytes > kLeastPart;
+    const bool direct = array_.driver.has_files() && reader.file() < 0;
+    const bool in_parts = sharing.in_parts;
     if (std::uint8_t* const target = alone ? target_in_place(*alone, nbytes) : nullptr) {
       alone->in_place = true;
-      return memory_.reserve_in_place(target, nbytes, shared);
+      return memory_.reserve_in_place(
+          target, nbytes, in_parts, direct ? kDirectAlignment : 1, range.offset);
     }
-    return shared ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
+    if (!direct) return in_parts ? memory_.reserve_for_parts(nbytes) : memory_.reserve(nbytes);
+    const std::size_t room = nbytes + kDirectAlignment;
+    SlabMemory::Piece piece = in_parts ? memory_.reserve_for_parts(room) : memory_.reserve(room);
+    const auto at = reinterpret_cast<std::uintptr_t>(piece.host);
+    const std::size_t shift = (range.offset - at) % kDirectAlignment;
+    piece.host += shift;
+    piece.device += shift;
+    return piece;
   }
 
   std::uint8_t* target_in_place(const Chunk<Query>& chunk, std::size_t nbytes) const {
@@ -351,16 +432,18 @@ class SlabFetch final : public SlabSource {
   void bring(const ObjectReader& reader,
              const GdsFile* file,
              const ByteRange& range,
-             int threads,
+             const Sharing& sharing,
              const SlabMemory::Piece& piece) {
     const auto nbytes = static_cast<std::size_t>(range.nbytes);
-    const bool in_parts = !file && array_.driver.local();
-    const std::size_t part = in_parts ? part_nbytes(nbytes, threads) : kReadPiece;
-    in_pieces(nbytes, threads, part, [&](std::size_t at, std::size_t n) {
+    const bool whole = sharing.threads == 1 && !sharing.in_parts;
+    const std::size_t part = whole ? std::max<std::size_t>(nbytes, 1) : sharing.part_nbytes;
+    const auto bring_part = [&](std::size_t i) {
+      const std::size_t at = i * part, n = std::min(part, nbytes - at);
       if (file) return file->read(range.offset + at, piece.device + at, n);
       reader.read(range.offset + at, {piece.host + at, n});
       memory_.filled_part(piece, at, n);
-    });
+    };
+    parallel_for((nbytes + part - 1) / part, bring_part, sharing.threads);
   }
 
   // Of a range that threads share.
@@ -392,13 +475,17 @@ class SlabFetch final : public SlabSource {
   const FunctionRef<void()> check_;
   const StoredArray& array_;
   const ArrayLayout& layout_;
-  const Backend& backend_;
+  Backend& backend_;
+  const int device_;
+  const bool mapped_;  // whether files in memory come from where they lie
   const FetchFor purpose_;
   Gds* const gds_;
   Chunks& chunks_;
   SlabMemory& memory_;
   std::size_t threads_;
   const FetchPlan plan_;
+  bool is_few_ = false;  // requests, for the threads that there are
+  std::size_t least_slice_ = kLeastSlice;
   int threads_each_ = 1;
   FetchList list_;
   std::atomic<std::size_t> next_{0};

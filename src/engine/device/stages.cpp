@@ -305,6 +305,16 @@ std::string missing_decoder(const Backend& devices, const DevicePlan& plan) {
   return {};
 }
 
+std::size_t checked_nbytes_of(const DevicePlan& plan) {
+  std::size_t nbytes = 0;
+  for (const DeviceStep& step : plan.steps) {
+    if (!is_checksum(step.stage.kind))
+      return step.stage.kind == Kind::lz4 ? nbytes + kLz4SizeNbytes : 0;
+    nbytes += skipped(step.stage);
+  }
+  return 0;
+}
+
 void check_encoded(const DevicePlan& plan,
                    std::size_t decoded_nbytes,
                    std::size_t nbytes,

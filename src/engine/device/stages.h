@@ -82,6 +82,8 @@ std::size_t aligned_nbytes(std::size_t nbytes);
 // The parts of chunks that a filter takes each by itself, the last of each with what is left.
 std::vector<Frame> filter_blocks(const DeviceStage& stage, std::span<const Frame> chunks);
 
+// How many bytes at the beginning of a chunk check_encoded() looks at.
+std::size_t checked_nbytes_of(const DevicePlan& plan);
 // `corrupt` when `nbytes` encoded bytes cannot be a chunk of the plan, as far as the host can tell
 // without decoding. `host`: the bytes; not looked at where the plan has no compressor.
 void check_encoded(const DevicePlan& plan,

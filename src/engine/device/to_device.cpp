@@ -27,9 +27,9 @@
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "device/device.h"
-#include "engine/device/decode_cost.h"
 #include "engine/device/drain.h"
 #include "engine/device/placement.h"
+#include "engine/device/rates.h"
 #include "engine/device/slab.h"
 #include "engine/device/slab_fetch.h"
 #include "engine/device/slab_from_network.h"
@@ -68,9 +68,6 @@ class DeviceReader final : private SlabsInFlight::Source {
         purpose_(purpose),
         gds_(Gds::of(request.config(), array, backend, device, purpose)) {
     queues_.push_back(&queue);
-    fill_ = Scratch<std::uint8_t>::of(*queues_[0],
-                                      reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
-                                      layout_.itemsize());
   }
 
   void read() {
@@ -205,7 +202,7 @@ class DeviceReader final : private SlabsInFlight::Source {
           request_, check_, array_, backend_, purpose_, *store, chunks, memory);
     }
     return std::make_unique<SlabFetch<Query>>(
-        request_, check_, array_, backend_, purpose_, gds_.get(), chunks, memory);
+        request_, check_, array_, backend_, device_.index, purpose_, gds_.get(), chunks, memory);
   }
 
   void submit(Slab& slab) {
@@ -245,8 +242,12 @@ class DeviceReader final : private SlabsInFlight::Source {
     const Span span("place");
     PlacementList native(layout_.itemsize(), 0);
     PlacementList stored(layout_.itemsize(), plan_.swap_nbytes);
+    Scratch<std::uint8_t> fill;  // most reads have no use for it
     for (const Chunk<Query>& chunk : slab.chunks) {
-      if (chunk.missing) native.add_fill(chunk.query, fill_.data());
+      if (chunk.missing) {
+        if (!fill.data()) fill = fill_on(slab.queue);
+        native.add_fill(chunk.query, fill.data());
+      }
       if (chunk.packed) native.add_packed(chunk.query, chunk.device);
     }
     for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -255,6 +256,11 @@ class DeviceReader final : private SlabsInFlight::Source {
     }
     native.run(slab.queue, kernels_);
     stored.run(slab.queue, kernels_);
+  }
+
+  Scratch<std::uint8_t> fill_on(Queue& queue) const {
+    return Scratch<std::uint8_t>::of(
+        queue, reinterpret_cast<const std::uint8_t*>(layout_.fill.data()), layout_.itemsize());
   }
 
   // The caller's memory, when the chunk lies there as its last step gives it.
@@ -302,7 +308,6 @@ class DeviceReader final : private SlabsInFlight::Source {
   std::vector<Queue*> queues_;  // the caller's, then these
   const std::thread::id caller_ = std::this_thread::get_id();
   PinnedBlocks pinned_;
-  Scratch<std::uint8_t> fill_;
   ChunkWalk<Query> walk_;
   FetchFor purpose_;
   std::unique_ptr<Gds> gds_;  // null: chunks come through the host
@@ -358,7 +363,7 @@ DecodeWork decode_work(const ArrayLayout& layout, std::span<const DeviceTarget> 
 // Who decodes: the host's threads, which pack what is wanted to be copied, or the device.
 FetchFor purpose_of(const Request& request,
                     const StoredArray& array,
-                    const Backend& devices,
+                    Backend& devices,
                     std::span<const DeviceTarget> targets) {
   const ArrayLayout& layout = array.layout;
   const std::string missing = missing_decoder(devices, layout.devices.decode);
@@ -375,10 +380,12 @@ FetchFor purpose_of(const Request& request,
   if (request.config().gds == "on") return FetchFor::device;  // or nothing could go past the host
   // Without a step nothing is decoded by either: fetching sees to it chunk by chunk.
   if (kinds.empty() && !request.config().device_min_decode_nbytes) return FetchFor::device;
-  const bool sooner = device_decodes(kinds,
+  const bool sooner = chooses_device(devices,
+                                     targets.front().out.device.index,
+                                     kinds,
                                      decode_work(layout, targets),
                                      request.threads_for(layout),
-                                     request.config().device_min_decode_nbytes);
+                                     request.config());
   return sooner ? FetchFor::device : FetchFor::packing;
 }
 

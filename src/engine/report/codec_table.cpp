@@ -10,6 +10,7 @@
 #include "codec/registry.h"
 #include "device/backend.h"
 #include "engine/device/decode_cost.h"
+#include "engine/device/rates.h"
 #include "engine/device/stages.h"
 #include "engine/layout/device_codecs.h"
 #include "engine/layout/encode_plan.h"
@@ -50,13 +51,17 @@ class Usage {
     return shared && shared->encodes ? "for memory of the host, and what devices leave" : "always";
   }
 
-  std::string of_device(std::string_view codec, Kind kind, std::string_view implementation) const {
+  // `rates`: of the device that the row is about.
+  std::string of_device(std::string_view codec,
+                        Kind kind,
+                        std::string_view implementation,
+                        const DecodeRates& rates) const {
     if (auto text = asked_for(codec, implementation)) return *text;
     if (is_placing(kind)) return kWhilePlacing;
     if (const auto limit = config_.device_min_decode_nbytes)
       return "from " + nbytes_text(*limit) + ", as configured";
-    const auto alone = least_on_device(kind, 1, threads_);
-    const auto shared = least_on_device(kind, static_cast<std::size_t>(threads_), threads_);
+    const auto alone = least_on_device(kind, 1, threads_, rates);
+    const auto shared = least_on_device(kind, static_cast<std::size_t>(threads_), threads_, rates);
     if (!alone || !shared) return kOnDemand;
     return "from " + nbytes_text(*alone) + " in one chunk, " + nbytes_text(*shared) + " in " +
            std::to_string(threads_);
@@ -132,8 +137,11 @@ std::vector<CodecInfo> codec_table() {
                      entry.encodes ? usage.of_host_encoder(entry) : std::string()});
   }
   for (const Device::Type type : kDeviceTypes) {
-    const Backend& devices = backend(type);
+    Backend& devices = backend(type);
     const std::string no_device = devices.why_none();
+    const std::optional<int> usable = devices.first_usable();
+    const DecodeRates rates =
+        usable ? rates_in_force(devices, *usable, config()).rates : DecodeRates{};
     const std::string_view own = devices.own_name();
     for (const auto& [codec, kind, encodes] : device_codecs()) {
       std::string why_not = no_device;
@@ -143,7 +151,7 @@ std::vector<CodecInfo> codec_table() {
                        type_name(type),
                        why_not.empty(),
                        why_not,
-                       usage.of_device(codec, kind, own),
+                       usage.of_device(codec, kind, own, rates),
                        encodes,
                        encodes ? usage.of_device_encoder(codec, kind, own) : std::string()});
     }

@@ -11,6 +11,8 @@
 
 #include "base/thread_pool.h"
 #include "device/backend.h"
+#include "device/mapped_files.h"
+#include "engine/device/rates.h"
 #include "engine/report/device_rows.h"
 #include "engine/request/config.h"
 #include "headrace/codec.h"
@@ -161,6 +163,45 @@ Json gds() {
           {"used", used}};
 }
 
+// Of each device that has any: what choices are made by, and whence it is.
+Json rates() {
+  Json result = Json::array();
+  for (const Device::Type type : kDeviceTypes) {
+    Backend& devices = backend(type);
+    for (const DeviceRow& found : device_rows(type, devices)) {
+      if (!found.why_not.empty()) continue;
+      const RatesInForce force = rates_in_force(devices, found.device.index, config());
+      Json row = {{"device", found.device.to_string()}, {"source", force.source}};
+      const auto add = [&](const char* codec, const DecodeRates::OfCodec& of) {
+        row[codec] = {{"host_gb_s", of.host_gb_s}, {"device_us", of.device_us}};
+      };
+      add("zstd", force.rates.zstd);
+      add("lz4", force.rates.lz4);
+      add("blosc", force.rates.blosc);
+      add("deflate", force.rates.deflate);
+      add("delta", force.rates.delta);
+      add("other", force.rates.other);
+      row["fetch_gb_s"] = force.rates.fetch_gb_s;
+      row["copy_gb_s"] = force.rates.copy_gb_s;
+      result.push_back(std::move(row));
+    }
+  }
+  return result;
+}
+
+Json mapped() {
+  const MappedFiles::Stats stats = MappedFiles::get().stats();
+  return {{"nbytes", stats.nbytes},
+          {"most_nbytes", mapped_nbytes(config())},
+          {"windows", stats.windows},
+          {"mapped", stats.mapped},
+          {"reused", stats.reused},
+          {"evicted", stats.evicted},
+          {"dropped", stats.dropped},
+          {"refused", stats.refused},
+          {"why_not", stats.why_not}};
+}
+
 Json configuration() {
   const Config c = config();
   return {{"threads", thread_count()},
@@ -175,7 +216,10 @@ Json configuration() {
            c.device_min_decode_nbytes ? Json(*c.device_min_decode_nbytes) : Json(nullptr)},
           {"device_slab_nbytes", c.device_slab_nbytes},
           {"device_zstd_block_nbytes", c.device_zstd_block_nbytes},
-          {"gds", c.gds}};
+          {"gds", c.gds},
+          {"device_rates", c.device_rates},
+          {"device_mapped", c.device_mapped},
+          {"device_mapped_nbytes", c.device_mapped_nbytes}};
 }
 
 }  // namespace
@@ -199,6 +243,8 @@ std::string doctor_json() {
       {"codecs", codecs()},
       {"io_uring", io_uring()},
       {"gds", gds()},
+      {"rates", rates()},
+      {"mapped", mapped()},
       {"limits",
        {{"open_files", limit(RLIMIT_NOFILE)},
         {"address_space", limit(RLIMIT_AS)},

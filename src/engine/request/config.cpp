@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "codec/registry.h"
 #include "device/backend.h"
+#include "device/mapped_files.h"
 #include "engine/layout/device_codecs.h"
 
 namespace headrace {
@@ -95,6 +96,10 @@ void check_config(const Config& config, const char* where) {
   if (config.io_nbytes == 0) throw_invalid(place + " io_nbytes", "at least one byte", "0");
   if (config.gds != "auto" && config.gds != "on" && config.gds != "off")
     throw_invalid(place + " gds", "\"auto\", \"on\" or \"off\"", config.gds);
+  if (config.device_rates != "measured" && config.device_rates != "built-in")
+    throw_invalid(place + " device_rates", "\"measured\" or \"built-in\"", config.device_rates);
+  if (config.device_mapped != "on" && config.device_mapped != "off")
+    throw_invalid(place + " device_mapped", "\"on\" or \"off\"", config.device_mapped);
   static_cast<void>(Device::parse(config.device));
   check_implementations(config.implementations, where);
 }
@@ -190,10 +195,19 @@ Config config() { return *current_config(); }
 void set_config(const Config& config) {
   check_config(config, "[set_config]");
   auto made = std::make_shared<const Config>(config);
+  const std::size_t mapped = mapped_nbytes(config);
   Installed& installed = Installed::get();
-  ForkLock lock(installed.mutex);
-  set_thread_count(made->threads);
-  installed.config = std::move(made);
+  {
+    ForkLock lock(installed.mutex);
+    set_thread_count(made->threads);
+    installed.config = std::move(made);
+  }
+  MappedFiles::limit_process(mapped);
+}
+
+std::size_t mapped_nbytes(const Config& config) {
+  if (config.device_mapped == "off") return 0;
+  return config.device_mapped_nbytes ? config.device_mapped_nbytes : default_mapped_nbytes();
 }
 
 std::size_t memory_budget(const Config& config) {

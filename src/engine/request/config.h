@@ -20,6 +20,9 @@ std::shared_ptr<const Config> current_config();
 // Bytes of scratch for one request.
 std::size_t memory_budget(const Config& config);
 
+// What may be kept of files in memory for devices; 0 when nothing is (device/mapped_files.h).
+std::size_t mapped_nbytes(const Config& config);
+
 // The configuration that the environment asks for. Reads it anew at each call.
 Config config_from_environment();
 

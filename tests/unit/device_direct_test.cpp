@@ -1,0 +1,76 @@
+// Reads to a device of a store that goes past the page cache (O_DIRECT): the disk writes into the
+// memory that the device copies from.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+
+#include "base/system.h"
+#include "conformance/temp_folder.h"
+#include "unit/device_kit.h"
+
+namespace headrace {
+namespace {
+
+using test::bytes_of;
+using test::Layout;
+
+std::atomic<std::size_t> largest_read{0};
+ssize_t watched_pread(int fd, void* into, std::size_t nbytes, off_t offset) {
+  std::size_t seen = largest_read;
+  while (nbytes > seen && !largest_read.compare_exchange_weak(seen, nbytes)) {
+  }
+  return real_system_calls().pread(fd, into, nbytes, offset);
+}
+
+class DeviceDirect : public test::DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    Config slabs = config();
+    slabs.threads = 2;  // who share a chunk
+    slabs.device_slab_nbytes = std::size_t{16} << 20;
+    set_config(slabs);
+    calls_ = real_system_calls();
+    calls_.pread = watched_pread;
+    exchange_system_calls(&calls_);
+  }
+  void TearDown() override {
+    exchange_system_calls(nullptr);
+    DeviceTest::TearDown();
+  }
+
+  SystemCalls calls_;
+  const test::TempFolder folder_{std::filesystem::current_path()};
+};
+
+TEST_F(DeviceDirect, ReadsWhatTheHostReads) {
+  const CodecSpec little = codec::bytes();
+  for (const auto& codecs : {std::vector{little},
+                             std::vector{little, codec::crc32c()},
+                             std::vector{little, codec::zstd(1)}}) {
+    for (const Shape& shards : {Shape{}, Shape{4, 800'001}}) {
+      // Inner chunks begin anywhere, and end so.
+      const Layout layout{"", {8, 800'001}, {1, 800'001}, shards, codecs};
+      const Array a = test::filled(open_store(folder_ / "s", StoreMode::overwrite), layout);
+      const Store direct = open_store(folder_ / "s", StoreMode::read, {{"direct", "true"}});
+      try {
+        open_array(direct, "a").read({0, slice(0, 1)});
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::unsupported) GTEST_SKIP() << error.what();
+        throw;
+      }
+      largest_read = 0;
+      const Array there = open_array(direct, "a").to(Device::simt());
+      EXPECT_EQ(bytes_of(there.read()), bytes_of(a.read())) << codecs.back().name;
+      if (codecs.back().name == "zstd") continue;
+      EXPECT_GT(largest_read, 1'100'000u)
+          << "through a window of 1 MiB, to be copied once more: " << codecs.back().name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace
