@@ -191,7 +191,7 @@ BENCHMARKS = {
         {"device-mapped.json": "device.mapped"},
     ),
     "device-trials": Benchmark(
-        "what calls of a small read take, slices that were tried, cold files, rates of other samples",
+        "calls of a small read, slices that were tried, cold files, rates of other samples",
         "",
         {"device-trials.json": ""},
     ),
