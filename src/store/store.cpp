@@ -159,7 +159,12 @@ void check_object_nbytes(std::string_view object, std::uint64_t nbytes, std::uin
   if (nbytes <= max_nbytes) return;
   throw Error(ErrorCode::corrupt,
               std::string(object) + ": has " + std::to_string(nbytes) +
-                  " bytes, and what it is to be has at most " + std::to_string(max_nbytes));
+                  " bytes, and what it is to be has at most " + std::to_string(max_nbytes),
+              EFBIG);
+}
+
+bool is_too_large(const Error& error) {
+  return error.code() == ErrorCode::corrupt && error.os_error() == EFBIG;
 }
 
 void throw_changed(std::string_view object) {

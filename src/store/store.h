@@ -224,8 +224,10 @@ void check_object_range(std::string_view object,
                         std::uint64_t size,
                         std::uint64_t offset,
                         std::uint64_t nbytes);
-// `corrupt` when a whole object has more than the bound on its kind.
+// `corrupt` with EFBIG when a whole object has more than the bound on its kind, by which the engine
+// knows it from bytes that are wrong.
 void check_object_nbytes(std::string_view object, std::uint64_t nbytes, std::uint64_t max_nbytes);
+bool is_too_large(const Error& error);
 // An object that was replaced while it was read: `io` with ESTALE, by which the engine knows that
 // to read anew gives what there is now.
 [[noreturn]] void throw_changed(std::string_view object);

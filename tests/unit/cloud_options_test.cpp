@@ -210,6 +210,21 @@ TEST(AzureOptionNames, AreThoseOfAdlfsAndObstore) {
                      {{"AZURE_STORAGE_ACCOUNT_KEY", "a2V5"}})
                 .credentials.account_key,
             "");
+  // Nor does anything of it go to a host that is not Azure's; what was given does.
+  const kit::Variables variables{{"AZURE_STORAGE_SAS_TOKEN", "s"}};
+  EXPECT_EQ(azure_of({}, "abfss://con@acc.DFS.core.windows.net/a", variables).credentials.sas, "s");
+  for (const char* host : {"acc.dfs.example", "core.windows.net.example", "acc.windows.net:443"}) {
+    const std::string url = std::string("abfss://con@") + host + "/a";
+    const AzureOptions elsewhere = azure_of({}, url, variables);
+    EXPECT_EQ(elsewhere.credentials.sas, "") << host;
+    EXPECT_EQ(elsewhere.credentials.tokens, nullptr) << host;
+    EXPECT_EQ(azure_of({{"sas_token", "own"}}, url, variables).credentials.sas, "own") << host;
+  }
+  for (const char* url : {"abfss://con@acc.example#.core.windows.net/a",
+                          "abfss://con@acc.example?.core.windows.net/a",
+                          "abfss://con@/a"}) {
+    EXPECT_EQ(code_of([&] { azure_of({}, url, variables); }), ErrorCode::invalid_argument) << url;
+  }
   for (const StorageOptions& bad :
        {StorageOptions{{"anon", "true"}},
         StorageOptions{{"account_name", "a"}, {"anon", "true"}, {"sas_token", "s"}},

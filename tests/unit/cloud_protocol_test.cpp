@@ -379,6 +379,10 @@ TEST(GcsProtocol, SendsTokensGenerationsAndChecksums) {
   EXPECT_EQ(read.url, "https://storage.googleapis.com/b/p/a%3Db");
   EXPECT_EQ(read.headers.at("authorization"), "Bearer TOKEN");
   EXPECT_EQ(read.headers.at("x-goog-if-generation-match"), "17");
+  // Of references that know an ETag.
+  const Asked by_etag = asked_of(gcs->read("a", Extent::whole(), "\"e1\""));
+  EXPECT_EQ(by_etag.headers.at("if-match"), "\"e1\"");
+  EXPECT_FALSE(by_etag.headers.contains("x-goog-if-generation-match"));
   const ConstBytes part = bytes_of("x");
   EXPECT_EQ(asked_of(gcs->put("k", {&part, 1}, {WriteCondition::Kind::missing, ""}))
                 .headers.at("x-goog-if-generation-match"),

@@ -15,6 +15,7 @@
 #include "conformance/error_code.h"
 #include "conformance/random_selection.h"
 #include "headrace/array.h"
+#include "headrace/error.h"
 #include "support/slow_store.h"
 #include "unit/device_kit.h"
 
@@ -237,6 +238,24 @@ TEST_F(NetworkRead, ReadsAShardWithMoreInItThanItsChunks) {
   EXPECT_NE(message.find("a chunk c/2/0"), std::string::npos) << message;
   slow_->erase("a/c/3/0");
   expect_truth(broken, {slice(192, 256)});
+}
+
+// A store compares a whole object with its checksum. By its index the same shard would be read
+// without one, and what is wrong in it be taken for what was written.
+TEST_F(NetworkRead, ReadsAShardOfWrongBytesByNoOtherWay) {
+  const Array array = many_chunks({64, 64});
+  slow_->before_answer([this](const AsyncRead& read) {
+    if (read.key != "a/c/1/0") return;
+    const bool is_whole = read.extent.kind == Extent::Kind::whole;
+    slow_->fail_key(read.key,
+                    is_whole ? std::make_exception_ptr(
+                                   Error(ErrorCode::corrupt, "do not match its Content-MD5"))
+                             : nullptr);
+  });
+  std::string message;
+  EXPECT_EQ(code_of([&] { array.read(); }, &message), ErrorCode::corrupt);
+  EXPECT_NE(message.find("a chunk c/1/0: do not match its Content-MD5"), std::string::npos)
+      << message;
 }
 
 TEST_F(NetworkRead, ReadsShardsInShardsInThreeRoundTripsAndThenInOne) {

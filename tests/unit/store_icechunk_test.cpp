@@ -144,7 +144,8 @@ std::string snapshot_file(const std::string& title) {
 // Chunks 0 (here), 1 (native), 2 and 3 (elsewhere), and 60, which the snapshot does not speak of.
 std::string manifest_file(const std::string& location,
                           bool in_order = true,
-                          std::uint32_t last_modified = 0) {
+                          std::uint32_t last_modified = 0,
+                          const std::string& etag = {}) {
   FlatBufferBuilder b;
   const auto chunk = [&](std::uint32_t number, auto&& add, Any extra) {
     const auto index = b.CreateVector(&number, 1);
@@ -161,6 +162,7 @@ std::string manifest_file(const std::string& location,
   const Any here(b.CreateVector(bytes).o);
   const Id12 id = id12(5);
   const Any url(b.CreateString(location).o);
+  const Any etag_at(b.CreateString(etag).o);
   const std::string dictionary = "a dictionary of urls: " + location;
   const auto dictionary_at =
       b.CreateVector(reinterpret_cast<const std::uint8_t*>(dictionary.data()), dictionary.size());
@@ -195,6 +197,7 @@ std::string manifest_file(const std::string& location,
                               [&](Any at) {
                                 range(1, 3);
                                 b.AddOffset(field(5), at);
+                                if (!etag.empty()) b.AddOffset(field(6), etag_at);
                                 b.AddElement<std::uint32_t>(field(7), last_modified, 0);
                               },
                               url),
@@ -350,6 +353,31 @@ TEST_F(IcechunkVersion2, AnObjectThatIsNewerThanItsReferenceIsRefused) {
     EXPECT_EQ(code_of([&] { store.open("g/x/c/2"); }), ErrorCode::io);
     EXPECT_EQ(get(store, "g/x/c/3"), "vi");  // of which nothing is known
   }
+}
+
+// A weak ETag is no version of a web server's objects: their time is.
+TEST_F(IcechunkVersion2, AnObjectIsKnownByItsETag) {
+  ObjectServer elsewhere;
+  elsewhere.put("f.bin", "virtual");
+  const std::string strong = ObjectServer::etag("virtual");
+  std::string weak;
+  elsewhere.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    answer.headers.emplace_back("Last-Modified", "Mon, 23 Nov 2026 07:00:00 GMT");
+    for (auto& [name, value] : answer.headers) {
+      if (name == "ETag" && !weak.empty()) value = weak;
+    }
+  });
+  const auto read_by = [&](const std::string& etag) {
+    write("manifests/" + name_of(id12(9)),
+          manifest_file(elsewhere.url() + "/f.bin", true, 0, etag));
+    return get(open({{"allow", elsewhere.url()}}), "g/x/c/2");
+  };
+  EXPECT_EQ(read_by(strong), "irt");
+  EXPECT_EQ(read_by(strong.substr(1, strong.size() - 2)), "irt");  // as some stores have it
+  EXPECT_EQ(code_of([&] { read_by("\"another\""); }), ErrorCode::io);
+  weak = "W/" + strong;
+  EXPECT_EQ(read_by(weak), "irt");
+  EXPECT_EQ(code_of([&] { read_by("W/\"another\""); }), ErrorCode::io);
 }
 
 TEST_F(IcechunkVersion2, RefsNameSnapshots) {

@@ -495,5 +495,22 @@ TEST_F(References, OptionsThatMeanNothingAreErrors) {
   EXPECT_EQ(get_text(store, "a"), "text");
 }
 
+// An option that nobody knows tells whether a place is opened by the home's options.
+TEST(ReferenceTargets, OptionsOfTheHomeGoToNoOtherHostOfAzure) {
+  TargetRules rules;
+  rules.home = "abfss://con@acc.dfs.core.windows.net/repo";
+  rules.allow = {"*"};
+  rules.options = {{"sas_token", "s"}, {"unknown", "x"}};
+  rules.options_are_of_home = true;
+  Targets targets(rules);
+  EXPECT_EQ(code_of([&] { targets.open("abfss://other@acc.dfs.core.windows.net/k"); }),
+            ErrorCode::invalid_argument);
+  for (const char* elsewhere : {"abfss://con@acc.dfs.example/k",
+                                "abfss://con@acc.dfs.core.windows.net.example/k",
+                                "abfss://acc.dfs.core.windows.net@other.dfs.core.windows.net/k"}) {
+    EXPECT_NO_THROW(targets.open(elsewhere)) << elsewhere;
+  }
+}
+
 }  // namespace
 }  // namespace headrace::test

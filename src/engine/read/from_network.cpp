@@ -334,13 +334,14 @@ class NetworkReader {
     }
 
     // A shard may hold more than its chunks: what was written anew, and left. Then the index tells
-    // which of it is wanted.
+    // which of it is wanted. One whose bytes do not match its checksum is none of these: its ranges
+    // have no checksum, and would be taken for what was written.
     bool is_too_large() const {
       if (!this->is_whole() || !this->error) return false;
       try {
         std::rethrow_exception(this->error);
       } catch (const Error& why) {
-        return why.code() == ErrorCode::corrupt;
+        return headrace::is_too_large(why);
       } catch (...) {
         return false;
       }

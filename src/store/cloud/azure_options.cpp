@@ -1,12 +1,16 @@
 // Options of Azure by the names of adlfs and obstore.
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "headrace/error.h"
 #include "store/cloud/digest.h"
 #include "store/cloud/open.h"
 #include "store/cloud/option_names.h"
+#include "store/cloud/request.h"
 
 namespace headrace {
 
@@ -16,6 +20,20 @@ namespace {
 constexpr char kEmulatorAccount[] = "devstoreaccount1";
 constexpr char kEmulatorKey[] =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+// A host in one of Azure's clouds. Any other may be of whoever wrote the URL, which may come from a
+// list of references: what the environment proves to Azure is not sent there.
+bool is_of_azure(std::string_view host) {
+  static constexpr std::array<std::string_view, 6> kDomains = {".core.windows.net",
+                                                               ".core.usgovcloudapi.net",
+                                                               ".core.chinacloudapi.cn",
+                                                               ".core.cloudapi.de",
+                                                               ".storage.azure.net",
+                                                               ".fabric.microsoft.com"};
+  const std::string name = lower(host.substr(0, host.find(':')));
+  return std::ranges::any_of(kDomains,
+                             [&](std::string_view domain) { return name.ends_with(domain); });
+}
 
 struct Given {
   std::optional<std::string> account{};
@@ -150,7 +168,8 @@ AzureOptions take_azure_options(const CloudPlace& place,
   }
   take_flag(options, {"allow_http"});
   if (anonymous && given.proves()) options.refuse("anon wants no other credentials");
-  if (!anonymous && !given.proves()) add_environment(given, around);
+  const bool is_elsewhere = !given.endpoint && !place.host.empty() && !is_of_azure(place.host);
+  if (!anonymous && !given.proves() && !is_elsewhere) add_environment(given, around);
 
   azure.account = !place.account.empty() ? place.account : given.account.value_or("");
   if (azure.account.empty()) {
@@ -171,7 +190,9 @@ AzureOptions take_azure_options(const CloudPlace& place,
   } else {
     azure.endpoint = "https://" + azure.account + ".blob.core.windows.net";
   }
-  if (!anonymous) azure.credentials = credentials_of(given, options, around);
+  if (!anonymous && (given.proves() || !is_elsewhere)) {
+    azure.credentials = credentials_of(given, options, around);
+  }
   return azure;
 }
 

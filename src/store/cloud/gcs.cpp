@@ -48,7 +48,9 @@ class GcsProtocol final : public S3Dialect {
     HttpRequest request = get_of(key, extent);
     // As it is stored: what has Content-Encoding: gzip would be unpacked on its way.
     request.headers.push_back({"Accept-Encoding", "gzip"});
-    if (!if_version.empty()) {
+    if (if_version.find_first_not_of("0123456789") != std::string::npos) {
+      add_read_condition(request, if_version);  // an ETag, as references have it
+    } else if (!if_version.empty()) {
       request.headers.push_back({"x-goog-if-generation-match", if_version});
     }
     return finished(std::move(request));

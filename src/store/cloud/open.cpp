@@ -74,6 +74,15 @@ CloudPlace parse_cloud_place(std::string_view scheme, std::string_view place) {
   const std::size_t at = parsed.bucket.rfind('@');
   if (at != std::string::npos && cloud_of(scheme) == Cloud::azure) {
     parsed.host = blob_host(parsed.bucket.substr(at + 1));
+    const bool is_host = std::ranges::all_of(parsed.host, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '.' || c == '-' || c == '_' || c == ':';
+    });
+    if (!is_host || parsed.host.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "store " + std::string(scheme) + "://: wants a host behind the @, as in " +
+                      std::string(scheme) + "://container@account.dfs.core.windows.net/a.zarr");
+    }
     parsed.bucket.resize(at);
     parsed.account = parsed.host.substr(0, parsed.host.find('.'));
   } else if (at != std::string::npos) {

@@ -1,6 +1,7 @@
 #include "store/http/body.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/checked.h"
@@ -20,7 +21,8 @@ constexpr std::uint64_t kMaxReserved = std::uint64_t{256} << 20;
 [[noreturn]] void throw_too_long(std::uint64_t nbytes, std::uint64_t wanted) {
   throw Error(ErrorCode::corrupt,
               "the answer has " + std::to_string(nbytes) + " bytes, wanted at most " +
-                  std::to_string(wanted));
+                  std::to_string(wanted),
+              EFBIG);
 }
 
 [[noreturn]] void throw_ignores_ranges(std::uint64_t nbytes) {

@@ -42,6 +42,13 @@ std::exception_ptr changed(std::string_view object) {
   }
 }
 
+// Of references an ETag may be known, whatever else is a version to the protocol: of Google's
+// objects the generation, of those whose ETag is a weak one their time.
+bool has_etag(const HttpResponse& response, std::string_view etag) {
+  const std::string* const found = response.header("ETag");
+  return found != nullptr && *found == etag;
+}
+
 class Driver;
 
 // A read under way, which may take more than one request.
@@ -346,7 +353,10 @@ void Driver::looked_up(const Job& job, HttpResponse response) {
   try {
     std::optional<ObjectState> state = state_of(read.key, job->asked, response);
     if (!state) return end(job, nullptr);
-    if (!read.if_version.empty() && state->version != read.if_version) throw_changed(read.key);
+    if (!read.if_version.empty() && state->version != read.if_version &&
+        !has_etag(response, read.if_version)) {
+      throw_changed(read.key);
+    }
     const std::uint64_t wanted = job->extent.nbytes;
     if (job->extent.kind == Extent::Kind::suffix) {
       const std::uint64_t nbytes = std::min(wanted, state->nbytes);
@@ -409,7 +419,8 @@ void Driver::take_answer(const Job& job, HttpResponse& response) {
   check_unchanged(read, response);
   protocol_->check_answer(response);
   read.version = protocol_->version_of(response);
-  if (!job->if_version.empty() && !read.version.empty() && read.version != job->if_version) {
+  if (!job->if_version.empty() && !read.version.empty() && read.version != job->if_version &&
+      !has_etag(response, job->if_version)) {
     std::rethrow_exception(changed(name_of(read.key)));  // the server knows no conditions
   }
   if (!response.sized) {

@@ -51,6 +51,15 @@ std::string normal_scheme(std::string scheme) {
   return scheme;
 }
 
+// "@host" of "abfss://container@host/a"; empty where there is none.
+std::string_view host_of(std::string_view url) {
+  const std::size_t begin = url.find("://");
+  if (begin == std::string_view::npos) return {};
+  const std::string_view bucket = url.substr(begin + 3, url.find('/', begin + 3) - begin - 3);
+  const std::size_t at = bucket.rfind('@');
+  return at == std::string_view::npos ? std::string_view() : bucket.substr(at);
+}
+
 // "s3://bucket/a/" as "s3://bucket/a".
 std::string normal_url(std::string_view url) {
   const std::string scheme = scheme_of_url(url);
@@ -222,12 +231,15 @@ std::shared_ptr<StoreDriver> Targets::store_at(const Place& place) {
   return stores_.try_emplace(place.place, std::move(store)).first->second;
 }
 
-// Of one cloud all buckets have them: it is its own secrets that it is sent.
+// Of one cloud all buckets have them: it is its own secrets that it is sent. But a URL of Azure may
+// name a host, "abfss://container@host", which may be anybody's.
 bool Targets::has_options(const Place& place) const {
   if (!rules_.options_are_of_home) return true;
   const std::string scheme = scheme_of_url(place.place);
   if (scheme == "http" || scheme == "https") return has_prefix(rules_.home, place.place);
-  return scheme == normal_scheme(scheme_of_url(rules_.home));
+  if (scheme != normal_scheme(scheme_of_url(rules_.home))) return false;
+  const std::size_t at = place.place.rfind('@');
+  return at == std::string::npos || place.place.substr(at) == host_of(rules_.home);
 }
 
 Target Targets::open(std::string_view url) {
