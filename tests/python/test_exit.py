@@ -237,7 +237,7 @@ HARMLESS = """
     PyLong_FromUnsignedLong PyMem_Calloc PyMem_Free PyMem_Malloc PyObject_CheckBuffer
     PyObject_Free PyObject_GC_Del PyObject_GC_Track PyObject_GC_UnTrack PyObject_Init
     PyObject_Malloc PyObject_Realloc PySequence_Check PySlice_AdjustIndices PyType_GetName
-    PyType_GetSlot PyType_IsSubtype PyUnicode_AsUTF8AndSize PyUnicode_FromFormat
+    PyType_GetSlot PyType_IsSubtype PyType_Modified PyUnicode_AsUTF8AndSize PyUnicode_FromFormat
     PyUnicode_FromString PyUnicode_FromStringAndSize PyUnicode_InternFromString
     PyUnicode_InternInPlace Py_IsInitialized _PyObject_New _PyType_Lookup _Py_IsFinalizing
     PyErr_GetRaisedException PyThread_get_thread_ident Py_IsFinalizing _PyThreadState_UncheckedGet
