@@ -160,12 +160,12 @@ def csr_on_device(
 
 @functools.cache
 def _settle_invariants() -> None:
-    """torch warns, once in a process, of checks that are off by default, even if told so."""
+    """Some torch warns, once in a process, of checks that are off by default, even if told so."""
     import torch
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.sparse.check_sparse_tensor_invariants.is_enabled()
+        torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1), check_invariants=False)
 
 
 def column_on_device(values: Any, device: str, library: str | None) -> Any:
