@@ -137,9 +137,10 @@ def test_doctor_is_short(tmp_path):
 
 def in_terminal(*args):
     """What the command shows on a terminal, and its status."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(COMMAND, [str(COMMAND), *map(str, args)])
+    terminal, its_end = pty.openpty()
+    command = [str(COMMAND), *map(str, args)]
+    child = subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end)
+    os.close(its_end)
     shown = b""
     while True:
         try:
@@ -150,7 +151,7 @@ def in_terminal(*args):
             break
         shown += more
     os.close(terminal)
-    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return shown.decode(), child.wait(60)
 
 
 def test_verify_shows_progress_by_chunk_on_a_terminal(tmp_path):

@@ -176,9 +176,10 @@ class SlabFetch final : public SlabSource {
         plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
     list_ = list_of_slab(plan_, layout_, chunks, batch);
-    is_few_ = 2 * list_.requests.size() <= threads_;
-    least_slice_ = list_.requests.size() < kSeveral ? kLeastSlice : kLeastSliceOfSeveral;
-    if (list_.requests.size() < 2 * threads_) threads_each_ = request.threads_for(layout_);
+    const std::size_t n = list_.requests.size();
+    is_few_ = n < std::min(kSeveral, 2 * threads_) || 2 * n <= threads_;
+    least_slice_ = n < kSeveral ? kLeastSlice : kLeastSliceOfSeveral;
+    if (n < 2 * threads_) threads_each_ = request.threads_for(layout_);
     threads_ = std::min(threads_, list_.requests.size());
   }
 
@@ -485,7 +486,7 @@ class SlabFetch final : public SlabSource {
   SlabMemory& memory_;
   std::size_t threads_;
   const FetchPlan plan_;
-  bool is_few_ = false;  // requests: two threads or more for each
+  bool is_few_ = false;  // requests, for the threads that there are
   std::size_t least_slice_ = kLeastSlice;
   int threads_each_ = 1;
   FetchList list_;
