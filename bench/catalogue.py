@@ -124,8 +124,8 @@ BENCHMARKS = {
     ),
     "cells-device": Benchmark(
         "the same on a GPU, beside annbatch's `preload_to_gpu` where it is installed",
-        "printed",
-        {"": "device.cells"},
+        "[cells](../docs/cells.md#how-fast)",
+        {"cells-cuda.json": "device.cells", "cells-cuda-4-cores.json": "device.cells"},
     ),
     "zarr-suite": Benchmark(
         "zarr-python's own tests; $ZARR: its unpacked source, see the script",
