@@ -43,7 +43,7 @@ def run_shell(folder):
     return run(
         "bash", "-euo", "pipefail", "-c", block("quickstart-shell"),
         cwd=folder, env={**os.environ, "PATH": path},
-        says=r"array: chunks \(48, 9, 9\), .*1 blocks of [^\n]*\n",  # the plan
+        says=r"array: chunks \(48, 9, 9\), .*1 block of [^\n]*\n",  # the plan
     )  # fmt: skip
 
 
