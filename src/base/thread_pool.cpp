@@ -23,8 +23,6 @@ namespace headrace {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
-// That a caller stays awake for its last helpers: to be woken takes 40 us on a host with a GPU.
-constexpr auto kAwake = std::chrono::microseconds(50);
 
 // One parallel_for: who takes an index runs it.
 struct Job {
@@ -42,9 +40,8 @@ struct Job {
   const FunctionRef<void(std::size_t)> body;
   const FunctionRef<void()>* const poll;         // null: there is none
   const std::function<void()>* const interrupt;  // the caller's; likewise
-  int free_seats;  // further threads that may join; under the pool's mutex
-  // Threads inside, the caller not counted; changed under the pool's mutex.
-  std::atomic<int> helpers{0};
+  int free_seats;   // further threads that may join; under the pool's mutex
+  int helpers = 0;  // threads inside, the caller not counted; under the pool's mutex
   std::atomic<std::size_t> next{0};
   Mutex error_mutex;
   std::exception_ptr error GUARDED_BY(error_mutex);  // the helpers' first
@@ -118,12 +115,8 @@ class Pool {
       for (int i = 0; i < seats; ++i) work_.notify_one();
     }
     job.work_as_caller();
-    {
-      const MutexLock lock(mutex_);
-      std::erase(jobs_, &job);
-    }
-    stay_awake_for(job);
     const MutexLock lock(mutex_);
+    std::erase(jobs_, &job);
     if (job.poll == nullptr && job.interrupt == nullptr) {
       while (job.helpers > 0) left_.wait(mutex_);
       return;
@@ -168,15 +161,6 @@ class Pool {
   }
 
  private:
-  // None joins it any more.
-  static void stay_awake_for(const Job& job) {
-    if (job.helpers.load(std::memory_order_relaxed) == 0) return;
-    const auto end = std::chrono::steady_clock::now() + kAwake;
-    while (job.helpers.load(std::memory_order_relaxed) > 0 &&
-           std::chrono::steady_clock::now() < end)
-      std::this_thread::yield();
-  }
-
   // False when there is no memory to note it: its caller does all of it.
   bool invite_to(Job& job) {
     const MutexLock lock(mutex_);
