@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import time
@@ -20,6 +21,26 @@ from formula import smooth, values  # noqa: E402, F401
 
 HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in hr.doctor()["devices"])
 DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_CUDA, reason="no GPU"))]
+
+
+def on_a_terminal(command, **elsewhere):
+    """What a command shows on a terminal, and its status; `elsewhere`: streams that are not there.
+
+    Without a fork of this process, which has threads.
+    """
+    terminal, its_end = pty.openpty()
+    streams = {"stdin": its_end, "stdout": its_end, "stderr": its_end, **elsewhere}
+    with subprocess.Popen(command, **streams) as process:
+        os.close(its_end)
+        shown = b""
+        try:
+            while more := os.read(terminal, 4096):
+                shown += more
+        except OSError:  # Linux: the other end is closed
+            pass
+        finally:
+            os.close(terminal)
+    return shown.decode(), process.returncode
 
 
 def native(x):

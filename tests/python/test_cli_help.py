@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import headrace as hr
 import numpy as np
 import pytest
+from helpers import on_a_terminal
 
 COMMAND = Path(sys.executable).parent / "headrace"
 COMMANDS = [
@@ -135,30 +135,11 @@ def test_doctor_is_short(tmp_path):
     assert json.loads(run("doctor", "--json"))["version"] == hr.__version__
 
 
-def in_terminal(*args):
-    """What the command shows on a terminal, and its status."""
-    terminal, its_end = pty.openpty()
-    command = [str(COMMAND), *map(str, args)]
-    child = subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end)
-    os.close(its_end)
-    shown = b""
-    while True:
-        try:
-            more = os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not more:
-            break
-        shown += more
-    os.close(terminal)
-    return shown.decode(), child.wait(60)
-
-
 def test_verify_shows_progress_by_chunk_on_a_terminal(tmp_path):
     path = str(tmp_path / "large.zarr")
     data = np.random.default_rng(0).integers(0, 1 << 20, (64, 1 << 17), dtype="i4")
     hr.create_array(path, data=data, chunks=(1, 1 << 17), compressors=hr.codecs.BZ2(1))
-    text, status = in_terminal("verify", path, "--threads", "1")
+    text, status = on_a_terminal([COMMAND, "verify", path, "--threads", "1"])
     assert status == 0, text
     shares = [int(share) for share in re.findall(r"verify \[[#.]+\] +(\d+) %", text)]
     assert len(set(shares)) > 2, text

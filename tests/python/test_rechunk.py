@@ -3,9 +3,7 @@
 import base64
 import json
 import os
-import pty
 import re
-import select
 import signal
 import struct
 import subprocess
@@ -17,7 +15,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
-from helpers import assert_same, read_zarr
+from helpers import assert_same, on_a_terminal, read_zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import COMMAND, run, run_json
@@ -546,18 +544,9 @@ def test_command_rechunk(store, tmp_path):
 
 
 def shown_on_a_terminal(command):
-    terminal, stderr = pty.openpty()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr) as process:
-        os.close(stderr)
-        shown = b""
-        while process.poll() is None or select.select([terminal], [], [], 0)[0]:
-            try:
-                shown += os.read(terminal, 4096)
-            except OSError:  # Linux: the other end is closed
-                break
-        assert process.wait() == 0, shown
-    os.close(terminal)
-    return shown.decode()
+    text, status = on_a_terminal(command, stdout=subprocess.DEVNULL)
+    assert status == 0, text
+    return text
 
 
 IN_PYTHON = """

@@ -2,14 +2,13 @@
 
 import os
 import pickle
-import pty
 import sys
 
 import headrace as hr
 import numpy as np
 import pytest
 import zarr
-from helpers import assert_same, smooth
+from helpers import assert_same, on_a_terminal, smooth
 
 
 @pytest.fixture
@@ -292,32 +291,20 @@ def test_a_data_set_is_not_an_array(tmp_path):
         hr.save(str(tmp_path / "d.zarr"), xr.Dataset({"x": ("t", [1, 2])}))
 
 
-def on_a_terminal(code):
+def shown_by(code):
     """What Python shows on a terminal."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-c", code])
-    shown = b""
-    while True:
-        try:
-            more = os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not more:
-            break
-        shown += more
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
-    return shown.decode()
+    text, status = on_a_terminal([sys.executable, "-c", code])
+    assert status == 0, text
+    return text
 
 
 @pytest.mark.parametrize("library", ["own", "rich"])
-def test_bars_on_a_terminal(tmp_path, library):
+def test_bars_shown_by(tmp_path, library):
     if library == "rich":
         pytest.importorskip("rich")
     hide = "sys.modules['rich'] = None" if library == "own" else ""
     path = str(tmp_path / "p.zarr")
-    text = on_a_terminal(
+    text = shown_by(
         f"""
 import sys
 import headrace as hr, numpy as np
