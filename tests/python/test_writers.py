@@ -422,7 +422,8 @@ def test_append_waits_for_another_process_and_not_for_a_dead_one(store, held):
 
 
 CTRL_C = """
-import sys, numpy as np, headrace as hr
+import signal, sys, numpy as np, headrace as hr
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
 array = hr.open_array(sys.argv[1], "a", mode="r+")
 try:
     print("ready", flush=True)
