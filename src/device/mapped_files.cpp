@@ -7,11 +7,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <iterator>
 #include <utility>
 
 #include "base/per_process.h"
+#include "base/settled.h"
 #include "base/system.h"
 #include "base/trace.h"
 #include "headrace/error.h"
@@ -19,9 +19,6 @@
 namespace headrace {
 namespace {
 
-// A change within the same tick of the clock would not show in the file's times. Ticks are of 10 ms
-// at most.
-constexpr std::int64_t kSettled_ns = 50'000'000;
 // What the driver has refused it would most likely refuse again, and to ask takes time.
 constexpr std::int64_t kPause_ns = 1'000'000'000;
 // A copy as short as the rest of a range behind a window's end may be done by the processor, which
@@ -72,15 +69,6 @@ MappedFiles::Version MappedFiles::version_of(const struct stat& st) {
           st.st_mtim.tv_nsec,
           st.st_ctim.tv_sec,
           st.st_ctim.tv_nsec};
-}
-
-// By the time of the last change, which nobody can set.
-bool MappedFiles::is_settled(const struct stat& st) {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  const std::int64_t since =
-      (now.tv_sec - st.st_ctim.tv_sec) * 1'000'000'000 + (now.tv_nsec - st.st_ctim.tv_nsec);
-  return since > kSettled_ns;
 }
 
 std::vector<MappedFiles::Part> MappedFiles::find(Backend& devices,

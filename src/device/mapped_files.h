@@ -104,7 +104,6 @@ class MappedFiles {
   using Dropped = std::vector<std::shared_ptr<const MappedFile>>;
 
   static Version version_of(const struct stat& st);
-  static bool is_settled(const struct stat& st);
   std::shared_ptr<const MappedFile> window(Backend& devices,
                                            int index,
                                            int fd,

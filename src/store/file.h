@@ -52,6 +52,7 @@ class FileStore : public StoreDriver {
   void erase(std::string_view key) override;
   void erase_prefix(std::string_view prefix) override;
   std::vector<std::string> list(std::string_view prefix) override;
+  std::optional<std::vector<std::string>> list_at_rest(std::string_view prefix) override;
   std::vector<DirEntry> list_dir(std::string_view prefix) override;
   std::string identity(std::string_view prefix) override;
   LockAttempt try_lock(std::string_view prefix, MissingFolder missing) override;
@@ -69,6 +70,8 @@ class FileStore : public StoreDriver {
   // Device, inode, and when it was made, as inodes come again.
   using FolderId = std::array<std::uint64_t, 4>;
 
+  // Whether it is as list_at_rest() gives it.
+  bool list_into(std::string_view prefix, std::vector<std::string>& keys);
   // False: there was an object, where one is to be new.
   bool publish(std::string_view key, std::span<const ConstBytes> parts, bool is_new);
   bool is_durable(std::string_view key) const;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/settled.h"
 #include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
@@ -23,6 +24,7 @@ struct FolderIdentity {
 
 struct Folder {
   bool exists = false;
+  bool at_rest = true;  // while it was read; and it has nothing but what is in `entries`
   FolderIdentity identity{};
   std::vector<DirEntry> entries;
 };
@@ -56,6 +58,7 @@ Folder read_folder(const std::string& path, bool remove_abandoned) {
   const FolderStream stream(std::move(fd), path);
   folder.exists = true;
   folder.identity = {st.st_dev, st.st_ino};
+  folder.at_rest = is_settled(st);
   while (const dirent* entry = stream.next()) {
     std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
@@ -69,30 +72,40 @@ Folder read_folder(const std::string& path, bool remove_abandoned) {
     if (name.find('\\') != std::string_view::npos) continue;  // no key can name it
     if (std::optional<bool> prefix = is_prefix_entry(stream.fd(), *entry, path)) {
       folder.entries.push_back({std::string(name), *prefix, false});
+    } else {
+      folder.at_rest = false;
     }
   }
+  const timespec before = st.st_ctim;
+  if (os().fstat(stream.fd(), &st) != 0) throw_io(errno, "stat", path);
+  if (st.st_ctim.tv_sec != before.tv_sec || st.st_ctim.tv_nsec != before.tv_nsec)
+    folder.at_rest = false;
   return folder;
 }
 
-// `ancestors` ends a link that leads back to a folder it lies in.
-void list_below(const std::string& path,
+// Whether all was at rest. `ancestors` ends a link that leads back to a folder it lies in.
+bool list_below(const std::string& path,
                 const std::string& key_prefix,
                 bool remove_abandoned,
                 std::vector<FolderIdentity>& ancestors,
                 std::vector<std::string>& keys) {
   Folder folder = read_folder(path, remove_abandoned);
-  if (!folder.exists) return;
-  if (std::find(ancestors.begin(), ancestors.end(), folder.identity) != ancestors.end()) return;
+  if (!folder.exists) return true;
+  if (std::find(ancestors.begin(), ancestors.end(), folder.identity) != ancestors.end())
+    return true;
+  bool at_rest = folder.at_rest;
   ancestors.push_back(folder.identity);
   for (const DirEntry& entry : folder.entries) {
     std::string key = key_prefix + entry.name;
     if (entry.is_prefix) {
-      list_below(path + "/" + entry.name, key + "/", remove_abandoned, ancestors, keys);
+      const std::string below = path + "/" + entry.name;
+      at_rest &= list_below(below, key + "/", remove_abandoned, ancestors, keys);
     } else {
       keys.push_back(std::move(key));
     }
   }
   ancestors.pop_back();
+  return at_rest;
 }
 
 std::optional<FolderIdentity> identity_of(const std::string& path) {
@@ -156,16 +169,25 @@ void remove_entry(int folder, const std::string& name, const std::string& path) 
 }  // namespace
 
 std::vector<std::string> FileStore::list(std::string_view prefix) {
-  prefix = check_prefix(prefix);
   std::vector<std::string> keys;
-  std::vector<FolderIdentity> ancestors;
-  if (prefix.empty()) {
-    list_below(root_, "", !options_.read_only, ancestors, keys);
-  } else {
-    list_below(path_of(prefix), std::string(prefix) + "/", !options_.read_only, ancestors, keys);
-  }
-  std::sort(keys.begin(), keys.end());
+  list_into(prefix, keys);
   return keys;
+}
+
+std::optional<std::vector<std::string>> FileStore::list_at_rest(std::string_view prefix) {
+  std::vector<std::string> keys;
+  if (!list_into(prefix, keys)) return std::nullopt;
+  return keys;
+}
+
+bool FileStore::list_into(std::string_view prefix, std::vector<std::string>& keys) {
+  prefix = check_prefix(prefix);
+  const std::string folder = prefix.empty() ? root_ : path_of(prefix);
+  const std::string before = prefix.empty() ? "" : std::string(prefix) + "/";
+  std::vector<FolderIdentity> ancestors;
+  const bool at_rest = list_below(folder, before, !options_.read_only, ancestors, keys);
+  std::sort(keys.begin(), keys.end());
+  return at_rest;
 }
 
 std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {

@@ -162,6 +162,9 @@ class StoreDriver {
   virtual void erase_prefix(std::string_view prefix) = 0;  // "" empties the store
   // All keys under a prefix ("" or "a/b/"), sorted.
   virtual std::vector<std::string> list(std::string_view prefix) = 0;
+  // The same, where what is not in it is sure not to be there; else nothing. A name that is given
+  // to another file while a folder is read may be left out of it.
+  virtual std::optional<std::vector<std::string>> list_at_rest(std::string_view) { return {}; }
   // The names directly under a prefix, sorted, objects and prefixes told apart.
   virtual std::vector<DirEntry> list_dir(std::string_view prefix) = 0;
   // As list(), with the objects' sizes; what is removed meanwhile may be left out.

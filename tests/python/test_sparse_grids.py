@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 
 import headrace as hr
 import numpy as np
@@ -105,6 +107,34 @@ def test_what_is_written_later_is_read(sparse):
     assert_same(array[...], expected)
     array[60, 60] = expected[60, 60] = -1
     assert_same(array[...], expected)
+
+
+OVER = """
+import headrace as hr, sys
+array = hr.open_array(sys.argv[1], mode="r+")
+print("ready", flush=True)
+for value in range(2, 1 << 30):
+    for i in range(0, 9000, 3):
+        array[i] = value
+"""
+
+
+def test_chunks_that_are_written_over_meanwhile_are_there(tmp_path):
+    """A list of a folder may leave out a name that is given to another file: tmpfs does."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        array = hr.create_array(f"{folder}/x", shape=9000, chunks=1, dtype="i4", compressors=None)
+        array[::3] = np.ones(3000, "i4")
+        with subprocess.Popen(
+            [sys.executable, "-c", OVER, f"{folder}/x"], stdout=subprocess.PIPE
+        ) as writer:
+            try:
+                assert writer.stdout.readline() == b"ready\n"
+                end = time.monotonic() + 3
+                while time.monotonic() < end:
+                    assert array[...][::3].all()
+            finally:
+                writer.kill()
 
 
 def test_what_is_missing_is_not_looked_for(sparse, tmp_path):

@@ -15,10 +15,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -159,6 +161,23 @@ TEST_P(FileStoreTest, PipesDevicesAndSocketsAreRefusedWithoutHanging) {
   expect_refused("socket", "socket");
   ::close(listener);
   EXPECT_TRUE(store_->list("").empty());
+}
+
+TEST_P(FileStoreTest, ListsAtRestAreOfWhatNobodyChangesAndAreWhole) {
+  using Keys = std::optional<std::vector<std::string>>;
+  const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+  put("a/b/c", "x");
+  put("a/d", "x");
+  EXPECT_EQ(store_->list_at_rest("a/"), Keys()) << "just written";
+  settle();
+  EXPECT_EQ(store_->list_at_rest("a/"), (Keys({"a/b/c", "a/d"})));
+  EXPECT_EQ(store_->list_at_rest("none/"), (Keys(std::in_place)));
+  put("a/b/c", "y");
+  EXPECT_EQ(store_->list_at_rest("a/"), Keys()) << "written over in a folder below";
+  settle();
+  ASSERT_EQ(::mkfifo((path_ + "/a/pipe").c_str(), 0600), 0);
+  settle();
+  EXPECT_EQ(store_->list_at_rest("a/"), Keys()) << "something that list() leaves out";
 }
 
 TEST_P(FileStoreTest, FolderInThePlaceOfAnObjectIsNoneAndCannotBeOpened) {

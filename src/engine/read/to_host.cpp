@@ -77,13 +77,14 @@ class Reader {
 
   using Keys = std::unordered_set<std::string>;
 
-  // Of a large grid in files, read for the most part, that has less than half of its objects: their
-  // keys. To open one that is not there costs some 9 us, a name in a list of what is there one.
+  // Of a large grid in files, read for the most part, that has less than half of its objects and is
+  // not being written to: their keys. To open one that is not there costs some 9 us, a name in a
+  // list of what is there one.
   std::optional<Keys> keys_of_sparse(const Level& level) const {
     constexpr std::size_t kLarge = 4096;
     constexpr std::size_t kMost = std::size_t{1} << 20;  // a list takes memory and hears no signal
     const std::size_t n = level.cut.size();
-    if (n < kLarge || n > kMost || !array_.driver.local() || !array_.driver.has_files()) return {};
+    if (n < kLarge || n > kMost || !array_.driver.has_files()) return {};
     const ArrayMetadata& metadata = *layout_.metadata;
     double grid = 1;
     for (const std::int64_t extent :
@@ -93,9 +94,9 @@ class Reader {
     try {
       if (!looks_sparse(level)) return {};
       const std::string& path = array_.state.path();
-      std::vector<std::string> names = array_.driver.list(path.empty() ? "" : path + '/');
-      if (names.size() > n / 2) return {};
-      return Keys(std::move_iterator(names.begin()), std::move_iterator(names.end()));
+      auto names = array_.driver.list_at_rest(path.empty() ? "" : path + '/');
+      if (!names || names->size() > n / 2) return {};
+      return Keys(std::move_iterator(names->begin()), std::move_iterator(names->end()));
     } catch (const Error&) {
       return {};  // what may be entered and not listed: each object is asked for by its name
     }
