@@ -15,6 +15,7 @@ sp = pytest.importorskip("scipy.sparse")
 zarr = pytest.importorskip("zarr")
 
 from cells_store import counts, dense, write  # noqa: E402
+from headrace._cell_stores import _convert  # noqa: E402
 
 PATHS = ["X", "layers/counts", "layers/dense", "obsm/pca"]
 SMALL = {"max_memory": 6000, "shard_size": 900, "chunk_rows": 4}
@@ -246,6 +247,24 @@ def test_what_another_call_left_is_refused(stores, tmp_path):
         hr.cells.convert(paths, out, **SMALL)
     hr.cells.convert(paths, out, shuffle=False, overwrite=True, **SMALL)
     check(out, wanted, np.arange(98), paths)
+
+
+def test_what_others_put_there_meanwhile_stays(stores, tmp_path, monkeypatch):
+    paths, wanted = stores
+    out = tmp_path / "out.zarr"
+
+    def others_are_faster(*arguments):
+        write_frames(*arguments)
+        hr.save(str(out), np.arange(3))
+
+    write_frames = _convert.write_frames
+    monkeypatch.setattr(_convert, "write_frames", others_are_faster)
+    for _ in range(2):  # the second call finds all done but its place taken
+        with pytest.raises(ValueError, match="there is something at"):
+            hr.cells.convert(paths, out, **SMALL)
+        assert hr.load(str(out)).tolist() == [0, 1, 2]
+    hr.cells.convert(paths, out, overwrite=True, **SMALL)
+    check(out, wanted, np.random.default_rng(0).permutation(98), paths)
 
 
 def test_corrupt_rows_are_told_and_nothing_is_made(stores, tmp_path):

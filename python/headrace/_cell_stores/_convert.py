@@ -120,8 +120,10 @@ def convert(
             raise _check.wrong_type(name, "names, or None", given)
     work = target.with_name(target.name + ".converting")
     target.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(target) and not overwrite and not (work / "finished").exists():
-        raise ValueError(f"convert: there is something at {target}: overwrite=True replaces it")
+    # Of a call that was killed when it had put it there, and had only to remove its work.
+    placed = (work / "finished").exists() and not (work / "store").exists()
+    if not overwrite and not placed:
+        _refuse_what_is_at(target)
     groups = _opened(stores)
     for group in groups:
         if overlap(group.store, group.path, str(target)):
@@ -165,18 +167,25 @@ def convert(
             (work / "finished").touch()
             _sync(work)
         if (work / "store").exists():
-            if os.path.lexists(target):
+            if not overwrite:  # others may have put it there meanwhile
+                _refuse_what_is_at(target)
+            elif os.path.lexists(target):
                 shutil.rmtree(target)
-            os.rename(work / "store", target)
+            os.rename(work / "store", target)  # fails where something was put there just now
             _sync(target.parent)
         # Under another name, which no call goes on with, while it goes file by file.
-        over = work.with_name(target.name + ".converted")
+        over = work.with_name(work.name + ".over")
         shutil.rmtree(over, ignore_errors=True)
         os.rename(work, over)
         shutil.rmtree(over)
     from .._open import open_group
 
     return open_group(target)
+
+
+def _refuse_what_is_at(target: Path) -> None:
+    if os.path.lexists(target):
+        raise ValueError(f"convert: there is something at {target}: overwrite=True replaces it")
 
 
 def _folder(out: Any) -> Path:
