@@ -279,12 +279,7 @@ DecodeRates within_bounds(const DecodeRates& measured) {
     return std::clamp(value, built_in / kBound, built_in * kBound);
   };
   DecodeRates rates;
-  for (const auto codec : {&DecodeRates::zstd,
-                           &DecodeRates::lz4,
-                           &DecodeRates::blosc,
-                           &DecodeRates::deflate,
-                           &DecodeRates::delta,
-                           &DecodeRates::other}) {
+  for (const auto& [name, codec] : kRatedCodecs) {
     const DecodeRates::OfCodec& found = measured.*codec;
     const DecodeRates::OfCodec& known = kBuiltIn.*codec;
     rates.*

@@ -43,17 +43,6 @@ std::string hash_of(const std::string& text) {
   return digits;
 }
 
-struct Field {
-  const char* name;
-  DecodeRates::OfCodec DecodeRates::*codec;
-};
-constexpr Field kCodecs[] = {{"zstd", &DecodeRates::zstd},
-                             {"lz4", &DecodeRates::lz4},
-                             {"blosc", &DecodeRates::blosc},
-                             {"deflate", &DecodeRates::deflate},
-                             {"delta", &DecodeRates::delta},
-                             {"other", &DecodeRates::other}};
-
 std::string whole_file(const std::string& path) {
   const FileDescriptor fd(open_retrying(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY));
   struct stat st {};
@@ -95,7 +84,7 @@ std::optional<DecodeRates> load_rates(const std::string& path, const RatesKey& k
     if (file.at("key") != to_json(key)) return std::nullopt;
     DecodeRates rates;
     const Json& found = file.at("rates");
-    for (const auto& [name, codec] : kCodecs)
+    for (const auto& [name, codec] : kRatedCodecs)
       rates.*codec = {number(found.at(name), "host_gb_s"), number(found.at(name), "device_us")};
     rates.fetch_gb_s = number(found, "fetch_gb_s");
     rates.copy_gb_s = number(found, "copy_gb_s");
@@ -109,7 +98,7 @@ std::optional<DecodeRates> load_rates(const std::string& path, const RatesKey& k
 std::string store_rates(const std::string& path, const RatesKey& key, const DecodeRates& rates) {
   if (path.empty()) return "neither XDG_CACHE_HOME nor HOME names a folder";
   Json found = Json::object();
-  for (const auto& [name, codec] : kCodecs) {
+  for (const auto& [name, codec] : kRatedCodecs) {
     const DecodeRates::OfCodec& of = rates.*codec;
     found[name] = {{"host_gb_s", of.host_gb_s}, {"device_us", of.device_us}};
   }

@@ -15,6 +15,18 @@
 
 namespace headrace {
 
+// The rates of codecs, by their names in the file and in reports.
+struct RatedCodec {
+  const char* name;
+  DecodeRates::OfCodec DecodeRates::*rates;
+};
+inline constexpr RatedCodec kRatedCodecs[] = {{"zstd", &DecodeRates::zstd},
+                                              {"lz4", &DecodeRates::lz4},
+                                              {"blosc", &DecodeRates::blosc},
+                                              {"deflate", &DecodeRates::deflate},
+                                              {"delta", &DecodeRates::delta},
+                                              {"other", &DecodeRates::other}};
+
 // What rates depend on.
 struct RatesKey {
   std::string host;     // the processor and how many of them this process may use

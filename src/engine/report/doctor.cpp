@@ -13,6 +13,7 @@
 #include "device/backend.h"
 #include "device/mapped_files.h"
 #include "engine/device/rates.h"
+#include "engine/device/rates_file.h"
 #include "engine/report/device_rows.h"
 #include "engine/request/config.h"
 #include "headrace/codec.h"
@@ -172,15 +173,10 @@ Json rates() {
       if (!found.why_not.empty()) continue;
       const RatesInForce force = rates_in_force(devices, found.device.index, config());
       Json row = {{"device", found.device.to_string()}, {"source", force.source}};
-      const auto add = [&](const char* codec, const DecodeRates::OfCodec& of) {
-        row[codec] = {{"host_gb_s", of.host_gb_s}, {"device_us", of.device_us}};
-      };
-      add("zstd", force.rates.zstd);
-      add("lz4", force.rates.lz4);
-      add("blosc", force.rates.blosc);
-      add("deflate", force.rates.deflate);
-      add("delta", force.rates.delta);
-      add("other", force.rates.other);
+      for (const auto& [name, codec] : kRatedCodecs) {
+        const DecodeRates::OfCodec& of = force.rates.*codec;
+        row[name] = {{"host_gb_s", of.host_gb_s}, {"device_us", of.device_us}};
+      }
       row["fetch_gb_s"] = force.rates.fetch_gb_s;
       row["copy_gb_s"] = force.rates.copy_gb_s;
       result.push_back(std::move(row));
