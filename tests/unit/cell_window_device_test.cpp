@@ -116,17 +116,6 @@ TEST(CellWindowDevice, BatchesAreThoseOfTheHost) {
   }
 }
 
-std::string message_of(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
 TEST(CellWindowDevice, ErrorsAreThoseOfTheHost) {
   for (const Device device : devices()) {
     Stores stores(2);
@@ -144,9 +133,9 @@ TEST(CellWindowDevice, ErrorsAreThoseOfTheHost) {
     };
     const Window window = made();
     for (const std::int64_t row : {8, 18}) {  // of the first store, of the second
-      const std::string said = message_of([&] { dense(window, {1, row}); }, ErrorCode::corrupt);
+      const std::string said = error_of([&] { dense(window, {1, row}); }, ErrorCode::corrupt);
       EXPECT_EQ(said,
-                message_of(
+                error_of(
                     [&] {
                       std::vector<float> result(2 * Stores::kColumns);
                       stores.on_host().gather_dense(
@@ -158,11 +147,11 @@ TEST(CellWindowDevice, ErrorsAreThoseOfTheHost) {
           << said;
     }
     std::array<std::int64_t, 2> offsets{};
-    message_of([&] { window.count(std::array<std::int64_t, 1>{18}, offsets); }, ErrorCode::corrupt);
+    error_of([&] { window.count(std::array<std::int64_t, 1>{18}, offsets); }, ErrorCode::corrupt);
     window.count(std::array<std::int64_t, 1>{20}, offsets);
     for (const std::int64_t wrong :
          {offsets[1] - 1, offsets[1] + 1, std::int64_t{-1}, std::int64_t{1} << 60})
-      message_of(
+      error_of(
           [&] {
             window.gather_csr(std::array<std::int64_t, 1>{20},
                               std::array<std::int64_t, 2>{0, wrong},
@@ -171,9 +160,9 @@ TEST(CellWindowDevice, ErrorsAreThoseOfTheHost) {
                               static_cast<std::int32_t*>(out.data()));
           },
           ErrorCode::invalid_argument);
-    message_of([&] { dense(window, {36}); }, ErrorCode::invalid_argument);
+    error_of([&] { dense(window, {36}); }, ErrorCode::invalid_argument);
     stores.indptr[12] = stores.indptr[13] + 1;
-    EXPECT_NE(message_of([&] { dense(made(), {8}); }, ErrorCode::corrupt).find("a row 12: indptr"),
+    EXPECT_NE(error_of([&] { dense(made(), {8}); }, ErrorCode::corrupt).find("a row 12: indptr"),
               std::string::npos);
   }
 }

@@ -3,13 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
 #include <filesystem>
 
-#include "base/system.h"
 #include "conformance/temp_folder.h"
-#include "unit/device_kit.h"
+#include "unit/watched_reads.h"
 
 namespace headrace {
 namespace {
@@ -17,32 +14,16 @@ namespace {
 using test::bytes_of;
 using test::Layout;
 
-std::atomic<std::size_t> largest_read{0};
-ssize_t watched_pread(int fd, void* into, std::size_t nbytes, off_t offset) {
-  std::size_t seen = largest_read;
-  while (nbytes > seen && !largest_read.compare_exchange_weak(seen, nbytes)) {
-  }
-  return real_system_calls().pread(fd, into, nbytes, offset);
-}
-
-class DeviceDirect : public test::DeviceTest {
+class DeviceDirect : public test::WatchedReads {
  protected:
   void SetUp() override {
-    DeviceTest::SetUp();
+    WatchedReads::SetUp();
     Config slabs = config();
     slabs.threads = 2;  // who share a chunk
     slabs.device_slab_nbytes = std::size_t{16} << 20;
     set_config(slabs);
-    calls_ = real_system_calls();
-    calls_.pread = watched_pread;
-    exchange_system_calls(&calls_);
-  }
-  void TearDown() override {
-    exchange_system_calls(nullptr);
-    DeviceTest::TearDown();
   }
 
-  SystemCalls calls_;
   const test::TempFolder folder_{std::filesystem::current_path()};
 };
 

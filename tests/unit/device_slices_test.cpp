@@ -11,10 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/system.h"
 #include "conformance/temp_folder.h"
 #include "engine/device/slab.h"
-#include "unit/device_kit.h"
+#include "unit/watched_reads.h"
 
 namespace headrace {
 namespace {
@@ -133,30 +132,8 @@ TEST(DeviceSlices, ThreadsFillPartsSideBySide) {
   expect_parts(piece.device, kParts);
 }
 
-std::atomic<std::size_t> largest_read{0};
-std::atomic<int> reads{0};
-ssize_t watched_pread(int fd, void* into, std::size_t nbytes, off_t offset) {
-  ++reads;
-  std::size_t seen = largest_read;
-  while (nbytes > seen && !largest_read.compare_exchange_weak(seen, nbytes)) {
-  }
-  return real_system_calls().pread(fd, into, nbytes, offset);
-}
-
-class DeviceSlicesRead : public test::DeviceTest {
+class DeviceSlicesRead : public test::WatchedReads {
  protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    calls_ = real_system_calls();
-    calls_.pread = watched_pread;
-    exchange_system_calls(&calls_);
-  }
-  void TearDown() override {
-    exchange_system_calls(nullptr);
-    DeviceTest::TearDown();
-  }
-
-  SystemCalls calls_;
   const test::TempFolder folder_{std::filesystem::temp_directory_path()};
 };
 

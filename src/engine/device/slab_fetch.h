@@ -361,8 +361,7 @@ class SlabFetch final : public SlabSource {
     const int threads = nbytes < kLeastShared ? 1 : threads_each_;
     if (gds || !array_.driver.local()) return {threads};
     const std::size_t n = checked_encoded_nbytes(nbytes);
-    if (reader.file() < 0) return {threads, part_nbytes(n, threads), threads > 1};
-    if (!is_few_) return {threads, part_nbytes(n, threads), threads > 1};
+    if (reader.file() < 0 || !is_few_) return {threads, part_nbytes(n, threads), threads > 1};
     if (n < kLeastSliced) return {};
     return {std::min(threads_each_, kMostSharers),
             std::clamp(n / kMostSlices, least_slice_, kReadPiece),
