@@ -33,6 +33,12 @@ std::string below(std::string place, std::string_view prefix) {
   return place.append(prefix);
 }
 
+// The URL of a store that nobody else can name, in memory or one of Python's, tells its kind alone.
+bool names_a_place(std::string_view url) {
+  const std::size_t colon = url.find("://");
+  return colon != std::string_view::npos && colon + 3 < url.size();
+}
+
 // What a store takes its objects from: of a repository the whole of it, of references the file that
 // they are in.
 std::string place_of(const Store& store, std::string_view prefix) {
@@ -85,8 +91,7 @@ bool places_overlap(const Store& store,
   if (path && other_path)
     return has_on_its_way(*path, *other_path) || has_on_its_way(*other_path, *path);
   if (overlap(store.identity(prefix), other.identity(other_prefix))) return true;
-  constexpr std::string_view kNamelessMemory = "memory://";
-  if (store.url() == kNamelessMemory || other.url() == kNamelessMemory) return false;
+  if (!names_a_place(store.url()) || !names_a_place(other.url())) return false;
   return overlap(place_of(store, prefix), place_of(other, other_prefix));
 }
 
