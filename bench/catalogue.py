@@ -188,7 +188,10 @@ BENCHMARKS = {
     "device-mapped": Benchmark(
         "files in memory to a GPU: copied by threads, or from where they lie",
         "[devices](../docs/devices.md#files-in-memory)",
-        {"device-mapped.json": "device.mapped"},
+        {
+            "device-mapped.json": "device.mapped",
+            "device-mapped-cores.json": "device.mapped --cores 6,12,4,16,8 --steps 128",
+        },
     ),
     "device-trials": Benchmark(
         "calls of a small read, slices that were tried, cold files, rates of other samples",

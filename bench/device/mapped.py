@@ -25,6 +25,7 @@ LAYOUTS = {"4MiB": (1, None), "1MiB-shards": (4, 16)}
 CODECS = {
     "zstd": hr.codecs.Zstd(level=3),
     "blosc": hr.codecs.Blosc(cname="lz4", clevel=5, shuffle="shuffle"),
+    "gzip": hr.codecs.Gzip(level=5),
     "none": None,
 }
 
@@ -92,7 +93,7 @@ def main() -> None:
         device="cuda:0",
         steps=192,
         rounds=3,
-        cores=(1, 4, 6, 16),
+        cores=(1, 4, 6, 8, 12, 16),
         child=False,
     ).parse_args()
     folder = Path(args.folder)
@@ -100,6 +101,8 @@ def main() -> None:
         rows = [measure(path, args.rounds, args.device) for path in sorted(folder.iterdir())]
         print(json.dumps(rows))
         return
+    name = next(d["name"] for d in hr.doctor()["devices"] if d["device"] == args.device)
+    facts = {"device": name, "processors": os.cpu_count(), "steps": args.steps}
     rows = []
     folder.mkdir(parents=True)
     try:
@@ -116,12 +119,9 @@ def main() -> None:
             for row in json.loads(done.stdout):
                 rows.append({"processors": cores, **row})
                 print(rows[-1], flush=True)
+            harness.save({**facts, "rows": rows}, args.out)
     finally:
         shutil.rmtree(folder)
-    if args.out:
-        name = next(d["name"] for d in hr.doctor()["devices"] if d["device"] == args.device)
-        facts = {"device": name, "processors": os.cpu_count(), "steps": args.steps, "rows": rows}
-        args.out.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":
