@@ -131,3 +131,12 @@ def test_who_gives_up_does_not_wait_for_credentials(server):
     with pytest.raises(BaseException, match="cancelled"):
         work.result()
     assert time.monotonic() - begin < 3
+
+
+def test_a_service_of_credentials_that_hangs_is_waited_for_no_longer_than_was_said(server):
+    server.slow = 6
+    begin = time.monotonic()
+    with pytest.raises((OSError, TimeoutError)) as failure:
+        hr.open_array("s3://bucket/a", storage_options=server.options | {"timeout": "1"})
+    assert time.monotonic() - begin < 4
+    assert "endpoint of credentials" in str(failure.value)

@@ -24,9 +24,10 @@ Surroundings real_surroundings(const HttpOptions& options) {
   HttpOptions local = remote;
   // Where there is no such service its address answers nothing: a second is what AWS's libraries
   // wait, too.
-  local.connect_timeout = std::chrono::seconds(1);
-  local.idle_timeout = std::chrono::seconds(5);
-  local.timeout = std::chrono::seconds(15);
+  using std::chrono::milliseconds;
+  local.connect_timeout = std::min(options.connect_timeout, milliseconds(1'000));
+  local.idle_timeout = std::min(options.idle_timeout, milliseconds(5'000));
+  local.timeout = std::min(options.timeout, milliseconds(15'000));
   local.max_attempts = 2;
   local.no_proxy = "*";
   return {[](const char* name) -> std::optional<std::string> {
