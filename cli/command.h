@@ -17,6 +17,8 @@ namespace headrace::cli {
 
 void add_advise(CLI::App& app);
 void add_bench(CLI::App& app);
+// `called` as the shell names the command: the Python of its package lies beside it.
+void add_cells(CLI::App& app, const std::string& called);
 void add_completion(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_cp(CLI::App& app);

@@ -26,16 +26,14 @@ std::string first_sentence(const std::string& text) {
 std::string bash_script(const CLI::App& app) {
   std::string cases;
   std::string values;
-  std::string positional;
   for (const CLI::App* command : commands_of(app)) {
     cases += fmt::format(
         "    {}) options=\"{}\" ;;\n", command->get_name(), joined(option_names(*command)));
     for (const OptionFacts& option : facts_of(*command).options) {
       if (option.choices.empty()) continue;
-      if (option.positional)
-        positional +=
-            fmt::format("      {}) words=\"{}\" ;;\n", command->get_name(), joined(option.choices));
-      for (const std::string& name : option.positional ? std::vector<std::string>() : option.names)
+      // A positional of few words comes first, before files.
+      const auto before = option.positional ? std::vector{command->get_name()} : option.names;
+      for (const std::string& name : before)
         values += fmt::format(
             "    {}:{}) words=\"{}\" ;;\n", command->get_name(), name, joined(option.choices));
     }
@@ -61,10 +59,6 @@ _headrace() {{
   fi
   case $command:$before in
 {}  esac
-  if [[ -z $words ]]; then
-    case $command in
-{}    esac
-  fi
   if [[ -n $words ]]; then
     COMPREPLY=($(compgen -W "$words" -- "$current"))
   else
@@ -77,8 +71,7 @@ complete -F _headrace headrace
                      joined(option_names(app)),
                      joined(command_names(app)),
                      cases,
-                     values,
-                     positional);
+                     values);
 }
 
 // Brackets and colons mean something in the specifications of _arguments.
@@ -93,8 +86,10 @@ std::string zsh_text(const std::string& text) {
 
 std::string zsh_option(const OptionFacts& option) {
   const std::string action = option.choices.empty() ? "_files" : '(' + joined(option.choices) + ')';
-  if (option.positional)
-    return fmt::format("        '{}:{}:{}'", option.required ? "" : ":", option.names[0], action);
+  if (option.positional) {
+    const char* const count = option.repeated ? "*" : option.required ? "" : ":";
+    return fmt::format("        '{}:{}:{}'", count, option.names[0], action);
+  }
   std::string text;
   for (const std::string& name : option.names) {
     text += fmt::format("{}        '{}[{}]{}'",
@@ -167,7 +162,11 @@ std::string fish_script(const CLI::App& app) {
           fmt::format("complete -c headrace -n '__fish_seen_subcommand_from {}'", name);
       if (option.positional) {
         if (option.choices.empty()) continue;
-        text += line + fmt::format(" -f -a '{}'\n", joined(option.choices));
+        text += fmt::format(
+            "complete -c headrace -f -n '__fish_seen_subcommand_from {0}; and test (count "
+            "(commandline -opc)) -eq 2' -a '{1}'\n",
+            name,
+            joined(option.choices));
         continue;
       }
       for (const std::string& word : option.names)

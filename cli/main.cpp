@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_advise(app);
   add_rechunk(app);
   add_convert(app);
+  add_cells(app, argc > 0 ? argv[0] : "");
   add_ls(app);
   add_du(app);
   add_cp(app);

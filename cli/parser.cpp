@@ -29,6 +29,7 @@ OptionFacts facts_of(const CLI::Option& option) {
   facts.required = option.get_required();
   facts.what = option.get_description();
   facts.takes_value = option.get_items_expected_max() > 0;
+  facts.repeated = facts.positional && option.get_items_expected_max() > 1;
   facts.choices = choices_of(option);
   if (facts.positional) {
     facts.names.push_back(option.get_name(true));

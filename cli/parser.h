@@ -15,6 +15,7 @@ struct OptionFacts {
   bool positional = false;
   bool required = false;
   bool takes_value = false;
+  bool repeated = false;             // a positional of several words
   std::vector<std::string> choices;  // empty where any value goes
 };
 

@@ -29,6 +29,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
+    os.environ.setdefault("HEADRACE_PYTHON", sys.executable)  # for "headrace cells"
     os.execv(command, [command, *sys.argv[1:]])
 
 

@@ -181,8 +181,8 @@ def counted(module, name):
         return real(*args, **kwargs)
     setattr(module, name, wrapped)
 for module, name in (
-    (_rows, "_save"), (_rows, "_sync_folder"), (_rows, "_opened"), (_rows, "_encoded"),
-    (_frames, "_put"), (_frames, "_encoded"), (_convert, "_sync"), (os, "rename"), (os, "rmdir"),
+    (_rows, "_save"), (_rows, "_sync_folder"), (_rows, "_opened"), (_rows, "encoded"),
+    (_frames, "_put"), (_frames, "encoded"), (_convert, "_sync"), (os, "rename"), (os, "rmdir"),
     (os, "unlink"), (_rows.Path, "touch"), (_rows.Path, "mkdir"),
 ):
     counted(module, name)

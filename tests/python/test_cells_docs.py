@@ -47,3 +47,9 @@ def test_training_example_resumes(tmp_path):
     resumed, whole = trained("--steps", "120", "--state", "state.json"), trained("--steps", "120")
     assert resumed == whole
     assert int(re.search(r"(\d+)%", whole)[1]) > 80
+
+
+def test_torch_example_learns(tmp_path):
+    pytest.importorskip("torch")
+    told = run(tmp_path, str(ROOT / "examples" / "cells_torch.py"))
+    assert int(re.findall(r"(\d+)% of \d+ cells kept out", told)[-1]) > 80

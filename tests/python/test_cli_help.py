@@ -15,7 +15,7 @@ from helpers import on_a_terminal
 
 COMMAND = Path(sys.executable).parent / "headrace"
 COMMANDS = [
-    "info", "tree", "read", "verify", "advise", "rechunk", "convert", "ls", "du", "cp", "sync",
+    "info", "tree", "read", "verify", "advise", "rechunk", "convert", "cells", "ls", "du", "cp", "sync",
     "bench", "doctor", "completion", "version",
 ]  # fmt: skip
 

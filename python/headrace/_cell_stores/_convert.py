@@ -1,4 +1,4 @@
-"""`convert`: AnnData stores and files as one sharded store, shuffled once.
+"""`convert` and `write`: cells as one sharded store of AnnData, shuffled once.
 
 1. Cells are read in blocks that fit into memory, one behind another, each block is put into the
    order of the places of its cells in the result, and is kept in a folder `rows/<block>`.
@@ -15,10 +15,13 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -30,10 +33,12 @@ from .._cells import cells as open_cells
 from .._cells._anndata import encoding, name_of
 from .._cells._data import _opened
 from .._place import overlap
+from .._progress import Progress, showing
 from ..config import _nbytes
 from ..errors import CorruptError
 from ..group import Group
 from ._frames import common_columns, digest, names_of_cells, write_frames
+from ._memory import InMemory
 from ._rows import Conversion, Job
 
 _VERSION = 1
@@ -53,6 +58,7 @@ def convert(
     max_memory: int | str = "4GiB",
     processes: int = 1,
     overwrite: bool = False,
+    progress: Progress | bool | None = None,
 ) -> Group:
     """Write the cells of AnnData stores and files as one store, shuffled, in shards.
 
@@ -89,6 +95,9 @@ def convert(
         Python's part of the work is what holds it.
     overwrite
         Replace what is at ``out``, and do not go on with another call's work.
+    progress
+        Called with the bytes done and the bytes in all, each row counted when it is kept and when
+        it is written; True shows a bar on standard error.
 
     Raises
     ------
@@ -96,7 +105,7 @@ def convert(
         There is something at ``out``; another process converts to it; what another call has left
         was made of other cells or arguments; stores that do not fit together.
     NotImplementedError
-        ``out`` is a URL.
+        ``out`` is a URL or a zip archive.
     headrace.CorruptError
         A store whose parts contradict each other.
 
@@ -104,65 +113,158 @@ def convert(
     --------
     >>> hr.cells.convert(["donor1.h5ad", "donor2.h5ad"], "atlas.zarr", seed=1)
     """
+    options = _Options(
+        matrices, obs, join, shuffle, seed, chunk_rows, shard_size, max_memory, overwrite
+    )
+    return _written(stores, out, options, processes, progress)
+
+
+def write(
+    adata: Any,
+    out: str | os.PathLike[str],
+    *,
+    matrices: Iterable[str] | None = None,
+    obs: Iterable[str] | None = None,
+    join: str = "inner",
+    shuffle: bool = True,
+    seed: int = 0,
+    chunk_rows: int = 64,
+    shard_size: int | str = "1GB",
+    max_memory: int | str = "4GiB",
+    overwrite: bool = False,
+    progress: Progress | bool | None = None,
+) -> Group:
+    """Write cells held in memory as one store, shuffled, in shards: `convert` of AnnData objects.
+
+    Layout, order and guarantees are those of `convert`. Matrices are read where they lie: a
+    csc_matrix is made a csr_matrix first, and of a dense one that is not C-contiguous there is a
+    copy. A call that was killed or failed goes on when it is repeated with the same values, of
+    which the work keeps a digest. Wants zarr-python.
+
+    Parameters
+    ----------
+    adata
+        An ``anndata.AnnData``, or a list of them, on the host.
+    out, join, shuffle, seed, chunk_rows, shard_size, max_memory, overwrite, progress
+        As in `convert`. ``max_memory`` is beside the objects themselves.
+    matrices
+        Paths as "X", "layers/counts", "obsm/X_pca"; None: X and those of layers and obsm that all
+        objects have, dense or sparse, of numbers.
+    obs
+        Columns: numbers, booleans, strings, categorical ones; None: those that all objects have.
+
+    Raises
+    ------
+    TypeError
+        ``adata`` is no AnnData.
+    ValueError
+        As `convert`; an object that is backed by a file; a column of another kind.
+    NotImplementedError
+        ``out`` is a URL or a zip archive.
+    headrace.CorruptError
+        A sparse matrix whose parts contradict each other.
+
+    Examples
+    --------
+    >>> hr.cells.write(adata, "atlas.zarr", seed=1)
+    """
+    options = _Options(
+        matrices, obs, join, shuffle, seed, chunk_rows, shard_size, max_memory, overwrite
+    )
+    _folder(out)
+    options.check()
+    if obs is not None:
+        options = replace(options, obs=list(obs))
+    return _written(InMemory(adata, options.obs), out, options, 1, progress)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What both take."""
+
+    matrices: Iterable[str] | None
+    obs: Iterable[str] | None
+    join: str
+    shuffle: bool
+    seed: int
+    chunk_rows: int
+    shard_size: int | str
+    max_memory: int | str
+    overwrite: bool
+
+    def check(self) -> None:
+        for name, number, least in (("seed", self.seed, 0), ("chunk_rows", self.chunk_rows, 1)):
+            _at_least(name, number, least)
+        _check.flag("shuffle", self.shuffle)
+        _check.flag("overwrite", self.overwrite)
+        for name, given in (("matrices", self.matrices), ("obs", self.obs)):
+            if given is not None and (isinstance(given, str) or not isinstance(given, Iterable)):
+                raise _check.wrong_type(name, "names, or None", given)
+
+
+def _at_least(name: str, number: int, least: int) -> None:
+    _check.integer(name, number)
+    if number < least:
+        raise ValueError(f"{name}: expected {least} or more, got {number}")
+
+
+def _written(
+    stores: Any,
+    out: Any,
+    options: _Options,
+    processes: int,
+    progress: Progress | bool | None,
+) -> Group:
     target = _folder(out)
-    for name, number, least in (
-        ("seed", seed, 0),
-        ("chunk_rows", chunk_rows, 1),
-        ("processes", processes, 1),
-    ):
-        _check.integer(name, number)
-        if number < least:
-            raise ValueError(f"{name}: expected {least} or more, got {number}")
-    _check.flag("shuffle", shuffle)
-    _check.flag("overwrite", overwrite)
-    for name, given in (("matrices", matrices), ("obs", obs)):
-        if given is not None and (isinstance(given, str) or not isinstance(given, Iterable)):
-            raise _check.wrong_type(name, "names, or None", given)
+    options.check()
+    _at_least("processes", processes, 1)
+    overwrite = options.overwrite
     work = target.with_name(target.name + ".converting")
     target.parent.mkdir(parents=True, exist_ok=True)
     # Of a call that was killed when it had put it there, and had only to remove its work.
     placed = (work / "finished").exists() and not (work / "store").exists()
     if not overwrite and not placed:
         _refuse_what_is_at(target)
-    groups = _opened(stores)
+    groups = stores.groups if isinstance(stores, InMemory) else _opened(stores)
     for group in groups:
         if overlap(group.store, group.path, str(target)):
-            raise ValueError(f"convert: {target} and {name_of(group)}, a source, overlap")
-    paths = _matrices(groups) if matrices is None else list(dict.fromkeys(matrices))
+            raise ValueError(f"cells: {target} and {name_of(group)}, a source, overlap")
+    paths = _matrices(groups) if options.matrices is None else list(dict.fromkeys(options.matrices))
     for path in paths:
         # Of raw and obsp more than rows would have to be moved.
         if path != "X" and str(path).partition("/")[0] not in ("layers", "obsm"):
             raise ValueError(f"matrices: expected X, layers/... or obsm/..., got {path!r}")
-    columns = common_columns(groups) if obs is None else list(dict.fromkeys(obs))
-    data = open_cells(groups, {path: path for path in paths}, obs=columns, join=join)
+    columns = common_columns(groups) if options.obs is None else list(dict.fromkeys(options.obs))
+    data = open_cells(groups, {path: path for path in paths}, obs=columns, join=options.join)
     names = names_of_cells(groups)
-    memory = _nbytes("max_memory", max_memory) // processes
+    memory = _nbytes("max_memory", options.max_memory) // processes
     job = Job(
-        stores=stores,
+        stores=None if isinstance(stores, InMemory) else stores,
         paths=tuple(paths),
-        join=join,
-        seed=int(seed) if shuffle else None,
-        chunk_rows=int(chunk_rows),
-        shard_nbytes=max(1, min(_nbytes("shard_size", shard_size), memory // 4)),
+        join=options.join,
+        seed=int(options.seed) if options.shuffle else None,
+        chunk_rows=int(options.chunk_rows),
+        shard_nbytes=max(1, min(_nbytes("shard_size", options.shard_size), memory // 4)),
         block_nbytes=max(1, memory // 4),
         work=str(work),
         count=data.n_obs,
     )
     conversion = Conversion(job, data)
     identity = _identity(job, data, names)
+    if isinstance(stores, InMemory):
+        identity["values"] = stores.digest(paths)
     work.mkdir(exist_ok=True)
     with open(work / "lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"convert: another process converts to {target}") from None
+            raise ValueError(f"cells: another process converts to {target}") from None
         with open(work / "workers", "w") as workers:
             fcntl.flock(workers, fcntl.LOCK_EX)  # those of a call that was killed end at once
         _begin(work, identity, overwrite)
         if not (work / "finished").exists():
-            _run(job, conversion, "block", conversion.blocks_to_do(), processes)
-            conversion.prepare()
-            _run(job, conversion, "shard", conversion.shards_to_do(), processes)
+            with showing(progress, "cells") as show:
+                _move(job, conversion, processes, show)
             write_frames(conversion, groups, names)
             (work / "finished").touch()
             _sync(work)
@@ -185,7 +287,7 @@ def convert(
 
 def _refuse_what_is_at(target: Path) -> None:
     if os.path.lexists(target):
-        raise ValueError(f"convert: there is something at {target}: overwrite=True replaces it")
+        raise ValueError(f"cells: there is something at {target}: overwrite=True replaces it")
 
 
 def _folder(out: Any) -> Path:
@@ -194,7 +296,7 @@ def _folder(out: Any) -> Path:
     path = os.fsdecode(out)
     if "://" in path or path.lower().endswith(".zip"):
         raise NotImplementedError(
-            f"convert: {path} is no folder: convert to one, and copy it there (headrace cp)"
+            f"cells: {path} is no folder: convert to one, and copy it there (headrace cp)"
         )
     return Path(os.path.abspath(path))
 
@@ -208,7 +310,7 @@ def _matrices(groups: Sequence[Group]) -> list[str]:
         if any(name in group and _group(group, name).keys() for group in groups):
             left_out.append(name)
     if left_out:
-        warnings.warn(f"convert: left out: {', '.join(left_out)}", stacklevel=3)
+        warnings.warn(f"cells: left out: {', '.join(left_out)}", stacklevel=4)
     return kept
 
 
@@ -257,7 +359,7 @@ def _begin(work: Path, identity: Mapping[str, Any], overwrite: bool) -> None:
             return
         if not overwrite:
             raise ValueError(
-                f"convert: {work} was begun with other cells or arguments: overwrite=True, or "
+                f"cells: {work} was begun with other cells or arguments: overwrite=True, or "
                 "removing it, begins anew"
             )
     for path in work.iterdir():
@@ -282,6 +384,7 @@ _alive: int | None = None  # a file whose lock says that this process may still 
 def _start(job: Job) -> None:
     """In a process of the pool, which is not to outlive the one that began it."""
     global _conversion, _alive
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal it gets to all; the first ends
     _alive = os.open(Path(job.work) / "workers", os.O_RDWR)  # kept until the process ends
     fcntl.flock(_alive, fcntl.LOCK_SH)
     parent = parent_process()
@@ -302,13 +405,60 @@ def _do(task: tuple[str, Any]) -> None:
     _conversion.block(what) if kind == "block" else _conversion.shard(*what)
 
 
-def _run(job: Job, conversion: Conversion, kind: str, tasks: Sequence[Any], processes: int) -> None:
+def _move(job: Job, conversion: Conversion, processes: int, show: Progress | None) -> None:
+    """Both passes. Bytes are counted as the sources have them, in the second in proportion."""
+    sizes = conversion.block_sizes
+    everything = sum(sizes)
+    blocks = conversion.blocks_to_do()
+    done = everything - sum(sizes[number] for number in blocks)
+
+    def kept(number: int) -> None:
+        nonlocal done
+        done += sizes[number]
+        if show is not None and done < everything:
+            show(done, 2 * everything)
+
+    if show is not None and done < everything:
+        show(done, 2 * everything)
+    _run(job, conversion, "block", blocks, processes, kept)
+    conversion.prepare()
+    shards = conversion.shards_to_do()
+    left = sum(conversion.shard_nbytes(*task) for task in shards)
+    elements = max(conversion.result_nbytes, 1)
+
+    def show_shards() -> None:
+        if show is not None:
+            show(2 * everything - everything * left // elements, 2 * everything)
+
+    def written(task: tuple[int, int]) -> None:
+        nonlocal left
+        left -= conversion.shard_nbytes(*task)
+        show_shards()
+
+    show_shards()
+    _run(job, conversion, "shard", shards, processes, written)
+
+
+def _run(
+    job: Job,
+    conversion: Conversion,
+    kind: str,
+    tasks: Sequence[Any],
+    processes: int,
+    done: Callable[[Any], None],
+) -> None:
     if processes == 1 or len(tasks) < 2:
         for task in tasks:
             conversion.block(task) if kind == "block" else conversion.shard(*task)
+            done(task)
         return
     count = min(processes, len(tasks))
-    with ProcessPoolExecutor(
-        count, get_context("spawn"), initializer=_start, initargs=(job,)
-    ) as pool:
-        list(pool.map(_do, [(kind, task) for task in tasks]))
+    with (
+        ProcessPoolExecutor(
+            count, get_context("spawn"), initializer=_start, initargs=(job,)
+        ) as pool,
+        # Closed, it drops what no process has begun; an interrupt waits for the others.
+        closing(pool.map(_do, [(kind, task) for task in tasks])) as results,  # type: ignore[type-var]
+    ):
+        for task, _ in zip(tasks, results, strict=True):
+            done(task)

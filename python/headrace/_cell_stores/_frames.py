@@ -13,7 +13,7 @@ from .._cells import Cells, ObsColumn
 from .._cells._anndata import column_names, frame, index_of, read_column
 from .._open import open_group
 from ..group import Group, create_group
-from ._rows import Conversion, _encoded
+from ._rows import Conversion, encoded
 
 _CHUNK = 1 << 16
 
@@ -24,7 +24,7 @@ def common_columns(groups: Sequence[Group]) -> list[str]:
     kept = [name for name in found[0] if all(name in own for own in found)]
     left_out = sorted({name for own in found for name in own} - set(kept))
     if left_out:
-        warnings.warn(f"convert: left out of obs: {', '.join(left_out)}", stacklevel=3)
+        warnings.warn(f"cells: left out of obs: {', '.join(left_out)}", stacklevel=4)
     return kept
 
 
@@ -76,7 +76,7 @@ def write_frames(
     order, cells = conversion.order, conversion.cells
     columns = {name: _taken(column, order) for name, column in cells.obs.items()}
     ordered = {name for name in columns if _is_ordered(groups, name, cells.obs[name])}
-    _write_frame(root, "obs", names[order], columns, ordered)
+    write_frame(root, "obs", names[order], columns, ordered)
     variables = next(
         (own for own in (cells.var_names(name) for name in cells.names) if own is not None), None
     )
@@ -90,11 +90,11 @@ def write_frames(
             try:
                 read = read_column(first, name)
             except ValueError as error:
-                warnings.warn(f"convert: left out of var: {error}", stacklevel=3)
+                warnings.warn(f"cells: left out of var: {error}", stacklevel=4)
                 continue
             of_var[name] = ObsColumn(read.values, read.categories, read.missing)
-    _write_frame(root, "var", variables, of_var, set())
-    _encoded(root, "anndata", "0.1.0")
+    write_frame(root, "var", variables, of_var, set())
+    encoded(root, "anndata", "0.1.0")
     root.store.sync()
 
 
@@ -110,7 +110,7 @@ def _is_ordered(groups: Sequence[Group], name: str, column: ObsColumn) -> bool:
     return all(bool(node.attrs.get("ordered")) for node in nodes)
 
 
-def _write_frame(
+def write_frame(
     root: Group,
     path: str,
     index: np.ndarray[Any, Any],
@@ -118,7 +118,7 @@ def _write_frame(
     ordered: set[str],
 ) -> None:
     made = create_group(root, path, overwrite=True)
-    _encoded(made, "dataframe", "0.2.0", _index="_index", **{"column-order": list(columns)})
+    encoded(made, "dataframe", "0.2.0", _index="_index", **{"column-order": list(columns)})
     _put(made, "_index", _strings([index]))
     for name, column in columns.items():
         _write_column(made, name, column, name in ordered)
@@ -127,19 +127,19 @@ def _write_frame(
 def _write_column(group: Group, name: str, column: ObsColumn, ordered: bool) -> None:
     values = column.values
     if column.categories is not None:
-        own = _encoded(group.create_group(name), "categorical", "0.2.0", ordered=ordered)
+        own = encoded(group.create_group(name), "categorical", "0.2.0", ordered=ordered)
         _put(own, "codes", values)
         _put(own, "categories", column.categories)
     elif column.missing is not None and values.dtype.kind == "f":
         _put(group, name, np.where(column.missing, np.nan, values).astype(values.dtype))
     elif column.missing is not None:
         kind = "boolean" if values.dtype == bool else "integer"
-        own = _encoded(group.create_group(name), f"nullable-{kind}", "0.1.0")
+        own = encoded(group.create_group(name), f"nullable-{kind}", "0.1.0")
         _put(own, "values", values)
         _put(own, "mask", column.missing)
     elif values.dtype.kind == "O":
         missing = np.array([value is None for value in values.tolist()], bool)
-        own = _encoded(group.create_group(name), "nullable-string-array", "0.1.0")
+        own = encoded(group.create_group(name), "nullable-string-array", "0.1.0")
         _put(own, "values", np.where(missing, "", values))
         _put(own, "mask", missing)
     else:
@@ -158,4 +158,4 @@ def _put(group: Group, name: str, values: np.ndarray[Any, Any]) -> None:
     )
     if len(values):
         made[:] = values
-    _encoded(made, "string-array" if text else "array", "0.2.0")
+    encoded(made, "string-array" if text else "array", "0.2.0")

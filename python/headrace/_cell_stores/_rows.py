@@ -1,4 +1,4 @@
-"""Rows of matrices moved to their places: the two passes of `convert`."""
+"""Rows of matrices moved to their places: the two passes of `convert` and `write`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Conversion:
         if cells is None:
             cells = open_cells(job.stores, {path: path for path in job.paths}, join=job.join)
         if cells.n_obs != job.count:
-            raise ValueError(f"convert: {job.count} cells became {cells.n_obs} meanwhile")
+            raise ValueError(f"cells: {job.count} cells became {cells.n_obs} meanwhile")
         self.cells = cells
         self.work = Path(job.work)
         self.matrices: list[BatchMatrix] = [
@@ -76,10 +76,19 @@ class Conversion:
         # A block is bounded where it is cut; one row may be larger than all that is allowed.
         return WindowReader(self.cells, [item.selected for item in self.matrices], 1 << 62, "cpu")
 
-    @cached_property
+    @property
     def edges(self) -> list[int]:
         """Blocks of cells that are read together: of one store, and no larger than is allowed."""
-        edges = [0]
+        return self._cuts[0]
+
+    @property
+    def block_sizes(self) -> list[int]:
+        """Decoded bytes of each block, as the stores have them."""
+        return self._cuts[1]
+
+    @cached_property
+    def _cuts(self) -> tuple[list[int], list[int]]:
+        edges, sizes = [0], []
         for store in range(len(self.cells.offsets) - 1):
             first, end = (int(at) for at in self.cells.offsets[store : store + 2])
             nbytes = np.zeros(end - first + 1, np.int64)  # up to each row
@@ -94,10 +103,11 @@ class Conversion:
             nbytes = np.maximum.accumulate(nbytes)  # what falls is found when it is read
             at = 0
             while at < end - first:
-                wanted = nbytes[at] + self.job.block_nbytes
+                begin, wanted = at, nbytes[at] + self.job.block_nbytes
                 at = max(at + 1, int(np.searchsorted(nbytes, wanted, side="right")) - 1)
                 edges.append(first + at)
-        return edges
+                sizes.append(int(nbytes[at] - nbytes[begin]))
+        return edges, sizes
 
     def blocks_to_do(self) -> list[int]:
         rows = self.work / "rows"
@@ -158,7 +168,7 @@ class Conversion:
         store = self.work / "store"
         root = create_group(str(store), overwrite=True)
         for folder in ("layers", "obsm"):
-            _encoded(root.create_group(folder), "dict", "0.1.0")
+            encoded(root.create_group(folder), "dict", "0.1.0")
         for at, item in enumerate(self.matrices):
             self._create(root, at, item)
         root.store.sync()
@@ -177,10 +187,10 @@ class Conversion:
                 shards=(shard, max(1, columns)),
                 compressors=blosc,
             )
-            _encoded(made, "array", "0.2.0")
+            encoded(made, "array", "0.2.0")
             return
         shape = [self.cells.n_obs, columns]
-        group = _encoded(root.create_group(path), "csr_matrix", "0.1.0", shape=shape)
+        group = encoded(root.create_group(path), "csr_matrix", "0.1.0", shape=shape)
         index = np.min_scalar_type(max(columns - 1, 0))
         options: dict[str, Any] = {
             "shape": extent, "chunks": chunk, "shards": shard, "compressors": blosc
@@ -201,13 +211,11 @@ class Conversion:
         item, count, rows = self.matrices[at], self.cells.n_obs, self.job.chunk_rows
         if item.output == "dense":
             extent, chunk = count, rows
-            nbytes = item.selected.columns * item.dtype.itemsize
         else:
             extent = int(self.indptr(at)[-1])
             chunk = rows * extent // max(count, 1)
-            nbytes = item.dtype.itemsize + 4
         chunk = max(1, min(chunk, extent))
-        most = max(1, min(extent, self.job.shard_nbytes // max(nbytes, 1)))
+        most = max(1, min(extent, self.job.shard_nbytes // max(self._width(at), 1)))
         chunk = min(chunk, most)
         return chunk, most // chunk * chunk, extent
 
@@ -217,6 +225,22 @@ class Conversion:
             _, shard, extent = self._grid(at)
             found += [(at, number) for number in range(-(-extent // shard))]
         return [task for task in found if not self._mark(*task).exists()]
+
+    def shard_nbytes(self, at: int, number: int) -> int:
+        """Decoded bytes of a shard of a matrix: of a sparse one both of its arrays."""
+        _, shard, extent = self._grid(at)
+        return (min((number + 1) * shard, extent) - number * shard) * self._width(at)
+
+    @property
+    def result_nbytes(self) -> int:
+        """Of all shards."""
+        return sum(self._grid(at)[2] * self._width(at) for at in range(len(self.matrices)))
+
+    def _width(self, at: int) -> int:
+        """Bytes along dimension 0: of a row of a dense matrix, of an element of a sparse one."""
+        item = self.matrices[at]
+        dense = item.output == "dense"
+        return item.selected.columns * item.dtype.itemsize if dense else item.dtype.itemsize + 4
 
     def _mark(self, at: int, number: int) -> Path:
         return self.work / "done" / f"{at}-{number}"
@@ -347,7 +371,7 @@ def _sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def _encoded(node: Any, kind: str, version: str, **attributes: Any) -> Any:
+def encoded(node: Any, kind: str, version: str, **attributes: Any) -> Any:
     node.attrs.update({"encoding-type": kind, "encoding-version": version, **attributes})
     return node
 
