@@ -267,6 +267,38 @@ def test_what_others_put_there_meanwhile_stays(stores, tmp_path, monkeypatch):
     check(out, wanted, np.random.default_rng(0).permutation(98), paths)
 
 
+def test_what_is_replaced_goes_whole(stores, tmp_path, monkeypatch):
+    paths, wanted = stores
+    out = tmp_path / "out.zarr"
+    hr.save(str(out), np.arange(3))
+
+    def killed(made, target):
+        if str(target) == str(out):
+            raise KeyboardInterrupt
+        rename(made, target)
+
+    rename = _convert.os.rename
+    monkeypatch.setattr(_convert.os, "rename", killed)
+    for _ in range(2):  # what was there has gone, and its place is not taken
+        with pytest.raises(KeyboardInterrupt):
+            hr.cells.convert(paths, out, overwrite=True, **SMALL)
+        assert not out.exists()
+    monkeypatch.undo()
+    hr.cells.convert(paths, out, **SMALL)
+    check(out, wanted, np.random.default_rng(0).permutation(98), paths)
+    assert not (tmp_path / "out.zarr.converting").exists()
+
+
+def test_no_raw_matrix_is_nothing_to_tell_of(stores, tmp_path):
+    paths, _ = stores
+    raw = zarr.open_group(paths[0], mode="r+").create_array("raw", shape=(), dtype="?")
+    raw.attrs["encoding-type"] = "null"  # as anndata writes None
+    hr.cells.convert(paths, tmp_path / "out.zarr", **SMALL)
+    raw.attrs["encoding-type"] = "array"
+    with pytest.warns(UserWarning, match="left out: raw"):
+        hr.cells.convert(paths, tmp_path / "b.zarr", **SMALL)
+
+
 def test_corrupt_rows_are_told_and_nothing_is_made(stores, tmp_path):
     paths, _ = stores
     zarr.open_group(paths[2], mode="r+")["X/indices"][3] = 4000

@@ -15,8 +15,8 @@ from helpers import on_a_terminal
 
 COMMAND = Path(sys.executable).parent / "headrace"
 COMMANDS = [
-    "info", "tree", "read", "verify", "advise", "rechunk", "convert", "cells", "ls", "du", "cp", "sync",
-    "bench", "doctor", "completion", "version",
+    "info", "tree", "read", "verify", "advise", "rechunk", "convert", "cells", "ls", "du", "cp",
+    "sync", "bench", "doctor", "completion", "version",
 ]  # fmt: skip
 
 

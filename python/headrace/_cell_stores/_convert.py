@@ -271,8 +271,8 @@ def _written(
         if (work / "store").exists():
             if not overwrite:  # others may have put it there meanwhile
                 _refuse_what_is_at(target)
-            elif os.path.lexists(target):
-                shutil.rmtree(target)
+            elif os.path.lexists(target):  # it goes whole, as what is new comes
+                os.rename(target, work / f"replaced-{os.getpid()}")
             os.rename(work / "store", target)  # fails where something was put there just now
             _sync(target.parent)
         # Under another name, which no call goes on with, while it goes file by file.
@@ -307,11 +307,15 @@ def _matrices(groups: Sequence[Group]) -> list[str]:
     kept = [path for path in found[0] if all(own.get(path) for own in found)]
     left_out = sorted({path for own in found for path in own} - set(kept))
     for name in ("raw", "uns", "obsp", "varm", "varp"):
-        if any(name in group and _group(group, name).keys() for group in groups):
+        if any(name in group and _has_something(group[name]) for group in groups):
             left_out.append(name)
     if left_out:
         warnings.warn(f"cells: left out: {', '.join(left_out)}", stacklevel=4)
     return kept
+
+
+def _has_something(node: Any) -> bool:
+    return bool(node.keys()) if isinstance(node, Group) else encoding(node) != "null"
 
 
 def _group(group: Group, name: str) -> Group:
