@@ -60,6 +60,8 @@ class InMemory:
         for folder in ("layers", "obsm"):
             root.create_group(folder)
             for name, matrix in getattr(adata, folder).items():
+                if name is None:  # X once more, in layers of anndata 0.13
+                    continue
                 self._matrix(root, chunks, f"{folder}/{_named(folder, name)}", matrix)
         self._frame(root, "obs", adata.obs, self._columns)
         self._frame(root, "var", adata.var, None)
