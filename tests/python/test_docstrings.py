@@ -23,6 +23,7 @@ LEFT_OUT = {
     "QueuedBatch": "CUDA's streams: tests/python/test_device_async.py",
     "cells": "an atlas: tests/python/test_cells_docs.py",
     "convert": "files of donors: tests/python/test_cell_convert.py",
+    "_cell_stores/_convert.py write": "AnnData in memory: tests/python/test_cell_write.py",
     "CellLoader": "an atlas: tests/python/test_cells_docs.py",
     "Transform": "an atlas: tests/python/test_cells_docs.py",
     "jax.py": "a mesh of devices: examples/jax_mesh.py in tests/python/test_jax.py",
