@@ -174,7 +174,8 @@ def moto():
         pytest.skip("moto is not installed (PyPI: moto[server])")
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    with serving([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+    server = Path(__file__).with_name("moto_one_at_a_time.py")
+    with serving([sys.executable, str(server), str(port)], port):
         request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
         urllib.request.urlopen(request).close()
         yield Cloud("moto", endpoint, "s3", _s3_options(endpoint), [SECRET])
