@@ -5,8 +5,8 @@
 The server (slow_server.py) is on the loopback device and counts what it is asked. The floor of a
 row is the time that no reader can do without: the round trips that must follow each other (one for
 chunks; for shards the index, then what lies in them), and the bytes at the rate at which curl gets
-them from this server without a delay. Decoding comes on top of it. Peers take turns; each call
-reads anew.
+them from this server without a delay. Decoding comes on top of it: `local_s` is what headrace takes
+for the same read from files in the page cache. Peers take turns; each call reads anew.
 """
 
 import contextlib
@@ -162,6 +162,19 @@ def _read(client: Client, server: Server, selections: list) -> dict:
     return client.ask("read", selections=selections, repeat=1) | server.counts()
 
 
+def _local_seconds(
+    clients: list[Client], server: Server, path: Path, selections: list, runs: int
+) -> float | None:
+    """Of headrace for this read from local files; none where it does not take part."""
+    for client in clients:
+        if client.peer == "headrace":
+            client.ask("open", path=str(path))
+            rounds = [client.ask("read", selections=selections, repeat=1) for _ in range(runs)]
+            client.ask("open", path=f"{server.url}/{path.name}")
+            return round(statistics.median(r["seconds"] for r in rounds), 5)
+    return None
+
+
 def _rows(clients: list[Client], server: Server, layout: str, read: str, args, folder: Path, rate):
     """One for each delay."""
     kind = LAYOUTS[layout]
@@ -174,6 +187,7 @@ def _rows(clients: list[Client], server: Server, layout: str, read: str, args, f
 
     server.delay(0)
     ready, failed = checked(clients, check)
+    local_s = _local_seconds(ready, server, folder / layout, selections, args.runs)
     for delay in args.delays:
         if delay not in kind.delays_ms:
             continue
@@ -189,6 +203,7 @@ def _rows(clients: list[Client], server: Server, layout: str, read: str, args, f
             "read": read,
             "delay_ms": delay,
             "floor_s": round(kind.fetches * delay / 1000 + nbytes / rate, 5),
+            "local_s": local_s,
             "peers": figures | failed,
         }
 
@@ -224,7 +239,8 @@ def show(row: dict) -> None:
 
     cells = [f"{name} {figure(peer)}" for name, peer in row["peers"].items()]
     where = f"{row['layout']}, {row['read']}, {row['delay_ms']:g} ms"
-    print(f"{where}: floor {row['floor_s']:.3f}", *cells, sep=", ", file=sys.stderr)
+    bound = f"floor {row['floor_s']:.3f}, local {row['local_s']}"
+    print(f"{where}: {bound}", *cells, sep=", ", file=sys.stderr)
 
 
 def main() -> None:
