@@ -13,8 +13,12 @@ def _best(row: dict) -> tuple[str, dict]:
     return NAMES.get(name, name), peers[name]
 
 
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
 def _cell(peer: dict | None) -> str:
-    return "-" if peer is None or "error" in peer else f"{peer['median_s']:.3f}"
+    return _seconds(None if peer is None or "error" in peer else peer["median_s"])
 
 
 def _body(report: dict, what: str, floor: bool):
@@ -24,7 +28,7 @@ def _body(report: dict, what: str, floor: bool):
         yield [
             f"{row['layout']}, {row[what]}",
             f"{row['delay_ms']:g}",
-            *([f"{row['floor_s']:.3f}"] if floor else []),
+            *([f"{row['floor_s']:.3f}", _seconds(row.get("local_s"))] if floor else []),
             f"{own['median_s']:.3f} **{best['median_s'] / own['median_s']:.1f}x**",
             *([_cell(row["peers"].get("headrace_cached_cold"))] if floor else []),
             f"{best['median_s']:.3f} {name}",
@@ -36,10 +40,12 @@ def _body(report: dict, what: str, floor: bool):
 def _note(report: dict, name: str) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in report["versions"].items())
     machine = report["machine"]
+    earlier = report["settings"].get("earlier")
+    kept = f" Of earlier runs: {earlier}." if earlier else ""
     return (
         f"Seconds a call, median of {report['settings']['runs']} in turns, on {machine['cores']} "
         f"cores ({machine['cpu']}), {report['date'][:10]}; in bold the speed-up over the best "
-        f"other library. {versions}. From `bench/results/{name}`."
+        f"other library. {versions}.{kept} From `bench/results/{name}`."
     )
 
 
@@ -48,6 +54,7 @@ def reads(report: dict, name: str = "network.json") -> str:
         "read",
         "delay, ms",
         "floor",
+        "from files",
         "headrace",
         "through an empty `hr.cached`",
         "best other",
