@@ -23,7 +23,7 @@ from pathlib import Path
 import harness
 import pages
 from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
-from e2e import network_table, results
+from e2e import network_table, results, strings_table
 from e2e import table as e2e
 from ecosystem import table as ecosystem
 
@@ -74,6 +74,7 @@ TABLES = {
     ),
     ("bench/README.md", "ecosystem"): ecosystem_tables,
     ("docs/cells.md", "cells"): lambda: ecosystem.cells_table(load("cells-cpu.json")),
+    ("docs/strings.md", "arrow"): lambda: strings_table.table(load("strings.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
 }
 

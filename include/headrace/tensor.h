@@ -128,6 +128,16 @@ class Tensor {
   Ready ready_;
 };
 
+// Elements of variable length one behind the other, as Arrow's large types (large_string,
+// large_binary, large_list) lay them out: element i begins at values[offsets[i]] and ends before
+// values[offsets[i + 1]], in C order of the shape. Both tensors lie in host memory.
+struct RaggedTensor {
+  Shape shape{};     // of the elements
+  DType dtype{};     // string, bytes, object or array
+  Tensor offsets{};  // int64, one more than there are elements; the first is 0
+  Tensor values{};   // uint8, the bytes; of DType::array the items, in their type
+};
+
 // A copy of `source` on `to`, in C order, done when this returns. What `stream` (none: the default
 // stream of the source's device) was given before may still write the source.
 Tensor copy(const TensorView& source, Device to, Stream stream = {});
