@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 struct StructField;
@@ -92,7 +93,7 @@ class DType {
   friend bool operator!=(const DType& a, const DType& b) { return !(a == b); }
 
  private:
-  struct Parameters;
+  struct [[gnu::visibility("hidden")]] Parameters;
   constexpr DType(Kind kind, std::uint32_t itemsize, const char* name)
       : kind_(kind), itemsize_(itemsize), name_(name) {}
 
@@ -152,3 +153,4 @@ struct StructField {
 };
 
 }  // namespace headrace
+#pragma GCC visibility pop

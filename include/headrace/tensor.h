@@ -18,6 +18,7 @@ namespace headrace::detail {
 class DeviceWork;  // src/device/device_work.h
 }
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 using Shape = std::vector<std::int64_t>;
@@ -176,3 +177,4 @@ Tensor copy(const TensorView& source, Device to, Stream stream = {});
 DLManagedTensorVersioned* to_dlpack(const TensorView& view, std::shared_ptr<void> owner);
 
 }  // namespace headrace
+#pragma GCC visibility pop
