@@ -190,8 +190,13 @@ BENCHMARKS = {
         "[devices](../docs/devices.md#files-in-memory)",
         {
             "device-mapped.json": "device.mapped",
-            "device-mapped-cores.json": "device.mapped --cores 6,12,4,16,8 --steps 128",
+            "device-mapped-cores.json": "device.mapped --cores 6,12,4,16 --steps 1024",
         },
+    ),
+    "device-several": Benchmark(
+        "arrays, and halves of one, to two GPUs at once",
+        "[devices](../docs/devices.md#several-gpus)",
+        {"device-several.json": "device.several --steps 384"},
     ),
     "device-trials": Benchmark(
         "calls of a small read, slices that were tried, cold files, rates of other samples",

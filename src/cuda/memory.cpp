@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "base/fork_mutex.h"
 #include "base/memory_nodes.h"
@@ -56,6 +57,23 @@ struct State {
   }
 };
 
+// Other devices may use the memory where they can, as they may what cudaMalloc gave: CuPy launches
+// kernels for arrays of any device on the current one. A pool is not told by
+// cudaDeviceEnablePeerAccess.
+void let_peers_in(cudaMemPool_t pool, int device) {
+  int count = 0;
+  HEADRACE_CUDA_CHECK(cudaGetDeviceCount(&count));
+  std::vector<cudaMemAccessDesc> peers;
+  for (int peer = 0; peer < count; ++peer) {
+    int can = 0;
+    if (peer != device && cudaDeviceCanAccessPeer(&can, peer, device) == cudaSuccess && can)
+      peers.push_back({{cudaMemLocationTypeDevice, peer}, cudaMemAccessFlagsProtReadWrite});
+  }
+  if (peers.empty() || cudaMemPoolSetAccess(pool, peers.data(), peers.size()) == cudaSuccess)
+    return;
+  cudaGetLastError();  // memory all the same, for this device alone
+}
+
 cudaMemPool_t make_pool(int device) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
@@ -76,6 +94,7 @@ cudaMemPool_t make_pool(int device) {
   HEADRACE_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   std::uint64_t kept = total / kPoolShare;
   HEADRACE_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+  let_peers_in(pool, device);
   return pool;
 }
 

@@ -23,6 +23,4 @@ def answer(environ, start_response):
         return app(environ, start_response)
 
 
-run_simple(
-    "127.0.0.1", int(sys.argv[1]), answer, threaded=True, request_handler=MotoRequestHandler
-)
+run_simple("127.0.0.1", int(sys.argv[1]), answer, threaded=True, request_handler=MotoRequestHandler)

@@ -153,8 +153,11 @@ def csr_on_device(
         columns = columns.astype(np.int64)
     if library == "cupy":
         from cupyx.scipy import sparse
-    else:
-        from scipy import sparse
+
+        with values.device:  # else what looks at offsets runs on the current device
+            return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
+    from scipy import sparse
+
     return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
 
 
