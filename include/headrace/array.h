@@ -36,9 +36,12 @@
 #include "headrace/tensor.h"
 
 namespace headrace {
-
 class ArrayState;  // src/engine/request/array_state.h
 class GroupState;  // src/engine/node/group.cpp
+}  // namespace headrace
+
+#pragma GCC visibility push(default)
+namespace headrace {
 
 // How the inner chunks of a shard that is written lie in it: the last dimension fastest, the first
 // one, or along a Z-order curve, as zarr-python writes them. Readers need not know.
@@ -292,3 +295,4 @@ void remove_nodes(const Store& store,
                   const std::function<void()>& poll = {});
 
 }  // namespace headrace
+#pragma GCC visibility pop
