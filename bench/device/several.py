@@ -22,7 +22,7 @@ from device import mapped
 MODES = ("off", "on")
 
 
-def destinations(path: Path, twin: Path, devices: list[str]) -> dict[str, list]:
+def destinations(path: Path, twin: Path, devices: tuple[str, str]) -> dict[str, list]:
     """Of each way: arrays, what of them is read, and what it is read into."""
     first, second = (hr.open_array(p, device=d) for p, d in zip((path, twin), devices, strict=True))
     same = hr.open_array(path, device=devices[1])
@@ -32,7 +32,7 @@ def destinations(path: Path, twin: Path, devices: list[str]) -> dict[str, list]:
     return {"one": whole[:1], "arrays": whole, "halves": halves}
 
 
-def measure(path: Path, twin: Path, devices: list[str], rounds: int) -> list[dict]:
+def measure(path: Path, twin: Path, devices: tuple[str, str], rounds: int) -> list[dict]:
     hr.config.set(device_mapped="off")
     ways = destinations(path, twin, devices)
     truth = hr.open_array(path)[...]
@@ -81,10 +81,10 @@ def main() -> None:
         for path in sorted(folder.iterdir()):
             twin = folder / "twin"
             shutil.copytree(path, twin)
-            rows += measure(path, twin, args.devices, args.rounds)
+            made = measure(path, twin, args.devices, args.rounds)
             shutil.rmtree(twin)
-            for row in rows[-6:]:
-                print(row, flush=True)
+            print(*made, sep="\n", flush=True)
+            rows += made
             harness.save({**facts, "steps": args.steps, "rows": rows}, args.out)
     finally:
         shutil.rmtree(folder)

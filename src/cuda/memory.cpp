@@ -7,7 +7,6 @@
 #include <list>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "base/fork_mutex.h"
 #include "base/memory_nodes.h"
@@ -63,15 +62,17 @@ struct State {
 void let_peers_in(cudaMemPool_t pool, int device) {
   int count = 0;
   HEADRACE_CUDA_CHECK(cudaGetDeviceCount(&count));
-  std::vector<cudaMemAccessDesc> peers;
   for (int peer = 0; peer < count; ++peer) {
+    if (peer == device) continue;
     int can = 0;
-    if (peer != device && cudaDeviceCanAccessPeer(&can, peer, device) == cudaSuccess && can)
-      peers.push_back({{cudaMemLocationTypeDevice, peer}, cudaMemAccessFlagsProtReadWrite});
+    cudaError_t status = cudaDeviceCanAccessPeer(&can, peer, device);
+    if (status == cudaSuccess && can) {
+      const cudaMemAccessDesc access{{cudaMemLocationTypeDevice, peer},
+                                     cudaMemAccessFlagsProtReadWrite};
+      status = cudaMemPoolSetAccess(pool, &access, 1);
+    }
+    if (status != cudaSuccess) cudaGetLastError();  // memory all the same, not for this peer
   }
-  if (peers.empty() || cudaMemPoolSetAccess(pool, peers.data(), peers.size()) == cudaSuccess)
-    return;
-  cudaGetLastError();  // memory all the same, for this device alone
 }
 
 cudaMemPool_t make_pool(int device) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from typing import Any
@@ -149,16 +150,17 @@ def csr_on_device(
             size=shape,
             check_invariants=False,
         )
-    if not narrow:  # both have one type
-        columns = columns.astype(np.int64)
+    current: Any = contextlib.nullcontext()
     if library == "cupy":
         from cupyx.scipy import sparse
 
-        with values.device:  # else what looks at offsets runs on the current device
-            return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
-    from scipy import sparse
-
-    return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
+        current = values.device  # else kernels run on whatever device is current
+    else:
+        from scipy import sparse
+    with current:
+        if not narrow:  # both have one type
+            columns = columns.astype(np.int64)
+        return sparse.csr_matrix((values, columns, indptr), shape=shape, copy=False)
 
 
 @functools.cache
