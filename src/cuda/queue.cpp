@@ -1,9 +1,11 @@
 #include "cuda/queue.h"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "cuda/check.h"
+#include "cuda/copy_from_host.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
 #include "cuda/relaxed_capture.h"
@@ -81,12 +83,14 @@ CudaQueue::CudaQueue(int device)
       own_(take_stream(device)),
       stream_(own_->stream()),
       processors_(attribute_of(device, cudaDevAttrMultiProcessorCount)),
+      tuned_for_(processors_),
       shared_nbytes_(attribute_of(device, cudaDevAttrMaxSharedMemoryPerBlockOptin)) {}
 
 CudaQueue::CudaQueue(int device, cudaStream_t stream)
     : device_(device),
       stream_(stream),
       processors_(attribute_of(device, cudaDevAttrMultiProcessorCount)),
+      tuned_for_(processors_),
       shared_nbytes_(attribute_of(device, cudaDevAttrMaxSharedMemoryPerBlockOptin)) {}
 
 CudaQueue::~CudaQueue() {
@@ -133,7 +137,12 @@ void CudaQueue::upload_made(void* target, std::size_t nbytes, FunctionRef<void(v
   make(staged.block.get());
   staged_.push_back(std::move(staged));
   try {
-    upload_pinned(target, staged_.back().block.get(), nbytes);
+    const void* const source = staged_.back().block.get();
+    if (reinterpret_cast<std::uintptr_t>(target) % 16 == 0) {
+      copy_from_host(*this, target, source, nbytes);
+    } else {
+      upload_pinned(target, source, nbytes);
+    }
     staged_.back().copied->record(stream_);
   } catch (...) {
     // Nothing tells when the block is copied, and whoever takes it next would write into it.

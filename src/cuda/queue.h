@@ -28,6 +28,8 @@ class CudaQueue final : public Queue {
 
   void* native() const override { return stream_; }
   unsigned processors() const override { return processors_; }
+  unsigned tuned_for() const override { return tuned_for_; }
+  void tune_for(unsigned processors) override { tuned_for_ = processors; }
   std::size_t shared_nbytes() const override { return shared_nbytes_; }
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;
@@ -55,6 +57,7 @@ class CudaQueue final : public Queue {
   std::unique_ptr<OwnStream> own_;  // null on a stream of the caller's
   cudaStream_t stream_;
   unsigned processors_;
+  unsigned tuned_for_;
   std::size_t shared_nbytes_;
   std::deque<Staged> staged_;
 };

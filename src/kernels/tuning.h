@@ -123,9 +123,11 @@ constexpr Tuning tuning_of(unsigned fill, unsigned processors) {
   tuning.lz.order_streams_of_planes = scaled(42);
   tuning.lz.few_streams = scaled(200);
   tuning.deflate.order_streams = scaled(60);
-  tuning.deflate.search_streams = processors;
-  tuning.deflate.many_streams = std::uint64_t{4} * processors;
-  tuning.deflate.many_blocks = std::uint64_t{8} * processors;
+  // The host is said to fill an H200, and would be slow at what one of them searches.
+  const std::uint64_t share = fill < processors ? fill : processors;
+  tuning.deflate.search_streams = share;
+  tuning.deflate.many_streams = 4 * share;
+  tuning.deflate.many_blocks = 8 * share;
   tuning.deflate.tiles_at_once = 16 * processors;
   tuning.checksum.slices = std::uint64_t{64} * processors;
   return tuning;

@@ -75,7 +75,7 @@ class HostQueue final : public Queue {
   unsigned processors() const override { return 4; }
   // The kernels that an H200 would run: tests are for those.
   unsigned tuned_for() const override { return tuned_for_; }
-  void tune_for(unsigned processors) { tuned_for_ = processors; }
+  void tune_for(unsigned processors) override { tuned_for_ = processors; }
   std::size_t shared_nbytes() const override { return std::size_t{227} << 10; }
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;

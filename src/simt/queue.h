@@ -34,8 +34,10 @@ class Queue {
   virtual void* native() const = 0;
   // How many CTAs of one kernel the device runs side by side at least (multiprocessors).
   virtual unsigned processors() const = 0;
-  // For how many of them kernels are chosen (kernels/tuning.h).
-  virtual unsigned tuned_for() const { return processors(); }
+  // For how many of them kernels are chosen (kernels/tuning.h): at first all; fewer where other
+  // queues have a share of the device meanwhile.
+  virtual unsigned tuned_for() const = 0;
+  virtual void tune_for(unsigned processors) = 0;
   // The most shared memory that a CTA can have.
   virtual std::size_t shared_nbytes() const = 0;
 

@@ -40,6 +40,15 @@ TEST(Tuning, FollowsTheNumberOfProcessors) {
   EXPECT_EQ(one.zstd.jump_part, 1u) << "no count becomes none";
 }
 
+TEST(Tuning, OfAShareOfADeviceIsThatOfASmallerOne) {
+  const Tuning third = tuning_of(44, 132), whole = tuning_of(132, 132);
+  EXPECT_EQ(third.zstd.some_blocks, tuning_of(44, 44).zstd.some_blocks);
+  EXPECT_EQ(third.deflate.search_streams, 44u) << "no search where other slabs fill the device";
+  EXPECT_EQ(third.deflate.many_streams, 4u * 44);
+  EXPECT_EQ(third.deflate.tiles_at_once, whole.deflate.tiles_at_once) << "memory, not work";
+  EXPECT_EQ(third.checksum.slices, whole.checksum.slices);
+}
+
 TEST(Tuning, OfTheHostIsWhatAnH200WouldRun) {
   HostQueue queue;
   EXPECT_EQ(tuning_of(queue).zstd.few_blocks, 600u);

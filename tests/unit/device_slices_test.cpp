@@ -31,6 +31,8 @@ class SlowQueue final : public Queue {
 
   void* native() const override { return queue_->native(); }
   unsigned processors() const override { return queue_->processors(); }
+  unsigned tuned_for() const override { return queue_->tuned_for(); }
+  void tune_for(unsigned processors) override { queue_->tune_for(processors); }
   std::size_t shared_nbytes() const override { return queue_->shared_nbytes(); }
   void* allocate(std::size_t nbytes) override { return queue_->allocate(nbytes); }
   void free(void* memory) noexcept override { queue_->free(memory); }

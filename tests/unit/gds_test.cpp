@@ -335,6 +335,8 @@ class WatchedQueue final : public Queue {
 
   void* native() const override { return nullptr; }
   unsigned processors() const override { return 1; }
+  unsigned tuned_for() const override { return queue_.tuned_for(); }
+  void tune_for(unsigned processors) override { queue_.tune_for(processors); }
   std::size_t shared_nbytes() const override { return queue_.shared_nbytes(); }
   void* allocate(std::size_t nbytes) override {
     ++allocations;

@@ -128,6 +128,7 @@ std::uint8_t* SlabMemory::cut_for_mapped(std::size_t nbytes) {
   if (nbytes > left_) {
     of_mapped_.emplace_back(queue_, std::max(nbytes, block_nbytes_));
     left_ = of_mapped_.back().size();
+    mapped_copies_.wait_for(queue_);
   }
   const Scratch<std::uint8_t>& block = of_mapped_.back();
   std::uint8_t* const memory = block.data() + (block.size() - left_);
@@ -142,13 +143,13 @@ SlabMemory::Piece SlabMemory::reserve_mapped(std::vector<MappedFiles::Part> part
   piece.device = target ? target : cut_for_mapped(padded(nbytes));
   const Span span("copy", nbytes);
   {
-    // Before they are copied: an error must find them here until the queue is drained.
+    // Before they are copied: an error must find them here until the queues are drained.
     const MutexLock lock(mutex_);
     mapped_.insert(mapped_.end(), parts.begin(), parts.end());
   }
   std::size_t at = 0;
   for (const MappedFiles::Part& part : parts) {
-    part.window->copy(queue_, piece.device + at, part.at, part.nbytes);
+    part.window->copy(mapped_copies_, piece.device + at, part.at, part.nbytes);
     at += part.nbytes;
   }
   return piece;
@@ -198,11 +199,14 @@ void SlabMemory::filled(const Piece& piece) {
 
 void SlabMemory::finish() {
   Block* last = nullptr;
+  bool is_mapped = false;
   {
     const MutexLock lock(mutex_);
     last = std::exchange(current_, nullptr);
+    is_mapped = !mapped_.empty();
   }
   if (last) copy(*last);
+  if (is_mapped) queue_.wait_for(mapped_copies_);
 }
 
 void SlabMemory::copy(Block& block) {

@@ -47,8 +47,17 @@ class PinnedBlocks {
 // again.
 class SlabMemory {
  public:
-  SlabMemory(PinnedBlocks& pinned, Queue& queue, std::size_t block_nbytes)
-      : pinned_(pinned), queue_(queue), block_nbytes_(block_nbytes) {}
+  // `mapped_copies`: the queue of reserve_mapped()'s copies, for slabs that others are copied
+  // beside. Each stream of a device gets an equal part of the bus: slabs on streams of their own
+  // would all be there at the same time, and nothing to decode before.
+  SlabMemory(PinnedBlocks& pinned,
+             Queue& queue,
+             std::size_t block_nbytes,
+             Queue* mapped_copies = nullptr)
+      : pinned_(pinned),
+        queue_(queue),
+        mapped_copies_(mapped_copies ? *mapped_copies : queue),
+        block_nbytes_(block_nbytes) {}
 
  private:
   struct Part {
@@ -87,7 +96,7 @@ class SlabMemory {
   // Without host memory and block, to be written now by others than the queue: waits until that may
   // be.
   Piece reserve_on_device(std::size_t nbytes);
-  // Without host memory and block: the copies of the parts, `nbytes` in all, are given to the
+  // Without host memory and block: the copies of the parts, `nbytes` in all, are given to their
   // queue, to `target` if there is one.
   Piece reserve_mapped(std::vector<MappedFiles::Part> parts,
                        std::size_t nbytes,
@@ -97,7 +106,7 @@ class SlabMemory {
   void filled_part(const Piece& piece, std::size_t at, std::size_t nbytes);
   // The piece holds what is to be copied; without a block, nothing is.
   void filled(const Piece& piece);
-  // Nothing more comes, and all is filled.
+  // Nothing more comes, and all is filled: what the queue is given from now on finds it there.
   void finish();
 
  private:
@@ -111,11 +120,12 @@ class SlabMemory {
   Piece cut(Block& block, std::size_t nbytes) REQUIRES(mutex_);
   Part take_ready(Block& block) REQUIRES(mutex_);
   void copy(Block& block);
-  // Memory of the device that is written in the order of the queue.
+  // Memory of the device that is written in the order of mapped_copies_.
   std::uint8_t* cut_for_mapped(std::size_t nbytes);
 
   PinnedBlocks& pinned_;
   Queue& queue_;
+  Queue& mapped_copies_;  // may be queue_
   const std::size_t block_nbytes_;
   Mutex mutex_;
   ConditionVariable added_;                 // a thread is done with adding
@@ -124,7 +134,7 @@ class SlabMemory {
   std::list<Block> blocks_ GUARDED_BY(mutex_);
   Block* current_ GUARDED_BY(mutex_) = nullptr;
   std::vector<Scratch<std::uint8_t>> unpinned_ GUARDED_BY(mutex_);
-  // What the queue copies from, and to; of the last block so much is left, at its end.
+  // What is copied from where it lies, and to where; of the last block so much is left, at its end.
   std::vector<MappedFiles::Part> mapped_ GUARDED_BY(mutex_);
   std::vector<Scratch<std::uint8_t>> of_mapped_ GUARDED_BY(mutex_);
   std::size_t left_ GUARDED_BY(mutex_) = 0;

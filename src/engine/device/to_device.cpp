@@ -66,7 +66,8 @@ class DeviceReader final : private SlabsInFlight::Source {
         pinned_(backend, device.index),
         walk_(request, array, parts),
         purpose_(purpose),
-        gds_(Gds::of(request.config(), array, backend, device, purpose)) {
+        gds_(Gds::of(request.config(), array, backend, device, purpose)),
+        processors_(queue.tuned_for()) {
     queues_.push_back(&queue);
   }
 
@@ -80,10 +81,18 @@ class DeviceReader final : private SlabsInFlight::Source {
  private:
   class Slab final : public SlabsInFlight::Slab {
    public:
-    Slab(DeviceReader& reader, Queue& q, std::vector<Chunk<Query>> slab_chunks, std::size_t nbytes)
+    Slab(DeviceReader& reader,
+         Queue& q,
+         std::vector<Chunk<Query>> slab_chunks,
+         std::size_t nbytes,
+         std::size_t n_sharers)
         : queue(q),
+          sharers(n_sharers),
           chunks(std::move(slab_chunks)),
-          memory(reader.pinned_, q, std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes)),
+          memory(reader.pinned_,
+                 q,
+                 std::clamp(nbytes, kMinBlockNbytes, kBlockNbytes),
+                 reader.mapped_copies_.get()),
           reader_(reader),
           source_(reader.source_of(chunks, memory)) {}
 
@@ -96,6 +105,7 @@ class DeviceReader final : private SlabsInFlight::Source {
     void finish() override { reader_.finish(*this); }
 
     Queue& queue;
+    const std::size_t sharers;  // slabs that are decoded at one time, this and those before it
     std::vector<Chunk<Query>> chunks;
     std::vector<std::size_t> decoded;  // those that are decoded on the device
     SlabMemory memory;
@@ -110,11 +120,14 @@ class DeviceReader final : private SlabsInFlight::Source {
   // After an error, work may still be on its way from and to the memory of slabs, and into the
   // caller's.
   struct DrainAll {
-    explicit DrainAll(const std::vector<Queue*>& all) : queues(all) {}
+    DrainAll(const std::vector<Queue*>& all, const std::unique_ptr<Queue>& of_mapped)
+        : queues(all), copies(of_mapped) {}
     ~DrainAll() {
       for (Queue* queue : queues) const Drain drain(*queue);
+      if (copies) const Drain drain(*copies);
     }
     const std::vector<Queue*>& queues;
+    const std::unique_ptr<Queue>& copies;
   };
 
   void read_refused() {
@@ -130,7 +143,7 @@ class DeviceReader final : private SlabsInFlight::Source {
 
   void run() {
     SlabsInFlight slabs(*this, request_, array_.driver.async_reads() == nullptr);
-    const DrainAll drain(queues_);
+    const DrainAll drain(queues_, mapped_copies_);
     slabs_ = &slabs;
     slabs.run(threads());
   }
@@ -162,9 +175,13 @@ class DeviceReader final : private SlabsInFlight::Source {
       chunks.push_back(std::move(*chunk));
     }
     if (chunks.empty()) return nullptr;
+    const bool is_full =
+        nbytes >= request_.config().device_slab_nbytes || chunks.size() == kSlabChunks;
+    if (turn_ == 0 && is_full) add_mapped_copies();
     if (turn_ == 1) add_queues();
     Queue& queue = *queues_[turn_++ % queues_.size()];
-    return std::make_unique<Slab>(*this, queue, std::move(chunks), nbytes);
+    const std::size_t sharers = std::min(turn_, SlabsInFlight::kOpen);
+    return std::make_unique<Slab>(*this, queue, std::move(chunks), nbytes, sharers);
   }
 
   std::optional<Chunk<Query>> next_chunk() {
@@ -184,6 +201,14 @@ class DeviceReader final : private SlabsInFlight::Source {
   std::size_t nbytes_of(const Chunk<Query>& chunk) const {
     const bool packed = is_packed(layout_, purpose_, chunk.query);
     return packed ? chunk.query.size() * layout_.itemsize() : layout_.chain.decoded_nbytes();
+  }
+
+  // For the first slab that others may follow. The caller's queue has nothing yet that it would
+  // have to wait for.
+  void add_mapped_copies() {
+    if (purpose_ != FetchFor::device || request_.config().device_mapped != "on") return;
+    mapped_copies_ = backend_.make_queue(device_.index);
+    mapped_copies_->wait_for(*queues_[0]);
   }
 
   // For the second slab, when the first queue has nothing yet that it would have to wait for.
@@ -233,6 +258,9 @@ class DeviceReader final : private SlabsInFlight::Source {
     const Span span("decode", slab.decoded.size() * layout_.chain.decoded_nbytes());
     const Scratch<std::uint32_t> faults(slab.queue, n);
     slab.queue.fill(faults.data(), 0, n * sizeof(std::uint32_t));
+    // Kernels that take less of the device in all are better then than those that are done sooner
+    // when they have it to themselves.
+    slab.queue.tune_for(static_cast<unsigned>(processors_ / slab.sharers));
     decoder.run(plan_, faults.data());
     slab.faults = backend_.allocate_pinned(device_.index, n * sizeof(std::uint32_t));
     slab.queue.download(slab.faults.get(), faults.data(), n * sizeof(std::uint32_t));
@@ -306,11 +334,14 @@ class DeviceReader final : private SlabsInFlight::Source {
   const Kernels& kernels_;
   std::vector<std::unique_ptr<Queue>> own_queues_;
   std::vector<Queue*> queues_;  // the caller's, then these
+  // Of all slabs: one is there before the next. Null where nothing is mapped, or there is one slab.
+  std::unique_ptr<Queue> mapped_copies_;
   const std::thread::id caller_ = std::this_thread::get_id();
   PinnedBlocks pinned_;
   ChunkWalk<Query> walk_;
   FetchFor purpose_;
-  std::unique_ptr<Gds> gds_;  // null: chunks come through the host
+  std::unique_ptr<Gds> gds_;   // null: chunks come through the host
+  const unsigned processors_;  // of the whole device, to choose kernels for
   std::size_t turn_ = 0;
   // Chunks that the kernels do not take and the host may: fetched once more, for what the host had
   // of them is gone.
