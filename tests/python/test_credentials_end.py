@@ -1,6 +1,8 @@
 """Credentials that end while they are used, earlier than was said or without a word of it."""
 
 import json
+import os
+import socket
 import threading
 import time
 import traceback
@@ -140,3 +142,54 @@ def test_a_service_of_credentials_that_hangs_is_waited_for_no_longer_than_was_sa
         hr.open_array("s3://bucket/a", storage_options=server.options | {"timeout": "1"})
     assert time.monotonic() - begin < 4
     assert "endpoint of credentials" in str(failure.value)
+
+
+@pytest.fixture
+def silent():
+    """A server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "variable", "who"),
+    [
+        ("s3://bucket/a", {}, "AWS_ENDPOINT_URL_STS", "AWS STS for the role arn:r"),
+        ("s3://bucket/a", {"profile": "r"}, "AWS_ENDPOINT_URL_STS", "AWS STS for the role arn:r"),
+        ("az://bucket/a", {"client_id": "c"}, "AZURE_AUTHORITY_HOST", "Entra for the client c"),
+    ],
+)
+@pytest.mark.parametrize("act", ["open", "create", "list"])
+def test_a_service_that_says_nothing_is_named(
+    silent, tmp_path, monkeypatch, url, options, variable, who, act
+):
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / "token").write_text("hidden")
+    config = "[profile b]\naws_access_key_id=AK\naws_secret_access_key=hidden\n"
+    (tmp_path / "config").write_text(config + "[profile r]\nrole_arn=arn:r\nsource_profile=b\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    if variable == "AWS_ENDPOINT_URL_STS":
+        monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+        monkeypatch.setenv("AWS_ROLE_ARN", "arn:r")
+    monkeypatch.setenv(variable, silent)
+    options = {"endpoint_url": "http://127.0.0.1:9", "timeout": "0.5"} | options
+    if url.startswith("az"):
+        options["account_name"] = "a"
+    if "client_id" in options:
+        options |= {"tenant_id": "t", "federated_token_file": str(tmp_path / "token")}
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError) as failure:
+        if act == "open":
+            hr.open_array(url, storage_options=options)
+        elif act == "create":
+            hr.create_array(url, shape=4, dtype="f4", storage_options=options)
+        else:
+            list(hr.open_store(url, storage_options=options)._list(""))
+    assert time.monotonic() - begin < 3
+    shown = "".join(traceback.format_exception(failure.value))
+    assert who in shown
+    assert silent in shown
+    assert "no answer within its deadline" in shown
+    assert "hidden" not in shown
