@@ -43,6 +43,11 @@ BENCHMARKS = {
     "small-calls": Benchmark(
         "one small chunk a call, and `import`", "", {"small-calls.json": "e2e.small_calls"}
     ),
+    "strings": Benchmark(
+        "10^6 strings to Arrow, beside pyarrow's conversion of what zarr-python reads",
+        "[strings](../docs/strings.md#arrow)",
+        {"strings.json": "e2e.strings"},
+    ),
     "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
     "network": Benchmark(
         "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",

@@ -23,7 +23,7 @@ from pathlib import Path
 import harness
 import pages
 from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
-from e2e import network_table, results
+from e2e import network_table, results, strings_table
 from e2e import table as e2e
 from ecosystem import table as ecosystem
 from ecosystem.downstream_suite import SUITES
@@ -78,6 +78,7 @@ TABLES = {
         [load(f"{name}-suite.json") for name in SUITES if (RESULTS / f"{name}-suite.json").exists()]
     ),
     ("docs/cells.md", "cells"): lambda: ecosystem.cells_table(load("cells-cpu.json")),
+    ("docs/strings.md", "arrow"): lambda: strings_table.table(load("strings.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
 }
 

@@ -34,7 +34,7 @@ int run(const char* path) {
               part.nbytes(),
               static_cast<long long>(part.shape()[0]),
               static_cast<long long>(part.shape()[1]));
-  const float first = static_cast<const float*>(part.data())[0];
+  const float first = part.span<float>()[0];
   if (first != values[2 * 48 + 7]) {
     std::fprintf(stderr,
                  "wanted %f, got %f\n",

@@ -36,9 +36,12 @@
 #include "headrace/tensor.h"
 
 namespace headrace {
-
 class ArrayState;  // src/engine/request/array_state.h
 class GroupState;  // src/engine/node/group.cpp
+}  // namespace headrace
+
+#pragma GCC visibility push(default)
+namespace headrace {
 
 // How the inner chunks of a shard that is written lie in it: the last dimension fastest, the first
 // one, or along a Z-order curve, as zarr-python writes them. Readers need not know.
@@ -127,6 +130,12 @@ class Array {
   // Elements of variable length are VlenElements: read() makes them, in host memory and nowhere
   // else, and the other reads are `unsupported`; write() takes them, from memory of the caller.
   Tensor read(const Selection& selection = {}, const ReadOptions& options = {}) const;
+  // Elements of variable length as offsets and values, into new host memory, with no object an
+  // element: what read() reads, checked alike, and a copy of the bytes more, which both are there
+  // for a while. `invalid_argument` for elements of one length, `unsupported` on a device,
+  // `out_of_memory` where the values do not fit: an element that is selected a thousand times takes
+  // its bytes a thousand times.
+  RaggedTensor read_ragged(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // Into memory that `place` gives when it is told the shape of the result, before anything is
   // read.
   void read_placed(const Selection& selection,
@@ -286,3 +295,4 @@ void remove_nodes(const Store& store,
                   const std::function<void()>& poll = {});
 
 }  // namespace headrace
+#pragma GCC visibility pop

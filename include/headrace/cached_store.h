@@ -18,6 +18,7 @@
 
 #include "headrace/store.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 struct CacheOptions {
@@ -54,3 +55,4 @@ std::optional<CacheOptions> cache_options(const Store& store);
 CacheStats cache_stats(const Store& store);
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -23,6 +23,7 @@
 #include "headrace/dtype.h"
 #include "headrace/tensor.h"
 
+#pragma GCC visibility push(default)
 namespace headrace::cells {
 
 struct Matrix {
@@ -98,10 +99,10 @@ class Window {
                     void* data) const;
 
  private:
-  struct Layout;
-  struct Row;
-  class Values;
-  class OnDevice;
+  struct [[gnu::visibility("hidden")]] Layout;
+  struct [[gnu::visibility("hidden")]] Row;
+  class [[gnu::visibility("hidden")]] Values;
+  class [[gnu::visibility("hidden")]] OnDevice;
   Row row(std::int64_t number) const;
   std::vector<Row> rows_of(std::span<const std::int64_t> rows) const;
 
@@ -115,3 +116,4 @@ class Window {
 };
 
 }  // namespace headrace::cells
+#pragma GCC visibility pop

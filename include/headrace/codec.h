@@ -11,6 +11,7 @@
 
 #include "headrace/tensor.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // A codec as metadata names it: {"name": "zstd", "configuration": {"level": 3}}. The configuration
@@ -127,3 +128,4 @@ std::vector<Tensor> encode_batch(std::string_view codec,
                                  const BatchOptions& options = {});
 
 }  // namespace headrace
+#pragma GCC visibility pop

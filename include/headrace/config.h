@@ -7,6 +7,7 @@
 
 #include "headrace/codec.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // Process-wide settings. Read once a request; setting them affects requests that start later.
@@ -59,3 +60,4 @@ std::string version();
 std::string doctor_json();
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -17,6 +17,7 @@
 #include "headrace/dtype.h"
 #include "headrace/tensor.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // The elements of a chunk, in C order.
@@ -81,3 +82,4 @@ class CodecProvider {
 void add_codec_provider(std::shared_ptr<CodecProvider> provider);
 
 }  // namespace headrace
+#pragma GCC visibility pop

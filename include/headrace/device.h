@@ -7,6 +7,7 @@
 #include "headrace/error.h"
 #include "headrace/tensor.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // Where the memory of a device comes from, so that a process needs one pool only: that of PyTorch
@@ -38,3 +39,4 @@ void set_lost_error_handler(std::function<void(const Error& error)> handler);
 std::shared_ptr<void> pin_memory(void* data, std::size_t nbytes, Device device = Device::cuda());
 
 }  // namespace headrace
+#pragma GCC visibility pop

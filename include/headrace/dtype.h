@@ -1,12 +1,16 @@
 #pragma once
 
+#include <complex>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 struct StructField;
@@ -89,7 +93,7 @@ class DType {
   friend bool operator!=(const DType& a, const DType& b) { return !(a == b); }
 
  private:
-  struct Parameters;
+  struct [[gnu::visibility("hidden")]] Parameters;
   constexpr DType(Kind kind, std::uint32_t itemsize, const char* name)
       : kind_(kind), itemsize_(itemsize), name_(name) {}
 
@@ -98,6 +102,38 @@ class DType {
   const char* name_ = "raw";  // points at a literal
   std::shared_ptr<const Parameters> parameters_;
 };
+
+// The types of C++ that hold an element as it lies in memory: bool, integers by their size and
+// sign, float and double, and std::complex of these two. Characters are none.
+template <typename T>
+concept NativeElement =
+    std::same_as<T, bool> || std::same_as<T, float> || std::same_as<T, double> ||
+    std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>> ||
+    std::same_as<T, signed char> || std::same_as<T, unsigned char> || std::same_as<T, short> ||
+    std::same_as<T, unsigned short> || std::same_as<T, int> || std::same_as<T, unsigned int> ||
+    std::same_as<T, long> || std::same_as<T, unsigned long> || std::same_as<T, long long> ||
+    std::same_as<T, unsigned long long>;
+
+// The type of these elements: dtype_of<float>() is DType::float32.
+template <NativeElement T>
+const DType& dtype_of() {
+  if constexpr (std::same_as<T, bool>) {
+    return DType::boolean;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return sizeof(T) == 4 ? DType::float32 : DType::float64;
+  } else if constexpr (!std::is_integral_v<T>) {
+    return sizeof(T) == 8 ? DType::complex64 : DType::complex128;
+  } else if constexpr (sizeof(T) == 1) {
+    return std::is_signed_v<T> ? DType::int8 : DType::uint8;
+  } else if constexpr (sizeof(T) == 2) {
+    return std::is_signed_v<T> ? DType::int16 : DType::uint16;
+  } else if constexpr (sizeof(T) == 4) {
+    return std::is_signed_v<T> ? DType::int32 : DType::uint32;
+  } else {
+    static_assert(sizeof(T) == 8);
+    return std::is_signed_v<T> ? DType::int64 : DType::uint64;
+  }
+}
 
 // An element of a variable-length type in memory. A tensor that was read owns what its elements
 // point at; the caller keeps the bytes of elements that it writes until the write is done.
@@ -117,3 +153,4 @@ struct StructField {
 };
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // The closed set of failures. Python maps each to one exception class (docs: Errors).
@@ -50,3 +51,4 @@ class Error : public std::runtime_error {
 };
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 namespace detail {
@@ -55,3 +56,4 @@ class Future {
 struct Unit {};  // the value of a request that has none
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -9,6 +9,7 @@
 
 #include <functional>
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 class InterruptScope {
@@ -25,3 +26,4 @@ class InterruptScope {
 };
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -36,6 +36,7 @@
 
 #include "headrace/array.h"
 
+#pragma GCC visibility push(default)
 namespace headrace::loader {
 
 // A dimension by its name, or by its number in the arrays.
@@ -217,8 +218,9 @@ class Loader {
   void close();
 
  private:
-  class State;
+  class [[gnu::visibility("hidden")]] State;
   std::shared_ptr<State> state_;
 };
 
 }  // namespace headrace::loader
+#pragma GCC visibility pop

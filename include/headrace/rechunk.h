@@ -16,6 +16,7 @@
 
 #include "headrace/array.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // Copies the blocks in any order and calls finished(i), from the calling thread, when blocks[i] is
@@ -123,3 +124,4 @@ struct Advice {
 Advice advise(const Array& array, const AccessPattern& pattern);
 
 }  // namespace headrace
+#pragma GCC visibility pop

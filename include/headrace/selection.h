@@ -9,6 +9,7 @@
 
 #include "headrace/tensor.h"
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 // start:stop:step as in Python, negative values included.
@@ -77,3 +78,4 @@ inline Slice slice(std::int64_t start, std::int64_t stop, std::int64_t step = 1)
 }
 
 }  // namespace headrace
+#pragma GCC visibility pop

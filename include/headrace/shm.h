@@ -31,8 +31,11 @@
 #include <vector>
 
 namespace headrace::shm {
-
 class ArenaState;  // src/shm/arena_state.h
+}  // namespace headrace::shm
+
+#pragma GCC visibility push(default)
+namespace headrace::shm {
 
 enum class HugePages {
   automatic,  // where the system has some to give
@@ -171,7 +174,7 @@ class Publication {
 
  private:
   friend Publication publish(const std::string& name, Parts parts);
-  class Server;
+  class [[gnu::visibility("hidden")]] Server;
   explicit Publication(std::shared_ptr<Server> server) : server_(std::move(server)) {}
   std::shared_ptr<Server> server_;
 };
@@ -188,3 +191,4 @@ Publication publish(const std::string& name, Parts parts);
 Message attach(const std::string& name, const Wait& wait = {});
 
 }  // namespace headrace::shm
+#pragma GCC visibility pop

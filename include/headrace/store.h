@@ -13,9 +13,12 @@
 #include <vector>
 
 namespace headrace {
-
 class ObjectReader;  // src/store/store.h
 class StoreDriver;   // src/store/store.h
+}  // namespace headrace
+
+#pragma GCC visibility push(default)
+namespace headrace {
 
 // Options by name, as users write them: {"io": "uring", "direct": "true", "fsync": "all"}.
 using StorageOptions = std::map<std::string, std::string, std::less<>>;
@@ -268,3 +271,4 @@ class CustomStore {
 Store make_store(std::shared_ptr<CustomStore> store);
 
 }  // namespace headrace
+#pragma GCC visibility pop

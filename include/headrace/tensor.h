@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,11 @@
 
 struct DLManagedTensorVersioned;  // dlpack.h; not needed to use this header
 
+namespace headrace::detail {
+class DeviceWork;  // src/device/device_work.h
+}
+
+#pragma GCC visibility push(default)
 namespace headrace {
 
 using Shape = std::vector<std::int64_t>;
@@ -57,14 +63,28 @@ struct TensorView {
   DType dtype{};
   Device device{};
 
-  std::size_t size() const;    // elements
+  std::size_t size() const;  // elements
+  std::size_t ndim() const { return shape.size(); }
   Shape strides_or_c() const;  // the strides, those of C order when empty
   bool is_c_contiguous() const;
-};
 
-namespace detail {
-class DeviceWork;  // src/device/device_work.h
-}
+  // The elements in C order, without a copy. `invalid_argument` when dtype_of<T>() is not the type
+  // of the elements, the memory is not the host's (cpu or simt), is not aligned for T, or does not
+  // hold the elements in C order. A bool is not looked at: of a store that holds other bytes than 0
+  // and 1 for one, and is not to be trusted, look at `data`.
+  template <NativeElement T>
+  std::span<T> span() {
+    check_elements(dtype_of<T>(), alignof(T));
+    return {static_cast<T*>(data), size()};
+  }
+  template <NativeElement T>
+  std::span<const T> span() const {
+    check_elements(dtype_of<T>(), alignof(T));
+    return {static_cast<const T*>(data), size()};
+  }
+  // What span() throws, for elements of another kind: the dtype and the alignment that are wanted.
+  void check_elements(const DType& wanted, std::size_t alignment) const;
+};
 
 // Work on a device that fills memory: when it is done, and how it ended. Copies share the work;
 // dropping the last neither waits for it nor ends it. What the work needs is kept until it is done.
@@ -109,8 +129,26 @@ class Tensor {
   Shape strides() const { return view_.strides_or_c(); }
   const DType& dtype() const { return view_.dtype; }
   const Device& device() const { return view_.device; }
+  std::size_t size() const { return view_.size(); }  // elements
+  std::size_t ndim() const { return view_.ndim(); }
   std::size_t nbytes() const;
   const TensorView& view() const { return view_; }
+
+  // TensorView::span() of memory that is ready: waits, and throws what ready().wait() throws. Of a
+  // temporary there is none: its memory ends with it.
+  template <NativeElement T>
+  std::span<T> span() & {
+    wait_for_elements(dtype_of<T>(), alignof(T));
+    return {static_cast<T*>(data()), size()};
+  }
+  template <NativeElement T>
+  std::span<const T> span() const& {
+    wait_for_elements(dtype_of<T>(), alignof(T));
+    return {static_cast<const T*>(data()), size()};
+  }
+  template <NativeElement T>
+  void span() const&& = delete;
+
   // When the memory holds the elements. Only what says so gives tensors that are not done:
   // decode_batch_async.
   const Ready& ready() const { return ready_; }
@@ -123,9 +161,21 @@ class Tensor {
   std::shared_ptr<void> release() &&;
 
  private:
+  void wait_for_elements(const DType& wanted, std::size_t alignment) const;
+
   std::shared_ptr<void> owner_;
   TensorView view_;
   Ready ready_;
+};
+
+// Elements of variable length one behind the other, as Arrow's large types (large_string,
+// large_binary, large_list) lay them out: element i begins at values[offsets[i]] and ends before
+// values[offsets[i + 1]], in C order of the shape. Both tensors lie in host memory.
+struct RaggedTensor {
+  Shape shape{};     // of the elements
+  DType dtype{};     // string, bytes, object or array
+  Tensor offsets{};  // int64, one more than there are elements; the first is 0
+  Tensor values{};   // uint8, the bytes; of DType::array the items, in their type
 };
 
 // A copy of `source` on `to`, in C order, done when this returns. What `stream` (none: the default
@@ -137,3 +187,4 @@ Tensor copy(const TensorView& source, Device to, Stream stream = {});
 DLManagedTensorVersioned* to_dlpack(const TensorView& view, std::shared_ptr<void> owner);
 
 }  // namespace headrace
+#pragma GCC visibility pop

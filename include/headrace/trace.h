@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#pragma GCC visibility push(default)
 namespace headrace {
 
 class Array;
@@ -43,3 +44,4 @@ struct StoreBenchOptions {
 std::string bench_store_json(const Array& array, const StoreBenchOptions& options = {});
 
 }  // namespace headrace
+#pragma GCC visibility pop

@@ -11,6 +11,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy
 import numpy.typing
+import pyarrow
 from typing_extensions import Buffer
 
 import headrace._info
@@ -253,6 +254,12 @@ class _Indexer:
 
     def read(self, selection: Any, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Any:
         """As `Array.read`, with this kind of selection."""
+
+    def to_arrow(self, selection: Any, *, device: str | None = None, implementations: dict[str, str] | None = None) -> pyarrow.Array:
+        """As `Array.to_arrow`, with this kind of selection."""
+
+    def read_ragged(self, selection: Any, *, device: str | None = None, implementations: dict[str, str] | None = None) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.int64]]:
+        """As `Array.read_ragged`, with this kind of selection."""
 
 class Array:
     """
@@ -540,6 +547,107 @@ class Array:
     @property
     def codecs(self) -> list[headrace.codecs.Codec]:
         """The chain of codecs; v2 filters and compressors by their v3 meaning."""
+
+    def to_arrow(self, selection: Any = None, *, device: str | None = None, implementations: dict[str, str] | None = None) -> pyarrow.Array:
+        """
+        Read a selection to an array of Arrow.
+
+        Elements of variable length come from the decoder as Arrow lays them out, offsets and values, with
+        no Python object an element, and numbers as they lie in memory: Arrow takes over the memory that was
+        read into, without a copy. There are no nulls: Zarr has none, and missing chunks are the fill value;
+        NaT alone is null, as pyarrow has it.
+
+        =====================================  ========================================
+        elements                               Arrow's type
+        =====================================  ========================================
+        strings of variable length, "U"        large_string ("U" is converted)
+        bytes of variable length, "S"          large_binary ("S" is converted)
+        arrays (vlen-array)                    large_list of their items
+        JSON values (json2, msgpack2)          arrow.json over large_string, their text
+        bool                                   bool, packed to bits
+        integers, float16, float32, float64    the same
+        datetime64, timedelta64                timestamp, duration, date32 (of days)
+        raw bytes (r8, r16, ...)               fixed_size_binary
+        structures                             struct, a copy a field
+        =====================================  ========================================
+
+        Parameters
+        ----------
+        selection
+            What ``array[selection]`` takes; None is the whole array.
+        device
+            "cpu" where the handle is of another device: Arrow's arrays are made in host memory.
+        implementations
+            ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
+
+        Returns
+        -------
+        pyarrow.Array
+            As long as the first dimension of the result. Further dimensions are fixed_size_list within each
+            other: ``flatten()`` takes one off. Of a result without dimensions, one element.
+
+        Raises
+        ------
+        ImportError
+            pyarrow cannot be imported (``pip install 'headrace[arrow]'``).
+        NotImplementedError
+            The handle or ``device`` is no host memory; Arrow has no such type: complex numbers, bfloat16 and
+            other types of ml_dtypes, times in other units than s, ms, us and ns; or a dimension behind the
+            first is longer than 2**31 - 1.
+        headrace.CorruptError
+            A chunk whose sizes lie, or strings that are no Unicode.
+        ValueError
+            Days that date32 does not hold.
+
+        Examples
+        --------
+        >>> names = headrace.create_array("stations.zarr", "name", shape=3, dtype=str, fill_value="-")
+        >>> names[:2] = ["Bergen", "Oslo"]
+        >>> names.to_arrow(np.s_[1:]).to_pylist()
+        ['Oslo', '-']
+        """
+
+    def read_ragged(self, selection: Any = None, *, device: str | None = None, implementations: dict[str, str] | None = None) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.int64]]:
+        """
+        Read elements of variable length as one array of values and one of offsets.
+
+        Element ``i`` is ``values[offsets[i]:offsets[i + 1]]``, in C order of the selection. What
+        ``torch.nested.nested_tensor_from_jagged`` takes, and DLPack of either.
+
+        Parameters
+        ----------
+        selection
+            What ``array[selection]`` takes; None is the whole array.
+        device
+            "cpu" where the handle is of another device: such elements are decoded in host memory.
+        implementations
+            ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
+
+        Returns
+        -------
+        values : numpy.ndarray
+            One dimension: the bytes as uint8, of strings UTF-8, of JSON values their text; of arrays
+            (vlen-array) their items.
+        offsets : numpy.ndarray
+            int64, one more than there are elements, in units of ``values``.
+
+        Raises
+        ------
+        ValueError
+            The elements have one length.
+        NotImplementedError
+            The handle or ``device`` is no host memory.
+        headrace.CorruptError
+            A chunk whose sizes lie, or strings that are no UTF-8.
+
+        Examples
+        --------
+        >>> names = headrace.create_array("stations.zarr", "name", shape=3, dtype=str, fill_value="-")
+        >>> names[:2] = ["Bergen", "Oslo"]
+        >>> values, offsets = names.read_ragged()
+        >>> offsets
+        array([ 0,  6, 10, 11])
+        """
 
     def __setitem__(self, key: Any, value: Any) -> None: ...
 

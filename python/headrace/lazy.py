@@ -178,6 +178,14 @@ class LazyArray:
         """Read the view in the background; parameters as of `headrace.Array.read_async`."""
         return self._array.read_async(self.selection, out=out, **kwargs)
 
+    def to_arrow(self, **kwargs: Any) -> Any:
+        """Read the view to an array of Arrow; parameters as of `headrace.Array.to_arrow`."""
+        return self._array.to_arrow(self.selection, **kwargs)
+
+    def read_ragged(self, **kwargs: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Read the view to values and offsets; parameters as of `headrace.Array.read_ragged`."""
+        return self._array.read_ragged(self.selection, **kwargs)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError("__array__: a view of a store cannot be read without a copy")

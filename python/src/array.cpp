@@ -35,27 +35,6 @@ namespace {
 constexpr std::initializer_list<const char*> kReadArguments = {
     "selection", "out", "device", "stream", "implementations"};
 
-// a.oindex, a.vindex, a.blocks
-struct Indexer {
-  nb::object array;
-  KeyKind kind;
-};
-
-ReadOptions read_options(const Device& device, nb::handle stream, nb::handle implementations) {
-  ReadOptions options;
-  if (device.is_cpu() && !stream.is_none()) {
-    raise(PyExc_ValueError,
-          "[read] stream: expected None for a result in host memory, got " +
-              nb::cast<std::string>(nb::repr(stream)));
-  }
-  options.stream = stream_from_python(stream);
-  if (!implementations.is_none()) {
-    options.implementations = implementations_from_python(implementations);
-  }
-  options.poll = check_signals;
-  return options;
-}
-
 ArrayView new_result(PyArray& self, const Shape& shape) {
   ArrayView result = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
   result.view.dtype = self.dtype;
@@ -85,6 +64,23 @@ nb::object read_new_on_device(PyArray& self,
   return wrap(read_tensor(array, key, options), self.numpy_dtype());
 }
 
+}  // namespace
+
+ReadOptions read_options(const Device& device, nb::handle stream, nb::handle implementations) {
+  ReadOptions options;
+  if (device.is_cpu() && !stream.is_none()) {
+    raise(PyExc_ValueError,
+          "[read] stream: expected None for a result in host memory, got " +
+              nb::cast<std::string>(nb::repr(stream)));
+  }
+  options.stream = stream_from_python(stream);
+  if (!implementations.is_none()) {
+    options.implementations = implementations_from_python(implementations);
+  }
+  options.poll = check_signals;
+  return options;
+}
+
 nb::object read_new(PyArray& self,
                     const Array& array,
                     const ParsedKey& key,
@@ -111,6 +107,15 @@ nb::object read_new(PyArray& self,
   return std::move(result.keep_alive);
 }
 
+ParsedKey parse_selection(PyArray& self, nb::handle selection) {
+  ParsedKey key;
+  if (!selection.is_none()) key = parse_key(self, selection, KeyKind::automatic);
+  key.unbox = false;
+  return key;
+}
+
+namespace {
+
 nb::object dimension_names(PyArray& self) {
   const auto names = self.array.dimension_names();
   if (names.empty()) return nb::none();
@@ -130,14 +135,6 @@ nb::object getitem(PyArray& self, nb::handle key, KeyKind kind) {
   ReadOptions options;
   options.poll = check_signals;
   return read_new(self, self.array, parsed, options);
-}
-
-// The key of read() and read_async(): None is the whole array, and results are never scalars.
-ParsedKey parse_selection(PyArray& self, nb::handle selection) {
-  ParsedKey key;
-  if (!selection.is_none()) key = parse_key(self, selection, KeyKind::automatic);
-  key.unbox = false;
-  return key;
 }
 
 void refuse_fields(const ParsedKey& key) {
@@ -391,7 +388,8 @@ ParsedKey parse_key(PyArray& self, nb::handle key, KeyKind kind) {
 }
 
 void bind_array(nb::module_& m) {
-  nb::class_<Indexer>(m, "_Indexer")
+  auto indexers = nb::class_<Indexer>(m, "_Indexer");
+  indexers
       .def(
           "__getitem__",
           [](Indexer& self, nb::handle key) {
@@ -420,6 +418,7 @@ void bind_array(nb::module_& m) {
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> typing.Any"),
            "As `Array.read`, with this kind of selection.");
+  bind_indexer_ragged(indexers);
   auto indexer = [](KeyKind kind) {
     return [kind](nb::object self) { return Indexer{std::move(self), kind}; };
   };
@@ -617,6 +616,7 @@ void bind_array(nb::module_& m) {
           },
           nb::sig("def _implementations(self) -> dict[str, str]"));
   bind_array_protocols(cls);
+  bind_array_ragged(cls);
   bind_array_write(cls);
   m.def("read_many",
         read_many_items,

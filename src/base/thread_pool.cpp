@@ -24,6 +24,22 @@ namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
+struct Failure {
+  std::exception_ptr error;  // null: there is none
+  std::size_t index = 0;
+};
+
+// Whether another error may stand for this one: not for a signal's, nor for a request to end.
+bool is_of_the_library(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.code() != ErrorCode::cancelled;
+  } catch (...) {
+    return false;
+  }
+}
+
 // One parallel_for: who takes an index runs it.
 struct Job {
   Job(std::size_t count,
@@ -43,42 +59,55 @@ struct Job {
   int free_seats;   // further threads that may join; under the pool's mutex
   int helpers = 0;  // threads inside, the caller not counted; under the pool's mutex
   std::atomic<std::size_t> next{0};
+  std::exception_ptr unwanted;           // what the caller's poll or interrupt threw
+  std::exception_ptr application_error;  // what the calling thread threw that is no Error
+  std::atomic<bool> given_up{false};     // the calling thread has an error
   Mutex error_mutex;
-  std::exception_ptr error GUARDED_BY(error_mutex);  // the helpers' first
-  std::exception_ptr caller_error;                   // the calling thread's own
-  std::exception_ptr unwanted;                       // what its poll or interrupt threw
-  std::atomic<bool> given_up{false};                 // it has one
+  Failure first GUARDED_BY(error_mutex);  // of all other errors the one of the lowest index
 
   bool is_handed_out() const { return next.load(std::memory_order_relaxed) >= n; }
 
   // Until all indices are handed out or one call fails, which ends the hand-out.
-  std::exception_ptr work() {
+  Failure work() {
     for (;;) {
       const std::size_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= n) return nullptr;
+      if (i >= n) return {};
       try {
         body(i);
       } catch (...) {
         next.store(n, std::memory_order_relaxed);
-        return std::current_exception();
+        return {std::current_exception(), i};
       }
     }
   }
 
+  // Indices are handed out in ascending order and every call that began is waited for: the lowest
+  // index that fails is the same whichever thread is faster.
+  void keep(Failure failure) {
+    const MutexLock lock(error_mutex);
+    if (!first.error || failure.index < first.index) std::swap(first, failure);
+  }
+
   void work_as_caller() {
-    caller_error = work();
-    if (caller_error) given_up.store(true, std::memory_order_relaxed);
+    Failure failure = work();
+    if (!failure.error) return;
+    given_up.store(true, std::memory_order_relaxed);
+    if (is_of_the_library(failure.error)) {
+      keep(std::move(failure));
+    } else {
+      application_error = std::move(failure.error);
+    }
   }
   void work_as_helper() {
-    const InterruptScope scope([this] {
+    bool was_told = false;
+    const InterruptScope scope([&] {
       if (given_up.load(std::memory_order_relaxed)) {
+        was_told = true;
         throw Error(ErrorCode::cancelled, "the request was cancelled");
       }
     });
-    std::exception_ptr failure = work();
-    if (!failure) return;
-    const MutexLock lock(error_mutex);
-    if (!error) error.swap(failure);
+    Failure failure = work();
+    if (failure.error && !was_told) keep(std::move(failure));
   }
 
   // Goes on once it has thrown: whoever is waited for may be stuck, and the next signal's handler
@@ -94,12 +123,12 @@ struct Job {
     }
   }
 
-  // A signal was handled by what threw: nobody would hear of it again.
+  // A signal was handled by what threw in the calling thread: nobody would hear of it again.
   void rethrow() {
     if (unwanted) std::rethrow_exception(unwanted);
-    if (caller_error) std::rethrow_exception(caller_error);
+    if (application_error) std::rethrow_exception(application_error);
     const MutexLock lock(error_mutex);
-    if (error) std::rethrow_exception(error);
+    if (first.error) std::rethrow_exception(first.error);
   }
 };
 

@@ -12,16 +12,17 @@
 namespace headrace {
 
 // Calls body(i) for each i in [0, n), from the calling thread and at most max_threads - 1 others.
-// The first exception stops the hand-out of further indices and is rethrown here once every call
-// that had started is over. max_threads 0: the configured number. While the calling thread waits
-// for others its interrupt (base/interrupt.h) is looked at; once that thread has an error, those
-// that wait for a store wait no more.
+// An exception stops the hand-out of further indices; once every call that had started is over, the
+// one of the lowest index is rethrown here, so that which it is does not hang on the threads'
+// speed. max_threads 0: the configured number. While the calling thread waits for others its
+// interrupt (base/interrupt.h) is looked at; once that thread has an error, those that wait for a
+// store wait no more, and what they throw of it does not count.
 void parallel_for(std::size_t n, FunctionRef<void(std::size_t)> body, int max_threads = 0);
 // The same. While the calling thread waits for others, which may be stuck in a store, it calls
 // `poll` now and then, so that a signal is heard. What poll() throws is rethrown here as what a
 // call throws is: not before every call that had started is over, for they use the caller's memory.
-// What poll() throws goes before an exception of the calling thread's, and that before those of
-// others.
+// What poll() throws goes before all else, and next what the calling thread threw that is no Error
+// or says `cancelled`: a signal's, say, of which nobody would hear again.
 void parallel_for(std::size_t n,
                   FunctionRef<void(std::size_t)> body,
                   int max_threads,

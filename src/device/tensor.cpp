@@ -1,6 +1,8 @@
 #include "headrace/tensor.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <utility>
 
 #include "base/buffer.h"
@@ -23,6 +25,14 @@ Shape c_strides(const Shape& shape, std::size_t itemsize) {
   return strides;
 }
 
+std::string listed(const Shape& numbers) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  }
+  return text + (numbers.size() == 1 ? ",)" : ")");
+}
+
 }  // namespace
 
 std::size_t TensorView::size() const { return checked_nbytes(shape, 1, "size of a tensor"); }
@@ -40,6 +50,24 @@ bool TensorView::is_c_contiguous() const {
     if (shape[d] != 1 && strides[d] != expected[d]) return false;
   }
   return true;
+}
+
+void TensorView::check_elements(const DType& wanted, std::size_t alignment) const {
+  const auto refuse = [&](const std::string& expected, const std::string& found) {
+    throw Error(ErrorCode::invalid_argument,
+                "[span] " + wanted.to_string() + ": expected " + expected + ", got " + found);
+  };
+  if (dtype != wanted) refuse("elements of this type", dtype.to_string());
+  if (device.type == Device::Type::cuda) refuse("memory of the host", device.to_string());
+  if (!is_c_contiguous()) {
+    refuse("C order",
+           "strides of " + listed(strides) + " bytes for the shape " + listed(shape) + " of " +
+               std::to_string(dtype.itemsize()) + " bytes an element");
+  }
+  if (data == nullptr && size() != 0) refuse(std::to_string(size()) + " elements", "no memory");
+  if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0) {
+    refuse("memory aligned to " + std::to_string(alignment) + " bytes", "other memory");
+  }
 }
 
 Tensor Tensor::empty(const Shape& shape, const DType& dtype, Device device) {
@@ -70,6 +98,14 @@ Tensor::Tensor(std::shared_ptr<void> memory,
 
 std::size_t Tensor::nbytes() const {
   return checked_nbytes(view_.shape, view_.dtype.itemsize(), "size of a tensor");
+}
+
+void Tensor::wait_for_elements(const DType& wanted, std::size_t alignment) const {
+  if (!owner_ && data() != nullptr) {
+    throw Error(ErrorCode::invalid_argument, "[span] a tensor whose memory was handed over");
+  }
+  view_.check_elements(wanted, alignment);
+  ready_.wait();
 }
 
 std::shared_ptr<void> Tensor::release() && {

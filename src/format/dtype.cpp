@@ -282,7 +282,8 @@ const DType& DType::item() const {
   return parameters_ ? parameters_->item : none;
 }
 
-bool operator==(const DType& a, const DType& b) {
+// GCC lets a friend that a class alone declares not be visible by the header's pragma.
+[[gnu::visibility("default")]] bool operator==(const DType& a, const DType& b) {
   if (a.kind_ != b.kind_ || a.itemsize_ != b.itemsize_ || std::strcmp(a.name_, b.name_) != 0) {
     return false;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "conformance/random_selection.h"
+#include "engine/read/ragged.h"
 #include "headrace/headrace.h"
 #include "store/store.h"
 
@@ -52,6 +54,22 @@ std::vector<std::string> texts_of_numbers(const Tensor& tensor) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < tensor.view().size(); ++i)
     texts.push_back(text_of_number(numbers[i]));
+  return texts;
+}
+
+std::vector<std::string> texts_of(const RaggedTensor& ragged) {
+  const std::size_t n = TensorView{nullptr, ragged.shape, {}, {}, {}}.size();
+  const auto* offsets = static_cast<const std::int64_t*>(ragged.offsets.data());
+  const std::string_view values(static_cast<const char*>(ragged.values.data()),
+                                ragged.values.nbytes());
+  EXPECT_EQ(ragged.offsets.shape(), (Shape{static_cast<std::int64_t>(n) + 1}));
+  EXPECT_EQ(offsets[0], 0);
+  EXPECT_EQ(offsets[n], static_cast<std::int64_t>(values.size()));
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto begin = static_cast<std::size_t>(offsets[i]);
+    texts.emplace_back(values.substr(begin, static_cast<std::size_t>(offsets[i + 1]) - begin));
+  }
   return texts;
 }
 
@@ -120,6 +138,11 @@ TEST_P(VlenArray, SelectionsAreThoseOfNumbers) {
     const Tensor got = texts_.read(read);
     ASSERT_EQ(got.shape(), texts_.result_shape(read));
     ASSERT_EQ(texts_of(got), texts_of_numbers(numbers_.read(read)));
+    const RaggedTensor ragged = texts_.read_ragged(read);
+    ASSERT_EQ(ragged.shape, got.shape());
+    ASSERT_EQ(ragged.dtype, DType::string());
+    ASSERT_EQ(ragged.values.dtype(), DType::uint8);
+    ASSERT_EQ(texts_of(ragged), texts_of(got));
   }
   EXPECT_EQ(texts_.verify([](const std::string& key, const Error& e) {
     ADD_FAILURE() << key << e.what();
@@ -219,6 +242,97 @@ TEST(VlenResult, IsOfTheHostOnly) {
   EXPECT_EQ(code_of([&] { array.read_into({}, view); }), ErrorCode::unsupported);
   EXPECT_EQ(code_of([&] { copy(view, Device::simt()); }), ErrorCode::unsupported);
   EXPECT_EQ(code_of([&] { static_cast<void>(array.read().to_dlpack()); }), ErrorCode::unsupported);
+}
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::io;
+}
+
+RaggedTensor packed(const std::vector<VlenElement>& elements, const DType& dtype) {
+  const ReadOptions options;
+  Request request(options, nullptr);
+  auto* const data = const_cast<VlenElement*>(elements.data());
+  return pack_ragged({data, {static_cast<std::int64_t>(elements.size())}, {}, dtype, {}}, request);
+}
+
+// More elements than a thread counts at a time, more bytes than it copies; elements longer than
+// that between many of no bytes.
+TEST(Ragged, PacksInTurnsOfManyThreads) {
+  std::vector<std::string> texts;
+  for (std::int64_t i = 0; i < 200'000; ++i) texts.push_back(text_of_number(i % 3 == 0 ? 0 : i));
+  texts[70'000] = std::string((std::size_t{5} << 20) + 7, 'a');
+  texts[70'001] = std::string(std::size_t{1} << 20, 'b');
+  std::vector<VlenElement> elements;
+  for (const std::string& text : texts)
+    elements.push_back({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  const RaggedTensor ragged = packed(elements, DType::string());
+  EXPECT_TRUE(texts_of(ragged) == texts);
+}
+
+TEST(Ragged, ItemsOfArraysAreWholeAcrossTurns) {
+  const DType dtype = DType::array(DType::raw(7));  // does not divide what a thread copies
+  const std::string bytes(7 * 400'000, 'x');
+  const auto* const data = reinterpret_cast<const std::byte*>(bytes.data());
+  const RaggedTensor ragged = packed({{data, 7}, {nullptr, 0}, {data, bytes.size()}}, dtype);
+  EXPECT_EQ(ragged.values.shape(), (Shape{400'001}));
+  EXPECT_EQ(ragged.values.dtype(), DType::raw(7));
+  const auto* const offsets = static_cast<const std::int64_t*>(ragged.offsets.data());
+  EXPECT_EQ(std::vector(offsets, offsets + 4), (std::vector<std::int64_t>{0, 1, 1, 400'001}));
+  const std::string_view values(static_cast<const char*>(ragged.values.data()),
+                                ragged.values.nbytes());
+  EXPECT_TRUE(values == std::string(7 * 400'001, 'x'));
+}
+
+TEST(Ragged, SizesThatNothingHoldsAreErrors) {
+  const std::size_t most = std::size_t{1} << 62;
+  const std::byte byte{};
+  const auto code = [&](const std::vector<VlenElement>& elements, const DType& dtype) {
+    return code_of([&] { packed(elements, dtype); });
+  };
+  EXPECT_EQ(code({{&byte, most}, {&byte, most}}, DType::bytes()), ErrorCode::out_of_memory);
+  EXPECT_EQ(code({{&byte, most}}, DType::bytes()), ErrorCode::out_of_memory);
+  EXPECT_EQ(code({{&byte, ~std::size_t{0}}}, DType::bytes()), ErrorCode::out_of_memory);
+  // Of two turns.
+  std::vector<VlenElement> elements(70'000);
+  elements.front().nbytes = elements.back().nbytes = most;
+  EXPECT_EQ(code(elements, DType::bytes()), ErrorCode::out_of_memory);
+  EXPECT_EQ(code({{&byte, 3}}, DType::array(DType::int16)), ErrorCode::corrupt);
+}
+
+TEST(Ragged, ElementsSelectedAgainAndAgainNeedTheirBytesEachTime) {
+  const Array array = texts(memory_store(), std::string(std::size_t{64} << 20, 'x'));
+  IndexArray indices{std::vector<std::int64_t>(std::size_t{1} << 22), {1 << 22}};
+  const Selection selection = Selection::coordinate({std::move(indices)});
+  EXPECT_EQ(code_of([&] { array.read_ragged(selection); }), ErrorCode::out_of_memory);  // 2^48
+  EXPECT_EQ(texts_of(array.read_ragged({slice(0, 0)})), std::vector<std::string>{});
+}
+
+TEST(Ragged, OtherElementsAndDevicesAreRefused) {
+  const Store store = memory_store();
+  const Array array = texts(store);
+  EXPECT_EQ(code_of([&] { array.to(Device::simt()).read_ragged(); }), ErrorCode::unsupported);
+  CreateOptions options;
+  options.shape = {4};
+  options.dtype = DType::float32;
+  const Array numbers = create_array(store, "n", options);
+  EXPECT_EQ(code_of([&] { numbers.read_ragged(); }), ErrorCode::invalid_argument);
+  store.driver().set("t/c/1", bytes_of("no vlen"));
+  EXPECT_EQ(code_of([&] { array.read_ragged(); }), ErrorCode::corrupt);
+}
+
+TEST(Ragged, PollEndsIt) {
+  const Array array = texts(memory_store(), "missing");
+  ReadOptions options;
+  options.poll = [] { throw Error(ErrorCode::cancelled, "enough"); };
+  IndexArray indices{std::vector<std::int64_t>(std::size_t{1} << 22), {1 << 22}};
+  const Selection selection = Selection::coordinate({std::move(indices)});
+  EXPECT_EQ(code_of([&] { array.read_ragged(selection, options); }), ErrorCode::cancelled);
 }
 
 TEST(VlenArrayErrors, NameTheChunk) {

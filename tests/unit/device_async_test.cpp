@@ -128,6 +128,20 @@ TEST_F(DeviceAsync, ComesBetweenWhatTheStreamHadAndWhatItGetsLater) {
   EXPECT_EQ(ready.stream().raw(), nullptr);
 }
 
+TEST_F(DeviceAsync, SpanWaitsForTheElements) {
+  HostStream stream;
+  stream.hold();
+  std::vector<Tensor> results = queue_new(Stream::from(stream.handle()));
+  // What is wrong with the call is told at once.
+  error_of([&] { static_cast<void>(results[2].span<float>()); }, ErrorCode::invalid_argument);
+  auto call = std::async(std::launch::async, [&] { return results[2].span<std::uint8_t>(); });
+  EXPECT_EQ(call.wait_for(50ms), std::future_status::timeout);
+  stream.release();
+  const auto bytes = std::as_bytes(call.get());
+  EXPECT_TRUE(results[2].ready().done());
+  EXPECT_EQ(Bytes(bytes.begin(), bytes.end()), plain_[2]);
+}
+
 TEST_F(DeviceAsync, HasAnotherStreamWait) {
   HostStream stream, other;
   stream.hold();
@@ -234,6 +248,9 @@ TEST_F(DeviceAsync, ErrorsComeAtTheNextUse) {
     }
     error_of([&] { ready.before({}); }, ErrorCode::corrupt);
     error_of([&] { ready.future().get(); }, ErrorCode::corrupt);
+    if (device.type != Device::Type::cuda) {
+      error_of([&] { static_cast<void>(results[2].span<std::uint8_t>()); }, ErrorCode::corrupt);
+    }
     error_of([&] { std::move(results[2]).to_dlpack(); }, ErrorCode::corrupt);
   }
   // What sizes tell is thrown at once.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "conformance/config_guard.h"
+#include "headrace/error.h"
 
 namespace headrace {
 namespace {
@@ -83,6 +85,54 @@ TEST(ParallelFor, RethrowsWhenAllHaveReturned) {
     };
     EXPECT_THROW(parallel_for(1000, body), std::runtime_error);
     EXPECT_EQ(inside, 0);
+  }
+}
+
+// Index 1 fails first, index 0 once that is known; by turns in the calling thread and in a helper.
+TEST(ParallelFor, RethrowsTheErrorOfTheLowestIndexWhoeverIsFaster) {
+  const Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  std::set<bool> callers_index;
+  for (int round = 0; round < 1000 && (round < 10 || callers_index.size() < 2); ++round) {
+    Gate failed;
+    const auto call = [&](std::size_t i) {
+      if (i == 1) {
+        // The destructor runs as the exception leaves: index 0 is let go by a failure under way.
+        const std::shared_ptr<void> at_exit(nullptr, [&](void*) { failed.open(); });
+        throw Error(ErrorCode::corrupt, "1");
+      }
+      EXPECT_TRUE(failed.wait());
+      std::this_thread::sleep_for(1ms);
+      callers_index.insert(std::this_thread::get_id() == caller);
+      throw Error(ErrorCode::corrupt, "0");
+    };
+    try {
+      parallel_for(2, call);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "0");
+    }
+  }
+  EXPECT_EQ(callers_index.size(), 2U) << "only one of the threads had index 0";
+}
+
+TEST(ParallelFor, WhatIsNoErrorOfTheCallersGoesBeforeThoseOfHelpers) {
+  const Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  for (int round = 0; round < 20; ++round) {
+    Gate callers;
+    Gate helpers;
+    const auto call = [&](std::size_t) {
+      if (std::this_thread::get_id() == caller) {
+        callers.open();
+        EXPECT_TRUE(helpers.wait());
+        throw std::domain_error("interrupted");
+      }
+      helpers.open();
+      EXPECT_TRUE(callers.wait());  // else there may be no index left for it
+      throw Error(ErrorCode::io, "the helper's");
+    };
+    EXPECT_THROW(parallel_for(2, call), std::domain_error);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "engine/device/to_device.h"
 #include "engine/fetch/stored_chunks.h"
 #include "engine/query/coordinates.h"
+#include "engine/read/ragged.h"
 #include "engine/read/to_host.h"
 #include "engine/request/array_state.h"
 #include "engine/request/async.h"
@@ -219,6 +220,18 @@ Array Array::with_implementations(const Implementations& implementations) const 
 Tensor Array::read(const Selection& selection, const ReadOptions& options) const {
   check_stream(*state_, options);
   return read_tensor(*state_, selection, options, nullptr);
+}
+
+RaggedTensor Array::read_ragged(const Selection& selection, const ReadOptions& options) const {
+  const Prepared read = prepare(*state_, selection, options.implementations);
+  const DType& dtype = read.layout->metadata->dtype;
+  if (!read.layout->variable_length()) {
+    throw Error(ErrorCode::invalid_argument,
+                "[read_ragged] " + state_->path() + ": elements of " + dtype.to_string() +
+                    " have one length, read() reads them");
+  }
+  check_vlen_device(*state_, dtype);
+  return read_ragged_selection(*state_, read.layout, read.selection, options);
 }
 
 void Array::read_placed(const Selection& selection,

@@ -1,0 +1,159 @@
+// Array.to_arrow and Array.read_ragged, and those of a.oindex and its like.
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <utility>
+
+#include "array.h"
+#include "docs.h"
+#include "dtype.h"
+#include "tensor.h"
+
+namespace headrace::python {
+
+namespace {
+
+// To host memory, or NotImplementedError.
+Array on_host(const char* action, PyArray& self, nb::handle device) {
+  Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
+  if (!array.device().is_cpu()) {
+    raise(PyExc_NotImplementedError,
+          std::string("[") + action + "] " + printable(array.path()) +
+              ": results are in host memory only (device=\"cpu\"), not on " +
+              array.device().to_string());
+  }
+  return array;
+}
+
+RaggedTensor read_ragged(PyArray& self,
+                         const Array& array,
+                         const ParsedKey& key,
+                         nb::handle implementations) {
+  check_fields(key, self.dtype);
+  check_caller(self.origin);
+  const ReadOptions options = read_options(Device::cpu(), nb::none(), implementations);
+  nb::gil_scoped_release release;
+  return array.read_ragged(key.selection, options);
+}
+
+nb::tuple values_and_offsets(RaggedTensor&& read) {
+  nb::object values_dtype = numpy_dtype(read.values.dtype());
+  nb::object values = to_ndarray(std::move(read.values), values_dtype);
+  nb::object offsets = to_ndarray(std::move(read.offsets), numpy_dtype(DType::int64));
+  return nb::make_tuple(values, offsets);
+}
+
+nb::object ragged_key(PyArray& self,
+                      const ParsedKey& key,
+                      nb::handle device,
+                      nb::handle implementations) {
+  const Array array = on_host("read_ragged", self, device);
+  return values_and_offsets(read_ragged(self, array, key, implementations));
+}
+
+nb::object arrow_key(PyArray& self,
+                     const ParsedKey& key,
+                     nb::handle device,
+                     nb::handle implementations) {
+  const Array array = on_host("to_arrow", self, device);
+  const bool ragged = self.dtype.variable_length();
+  const DType& dtype = self.dtype;
+  // Before anything is read: is there pyarrow, and has it such a type?
+  const nb::object make = package_attribute("headrace._arrow", ragged ? "ragged" : "fixed");
+  const nb::object check = package_attribute("headrace._arrow", "check");
+  if (!ragged) {
+    check_fields(key, dtype);
+    nb::object type = self.numpy_dtype();
+    if (key.fields.is_valid()) type = type[key.fields];
+    check(type);
+    return make(
+        read_new(self, array, key, read_options(Device::cpu(), nb::none(), implementations)));
+  }
+  if (dtype.kind() == DType::Kind::array) check(numpy_dtype(dtype.item()));
+  RaggedTensor read = read_ragged(self, array, key, implementations);
+  const nb::object shape = shape_tuple(read.shape);
+  return make(dtype.name(), *values_and_offsets(std::move(read)), shape);
+}
+
+using ReadKey = nb::object (*)(PyArray&, const ParsedKey&, nb::handle, nb::handle);
+
+constexpr std::initializer_list<const char*> kArguments = {
+    "selection", "device", "implementations"};
+
+auto of_array(const char* name, ReadKey read) {
+  return [name, read](PyArray& self,
+                      nb::handle selection,
+                      nb::handle device,
+                      nb::handle implementations,
+                      const nb::kwargs& unknown) {
+    refuse_unknown(name, unknown, kArguments);
+    return read(self, parse_selection(self, selection), device, implementations);
+  };
+}
+
+auto of_indexer(const char* name, ReadKey read) {
+  return [name, read](Indexer& self,
+                      nb::handle selection,
+                      nb::handle device,
+                      nb::handle implementations,
+                      const nb::kwargs& unknown) {
+    refuse_unknown(name, unknown, kArguments);
+    auto& array = nb::cast<PyArray&>(self.array);
+    ParsedKey key = parse_key(array, selection, self.kind);
+    key.unbox = false;
+    return read(array, key, device, implementations);
+  };
+}
+
+}  // namespace
+
+void bind_array_ragged(nb::class_<PyArray>& cls) {
+  cls.def("to_arrow",
+          of_array("to_arrow", arrow_key),
+          nb::arg("selection") = nb::none(),
+          nb::kw_only(),
+          nb::arg("device") = nb::none(),
+          nb::arg("implementations") = nb::none(),
+          nb::arg("unknown"),
+          nb::sig("def to_arrow(self, selection: typing.Any = None, *, device: str | None = None, "
+                  "implementations: dict[str, str] | None = None) -> pyarrow.Array"),
+          docs::kToArrow)
+      .def("read_ragged",
+           of_array("read_ragged", ragged_key),
+           nb::arg("selection") = nb::none(),
+           nb::kw_only(),
+           nb::arg("device") = nb::none(),
+           nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
+           nb::sig("def read_ragged(self, selection: typing.Any = None, *, "
+                   "device: str | None = None, implementations: dict[str, str] | None = None) -> "
+                   "tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[numpy.int64]]"),
+           docs::kReadRagged);
+}
+
+void bind_indexer_ragged(nb::class_<Indexer>& cls) {
+  cls.def("to_arrow",
+          of_indexer("to_arrow", arrow_key),
+          nb::arg("selection"),
+          nb::kw_only(),
+          nb::arg("device") = nb::none(),
+          nb::arg("implementations") = nb::none(),
+          nb::arg("unknown"),
+          nb::sig("def to_arrow(self, selection: typing.Any, *, device: str | None = None, "
+                  "implementations: dict[str, str] | None = None) -> pyarrow.Array"),
+          "As `Array.to_arrow`, with this kind of selection.")
+      .def("read_ragged",
+           of_indexer("read_ragged", ragged_key),
+           nb::arg("selection"),
+           nb::kw_only(),
+           nb::arg("device") = nb::none(),
+           nb::arg("implementations") = nb::none(),
+           nb::arg("unknown"),
+           nb::sig("def read_ragged(self, selection: typing.Any, *, device: str | None = None, "
+                   "implementations: dict[str, str] | None = None) -> "
+                   "tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[numpy.int64]]"),
+           "As `Array.read_ragged`, with this kind of selection.");
+}
+
+}  // namespace headrace::python
