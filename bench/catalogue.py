@@ -148,6 +148,14 @@ BENCHMARKS = {
     "xarray-suite": Benchmark(
         "xarray's own tests of its engine", "", {"xarray-suite.json": "ecosystem.xarray_suite"}
     ),
+    **{
+        f"{name}-suite": Benchmark(
+            f"{name}'s own tests; ${variable}: its unpacked source, see the script",
+            "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+            {f"{name}-suite.json": f"ecosystem.downstream_suite {name} --source ${variable}"},
+        )
+        for name, variable in (("anndata", "ANNDATA"), ("annbatch", "ANNBATCH"), ("zarrs", "ZARRS"))
+    },
     "state-dict": Benchmark(
         "weights of a network, on the CPU",
         OTHERS,

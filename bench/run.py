@@ -26,6 +26,7 @@ from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
 from e2e import network_table, results, strings_table
 from e2e import table as e2e
 from ecosystem import table as ecosystem
+from ecosystem.downstream_suite import SUITES
 
 from device import stages
 from device import table as device
@@ -73,6 +74,9 @@ TABLES = {
         load("network-writes.json")
     ),
     ("bench/README.md", "ecosystem"): ecosystem_tables,
+    ("docs/zarr.md", "suites"): lambda: ecosystem.downstream_table(
+        [load(f"{name}-suite.json") for name in SUITES if (RESULTS / f"{name}-suite.json").exists()]
+    ),
     ("docs/cells.md", "cells"): lambda: ecosystem.cells_table(load("cells-cpu.json")),
     ("docs/strings.md", "arrow"): lambda: strings_table.table(load("strings.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),

@@ -69,6 +69,30 @@ def suite_table(result: dict) -> str:
     )
 
 
+def downstream_table(results: list[dict]) -> str:
+    rows = []
+    for result in results:
+        own, ours = result["default"], result["headrace"]
+        rows.append(
+            [
+                f"{result['suite']} {result['versions'][result['suite']]}",
+                result["versions"]["zarr"],
+                *(
+                    " / ".join(str(of.get(column, 0)) for of in (own, ours))
+                    for column in ("passed", "skipped", "failed")
+                ),
+                str(len(result["failed_with_headrace_only"])),
+                str(sum(result["fallbacks"].values())),
+            ]
+        )
+    columns = ["tests of", "zarr", "passed", "skipped", "failed", "failed with headrace only"]
+    return markdown(
+        "With the default pipeline / with headrace's",
+        [*columns, "batches left to zarr-python"],
+        rows,
+    )
+
+
 def shm_tables(result: dict) -> str:
     arrays, dataset = (result["throughput"][payload] for payload in ("arrays", "dataset"))
     settings = result["settings"]

@@ -275,3 +275,40 @@ def test_suites_tell_what_fails_with_headrace_only(tmp_path, monkeypatch, folder
     assert list(found["failed_with_headrace_only"]) == ["test_swapped"]
     assert found["reasons"] == {"it counts": 1}
     assert suites.compared("own", outcomes, {})["reasons"] == {"unexplained": 1}
+
+
+def test_downstream_suite_tells_what_was_left_to_zarr_python(tmp_path, monkeypatch, folder):
+    pytest.importorskip("zarr")
+    monkeypatch.syspath_prepend(str(BENCH))
+    downstream = importlib.import_module("ecosystem.downstream_suite")
+    (tmp_path / "own.py").write_text(
+        "import numcodecs\n"
+        "class Pipeline: pass\n"
+        "class Same(numcodecs.abc.Codec):\n"
+        "    codec_id = 'same'\n"
+        "    def encode(self, buf): return buf\n"
+        "    def decode(self, buf, out=None): return buf\n"
+        "numcodecs.register_codec(Same)\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import own, zarr\n"
+        "def array():\n"
+        "    given = {'zarr_format': 2, 'compressors': own.Same()}\n"
+        "    return zarr.create_array({}, shape=4, dtype='i4', **given)\n"
+        "def test_reads(): assert (array()[:] == 0).all()\n"
+        "def test_own():\n"
+        "    with zarr.config.set({'codec_pipeline.path': 'own.Pipeline'}):\n"
+        "        pipeline = array().async_array.codec_pipeline\n"
+        "    assert type(pipeline) is own.Pipeline\n"
+        "    assert 'Batched' in type(pipeline).__mro__[1].__name__, 'another pipeline'\n"
+    )
+    suite = downstream.Suite(("-c", "/dev/null", "test_it.py"), set_by_tests="own.Pipeline")
+    outcomes, fallbacks = downstream.run(suite, tmp_path, tmp_path)
+    assert {test: found for test, (found, _) in outcomes["default"].items()} == {
+        "test_it::test_reads": "passed",
+        "test_it::test_own": "passed",
+    }
+    assert outcomes["headrace"]["test_it::test_reads"] == ("passed", "")
+    assert outcomes["headrace"]["test_it::test_own"][0] == "failed"
+    assert "another pipeline" in outcomes["headrace"]["test_it::test_own"][1]
+    assert sum(fallbacks.values()) == 1, fallbacks

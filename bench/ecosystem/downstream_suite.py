@@ -1,0 +1,166 @@
+"""Tests of libraries on zarr-python, with headrace's codec pipeline and without it.
+
+    pip download --no-deps --no-binary anndata anndata==0.13.4 && tar xf anndata-0.13.4.tar.gz
+    ANNDATA=anndata-0.13.4 python bench/run.py anndata-suite
+
+Runs the tests of unpacked sources, of the version that is installed, and compares the outcome of
+each test. Needs headrace installed and what the tests import; for anndata and annbatch without
+zarrs, which these would take in place of the default. Batches that headrace left to zarr-python are
+counted in the process of the tests, not in those that tests start. pytest's reports that are in the
+folder --reports are not made again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+import harness
+from ecosystem import suites
+
+PIPELINES = {
+    "default": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    "headrace": "headrace.zarr.CodecPipeline",
+}
+# Variables of the environment of the tests' process.
+FALLBACKS, SET_BY_TESTS = "HEADRACE_SUITE_FALLBACKS", "HEADRACE_SUITE_SET_BY_TESTS"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One library's tests."""
+
+    arguments: tuple[str, ...]  # of pytest, in the sources' folder
+    beside: tuple[str, ...] = ()  # packages whose versions matter, too
+    left_out: dict[str, str] = field(default_factory=dict)  # files, and why
+    # Why a test fails with another pipeline, by a part of its name or of its message.
+    reasons: dict[str, str] = field(default_factory=dict)
+    # A pipeline that the tests name; the one under test stands in its place.
+    set_by_tests: str = ""
+
+
+# The files of anndata's tests that write or read Zarr.
+ANNDATA = (
+    *(
+        f"tests/test_{name}.py"
+        for name in (
+            "readwrite",
+            "io_elementwise",
+            "io_dispatched",
+            "io_partial",
+            "io_utils",
+            "io_warnings",
+            "io_backwards_compat",
+            "concatenate_disk",
+            "backed_sparse",
+            "backed_dense",
+            "dask",
+            "structured_arrays",
+            "annot",
+            "base",
+            "x",
+            "x_layers_2d",
+        )
+    ),
+    "tests/lazy",
+)
+
+SUITES = {
+    "anndata": Suite(
+        ("-m", "not dask_distributed", *ANNDATA),
+        beside=("scipy", "pandas", "h5py", "dask", "xarray"),
+        reasons={
+            "test_fast_zarr_context": "asserts that zarr-python's pipeline is the one configured",
+        },
+    ),
+    "annbatch": Suite(
+        ("-p", "no:asyncio", "tests"),
+        beside=("anndata", "scipy", "torch", "jax"),
+    ),
+    "zarrs": Suite(
+        ("-o", "addopts=--import-mode=importlib", "tests"),
+        set_by_tests="zarrs.ZarrsCodecPipeline",
+    ),
+}
+
+
+def pytest_configure(config):
+    """As a plug-in of pytest: let the pipeline that is configured be the one that tests name."""
+    if name := os.environ.get(SET_BY_TESTS):
+        from zarr import registry
+
+        module, _, attribute = name.rpartition(".")
+        stand_in = type(attribute, (registry.get_pipeline_class(),), {"__module__": module})
+        setattr(importlib.import_module(module), attribute, stand_in)
+        registry.register_pipeline(stand_in)
+
+
+def pytest_sessionfinish(session):
+    """As a plug-in of pytest: say what was left to zarr-python."""
+    if path := os.environ.get(FALLBACKS):
+        import headrace.zarr
+
+        Path(path).write_text(json.dumps(headrace.zarr.fallbacks()))
+
+
+def name_of(case: ElementTree.Element) -> str:
+    return re.sub("0x[0-9a-f]+", "0x", f"{case.get('classname')}::{case.get('name')}")
+
+
+def run(suite: Suite, source: Path, reports: Path) -> tuple[dict[str, suites.Outcomes], dict]:
+    """Outcomes by pipeline, and the batches that headrace left to zarr-python."""
+    ignored = [f"--ignore={name}" for name in suite.left_out]
+    fallbacks = reports / "fallbacks.json"
+    outcomes = {}
+    for name, path in PIPELINES.items():
+        environment = {**harness.ENVIRONMENT, "ZARR_CODEC_PIPELINE__PATH": path}
+        if suite.set_by_tests:
+            environment[SET_BY_TESTS] = suite.set_by_tests
+        if name == "headrace":
+            environment[FALLBACKS] = str(fallbacks)
+        outcomes[name] = suites.run(
+            reports / f"{name}.xml",
+            ["-p", "ecosystem.downstream_suite", *ignored, *suite.arguments],
+            source,
+            environment,
+            name_of,
+        )
+    return outcomes, json.loads(fallbacks.read_text())
+
+
+def main() -> bool:
+    made = harness.parser(__doc__, source=Path(), reports=None)
+    made.add_argument("suite", choices=SUITES)
+    args = made.parse_args()
+    suite = SUITES[args.suite]
+    with tempfile.TemporaryDirectory() as temporary:
+        reports = (args.reports or Path(temporary)).resolve()
+        outcomes, fallbacks = run(suite, args.source, reports)
+    report = {
+        "suite": args.suite,
+        "versions": harness.versions(
+            args.suite, "headrace", "zarr", "numcodecs", "numpy", *suite.beside
+        ),
+        "arguments": suite.arguments,
+        "left_out": suite.left_out,
+        **suites.compared("default", outcomes, suite.reasons),
+        "failed_with_both": {
+            test: message
+            for test, (found, message) in sorted(outcomes["headrace"].items())
+            if found == "failed" and outcomes["default"].get(test, ("absent",))[0] == "failed"
+        },
+        "fallbacks": fallbacks,
+    }
+    harness.save(report, args.out)
+    return "unexplained" in report["reasons"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
