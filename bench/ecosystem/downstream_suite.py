@@ -1,7 +1,7 @@
 """Tests of libraries on zarr-python, with headrace's codec pipeline and without it.
 
-    pip download --no-deps --no-binary anndata anndata==0.13.4 && tar xf anndata-0.13.4.tar.gz
-    ANNDATA=anndata-0.13.4 python bench/run.py anndata-suite
+    pip download --no-deps --no-binary annbatch annbatch==0.3.1 && tar xf annbatch-0.3.1.tar.gz
+    ANNBATCH=annbatch-0.3.1 python bench/run.py annbatch-suite
 
 Runs the tests of unpacked sources, of the version that is installed, and compares the outcome of
 each test. Needs headrace installed and what the tests import; for anndata and annbatch without

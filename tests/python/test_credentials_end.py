@@ -187,7 +187,7 @@ def test_a_service_that_says_nothing_is_named(
             hr.create_array(url, shape=4, dtype="f4", storage_options=options)
         else:
             list(hr.open_store(url, storage_options=options)._list(""))
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 10
     shown = "".join(traceback.format_exception(failure.value))
     assert who in shown
     assert silent in shown
