@@ -68,7 +68,7 @@ def test_the_example_trains(tmp_path, options):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["loader"] == ("plain" if "--plain" in options else "headrace")
-    assert report["samples_s"] > 0 and 0 < report["stall_percent"] < 100
+    assert report["samples_s"] > 0 and 0 <= report["stall_percent"] < 100
     assert all(np.isfinite(report["loss"]))
 
 
