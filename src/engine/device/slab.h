@@ -48,8 +48,9 @@ class PinnedBlocks {
 class SlabMemory {
  public:
   // `mapped_copies`: the queue of reserve_mapped()'s copies, for slabs that others are copied
-  // beside. Each stream of a device gets an equal part of the bus: slabs on streams of their own
-  // would all be there at the same time, and nothing to decode before.
+  // beside. With copies on the slabs' own streams, what the first of three slabs uploaded for its
+  // kernels came behind the copies of the other two, all three were decoded at the same time, and
+  // nothing was copied meanwhile (a trace on an H100); beside a stream of copies it gets between.
   SlabMemory(PinnedBlocks& pinned,
              Queue& queue,
              std::size_t block_nbytes,

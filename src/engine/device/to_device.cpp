@@ -66,8 +66,7 @@ class DeviceReader final : private SlabsInFlight::Source {
         pinned_(backend, device.index),
         walk_(request, array, parts),
         purpose_(purpose),
-        gds_(Gds::of(request.config(), array, backend, device, purpose)),
-        processors_(queue.tuned_for()) {
+        gds_(Gds::of(request.config(), array, backend, device, purpose)) {
     queues_.push_back(&queue);
   }
 
@@ -128,6 +127,22 @@ class DeviceReader final : private SlabsInFlight::Source {
     }
     const std::vector<Queue*>& queues;
     const std::unique_ptr<Queue>& copies;
+  };
+
+  // Kernels that take less of the device in all are better for one of several slabs than those that
+  // are done sooner when they have it to themselves. The queue may be the next reader's, too.
+  class TunedForShare {
+   public:
+    TunedForShare(Queue& queue, std::size_t sharers) : queue_(queue), whole_(queue.tuned_for()) {
+      queue.tune_for(static_cast<unsigned>(whole_ / sharers));
+    }
+    ~TunedForShare() { queue_.tune_for(whole_); }
+    TunedForShare(const TunedForShare&) = delete;
+    TunedForShare& operator=(const TunedForShare&) = delete;
+
+   private:
+    Queue& queue_;
+    const unsigned whole_;
   };
 
   void read_refused() {
@@ -258,10 +273,10 @@ class DeviceReader final : private SlabsInFlight::Source {
     const Span span("decode", slab.decoded.size() * layout_.chain.decoded_nbytes());
     const Scratch<std::uint32_t> faults(slab.queue, n);
     slab.queue.fill(faults.data(), 0, n * sizeof(std::uint32_t));
-    // Kernels that take less of the device in all are better then than those that are done sooner
-    // when they have it to themselves.
-    slab.queue.tune_for(static_cast<unsigned>(processors_ / slab.sharers));
-    decoder.run(plan_, faults.data());
+    {
+      const TunedForShare share(slab.queue, slab.sharers);
+      decoder.run(plan_, faults.data());
+    }
     slab.faults = backend_.allocate_pinned(device_.index, n * sizeof(std::uint32_t));
     slab.queue.download(slab.faults.get(), faults.data(), n * sizeof(std::uint32_t));
   }
@@ -340,8 +355,7 @@ class DeviceReader final : private SlabsInFlight::Source {
   PinnedBlocks pinned_;
   ChunkWalk<Query> walk_;
   FetchFor purpose_;
-  std::unique_ptr<Gds> gds_;   // null: chunks come through the host
-  const unsigned processors_;  // of the whole device, to choose kernels for
+  std::unique_ptr<Gds> gds_;  // null: chunks come through the host
   std::size_t turn_ = 0;
   // Chunks that the kernels do not take and the host may: fetched once more, for what the host had
   // of them is gone.
