@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -88,32 +89,37 @@ TEST(ParallelFor, RethrowsWhenAllHaveReturned) {
   }
 }
 
-// Index 1 fails first, index 0 once that is known; by turns in the calling thread and in a helper.
+// The slow of two threads has the lower index and fails once the other has: the calling one, then a
+// helper.
 TEST(ParallelFor, RethrowsTheErrorOfTheLowestIndexWhoeverIsFaster) {
   const Threads threads(2);
   const auto caller = std::this_thread::get_id();
-  std::set<bool> callers_index;
-  for (int round = 0; round < 1000 && (round < 10 || callers_index.size() < 2); ++round) {
+  for (const bool slow_is_caller : {true, false}) {
+    Gate slow_is_inside;
     Gate failed;
+    std::size_t slow_index = 0;
     const auto call = [&](std::size_t i) {
-      if (i == 1) {
-        // The destructor runs as the exception leaves: index 0 is let go by a failure under way.
-        const std::shared_ptr<void> at_exit(nullptr, [&](void*) { failed.open(); });
-        throw Error(ErrorCode::corrupt, "1");
+      std::shared_ptr<void> at_exit;
+      if ((std::this_thread::get_id() == caller) == slow_is_caller) {
+        slow_index = i;
+        slow_is_inside.open();
+        EXPECT_TRUE(failed.wait());
+        std::this_thread::sleep_for(1ms);
+      } else {
+        EXPECT_TRUE(slow_is_inside.wait());
+        if (i < slow_index) return;  // the next is above it
+        // Runs as the exception leaves: the slow one is let go by a failure under way.
+        at_exit.reset(&failed, [](Gate* gate) { gate->open(); });
       }
-      EXPECT_TRUE(failed.wait());
-      std::this_thread::sleep_for(1ms);
-      callers_index.insert(std::this_thread::get_id() == caller);
-      throw Error(ErrorCode::corrupt, "0");
+      throw Error(ErrorCode::corrupt, std::to_string(i));
     };
     try {
-      parallel_for(2, call);
+      parallel_for(3, call);
       ADD_FAILURE();
     } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "0");
+      EXPECT_EQ(error.what(), std::to_string(slow_index));
     }
   }
-  EXPECT_EQ(callers_index.size(), 2U) << "only one of the threads had index 0";
 }
 
 TEST(ParallelFor, WhatIsNoErrorOfTheCallersGoesBeforeThoseOfHelpers) {
