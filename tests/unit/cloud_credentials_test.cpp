@@ -307,6 +307,7 @@ TEST(AwsCredentials, ThatAreNowhereSayWhereToPutThem) {
   EXPECT_EQ(code_of([] { make_aws_credentials({}, surroundings({}, nobody()))->get(); }, &message),
             ErrorCode::permission_denied);
   EXPECT_NE(message.find("anon=true"), std::string::npos) << message;
+  EXPECT_NE(message.find("nobody listens"), std::string::npos) << message;
   EXPECT_EQ(
       code_of([] {
         make_aws_credentials({}, surroundings({{"AWS_EC2_METADATA_DISABLED", "TRUE"}}, nobody()));
@@ -416,7 +417,8 @@ TEST(GcsCredentials, OfAMachineAndOfNobody) {
   std::string message;
   EXPECT_EQ(code_of([] { gcs_default_tokens(surroundings({}, nobody()))->get(); }, &message),
             ErrorCode::permission_denied);
-  EXPECT_NE(message.find("anon"), std::string::npos);
+  EXPECT_NE(message.find("anon"), std::string::npos) << message;
+  EXPECT_NE(message.find("nobody listens"), std::string::npos) << message;
   const auto wrong = [](const char* text) {
     return code_of([&] { gcs_tokens_of(text, "f", surroundings({}, nobody())); });
   };
@@ -458,6 +460,24 @@ TEST(AzureCredentials, OfAClientAndOfAMachine) {
             "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource="
             "https%3A%2F%2Fstorage.azure.com%2F&client_id=me");
   EXPECT_EQ(all[2].headers.at("metadata"), "true");
+  std::string message;
+  EXPECT_EQ(code_of([] { azure_managed_tokens("", surroundings({}, nobody()))->get(); }, &message),
+            ErrorCode::permission_denied);
+  EXPECT_NE(message.find("anon=true"), std::string::npos) << message;
+  EXPECT_NE(message.find("nobody listens"), std::string::npos) << message;
+}
+
+// Who gives up is not told that there are no credentials.
+TEST(Credentials, OfAServiceAreNotMissingWhereTheWaitWasCancelled) {
+  const auto cancelled = std::make_shared<FunctionClient>([](const Asked&) {
+    HttpResponse response;
+    response.error = std::make_exception_ptr(Error(ErrorCode::cancelled, "enough"));
+    return response;
+  });
+  const Surroundings around = surroundings({}, cancelled);
+  EXPECT_EQ(code_of([&] { make_aws_credentials({}, around)->get(); }), ErrorCode::cancelled);
+  EXPECT_EQ(code_of([&] { gcs_metadata_tokens(around)->get(); }), ErrorCode::cancelled);
+  EXPECT_EQ(code_of([&] { azure_managed_tokens("", around)->get(); }), ErrorCode::cancelled);
 }
 
 // The example of https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key,

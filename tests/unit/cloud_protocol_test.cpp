@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "headrace/error.h"
 #include "store/cloud/azure.h"
 #include "store/cloud/digest.h"
@@ -92,6 +95,27 @@ TEST(CloudProtocols, SetNoConditionThatNeverHolds) {
     EXPECT_EQ(headers("\"e\"").at("if-match"), "\"e\"");
     EXPECT_FALSE(headers("W/\"e\"").contains("if-match"));
     EXPECT_FALSE(headers("").contains("if-match"));
+  }
+}
+
+// Pages that name nothing are passed over, and those that name what the last one did; not for ever.
+TEST(CloudProtocols, ListsEndWhereNothingNewIsNamed) {
+  const auto list = [](int pages, const char* item) {
+    const auto client = std::make_shared<FunctionClient>([&, at = 0](const Asked&) mutable {
+      std::string text = "<EnumerationResults><Blobs>";
+      text += item;
+      text += "</Blobs><NextMarker>";
+      if (++at < pages) text += std::to_string(at);
+      return answer(200, text + "</NextMarker></EnumerationResults>");
+    });
+    const auto protocol = make_azure_protocol({.account = "a", .container = "c"});
+    return make_http_driver(protocol, client, HttpAccess::read_only)->list_dir("");
+  };
+  constexpr char kFolder[] = "<BlobPrefix><Name>c/</Name></BlobPrefix>";
+  EXPECT_TRUE(list(20'000, "").empty());
+  EXPECT_EQ(list(20'000, kFolder).size(), 1U);
+  for (const char* item : {"", kFolder}) {
+    EXPECT_EQ(code_of([&] { list(1 << 30, item); }), ErrorCode::corrupt) << item;
   }
 }
 

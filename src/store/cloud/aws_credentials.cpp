@@ -195,11 +195,10 @@ Fetch by_instance(const Surroundings& around) {
     session.url = base + "/latest/api/token";
     session.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "300"}};
     const HttpResponse answer = client->ask(std::move(session));
-    if (answer.error) {
-      deny(
-          "none were found in options, in the environment (AWS_ACCESS_KEY_ID), in ~/.aws, at a "
-          "container's endpoint or an instance's. A public bucket is read with anon=true");
-    }
+    expect_service(answer,
+                   "AWS credentials: none were found in options, in the environment "
+                   "(AWS_ACCESS_KEY_ID), in ~/.aws, at a container's endpoint or an instance's. A "
+                   "public bucket is read with anon=true");
     const std::string token = expect_answer(answer, who);
     const auto get = [&](const std::string& path) {
       HttpRequest request;

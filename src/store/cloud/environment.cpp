@@ -102,6 +102,16 @@ std::string expect_answer(const HttpResponse& response, const std::string& who) 
                   (name.empty() ? "" : " " + name));
 }
 
+void expect_service(const HttpResponse& response, const std::string& none_found) {
+  if (!response.error) return;
+  try {
+    std::rethrow_exception(response.error);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::cancelled) throw;
+    throw Error(ErrorCode::permission_denied, none_found + " (" + error.what() + ")");
+  }
+}
+
 std::chrono::system_clock::time_point parse_time(const std::string& text) {
   std::tm parts{};
   const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);

@@ -36,6 +36,10 @@ std::string in_home(const Surroundings& around, std::string_view path);
 // which nothing of the body stands but what names the error.
 std::string expect_answer(const HttpResponse& response, const std::string& who);
 
+// Of a service that answers wherever it exists: without an answer throws `permission_denied`, with
+// `none_found` and why there is none.
+void expect_service(const HttpResponse& response, const std::string& none_found);
+
 // "2026-11-23T07:00:00Z", with a fraction or without, or with "+02:00"; `corrupt` for another.
 std::chrono::system_clock::time_point parse_time(const std::string& text);
 // Of so many seconds since 1970, of hostile ones too: max() where the clock does not reach.

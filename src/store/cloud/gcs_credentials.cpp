@@ -111,12 +111,10 @@ std::shared_ptr<Tokens> gcs_metadata_tokens(const Surroundings& around) {
     request.url = url;
     request.headers = {{"Metadata-Flavor", "Google"}};
     const HttpResponse answer = client->ask(std::move(request));
-    if (answer.error) {
-      throw Error(ErrorCode::permission_denied,
-                  "Google credentials: none were found in options, by "
-                  "GOOGLE_APPLICATION_CREDENTIALS, by gcloud auth application-default login or at "
-                  "a metadata server. A public bucket is read with token=\"anon\"");
-    }
+    expect_service(answer,
+                   "Google credentials: none were found in options, by "
+                   "GOOGLE_APPLICATION_CREDENTIALS, by gcloud auth application-default login or at "
+                   "a metadata server. A public bucket is read with token=\"anon\"");
     return token_of(answer, "Google's metadata server");
   });
 }

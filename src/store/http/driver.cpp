@@ -33,6 +33,9 @@ constexpr std::uint64_t kMaxWholeNbytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxPlacedNbytes = std::uint64_t{256} << 20;
 // What offsets can count to, here and in Python.
 constexpr std::uint64_t kMaxObjectNbytes = INT64_MAX;
+// One after another of a list: servers may pass over removed objects a page at a time, and name a
+// prefix on each page that it goes on to.
+constexpr int kMaxPagesOfNothingNew = 100'000;
 
 std::exception_ptr changed(std::string_view object) {
   try {
@@ -581,8 +584,15 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
   std::string below(prefix);
   if (!below.empty()) below += '/';
   std::unordered_set<std::string> seen;
+  std::string last_name;
+  int pages_of_nothing_new = 0;
   for (std::string from;;) {
     ListPage page = list_page(*protocol_, *client_, below, delimiter, from);
+    const std::string name = !page.objects.empty()    ? page.objects.back().key
+                             : !page.prefixes.empty() ? page.prefixes.back()
+                                                      : last_name;
+    pages_of_nothing_new = name == last_name ? pages_of_nothing_new + 1 : 0;
+    last_name = name;
     // Folders as consoles make them ("a/b/"), and what could not be asked for by its key.
     std::erase_if(page.objects,
                   [](const ListedObject& object) { return key_fault(object.key) != nullptr; });
@@ -590,6 +600,11 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
     if (page.next.empty()) return;
     if (!seen.insert(page.next).second) {
       throw Error(ErrorCode::corrupt, url() + ": its list comes back to the same page");
+    }
+    if (pages_of_nothing_new >= kMaxPagesOfNothingNew) {
+      throw Error(ErrorCode::corrupt,
+                  url() + ": its list goes on, but the last " +
+                      std::to_string(pages_of_nothing_new) + " pages named nothing new");
     }
     from = std::move(page.next);
   }
