@@ -14,8 +14,7 @@ bool is_ascii(const std::string& text) {
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-// A Python string literal.
-std::string quoted(const std::string& text) {
+std::string python_literal(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
     if (c == '\n') {
@@ -47,7 +46,7 @@ std::string fields_descr(const DType& dtype) {
                   "npy: the fields of " + dtype.to_string() + " overlap or are out of order");
     }
     if (field.offset_bytes > at) text += padding(field.offset_bytes - at);
-    text += '(' + quoted(field.name) + ", " + descr(field.dtype, field.big_endian);
+    text += '(' + python_literal(field.name) + ", " + descr(field.dtype, field.big_endian);
     if (!field.shape.empty()) text += ", " + tuple(field.shape);
     text += "), ";
     std::size_t nbytes = field.dtype.itemsize();
@@ -63,7 +62,7 @@ std::string descr(const DType& dtype, bool big_endian) {
   std::string text = dtype.numpy_str();
   if (text.empty()) throw Error(ErrorCode::unsupported, "npy: not for " + dtype.to_string());
   if (big_endian && text[0] == '<') text[0] = '>';
-  return quoted(text);
+  return python_literal(text);
 }
 
 template <typename T>
