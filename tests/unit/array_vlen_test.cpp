@@ -330,7 +330,7 @@ TEST(Ragged, PollEndsIt) {
   const Array array = texts(memory_store(), "missing");
   ReadOptions options;
   options.poll = [] { throw Error(ErrorCode::cancelled, "enough"); };
-  IndexArray indices{std::vector<std::int64_t>(std::size_t{1} << 22), {1 << 22}};
+  IndexArray indices{std::vector<std::int64_t>(std::size_t{1} << 20), {1 << 20}};
   const Selection selection = Selection::coordinate({std::move(indices)});
   EXPECT_EQ(code_of([&] { array.read_ragged(selection, options); }), ErrorCode::cancelled);
 }

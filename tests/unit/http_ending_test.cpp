@@ -44,6 +44,7 @@ int status_of_this_test_anew(const char* variable, const std::string& value) {
   const pid_t child = fork();
   if (child == 0) {
     setenv(variable, value.c_str(), 1);
+    for (const char* shard : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) unsetenv(shard);
     execl("/proc/self/exe", "tests", filter.c_str(), nullptr);
     _exit(4);
   }
