@@ -32,7 +32,7 @@ struct Config {
   // Those rates. "measured": of this machine, by some 60 ms before the first choice that depends on
   // them, kept in a file below XDG_CACHE_HOME; "built-in": of one H200 and its host.
   std::string device_rates = "measured";
-  // Decoded bytes on their way through a device at a time, three times: bounds pinned memory and
+  // Decoded bytes on their way through a device at a time, four times: bounds pinned memory and
   // scratch.
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
   // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Devices decode a few chunks of

@@ -11,7 +11,7 @@ host's threads smaller ones; None, the default: whichever takes less time by the
 ``device_rates``; writes from a device of fewer bytes, 1 MiB by default, are encoded by the host's
 threads), ``device_rates`` ("measured", the default: of this machine, by some 60 ms before the first
 choice that depends on them, kept in a file below ``XDG_CACHE_HOME``; "built-in": of one H200 and
-its host), ``device_slab_nbytes`` (decoded bytes on their way through a device at a time, three
+its host), ``device_slab_nbytes`` (decoded bytes on their way through a device at a time, four
 times), ``device_zstd_block_nbytes`` (1 KiB to 128 KiB; blocks of the zstd frames that devices
 encode: smaller ones are decoded sooner by devices, and take more space) and ``gds`` (GPUDirect
 Storage: files with chunks that are not compressed go to the GPU past the host's memory; "off", the
