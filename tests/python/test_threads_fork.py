@@ -115,7 +115,9 @@ def in_fork(body, timeout=60):
         finally:
             os._exit(0)
     os.close(send)
-    ready, _, _ = select.select([receive], [], [], timeout)
+    poll = select.poll()  # select() knows no descriptor above 1023
+    poll.register(receive, select.POLLIN)
+    ready = poll.poll(timeout * 1000)
     message = os.read(receive, 4096).decode() if ready else "child hangs"
     os.close(receive)
     if not ready:
