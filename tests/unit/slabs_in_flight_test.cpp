@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -147,8 +149,11 @@ TEST_F(SlabsInFlightTest, NobodyWaitsForTheSlowestOfASlab) {
   bool others_went_on = false;
   at_ = [&](Step step, std::size_t slab) {
     if (step != Step::fetch || slab != 0 || !is_first.exchange(false)) return;
-    others_went_on = comes_true(
-        [&] { return stories_[1].submitted == 1 && stories_[2].submitted == 1 && looked_ == 4; });
+    others_went_on = comes_true([&] {
+      const auto next = std::span(stories_).subspan(1, SlabsInFlight::kOpen - 1);
+      return std::ranges::all_of(next, [](const Story& story) { return story.submitted == 1; }) &&
+             looked_ == SlabsInFlight::kOpen + 1;
+    });
   };
   run();
   EXPECT_TRUE(others_went_on);
@@ -159,8 +164,8 @@ TEST_F(SlabsInFlightTest, OpensNoMoreBeforeTheOldestIsFinished) {
   bool one_more = false;
   at_ = [&](Step step, std::size_t slab) {
     if (step != Step::finish || slab != 0) return;
-    comes_true([&] { return stories_[2].submitted == 1; });
-    one_more = stories_[3].fetched > 0;
+    comes_true([&] { return stories_[SlabsInFlight::kOpen - 1].submitted == 1; });
+    one_more = stories_[SlabsInFlight::kOpen].fetched > 0;
   };
   run();
   EXPECT_FALSE(one_more);
@@ -197,9 +202,11 @@ TEST_F(SlabsInFlightTest, EndsWithTheFirstErrorOfAnyStep) {
 
 // Whoever is in the middle of a long fetch hears of it.
 TEST_F(SlabsInFlightTest, AnErrorEndsTheFetchesOfOthers) {
+  std::atomic<bool> is_first{true};
   at_ = [&](Step step, std::size_t slab) {
     if (step != Step::fetch) return;
     if (slab == 0) {
+      if (!is_first.exchange(false)) return;
       comes_true([&] { return stories_[1].inside > 0; });
       throw Error(ErrorCode::corrupt, "the one");
     }
