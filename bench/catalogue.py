@@ -209,7 +209,8 @@ BENCHMARKS = {
         {"device-several.json": "device.several --steps 384"},
     ),
     "device-trials": Benchmark(
-        "calls of a small read, slices and slabs that were tried, cold files, rates of others",
+        "calls of a small read, slices and slabs that were tried, cold files, rates of other"
+        " samples",
         "",
         {"device-trials.json": ""},
     ),

@@ -41,7 +41,7 @@ bool is_remote(const Plan& plan) {
 ReadLimit device_read_limit(const Plan& plan, std::size_t largest, std::size_t quarter) {
   constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
   const Config settings = config();
-  const std::size_t slabs = 4 * settings.device_slab_nbytes;
+  const std::size_t slabs = 4 * settings.device_slab_nbytes;  // SlabsInFlight::kOpen
   if (!is_remote(plan) || quarter / 2 < largest) {
     const std::size_t nbytes = std::max(largest, std::min(slabs, quarter));
     return {nbytes, kUnlimited, nbytes, kDeviceChunks};
