@@ -20,6 +20,7 @@
 
 #include "headrace/error.h"
 #include "store/store.h"
+#include "support/fork.h"
 
 namespace headrace::test {
 
@@ -461,11 +462,7 @@ TEST_P(StoreConformance, OfSeveralNewOnesOneIsMade) {
 }
 
 TEST_P(StoreConformance, ChildAfterForkReads) {
-#ifdef __SANITIZE_THREAD__
-  if (!store_->local()) {
-    GTEST_SKIP() << "it ends a child whose threads have the stacks of its parent's";
-  }
-#endif
+  if (!store_->local()) HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK();
   put("k", "before the fork");
   std::vector<Buffer> buffers(3);
   std::vector<GetRequest> requests;

@@ -23,6 +23,7 @@
 #include "headrace/config.h"
 #include "headrace/error.h"
 #include "store/store.h"
+#include "support/fork.h"
 
 namespace headrace {
 namespace {
@@ -350,11 +351,7 @@ TEST(Array, ThreadsShareAHandleAndAChunk) {
 }
 
 TEST(Array, WorksInAChildOfForkWhileOtherThreadsRead) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  // The allocators of the sanitizers of GCC 12 are not released in the child: it waits for ever in
-  // malloc when another thread was inside at the fork. glibc's is.
-  GTEST_SKIP() << "malloc under a sanitizer does not survive a fork while other threads allocate";
-#endif
+  HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK();
   const Layout layout = layout_named("shards_zstd");
   const Array a = create(memory_store(), layout);
   std::vector<float> truth = ramp(elements(layout.shape));

@@ -22,6 +22,7 @@
 #include "engine/device/buffers.h"
 #include "headrace/codec.h"
 #include "simt/host_queue.h"
+#include "support/fork.h"
 #include "unit/device_kit.h"
 
 namespace headrace {
@@ -278,6 +279,7 @@ TEST_F(DeviceWorkTest, WhatFailedWorkKeptGoesWithoutTheLockOfTheQueue) {
 }
 
 TEST_F(DeviceWorkTest, AChildOfForkIsToldAndHasADeviceOfItsOwn) {
+  HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK();
   HostStream stream;
   stream.hold();
   std::vector<Tensor> results = queue_on(stream, nullptr);

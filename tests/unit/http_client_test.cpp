@@ -13,6 +13,7 @@
 #include "headrace/error.h"
 #include "store/http/client.h"
 #include "store/http/content_range.h"
+#include "support/fork.h"
 #include "support/http_server.h"
 
 namespace headrace {
@@ -657,9 +658,7 @@ TEST(HttpClient, GoesThroughAProxy) {
 }
 
 TEST(HttpClient, AChildOfForkHasItsOwn) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "it ends a child whose threads have the stacks of its parent's";
-#endif
+  HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK();
   ObjectServer objects;
   objects.put("k", "of the server");
   objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
