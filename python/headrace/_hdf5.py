@@ -58,7 +58,12 @@ class _Reader:
         nodes: list[tuple[str, Any]] = [("", self._file["/"])]
         self._file.visititems(lambda name, node: nodes.append((name, node)))
         for name, node in nodes:
-            if isinstance(node, h5py.Dataset) and "_Netcdf4Dimid" in node.attrs:
+            # The netCDF library gives some variables a number, too: that of their first dimension.
+            if (
+                isinstance(node, h5py.Dataset)
+                and "_Netcdf4Dimid" in node.attrs
+                and h5py.h5ds.is_scale(node.id)
+            ):
                 self._scales[int(node.attrs["_Netcdf4Dimid"])] = _plain_name(name)
         self._base = self._find_base(nodes)
         for name, node in nodes:

@@ -321,6 +321,24 @@ def test_netcdf(tmp_path):
     assert hr.open_array(store, "forecast/step")[...].tolist() == list(range(6))
 
 
+def test_netcdf_where_variables_stand_before_their_coordinates(tmp_path):
+    """The netCDF library then gives them numbers of dimensions; wind comes after time by name."""
+    xr = pytest.importorskip("xarray")
+    wanted = []
+    for i in range(2):
+        t2m = np.arange(2 * 3 * 4.0).reshape(2, 3, 4) + 100 * i
+        dataset = xr.Dataset(
+            {"t2m": (("time", "lat", "lon"), t2m), "wind": (("time", "lat", "lon"), -t2m)},
+            {"time": np.arange(2) + 2 * i, "lat": np.arange(3.0), "lon": np.arange(4.0)},
+        )
+        dataset.to_netcdf(tmp_path / f"{i}.nc", engine="netcdf4")
+        wanted.append(dataset)
+    for i, dataset in enumerate(wanted):
+        assert_same_in_xarray(hr.references(tmp_path / f"{i}.nc"), dataset)
+    store = hr.references([tmp_path / "0.nc", tmp_path / "1.nc"], concat_dim="time")
+    assert_same_in_xarray(store, xr.concat(wanted, "time"))
+
+
 def test_the_same_data_as_by_kerchunk(tmp_path):
     hdf = pytest.importorskip("kerchunk.hdf")
     netcdf_file(tmp_path / "a.nc")
