@@ -98,6 +98,7 @@ std::string advice_on(const std::string& path) {
   char magic[4] = {};
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
   const std::string_view start(magic, sizeof magic);
+  if (start.starts_with('{')) return ": references are opened by reference://" + path;
   if (start != "\x89HDF" && !start.starts_with("CDF") && start != "GRIB") return "";
   return ": HDF5, NetCDF and GRIB are read in Python, by reference:// or through xarray";
 }

@@ -114,6 +114,10 @@ def test_hdf5_by_references(hdf5, tmp_path, form):
 def test_files_of_other_formats_say_how(hdf5, tmp_path):
     with pytest.raises(ValueError, match="reference:// or through xarray"):
         hr.rechunk(str(hdf5), str(tmp_path / "copy.zarr"), chunks=None)
+    references = tmp_path / "refs.json"
+    references.write_text('{"version": 1, "refs": {}}')
+    with pytest.raises(ValueError, match=f"opened by reference://{references}$"):
+        hr.open(references)
 
 
 # ---- NetCDF

@@ -467,6 +467,30 @@ TEST(AzureCredentials, OfAClientAndOfAMachine) {
   EXPECT_NE(message.find("nobody listens"), std::string::npos) << message;
 }
 
+// A machine of another cloud has another's service, and one without a role has none to give.
+TEST(Credentials, OfAServiceThatHasNoneSayWhereToPutThem) {
+  for (const int status : {400, 403, 404, 405}) {
+    const auto without = std::make_shared<FunctionClient>([&](const Asked& asked) {
+      const bool aws_session = asked.method == "PUT" && status == 404;
+      return aws_session ? answer(200, "session") : answer(status, "");
+    });
+    const Surroundings around = surroundings({}, without);
+    const std::vector<std::function<void()>> calls = {
+        [&] { make_aws_credentials({}, around)->get(); },
+        [&] { gcs_metadata_tokens(around)->get(); },
+        [&] { azure_managed_tokens("", around)->get(); }};
+    for (const auto& call : calls) {
+      std::string message;
+      EXPECT_EQ(code_of(call, &message), ErrorCode::permission_denied);
+      EXPECT_NE(message.find("none were found"), std::string::npos) << message;
+      EXPECT_NE(message.find("answered " + std::to_string(status)), std::string::npos) << message;
+    }
+  }
+  const Surroundings busy = surroundings(
+      {}, std::make_shared<FunctionClient>([](const Asked&) { return answer(503, ""); }));
+  EXPECT_EQ(code_of([&] { gcs_metadata_tokens(busy)->get(); }), ErrorCode::io);
+}
+
 // Who gives up is not told that there are no credentials.
 TEST(Credentials, OfAServiceAreNotMissingWhereTheWaitWasCancelled) {
   const auto cancelled = std::make_shared<FunctionClient>([](const Asked&) {

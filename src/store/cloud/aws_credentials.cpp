@@ -190,21 +190,25 @@ Fetch by_instance(const Surroundings& around) {
   while (base.ends_with('/')) base.pop_back();
   return [base, client = around.local_client] {
     const std::string who = "the instance's metadata service";
+    const auto ask = [&](HttpRequest request) {
+      const HttpResponse answer = client->ask(std::move(request));
+      expect_service(answer,
+                     who,
+                     "AWS credentials: none were found in options, in the environment "
+                     "(AWS_ACCESS_KEY_ID), in ~/.aws, at a container's endpoint or an instance's. A "
+                     "public bucket is read with anon=true");
+      return expect_answer(answer, who);
+    };
     HttpRequest session;
     session.method = "PUT";
     session.url = base + "/latest/api/token";
     session.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "300"}};
-    const HttpResponse answer = client->ask(std::move(session));
-    expect_service(answer,
-                   "AWS credentials: none were found in options, in the environment "
-                   "(AWS_ACCESS_KEY_ID), in ~/.aws, at a container's endpoint or an instance's. A "
-                   "public bucket is read with anon=true");
-    const std::string token = expect_answer(answer, who);
+    const std::string token = ask(std::move(session));
     const auto get = [&](const std::string& path) {
       HttpRequest request;
       request.url = base + path;
       request.headers = {{"x-aws-ec2-metadata-token", token}};
-      return expect_answer(client->ask(std::move(request)), who);
+      return ask(std::move(request));
     };
     const std::string roles = "/latest/meta-data/iam/security-credentials/";
     std::string role = get(roles);

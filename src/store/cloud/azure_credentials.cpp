@@ -170,12 +170,14 @@ std::shared_ptr<Tokens> azure_managed_tokens(const std::string& client_id,
       request.headers = {{"Metadata", "true"}};
     }
     const HttpResponse answer = client->ask(std::move(request));
+    const std::string who = "the machine's managed identity";
     expect_service(answer,
+                   who,
                    "Azure credentials: none were found in options, in the environment "
                    "(AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, "
                    "AZURE_STORAGE_CONNECTION_STRING, AZURE_CLIENT_ID) or of a managed identity. A "
                    "public container is read with anon=true");
-    return token_of(answer, "the machine's managed identity");
+    return token_of(answer, who);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -102,10 +103,14 @@ std::string expect_answer(const HttpResponse& response, const std::string& who) 
                   (name.empty() ? "" : " " + name));
 }
 
-void expect_service(const HttpResponse& response, const std::string& none_found) {
-  if (!response.error) return;
+void expect_service(const HttpResponse& response,
+                    const std::string& who,
+                    const std::string& none_found) {
+  constexpr std::array kNotHere{400, 403, 404, 405};  // of another cloud, or without a role
+  const bool there = std::ranges::find(kNotHere, response.status) == kNotHere.end();
+  if (!response.error && there) return;
   try {
-    std::rethrow_exception(response.error);
+    expect_answer(response, who);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) throw;
     throw Error(ErrorCode::permission_denied, none_found + " (" + error.what() + ")");

@@ -36,9 +36,12 @@ std::string in_home(const Surroundings& around, std::string_view path);
 // which nothing of the body stands but what names the error.
 std::string expect_answer(const HttpResponse& response, const std::string& who);
 
-// Of a service that answers wherever it exists: without an answer throws `permission_denied`, with
-// `none_found` and why there is none.
-void expect_service(const HttpResponse& response, const std::string& none_found);
+// Of a service that only some machines have, `who` for the message, the last that is asked: where it
+// does not answer, or not as one that has credentials for this machine, throws `permission_denied`
+// with `none_found` and why.
+void expect_service(const HttpResponse& response,
+                    const std::string& who,
+                    const std::string& none_found);
 
 // "2026-11-23T07:00:00Z", with a fraction or without, or with "+02:00"; `corrupt` for another.
 std::chrono::system_clock::time_point parse_time(const std::string& text);

@@ -111,11 +111,13 @@ std::shared_ptr<Tokens> gcs_metadata_tokens(const Surroundings& around) {
     request.url = url;
     request.headers = {{"Metadata-Flavor", "Google"}};
     const HttpResponse answer = client->ask(std::move(request));
+    const std::string who = "Google's metadata server";
     expect_service(answer,
+                   who,
                    "Google credentials: none were found in options, by "
                    "GOOGLE_APPLICATION_CREDENTIALS, by gcloud auth application-default login or at "
                    "a metadata server. A public bucket is read with token=\"anon\"");
-    return token_of(answer, "Google's metadata server");
+    return token_of(answer, who);
   });
 }
 
