@@ -56,7 +56,9 @@ def test_a_child_of_100_gib(store):
 
 
 @pytest.mark.parametrize(
-    "codec", [zc.ZstdCodec(), zc.GzipCodec(), zc.BloscCodec(), zc.Crc32cCodec()], ids=str
+    "codec",
+    [zc.ZstdCodec(), zc.GzipCodec(), zc.BloscCodec(), zc.Crc32cCodec()],
+    ids=lambda codec: type(codec).__name__,
 )
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_chunk_of_100_gib(store, codec, batched):

@@ -137,7 +137,9 @@ def test_read_only_out_is_refused(pair):
     assert not out.any()
 
 
-@pytest.mark.parametrize("out", [3, "text", [[0.0] * 15] * 20, object()], ids=repr)
+@pytest.mark.parametrize(
+    "out", [3, "text", [[0.0] * 15] * 20, object()], ids=lambda out: type(out).__name__
+)
 def test_what_is_no_buffer_is_refused(pair, out):
     with pytest.raises(REFUSED):
         pair[0].read(out=out)
