@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,9 @@ struct AttributeChanges {
   std::vector<std::string> remove{};  // names
   bool keep_present = false;          // of `set`, what has a value already keeps it
 };
+
+// Among the extents of Array::resize(): that of the array as the store has it, whoever has grown it.
+inline constexpr std::int64_t kKeepExtent = std::numeric_limits<std::int64_t>::min();
 
 // Gives the memory for a result of this shape.
 using PlaceResult = std::function<TensorView(const Shape& shape)>;
@@ -170,7 +174,8 @@ class Array {
   // What lies outside the new shape is removed, chunks and parts of chunks, after the shape is
   // stored: a crash between leaves what a later resize would show again. Where a rectilinear grid
   // ends before it, one chunk is added for the rest; where it reaches further, its edges stay.
-  // Of `options` these three use `poll`, while they wait for others too.
+  // kKeepExtent leaves a dimension as the store has it. Of `options` these three use `poll`, while
+  // they wait for others too.
   void resize(const Shape& shape, const WriteOptions& options = {}) const;
   // Grows the array as the store has it along `axis` and writes there. Returns the new shape. Where
   // the store has locks the data come first, so that nobody sees the shape without them: a crash

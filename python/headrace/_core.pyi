@@ -5,6 +5,7 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
+    Mapping,
     Sequence
 )
 from typing import Any, Generic, NoReturn, TypeVar
@@ -688,12 +689,56 @@ class Array:
         As `write`, but returns a `Future`; ``value`` must not change until it is done.
         """
 
-    def resize(self, shape: int | Sequence[int]) -> None:
-        """Change the extents; what lies outside the new shape is removed."""
-
-    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
+    def resize(self, shape: int | Sequence[int] | Mapping[str | int, int]) -> None:
         """
-        Grow the array along ``axis`` and write there; returns the new shape. Threads and processes of one machine append one after the other, whichever handles they use.
+        Change the extents; what lies outside the new shape is removed.
+
+        Parameters
+        ----------
+        shape
+            An extent for each dimension, or a dict of some by the names or numbers of their dimensions:
+            the others stay as the store has them, whoever has grown them meanwhile.
+
+        Raises
+        ------
+        PermissionError
+            The handle or the store is read-only.
+        ValueError
+            An extent is negative, or there is no such dimension.
+
+        Examples
+        --------
+        >>> a.resize({"time": 48})
+        """
+
+    def append(self, data: Any, axis: int | str = 0) -> tuple[int, ...]:
+        """
+        Grow the array along a dimension and write there.
+
+        Threads and processes of one machine append one after the other, whichever handles they use.
+
+        Parameters
+        ----------
+        data
+            What is written: of the array's shape but for ``axis``.
+        axis
+            The name or number of the dimension.
+
+        Returns
+        -------
+        tuple of int
+            The new shape.
+
+        Raises
+        ------
+        PermissionError
+            The handle or the store is read-only.
+        ValueError
+            ``data`` has another shape, or there is no such dimension.
+
+        Examples
+        --------
+        >>> a.append(np.zeros((6, 721, 1440), "float32"), axis="time")
         """
 
     def _set_attributes_json(self, arg: str, /) -> None: ...

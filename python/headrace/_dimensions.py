@@ -46,3 +46,8 @@ def selection(given: Mapping[Any, Any], names: Names, ndim: int) -> tuple[Any, .
     """``{"time": slice(0, 10)}`` as a key with an item for each dimension."""
     axes = axes_of("selection", given, names, ndim)
     return tuple(axes.get(axis, slice(None)) for axis in range(ndim))
+
+
+def axis(given: str, names: Names, ndim: int) -> int:
+    """The number of the dimension that is called so."""
+    return next(iter(axes_of("axis", {given: None}, names, ndim)))

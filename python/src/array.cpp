@@ -114,8 +114,6 @@ ParsedKey parse_selection(PyArray& self, nb::handle selection) {
   return key;
 }
 
-namespace {
-
 nb::object dimension_names(PyArray& self) {
   const auto names = self.array.dimension_names();
   if (names.empty()) return nb::none();
@@ -129,6 +127,8 @@ nb::object dimension_names(PyArray& self) {
   }
   return steal_or_throw(PyList_AsTuple(result.ptr()));
 }
+
+namespace {
 
 nb::object getitem(PyArray& self, nb::handle key, KeyKind kind) {
   const ParsedKey parsed = parse_key(self, key, kind);

@@ -15,6 +15,8 @@ struct Indexer {
   KeyKind kind;
 };
 
+// A tuple, or None.
+nb::object dimension_names(PyArray& self);
 // The key of an array, which may be a dict by dimension.
 ParsedKey parse_key(PyArray& self, nb::handle key, KeyKind kind);
 // That of read() and its like: None is the whole array, and results are never scalars.

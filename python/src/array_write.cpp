@@ -98,17 +98,34 @@ PyFuture write_async(PyArray& self,
   return PyFuture(std::move(future), self.origin, [](Unit) { return nb::none(); });
 }
 
+// By dimension, the others stay as the store has them.
+Shape extents_by_dimension(PyArray& self, nb::handle by_dimension) {
+  nb::object axes = package_attribute("headrace._dimensions", "axes_of")(
+      "[resize] shape", by_dimension, dimension_names(self), self.ndim);
+  Shape extents(static_cast<std::size_t>(self.ndim), kKeepExtent);
+  for (const auto& [axis, extent] : nb::cast<nb::dict>(axes)) {
+    extents[nb::cast<std::size_t>(axis)] = extent_from_python(extent, "[resize] shape");
+  }
+  return extents;
+}
+
 void resize(PyArray& self, nb::handle shape) {
-  const Shape extents = shape_from_python(shape, "[resize] shape");
   check_caller(self.origin);
+  const Shape extents = PyDict_Check(shape.ptr()) ? extents_by_dimension(self, shape)
+                                          : shape_from_python(shape, "[resize] shape");
   const WriteOptions options = write_options(nb::none());
   nb::gil_scoped_release release;
   self.array.resize(extents, options);
 }
 
-nb::object append(PyArray& self, nb::handle value, nb::handle axis_number) {
-  const auto axis = argument<int>(axis_number, "axis", "the number of a dimension");
+nb::object append(PyArray& self, nb::handle value, nb::handle dimension) {
   check_caller(self.origin);
+  nb::object number = nb::borrow(dimension);
+  if (PyUnicode_Check(dimension.ptr())) {
+    number = package_attribute("headrace._dimensions", "axis")(
+        dimension, dimension_names(self), self.ndim);
+  }
+  const auto axis = argument<int>(number, "axis", "the name or number of a dimension");
   const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
   const WriteOptions options = write_options(nb::none());
   Shape shape;
@@ -157,15 +174,15 @@ void bind_array_write(nb::class_<PyArray>& cls) {
       .def("resize",
            resize,
            nb::arg("shape").none(),
-           nb::sig("def resize(self, shape: int | collections.abc.Sequence[int]) -> None"),
-           "Change the extents; what lies outside the new shape is removed.")
+           nb::sig("def resize(self, shape: int | collections.abc.Sequence[int] | "
+                   "collections.abc.Mapping[str | int, int]) -> None"),
+           docs::kResize)
       .def("append",
            append,
            nb::arg("data").none(),
            nb::arg("axis").none() = 0,
-           nb::sig("def append(self, data: typing.Any, axis: int = 0) -> tuple[int, ...]"),
-           "Grow the array along ``axis`` and write there; returns the new shape. Threads and "
-           "processes of one machine append one after the other, whichever handles they use.")
+           nb::sig("def append(self, data: typing.Any, axis: int | str = 0) -> tuple[int, ...]"),
+           docs::kAppend)
       .def("_set_attributes_json",
            [](PyArray& self, const std::string& json) {
              const WriteOptions options = write_options(nb::none());

@@ -40,7 +40,7 @@ nb::object shape_tuples(const std::vector<Shape>& shapes) {
   return nb::tuple(list);
 }
 
-static std::int64_t extent_from_python(nb::handle value, const char* what) {
+std::int64_t extent_from_python(nb::handle value, const char* what) {
   nb::object index = nb::steal(PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();

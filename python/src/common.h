@@ -52,6 +52,7 @@ std::string name_from_python(nb::handle name);
 nb::object shape_tuple(const Shape& shape);
 nb::object shape_tuples(const std::vector<Shape>& shapes);
 // An int or a sequence of ints.
+std::int64_t extent_from_python(nb::handle value, const char* what);
 Shape shape_from_python(nb::handle value, const char* what);
 // {"zstd": "libzstd"} or None.
 Implementations implementations_from_python(nb::handle value);

@@ -231,6 +231,54 @@ Examples
 >>> a.write(np.s_[0:10], np.zeros((10, 721, 1440)))
 )";
 
+inline constexpr const char* kResize = R"(Change the extents; what lies outside the new shape is removed.
+
+Parameters
+----------
+shape
+    An extent for each dimension, or a dict of some by the names or numbers of their dimensions:
+    the others stay as the store has them, whoever has grown them meanwhile.
+
+Raises
+------
+PermissionError
+    The handle or the store is read-only.
+ValueError
+    An extent is negative, or there is no such dimension.
+
+Examples
+--------
+>>> a.resize({"time": 48})
+)";
+
+inline constexpr const char* kAppend = R"(Grow the array along a dimension and write there.
+
+Threads and processes of one machine append one after the other, whichever handles they use.
+
+Parameters
+----------
+data
+    What is written: of the array's shape but for ``axis``.
+axis
+    The name or number of the dimension.
+
+Returns
+-------
+tuple of int
+    The new shape.
+
+Raises
+------
+PermissionError
+    The handle or the store is read-only.
+ValueError
+    ``data`` has another shape, or there is no such dimension.
+
+Examples
+--------
+>>> a.append(np.zeros((6, 721, 1440), "float32"), axis="time")
+)";
+
 inline constexpr const char* kSetAllocator = R"(Take a device's memory from a pool of the caller's.
 
 ``allocate(nbytes, stream)`` returns the address of memory for work on that stream, aligned to 256;

@@ -212,6 +212,25 @@ def test_writes_by_dimension(cube):
     assert_same(array[...], data)
 
 
+def test_resize_and_append_by_dimension(cube, store):
+    array, data = cube
+    other = hr.open_array(store, mode="r+")
+    assert other.append(data[:2], axis="time") == (10, 6, 5)
+    array.resize({"lon": 3})  # time stays as the other handle has left it
+    assert array.shape == (10, 6, 3)
+    assert_same(array[...], np.concatenate([data, data[:2]])[..., :3])
+    array.resize({0: 4, "lat": 6})
+    assert_same(array[...], data[:4, :, :3])
+    with pytest.raises(ValueError, match="no dimension 'tim'; did you mean 'time'"):
+        array.append(data[:1], axis="tim")
+    with pytest.raises(ValueError, match="no dimension 3"):
+        array.resize({3: 1})
+    with pytest.raises(ValueError, match="extent -1"):
+        array.resize({"lat": -1})
+    with pytest.raises(TypeError, match="shape"):
+        array.resize({"lat": "many"})
+
+
 def test_lazy_views_by_dimension(cube):
     array, data = cube
     view = array.lazy[{"lat": slice(1, 4)}][{"time": 2}]

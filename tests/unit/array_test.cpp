@@ -411,6 +411,19 @@ TEST(Array, ResizeRemovesChunksAndAppendGrows) {
   EXPECT_EQ(code_of([&] { a.append(view_of(more, {17, 2})); }), ErrorCode::invalid_argument);
 }
 
+// What another handle has grown meanwhile is not cut off.
+TEST(Array, ResizeKeepsTheExtentsThatTheStoreHas) {
+  const Store store = memory_store();
+  const Array array = create(store, {"a", {6, 4}, {2, 4}, {}, {codec::bytes()}});
+  const Array other = open_array(store, "a");
+  std::vector<float> more = ramp(3 * 4);
+  other.append(view_of(more, {3, 4}));
+  array.resize({kKeepExtent, 5});
+  EXPECT_EQ(array.shape(), (Shape{9, 5}));
+  EXPECT_EQ(floats(array.read({slice(6, 9), slice(0, 4)})), more);
+  EXPECT_EQ(code_of([&] { array.resize({-1, 5}); }), ErrorCode::invalid_argument);
+}
+
 // The shape that a read was asked for is the one it reads, whatever another thread does meanwhile.
 TEST(Array, ReadsThePlaceOfTheShapeItWasAskedFor) {
   const Store store = memory_store();

@@ -142,15 +142,19 @@ void Array::resize(const Shape& shape, const WriteOptions& options) const {
                     std::to_string(shape.size()));
   }
   for (std::int64_t extent : shape) {
-    if (extent < 0)
+    if (extent < 0 && extent != kKeepExtent)
       throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
   }
   again_when_forestalled(options.poll, OnDoubt::again, [&] {
     ArrayChange change("resize", *state_, options.poll);
     const auto before = change.now();
-    change.store(with_new_shape("resize", path(), *before, shape));
+    Shape after = shape;
+    for (std::size_t d = 0; d < ndim; ++d) {
+      if (after[d] == kKeepExtent) after[d] = before->shape[d];
+    }
+    change.store(with_new_shape("resize", path(), *before, after));
     // Still under the lock: nobody has grown it again and written there.
-    if (is_smaller(shape, before->shape)) erase_outside(*state_, shape, before);
+    if (is_smaller(after, before->shape)) erase_outside(*state_, after, before);
   });
 }
 
