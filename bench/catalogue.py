@@ -153,6 +153,16 @@ BENCHMARKS = {
         "[zarr-python](../docs/zarr.md#other-libraries-tests)",
         {"annbatch-suite.json": "ecosystem.downstream_suite annbatch --source $ANNBATCH"},
     ),
+    "zarrs-suite": Benchmark(
+        "zarrs-python's own tests; $ZARRS: its unpacked source; wants zarrs",
+        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        {"zarrs-suite.json": "ecosystem.downstream_suite zarrs --source $ZARRS"},
+    ),
+    "anndata-suite": Benchmark(
+        "anndata's own tests; $ANNDATA: its unpacked source",
+        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        {"anndata-suite.json": "ecosystem.downstream_suite anndata --source $ANNDATA"},
+    ),
     "state-dict": Benchmark(
         "weights of a network, on the CPU",
         OTHERS,

@@ -1,12 +1,13 @@
 """Where in an HDF5 file, NetCDF 4 too, the chunks are: `read_hdf5` with h5py.
 
-1. Groups and data sets are walked by their hard links.
+1. Groups and data sets are walked by their links; an object with two names is there twice.
 2. Of each data set type, shape, filters and fill value become metadata of Zarr v2.
 3. Its chunks become references; what lies in no file as Zarr would have it is kept inline.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -36,6 +37,7 @@ _NOT_A_COORDINATE = "_nc4_non_coord_"
 # A contiguous data set has no chunks of its own, and is cut into rows of about so many bytes.
 _CONTIGUOUS_NBYTES = 64 << 20
 _MAX_INLINE_NBYTES = 64 << 20
+_MAX_NODES = 1_000_000  # links may make few objects many
 
 
 def read_hdf5(file: Any, url: str) -> tuple[GroupReferences, dict[str, str]]:
@@ -50,37 +52,100 @@ class _Reader:
         self._url = url
         self._root = GroupReferences()
         self._left_out: dict[str, str] = {}
-        self._scales: dict[int, str] = {}
+        self._scales: dict[int, str] = {}  # by the number of the dimension
+        self._extents: dict[str, int] = {}  # of scales that grow
         self._phony: dict[tuple[int, int], str] = {}
         self._base = 0
 
     def read(self) -> tuple[GroupReferences, dict[str, str]]:
-        nodes: list[tuple[str, Any]] = [("", self._file["/"])]
-        self._file.visititems(lambda name, node: nodes.append((name, node)))
-        for name, node in nodes:
-            # The netCDF library gives some variables a number, too: that of their first dimension.
-            if (
-                isinstance(node, h5py.Dataset)
-                and "_Netcdf4Dimid" in node.attrs
-                and h5py.h5ds.is_scale(node.id)
-            ):
-                self._scales[int(node.attrs["_Netcdf4Dimid"])] = _plain_name(name)
+        nodes: list[tuple[str, Any]] = []
+        self._walk("", self._file["/"], (), nodes)
+        self._note_dimensions([node for _, node in nodes if isinstance(node, h5py.Dataset)])
         self._base = self._find_base(nodes)
         for name, node in nodes:
-            if isinstance(node, h5py.Dataset):
-                if _is_dimension_alone(node):
-                    continue
-                path = "/".join(filter(None, (name.rpartition("/")[0], _plain_name(name))))
-                try:
-                    self._root.arrays[path] = self._array(node)
-                except NotRepresentable as why:
-                    self._left_out[path] = str(why)
-            elif isinstance(node, h5py.Group):
+            if isinstance(node, h5py.Group):
                 self._root.groups[name] = _attributes(node)
+                continue
+            path = "/".join(filter(None, (name.rpartition("/")[0], _plain_name(name))))
+            try:
+                if not _is_dimension_alone(node):
+                    self._root.arrays[path] = self._array(node)
+            except NotRepresentable as why:
+                self._left_out[path] = str(why)
+            except (TypeError, RuntimeError, UnicodeError) as why:
+                self._left_out[path] = f"h5py does not read it: {why}"
         return self._root, self._left_out
 
+    def _walk(
+        self, path: str, node: Any, above: tuple[Any, ...], nodes: list[tuple[str, Any]]
+    ) -> None:
+        if len(nodes) == _MAX_NODES:
+            raise NotRepresentable(
+                f"{_secrets.shown(self._url)}: more than {_MAX_NODES} groups and data sets"
+            )
+        nodes.append((path, node))
+        if not isinstance(node, h5py.Group):
+            return
+        for name in node:
+            inner = f"{path}/{name}" if path else name
+            try:
+                inner.encode()
+            except UnicodeError:
+                self._left_out[inner] = "its name is no UTF-8"
+                continue
+            if isinstance(node.get(name, getlink=True), h5py.ExternalLink):
+                self._left_out[inner] = "a link to another file"
+                continue
+            try:
+                found = node.get(name)
+            except (KeyError, OSError, RuntimeError) as why:
+                self._left_out[inner] = f"h5py does not open it: {why}"
+                continue
+            if isinstance(found, h5py.Group) and any(found == group for group in (*above, node)):
+                continue  # a link back to where it stands
+            if isinstance(found, h5py.Group | h5py.Dataset):
+                self._walk(inner, found, (*above, node), nodes)
+
+    def _note_dimensions(self, datasets: list[h5py.Dataset]) -> None:
+        """How dimensions are called, and how long those are that grow: netCDF's variables may be
+        written less far than their dimension."""
+        # The netCDF library gives some variables a number, too: that of their first dimension.
+        scales = [n for n in datasets if "_Netcdf4Dimid" in n.attrs and h5py.h5ds.is_scale(n.id)]
+        for node in scales:
+            self._scales[int(node.attrs["_Netcdf4Dimid"])] = node.name
+        for node in datasets if scales else ():
+            for i, name in self._growing(node):
+                self._extents[name] = max(self._extents.get(name, 0), node.shape[i])
+
+    def _growing(self, node: h5py.Dataset) -> Iterator[tuple[int, str]]:
+        """The dimensions of a variable that have no limit, by the names of their scales."""
+        if node.shape is None:
+            return
+        for i, limit in enumerate(node.maxshape):
+            scale = self._scale_of(node, i) if limit is None else None
+            if scale is not None:
+                yield i, scale
+
+    def _scale_of(self, node: h5py.Dataset, i: int) -> str | None:
+        coordinates = node.attrs.get("_Netcdf4Coordinates")
+        if coordinates is not None and len(coordinates) == len(node.shape):
+            scale = self._scales.get(int(coordinates[i]))
+            if scale is not None:
+                return scale
+        if h5py.h5ds.is_scale(node.id):
+            return str(node.name) if i == 0 else None
+        return str(node.dims[i][0].name) if len(node.dims[i]) > 0 else None
+
+    def _shape_of(self, node: h5py.Dataset) -> tuple[int, ...]:
+        """That of the variable, as far as its dimensions reach."""
+        shape = list(node.shape)
+        for i, name in self._growing(node):
+            shape[i] = max(shape[i], self._extents.get(name, 0))
+        return tuple(shape)
+
     def _find_base(self, nodes: list[tuple[str, Any]]) -> int:
-        """What to add to addresses: libraries differ in whether they count the user block."""
+        """What to add to the addresses of chunks: libraries differ in whether they count the user
+        block."""
         block = int(self._file.userblock_size)
         if block == 0:
             return 0
@@ -94,10 +159,7 @@ class _Reader:
             for base in (0, block):
                 if self._bytes_at(found.byte_offset + base, found.size) == wanted:
                     return base
-        shown = _secrets.shown(self._url)
-        raise NotRepresentable(
-            f"{shown}: it has a user block, and no chunk tells where addresses begin"
-        )
+        return 0  # there is no chunk to which it would be added
 
     def _bytes_at(self, offset: int, size: int) -> bytes:
         handle = self._file.id.get_vfd_handle() if self._file.driver == "sec2" else None
@@ -134,7 +196,8 @@ class _Reader:
         plist = node.id.get_create_plist()
         filters = [plist.get_filter(i) for i in range(plist.get_nfilters())]
         _check_type(kind, [code for code, *_ in filters])
-        shape = (*node.shape, *inner)
+        _check_layout(node.dtype, kind)
+        shape = (*self._shape_of(node), *inner)
         array = ArrayReferences(shape=shape, chunks=shape, dtype=dtype)
         layout = plist.get_layout()
         if layout == h5py.h5d.CHUNKED:
@@ -156,17 +219,13 @@ class _Reader:
         if node.id.get_storage_size() != nbytes:
             raise NotRepresentable(f"{node.id.get_storage_size()} bytes are stored, not {nbytes}")
         rows = array.shape[0] if array.shape else 1
-        parts = next(
-            n
-            for n in range(1, rows + 1)
-            if rows % n == 0 and (nbytes // n <= _CONTIGUOUS_NBYTES or n == rows)
-        )
+        parts = _parts(rows, nbytes)
         if array.shape:
             array.chunks = (rows // parts, *array.shape[1:])
         rest = (0,) * (len(array.shape) - 1)
         for i in range(parts):
             key = (i, *rest) if array.shape else ()
-            array.put(key, self._url, offset + self._base + i * (nbytes // parts), nbytes // parts)
+            array.put(key, self._url, offset + i * (nbytes // parts), nbytes // parts)
 
     def _chunked(
         self,
@@ -176,6 +235,10 @@ class _Reader:
         inner: int,
     ) -> None:
         chunks = list(_stored_chunks(node))
+        changes_bytes = any(codecs_of(entry, array.dtype) for entry in filters)
+        if changes_bytes and _edges_are_plain(node, chunks):
+            every = (1 << len(filters)) - 1
+            chunks = [c._replace(filter_mask=every) if _is_edge(node, c) else c for c in chunks]
         masks = Counter(info.filter_mask for info in chunks)
         usual = masks.most_common(1)[0][0] if masks else 0
         if len(masks) > 1:
@@ -204,9 +267,10 @@ class _Reader:
 
     def _strings(self, node: h5py.Dataset) -> ArrayReferences:
         """Strings of variable length lie in a heap: they come with the references."""
-        elements = [
-            v if isinstance(v, bytes) else str(v).encode() for v in np.asarray(node[()]).flat
-        ]
+        shape = self._shape_of(node)
+        values = np.full(shape, b"", "O")
+        values[tuple(map(slice, node.shape))] = node[()]
+        elements = [v if isinstance(v, bytes) else str(v).encode() for v in values.flat]
         if sum(map(len, elements)) + 4 * len(elements) > _MAX_INLINE_NBYTES:
             raise NotRepresentable("its strings of variable length are too many to be kept inline")
         try:
@@ -214,36 +278,30 @@ class _Reader:
                 v.decode()
         except UnicodeDecodeError:
             raise NotRepresentable("a string of variable length is no UTF-8") from None
-        array = ArrayReferences(shape=node.shape, chunks=node.shape, dtype=np.dtype("O"))
+        array = ArrayReferences(shape=shape, chunks=shape, dtype=np.dtype("O"))
         array.codecs = [{"id": "vlen-utf8"}]
         parts = [len(elements).to_bytes(4, "little")]
         for v in elements:
             parts += [len(v).to_bytes(4, "little"), v]
         if elements:
-            array.put_inline((0,) * len(node.shape), b"".join(parts))
+            array.put_inline((0,) * len(shape), b"".join(parts))
         return array
 
     def _set_fill_value(self, node: h5py.Dataset, array: ArrayReferences) -> None:
         """What missing chunks hold, and to xarray the mark of missing elements."""
         if array.dtype.kind == "O":
-            array.fill_value = ""
-            return
-        stored = _stored_fill_value(node, array.dtype)
-        marked = node.attrs.get("_FillValue")
-        mark = None
-        if marked is not None and array.dtype.kind in "biuf":
-            values = np.asarray(marked)
-            if values.size == 1 and values.dtype.kind in "biuf":
-                mark = values.reshape(())[()].astype(array.dtype)
+            return  # all are stored
         is_whole = len(array.references) == array.nchunks
+        stored = None if is_whole else _stored_fill_value(node, array.dtype)
+        mark = _mark(node.attrs.get("_FillValue"), array.dtype)
         same = mark is not None and (stored is None or _same(stored, mark))
         if mark is not None and (is_whole or same):
             array.fill_value = mark
             array.attributes.pop("_FillValue", None)
-        elif not is_whole:
+        elif not is_whole and stored is not None and any(np.asarray(stored).tobytes()):
             array.fill_value = stored
         else:
-            array.fill_value = None
+            array.fill_value = None  # zeros, which mark nothing
 
     # ---- names of dimensions
 
@@ -255,7 +313,7 @@ class _Reader:
         if coordinates is not None and len(coordinates) == rank:
             named = [self._scales.get(int(i)) for i in coordinates]
             if all(named):
-                return [str(name) for name in named]
+                return [_plain_name(str(name)) for name in named]
         names: list[str] = []
         seen: Counter[int] = Counter()
         for i, extent in enumerate(node.shape):
@@ -273,6 +331,16 @@ class _Reader:
                 seen[extent] += 1
             names.append(name)
         return names
+
+
+def _parts(rows: int, nbytes: int) -> int:
+    """Into how many chunks of as many rows each an array is cut."""
+    fewest = -(-nbytes // _CONTIGUOUS_NBYTES)
+    for n in range(fewest, min(64 * fewest, rows) + 1):
+        if rows % n == 0:
+            return n
+    # By no number of parts of a useful size. Rows that are large alone are parts.
+    return rows if nbytes // rows > _CONTIGUOUS_NBYTES else 1
 
 
 def _plain_name(path: str) -> str:
@@ -299,14 +367,68 @@ def _stored_chunks(node: h5py.Dataset) -> Iterator[Any]:
             yield info
 
 
+def _is_edge(node: h5py.Dataset, info: Any) -> bool:
+    ends = zip(info.chunk_offset, node.chunks, node.shape, strict=True)
+    return any(offset + chunk > extent for offset, chunk, extent in ends)
+
+
+def _edges_are_plain(node: h5py.Dataset, chunks: list[Any]) -> bool:
+    """Whether chunks that reach beyond the end are stored without filters, by an option of the file
+    that h5py does not tell: they are all of the full size, and hold the elements as they are."""
+    nbytes = math.prod(node.chunks) * node.id.get_type().get_size()
+    edges = [info for info in chunks if _is_edge(node, info)]
+    if not edges or any(info.size != nbytes or info.filter_mask for info in edges):
+        return False
+    kind = node.id.get_type()
+    for info in edges:
+        extents = [
+            min(chunk, extent - offset)
+            for offset, chunk, extent in zip(
+                info.chunk_offset, node.chunks, node.shape, strict=True
+            )
+        ]
+        wanted = np.empty(extents, node.dtype)
+        here = node.id.get_space()
+        here.select_hyperslab(info.chunk_offset, tuple(extents))
+        node.id.read(h5py.h5s.create_simple(tuple(extents)), here, wanted, kind)
+        _, data = node.id.read_direct_chunk(info.chunk_offset)
+        stored = np.frombuffer(data, node.dtype, math.prod(node.chunks)).reshape(node.chunks)
+        if stored[tuple(map(slice, extents))].tobytes() != wanted.tobytes():
+            return False
+    return True
+
+
 def _stored_fill_value(node: h5py.Dataset, dtype: np.dtype[Any]) -> Any:
     plist = node.id.get_create_plist()
     if plist.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED:
         return None
+    if node.dtype.subdtype is not None:
+        if plist.fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
+            raise NotRepresentable("a fill value of arrays as elements")
+        return None
     value = np.zeros((), dtype.newbyteorder("=") if dtype.kind in "biufc" else dtype)
-    if dtype.subdtype is None and node.dtype.subdtype is None and dtype.names is None:
-        plist.get_fill_value(value)
+    plist.get_fill_value(value)
     return value[()]
+
+
+def _mark(marked: Any, dtype: np.dtype[Any]) -> Any:
+    """The attribute _FillValue as an element; None where it is none of this type."""
+    if marked is None:
+        return None
+    values = np.asarray(marked)
+    if values.size != 1:
+        return None
+    value = values.reshape(())[()]
+    if dtype.kind == "S":
+        text = value.encode() if isinstance(value, str) else value
+        fits = isinstance(text, bytes) and len(text) <= dtype.itemsize
+        return np.asarray(text, dtype)[()] if fits else None
+    if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
+        return None
+    with np.errstate(all="ignore"):
+        mark = value.astype(dtype)
+    unchanged = mark == value or (mark != mark and value != value)
+    return mark if unchanged else None
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -336,6 +458,24 @@ def _dtype(dtype: np.dtype[Any], kind: Any) -> tuple[np.dtype[Any], tuple[int, .
     if dtype.kind == "O":
         raise NotRepresentable("references and elements of variable length lie in no chunk")
     return np.dtype(dtype.str), ()  # without what h5py notes on enumerations
+
+
+def _check_layout(dtype: np.dtype[Any], kind: Any) -> None:
+    """An element must be in the file, byte for byte, what NumPy has."""
+    if dtype.itemsize != kind.get_size():
+        raise NotRepresentable(
+            f"elements of {kind.get_size()} bytes, {dtype.itemsize} of which have a meaning"
+        )
+    if dtype.subdtype is not None:
+        _check_layout(dtype.subdtype[0], kind.get_super())
+    elif dtype.kind == "c":
+        names = [name.encode() for name in h5py.get_config().complex_names]
+        members = [(kind.get_member_name(i), kind.get_member_offset(i)) for i in range(2)]
+        if members != [(names[0], 0), (names[1], dtype.itemsize // 2)]:
+            raise NotRepresentable("complex numbers whose imaginary part comes first")
+    elif dtype.names is not None:
+        for name in dtype.names:
+            _check_layout(dtype[name], kind.get_member_type(kind.get_member_index(name.encode())))
 
 
 def _check_type(kind: Any, codes: list[int]) -> None:
@@ -375,8 +515,9 @@ def _attributes(node: Any) -> dict[str, Any]:
             continue
         try:
             value = node.attrs[name]
-        except (OSError, TypeError):
-            continue  # of a type that NumPy has no word for
+            name.encode()
+        except (OSError, TypeError, RuntimeError, UnicodeError):
+            continue  # of a type that NumPy has no word for, or no text
         if isinstance(value, h5py.Empty):
             found[name] = ""
             continue

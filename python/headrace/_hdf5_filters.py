@@ -29,6 +29,8 @@ def codecs_of(
     if code == SZIP:
         return [{"id": "hdf5_szip", "cd_values": list(values[:4])}]
     if code == SCALEOFFSET:
+        if len(values) > 4 and values[3] == 0 and values[1] == 8 * values[4]:
+            return []  # the integers have all their bits
         return [{"id": "hdf5_scaleoffset", "cd_values": list(values)}]
     if code == NBIT:
         if len(values) < 2 or values[1]:

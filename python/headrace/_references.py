@@ -24,6 +24,11 @@ from ._paths import SCHEME, expanded
 from ._reference_model import ArrayReferences, GroupReferences, dtype_json
 from ._stores import open_store
 
+# Attributes by which elements are understood.
+_MEANING = (
+    "units", "calendar", "scale_factor", "add_offset", "missing_value", "_FillValue", "_Unsigned",
+    "flag_values", "flag_masks", "flag_meanings", "valid_min", "valid_max", "valid_range",
+)  # fmt: skip
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 # Elements that are kept inline where a file's chunks do not fit those of the others.
 _MAX_INLINE_NBYTES = 16 << 20
@@ -101,14 +106,13 @@ def references(
         if reasons:
             _say_left_out(url, reasons, left_out)
         parts.append(part)
-    whole = _combined(parts, urls, concat_dim)
-    found = whole.to_kerchunk()
     options: dict[str, Any] = {"allow": [*urls, *allowed]}
     if storage_options:
         of_obstore = maker == "virtualizarr"
         options["remote_options"] = (
             _virtualizarr.own_options(urls, storage_options) if of_obstore else storage_options
         )
+    found = _combined(parts, urls, concat_dim, options).to_kerchunk()
     if out is None:
         return open_store("reference://", storage_options={"fo": json.dumps(found), **options})
     target = os.path.abspath(expanded(os.fspath(out)))
@@ -229,7 +233,7 @@ def _is_hdf5(file: Any, start: bytes) -> bool:
     if start[:8] == _HDF5:
         return True
     offset = 512
-    while offset <= 1 << 20:
+    while True:
         file.seek(offset)
         found = bytes(file.read(8))
         if len(found) < 8:
@@ -237,7 +241,6 @@ def _is_hdf5(file: Any, start: bytes) -> bool:
         if found == _HDF5:
             return True
         offset *= 2
-    return False
 
 
 def _library(name: str, what: str, packages: str | None = None) -> Any:
@@ -293,8 +296,12 @@ def _from_kerchunk(found: dict[str, Any]) -> GroupReferences:
 
 
 def _combined(
-    parts: list[GroupReferences], urls: list[str], concat_dim: str | None
+    parts: list[GroupReferences],
+    urls: list[str],
+    concat_dim: str | None,
+    options: dict[str, Any],
 ) -> GroupReferences:
+    """All files as one; `options` are those to read through their references."""
     whole = parts[0]
     if concat_dim is not None:
         for url, part in zip(urls, parts, strict=True):
@@ -302,6 +309,9 @@ def _combined(
                 raise ValueError(f"concat_dim: nothing in {url} has the dimension {concat_dim!r}")
     if len(parts) == 1:
         return whole
+    if concat_dim is not None:
+        for url, part in zip(urls, parts, strict=True):
+            _check_one_extent(url, part, concat_dim)
     joined = {
         path: [array]
         for path, array in whole.arrays.items()
@@ -317,20 +327,42 @@ def _combined(
                 raise ValueError(f"{url}: /{path} is not in {urls[0]}")
             elif path not in whole.arrays:
                 whole.arrays[path] = array
-            elif not _same_elements(whole.arrays[path], array):
+            elif (name := _other_attribute(whole.arrays[path], array)) is not None:
+                raise ValueError(f"{url}: /{path} has another {name!r} than in a file before")
+            elif not _same_elements(whole.arrays[path], array, options):
                 hint = "" if concat_dim else " (concat_dim= puts them one behind another)"
                 raise ValueError(f"{url}: /{path} is not the same as in a file before{hint}")
     for path, arrays in joined.items():
         if len(arrays) != len(parts):
             raise ValueError(f"/{path} is not in all files, and has the dimension {concat_dim!r}")
-        whole.arrays[path] = _concatenated(path, arrays, str(concat_dim), urls)
+        whole.arrays[path] = _concatenated(path, arrays, str(concat_dim), urls, options)
     return whole
 
 
-def _elements(array: ArrayReferences) -> np.ndarray[Any, Any]:
+def _check_one_extent(url: str, part: GroupReferences, dimension: str) -> None:
+    """Elements of different arrays would not stay at one place of the dimension."""
+    extents = {
+        path: array.shape[array.dimensions.index(dimension)]
+        for path, array in part.arrays.items()
+        if dimension in array.dimensions
+    }
+    if len(set(extents.values())) > 1:
+        said = ", ".join(f"/{path} {extent}" for path, extent in sorted(extents.items()))
+        raise ValueError(f"{url}: {dimension!r} has several extents: {said}")
+
+
+def _other_attribute(a: ArrayReferences, b: ArrayReferences) -> str | None:
+    """One that says what elements mean, and that two arrays which become one do not share."""
+    for name in _MEANING:
+        if json.dumps(a.attributes.get(name)) != json.dumps(b.attributes.get(name)):
+            return name
+    return None
+
+
+def _elements(array: ArrayReferences, options: dict[str, Any]) -> np.ndarray[Any, Any]:
     """All of them, read through their references."""
     alone = GroupReferences(arrays={"a": array}).to_kerchunk()
-    store = open_store("reference://", storage_options={"fo": json.dumps(alone), "allow": ["*"]})
+    store = open_store("reference://", storage_options={**options, "fo": json.dumps(alone)})
     return np.asarray(_core.open_array(store, "a")[...])
 
 
@@ -339,21 +371,27 @@ def _is_small(array: ArrayReferences) -> bool:
     return math.prod(array.shape) * itemsize <= _MAX_INLINE_NBYTES
 
 
-def _same_elements(a: ArrayReferences, b: ArrayReferences) -> bool:
+def _same_elements(a: ArrayReferences, b: ArrayReferences, options: dict[str, Any]) -> bool:
     if a.shape != b.shape or a.dimensions != b.dimensions:
         return False
     if not (_is_small(a) and _is_small(b)):
         return False
-    x, y = _elements(a), _elements(b)
+    x, y = _elements(a, options), _elements(b, options)
     if x.dtype != y.dtype:
         return False
     return x.tolist() == y.tolist() if x.dtype.kind in "TO" else x.tobytes() == y.tobytes()
 
 
 def _concatenated(
-    path: str, arrays: list[ArrayReferences], dimension: str, urls: list[str]
+    path: str,
+    arrays: list[ArrayReferences],
+    dimension: str,
+    urls: list[str],
+    options: dict[str, Any],
 ) -> ArrayReferences:
     first = arrays[0]
+    if first.dimensions.count(dimension) > 1:
+        raise ValueError(f"{urls[0]}: /{path} has the dimension {dimension!r} more than once")
     axis = first.dimensions.index(dimension)
     for array, url in zip(arrays[1:], urls[1:], strict=True):
         if array.dimensions != first.dimensions or any(
@@ -362,9 +400,8 @@ def _concatenated(
             if i != axis
         ):
             raise ValueError(f"{url}: /{path} has another shape than in {urls[0]}")
-        for name in ("units", "calendar", "scale_factor", "add_offset"):
-            if array.attributes.get(name) != first.attributes.get(name):
-                raise ValueError(f"{url}: /{path} has another {name!r} than in {urls[0]}")
+        if (name := _other_attribute(first, array)) is not None:
+            raise ValueError(f"{url}: /{path} has another {name!r} than in {urls[0]}")
     fits = all(a.same_kind() == first.same_kind() for a in arrays) and all(
         a.shape[axis] % a.chunks[axis] == 0 for a in arrays[:-1]
     )
@@ -386,7 +423,7 @@ def _concatenated(
             f"/{path} cannot be put one behind another along {dimension!r}: chunks, types, filters "
             "and fill values must be the same, and whole chunks in all files but the last"
         )
-    elements = [_elements(a) for a in arrays]
+    elements = [_elements(a, options) for a in arrays]
     if any(e.dtype != elements[0].dtype for e in elements) or elements[0].dtype.kind in "TO":
         raise ValueError(f"/{path} has other types in some of the files")
     # Chunks of this array do not meet the borders of the files: its elements come along.

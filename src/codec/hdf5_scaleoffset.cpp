@@ -30,6 +30,7 @@ struct Packing {
   bool floating = false;
   bool swapped = false;
   std::int32_t digits = 0;
+  bool plain = false;  // integers with all their bits: HDF5 leaves the chunk as it is
   std::optional<std::uint64_t> fill;
 };
 
@@ -91,6 +92,11 @@ class ScaleOffsetOfHdf5 final : public DecodeOnly {
 
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext&) const override {
     check_decoded_size(dst.size(), nbytes_);
+    if (packing_.plain) {
+      check_decoded_size(src.size(), nbytes_);
+      if (nbytes_ > 0) std::memcpy(dst.data(), src.data(), nbytes_);
+      return;
+    }
     const Chunk chunk = read_chunk(src, packing_.size);
     if (chunk.width == 8 * packing_.size) {  // as they were
       if (chunk.packed.size() < nbytes_) throw_corrupt("the elements are cut short");
@@ -143,6 +149,7 @@ CodecPtr make_hdf5_scaleoffset(const CodecSpec& spec, const CodecSite&) {
   packing.size = values[kSize];
   packing.floating = values[kClass] == 1;
   packing.digits = static_cast<std::int32_t>(values[kDigits]);
+  packing.plain = !packing.floating && values[kDigits] == 8 * packing.size;
   packing.swapped = values[kOrder] != (std::endian::native == std::endian::little ? 0U : 1U);
   const std::size_t size = packing.size;
   const bool size_is_known =

@@ -339,6 +339,117 @@ def test_netcdf_where_variables_stand_before_their_coordinates(tmp_path):
     assert_same_in_xarray(store, xr.concat(wanted, "time"))
 
 
+def test_netcdf_variables_that_reach_less_far_than_their_dimension(tmp_path):
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 2)
+        file.createVariable("time", "i4", ("time",), chunksizes=(2,), fill_value=-1)[:] = range(5)
+        short = file.createVariable("short", "f4", ("x", "time"), chunksizes=(1, 2), fill_value=-9)
+        short[:, :3] = np.arange(6).reshape(2, 3)
+        file.createVariable("never", "f4", ("time",), fill_value=-9)
+        file.createVariable("names", str, ("time",))[:2] = np.array(["a", "b"], object)
+    store = hr.references(tmp_path / "a.nc")
+    group = hr.open(store)
+    assert group["short"][...].tolist() == [[0, 1, 2, -9, -9], [3, 4, 5, -9, -9]]
+    assert group["never"][...].tolist() == [-9] * 5
+    assert group["names"][...].tolist() == ["a", "b", "", "", ""]
+    # Not `short`, of which xarray's netCDF4 gives other values than were written.
+    import xarray as xr
+
+    with xr.open_dataset(store, engine="headrace") as found:
+        wanted = opened_by_xarray(tmp_path / "a.nc")
+        assert found.sizes == wanted.sizes
+        assert found["names"].values.tolist() == wanted["names"].values.tolist()
+        assert found["never"].isnull().all() and wanted["never"].isnull().all()
+
+
+def test_zeros_that_nothing_marks_are_no_missing_values(tmp_path):
+    xr = pytest.importorskip("xarray")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, dtype in (("i", "i4"), ("f", "f4"), ("b", "?")):
+            file.create_dataset(name, (4, 6), dtype, chunks=(2, 3))[:2, :3] = 1
+        file["m"] = np.array([0, -9, 1, 2], "i2")
+        file["m"].attrs["_FillValue"] = np.int16(-9)
+    with xr.open_dataset(hr.references(tmp_path / "a.h5"), engine="headrace") as found:
+        assert [found[name].dtype.str for name in "ifb"] == ["<i4", "<f4", "|b1"]
+        assert not found["f"].isnull().any() and int(found["i"].sum()) == 6
+        assert found["m"].isnull().values.tolist() == [False, True, False, False]
+
+
+def test_links(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data/t"] = np.arange(3)
+        file["hard"] = file["data/t"]
+        file["soft"] = h5py.SoftLink("/data/t")
+        file["nowhere"] = h5py.SoftLink("/nothing")
+        file["data/up"] = h5py.SoftLink("/")
+        file["outside"] = h5py.ExternalLink("b.h5", "/x")
+    with pytest.raises(NotImplementedError, match="/outside: a link to another file"):
+        hr.references(tmp_path / "a.h5")
+    with pytest.warns(UserWarning, match="another file"):
+        group = hr.open(hr.references(tmp_path / "a.h5", left_out="skip"))
+    assert sorted(group) == ["data", "hard", "soft"] and sorted(group["data"]) == ["t"]
+    for name in ("data/t", "hard", "soft"):
+        assert group[name][...].tolist() == [0, 1, 2]
+
+
+def test_elements_that_are_not_what_numpy_has(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        space = h5py.h5s.create_simple((2,))
+        for name, size, at in (("padded", 4096, (0, 4)), ("swapped", 8, (4, 0))):
+            kind = h5py.h5t.create(h5py.h5t.COMPOUND, size)
+            kind.insert(b"r", at[0], h5py.h5t.IEEE_F32LE)
+            kind.insert(b"i", at[1], h5py.h5t.IEEE_F32LE)
+            plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plist.set_layout(h5py.h5d.COMPACT)
+            h5py.h5d.create(file.id, name.encode(), kind, space, plist)
+            file[name][:] = np.array([1 + 2j, 3 + 4j], "c8")
+    with pytest.raises(NotImplementedError, match=r"4096 bytes.*imaginary part comes first"):
+        hr.references(tmp_path / "a.h5")
+
+
+def test_contiguous_rows_of_a_prime_number(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace._hdf5._CONTIGUOUS_NBYTES", 1 << 12)
+    data = np.arange(8209.0)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["prime"] = data
+        file["even"] = data[:8192]
+    group = hr.open(hr.references(tmp_path / "a.h5"))
+    assert group["prime"].chunks == (8209,) and group["even"].chunks == (512,)
+    assert_same(group["prime"][...], data)
+    assert_same(group["prime"][8200:], data[8200:])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "<i4", ">i8"])
+def test_scale_offset_of_all_bits(dtype, tmp_path):
+    data = np.arange(-30, 30).astype(dtype).reshape(10, 6)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        bits = 8 * data.itemsize
+        file.create_dataset("a", data=data, chunks=(4, 4), scaleoffset=bits, dtype=dtype)
+    assert_same(hr.open(hr.references(tmp_path / "a.h5"))["a"][...], data)
+
+
+@pytest.mark.parametrize("name", ["missing_value", "_Unsigned", "flag_values", "units"])
+def test_files_whose_elements_mean_different_things(name, tmp_path):
+    for i in range(2):
+        with h5py.File(tmp_path / f"{i}.h5", "w") as file:
+            file["v"] = np.arange(3, dtype="i2")
+            file["v"].dims[0].label = "time"
+            file["fixed"] = np.arange(3, dtype="i2")
+            file["v"].attrs[name] = str(i)
+            file["fixed"].attrs["units"] = "m"
+    files = [tmp_path / "0.h5", tmp_path / "1.h5"]
+    with pytest.raises(ValueError, match=f"/v has another '{name}'"):
+        hr.references(files, concat_dim="time")
+    for i in range(2):
+        with h5py.File(tmp_path / f"{i}.h5", "r+") as file:
+            file["v"].attrs[name] = "same"
+            file["fixed"].attrs["units"] = f"m{i}"
+    with pytest.raises(ValueError, match="/fixed has another 'units'"):
+        hr.references(files, concat_dim="time")
+
+
 def test_the_same_data_as_by_kerchunk(tmp_path):
     hdf = pytest.importorskip("kerchunk.hdf")
     netcdf_file(tmp_path / "a.nc")
