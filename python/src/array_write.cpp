@@ -112,7 +112,7 @@ Shape extents_by_dimension(PyArray& self, nb::handle by_dimension) {
 void resize(PyArray& self, nb::handle shape) {
   check_caller(self.origin);
   const Shape extents = PyDict_Check(shape.ptr()) ? extents_by_dimension(self, shape)
-                                          : shape_from_python(shape, "[resize] shape");
+                                                  : shape_from_python(shape, "[resize] shape");
   const WriteOptions options = write_options(nb::none());
   nb::gil_scoped_release release;
   self.array.resize(extents, options);

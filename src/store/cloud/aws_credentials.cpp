@@ -192,11 +192,12 @@ Fetch by_instance(const Surroundings& around) {
     const std::string who = "the instance's metadata service";
     const auto ask = [&](HttpRequest request) {
       const HttpResponse answer = client->ask(std::move(request));
-      expect_service(answer,
-                     who,
-                     "AWS credentials: none were found in options, in the environment "
-                     "(AWS_ACCESS_KEY_ID), in ~/.aws, at a container's endpoint or an instance's. A "
-                     "public bucket is read with anon=true");
+      expect_service(
+          answer,
+          who,
+          "AWS credentials: none were found in options, in the environment "
+          "(AWS_ACCESS_KEY_ID), in ~/.aws, at a container's endpoint or an instance's. A "
+          "public bucket is read with anon=true");
       return expect_answer(answer, who);
     };
     HttpRequest session;

@@ -36,9 +36,9 @@ std::string in_home(const Surroundings& around, std::string_view path);
 // which nothing of the body stands but what names the error.
 std::string expect_answer(const HttpResponse& response, const std::string& who);
 
-// Of a service that only some machines have, `who` for the message, the last that is asked: where it
-// does not answer, or not as one that has credentials for this machine, throws `permission_denied`
-// with `none_found` and why.
+// Of a service that only some machines have, `who` for the message, the last that is asked: where
+// it does not answer, or not as one that has credentials for this machine, throws
+// `permission_denied` with `none_found` and why.
 void expect_service(const HttpResponse& response,
                     const std::string& who,
                     const std::string& none_found);
