@@ -267,6 +267,68 @@ def test_what_others_put_there_meanwhile_stays(stores, tmp_path, monkeypatch):
     check(out, wanted, np.random.default_rng(0).permutation(98), paths)
 
 
+def categorical(store, name, categories, ordered=True):
+    """A column of the store's cells: its categories in turn."""
+    import zarr
+
+    root = zarr.open_group(store, mode="r+")
+    rows = root["obs/_index"].shape[0]
+    column = root["obs"].create_group(name)
+    column.attrs.update(
+        {"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": ordered}
+    )
+    codes = (np.arange(rows) % len(categories)).astype("i1")
+    column.create_array("codes", data=codes).attrs.update(
+        {"encoding-type": "array", "encoding-version": "0.2.0"}
+    )
+    kind = "string-array" if isinstance(categories[0], str) else "array"
+    values = np.array(categories, dtype="T" if kind == "string-array" else None)
+    made = column.create_array(
+        "categories", shape=len(values), dtype=str if kind != "array" else values.dtype
+    )
+    made[:] = values
+    made.attrs.update({"encoding-type": kind, "encoding-version": "0.2.0"})
+    root["obs"].attrs["column-order"] = [*root["obs"].attrs["column-order"], name]
+
+
+def test_an_order_of_categories_is_kept_where_it_is_one(stores, tmp_path):
+    paths, _ = stores
+    for at, store in enumerate(paths):
+        categorical(store, "same", ["low", "high"])
+        categorical(store, "turned", ["a", "b"] if at == 0 else ["b", "a"])
+        categorical(store, "mixed", [True, False] if at == 0 else [0, 1, 2])
+    with pytest.raises(ValueError, match="truth values and of others"):
+        hr.cells.convert(paths, tmp_path / "out", obs=["mixed"])
+    made = hr.cells.convert(paths, tmp_path / "out", obs=["same", "turned"])
+    assert made["obs/same"].attrs["ordered"] is True
+    assert made["obs/turned"].attrs["ordered"] is False
+
+
+def test_only_stores_and_own_work_are_replaced(stores, tmp_path):
+    """Files of somebody's, sources among them, stay where they are."""
+    paths, _ = stores
+    h5ad = tmp_path / "folder" / "a.h5ad"
+    h5ad.parent.mkdir()
+    as_h5ad(paths[0], h5ad)
+    before = h5ad.read_bytes()
+    for target in (h5ad, h5ad.parent):
+        with pytest.raises(ValueError, match=r"overlap|no Zarr store"):
+            hr.cells.convert(h5ad, target, overwrite=True)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "p.jpg").write_text("p")
+    with pytest.raises(ValueError, match="no Zarr store"):
+        hr.cells.convert(paths, tmp_path / "photos", overwrite=True)
+    for end in (".converting", ".converting.over"):
+        (tmp_path / f"out{end}").mkdir()
+        (tmp_path / f"out{end}" / "p.jpg").write_text("p")
+        for overwrite in (False, True):
+            with pytest.raises(ValueError, match="in the way"):
+                hr.cells.convert(paths, tmp_path / "out", overwrite=overwrite)
+        assert (tmp_path / f"out{end}" / "p.jpg").read_text() == "p"
+        (tmp_path / f"out{end}" / "p.jpg").unlink()
+    assert h5ad.read_bytes() == before
+
+
 def test_what_is_replaced_goes_whole(stores, tmp_path, monkeypatch):
     paths, wanted = stores
     out = tmp_path / "out.zarr"

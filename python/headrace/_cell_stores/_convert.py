@@ -18,7 +18,7 @@ import shutil
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -42,6 +42,10 @@ from ._memory import InMemory
 from ._rows import Conversion, Job
 
 _VERSION = 1
+# What is in the folder of the work.
+_WORK = {
+    "lock", "workers", "job.json", "job.tmp", "prepared", "rows", "done", "store", "finished",
+}  # fmt: skip
 
 
 def convert(
@@ -225,6 +229,10 @@ def _written(
     placed = (work / "finished").exists() and not (work / "store").exists()
     if not overwrite and not placed:
         _refuse_what_is_at(target)
+    _refuse_what_is_no_store(target)
+    over = work.with_name(work.name + ".over")
+    for folder in (work, over):
+        _refuse_what_is_not_ours(folder)
     groups = stores.groups if isinstance(stores, InMemory) else _opened(stores)
     for group in groups:
         if overlap(group.store, group.path, str(target)):
@@ -276,7 +284,7 @@ def _written(
             os.rename(work / "store", target)  # fails where something was put there just now
             _sync(target.parent)
         # Under another name, which no call goes on with, while it goes file by file.
-        over = work.with_name(work.name + ".over")
+        _refuse_what_is_not_ours(over)
         shutil.rmtree(over, ignore_errors=True)
         os.rename(work, over)
         shutil.rmtree(over)
@@ -288,6 +296,26 @@ def _written(
 def _refuse_what_is_at(target: Path) -> None:
     if os.path.lexists(target):
         raise ValueError(f"cells: there is something at {target}: overwrite=True replaces it")
+
+
+def _refuse_what_is_no_store(target: Path) -> None:
+    """Only a store is replaced, and what is empty."""
+    documents = ("zarr.json", ".zgroup", ".zarray")
+    if not os.path.lexists(target) or any((target / name).is_file() for name in documents):
+        return
+    if not target.is_dir() or any(target.iterdir()):
+        raise ValueError(f"cells: {target} is no Zarr store, and is not replaced")
+
+
+def _refuse_what_is_not_ours(work: Path) -> None:
+    """A folder of the name that work goes by, with other things in it than work has."""
+    if not os.path.lexists(work):
+        return
+    ours = work.is_dir() and all(
+        path.name in _WORK or path.name.startswith("replaced-") for path in work.iterdir()
+    )
+    if not ours:
+        raise ValueError(f"cells: {work} is in the way, and holds what is not of a conversion")
 
 
 def _folder(out: Any) -> Path:
@@ -366,12 +394,18 @@ def _begin(work: Path, identity: Mapping[str, Any], overwrite: bool) -> None:
                 f"cells: {work} was begun with other cells or arguments: overwrite=True, or "
                 "removing it, begins anew"
             )
+
+    def noted(what: Mapping[str, Any]) -> None:
+        (work / "job.tmp").write_text(json.dumps(what))
+        _sync(work)
+        os.rename(work / "job.tmp", note)
+
+    if note.exists():
+        noted({})  # of what is half removed nothing goes on
     for path in work.iterdir():
-        if path.name not in ("lock", "workers"):
+        if path.name not in ("lock", "workers", "job.json"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    (work / "job.tmp").write_text(json.dumps(identity))
-    _sync(work)
-    os.rename(work / "job.tmp", note)
+    noted(identity)
 
 
 def _sync(folder: Path) -> None:
@@ -401,6 +435,15 @@ def _start(job: Job) -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     _conversion = Conversion(job)
+
+
+def _begun(pool: ProcessPoolExecutor, tasks: list[tuple[str, Any]]) -> Iterator[None]:
+    """Their results. Processes that are started here hear of no interrupt before they ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.map(_do, tasks)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _do(task: tuple[str, Any]) -> None:
@@ -462,7 +505,7 @@ def _run(
             count, get_context("spawn"), initializer=_start, initargs=(job,)
         ) as pool,
         # Closed, it drops what no process has begun; an interrupt waits for the others.
-        closing(pool.map(_do, [(kind, task) for task in tasks])) as results,  # type: ignore[type-var]
+        closing(_begun(pool, [(kind, task) for task in tasks])) as results,  # type: ignore[type-var]
     ):
         for task, _ in zip(tasks, results, strict=True):
             done(task)

@@ -75,7 +75,7 @@ def write_frames(
     root = open_group(str(conversion.work / "store"), mode="r+")
     order, cells = conversion.order, conversion.cells
     columns = {name: _taken(column, order) for name, column in cells.obs.items()}
-    ordered = {name for name in columns if _is_ordered(groups, name, cells.obs[name])}
+    ordered = {name for name in columns if _is_ordered(groups, "obs", name, cells.obs[name])}
     write_frame(root, "obs", names[order], columns, ordered)
     variables = next(
         (own for own in (cells.var_names(name) for name in cells.names) if own is not None), None
@@ -93,7 +93,10 @@ def write_frames(
                 warnings.warn(f"cells: left out of var: {error}", stacklevel=4)
                 continue
             of_var[name] = ObsColumn(read.values, read.categories, read.missing)
-    write_frame(root, "var", variables, of_var, set())
+    ordered = {
+        name for name, column in of_var.items() if _is_ordered(groups[:1], "var", name, column)
+    }
+    write_frame(root, "var", variables, of_var, ordered)
     encoded(root, "anndata", "0.1.0")
     root.store.sync()
 
@@ -103,11 +106,16 @@ def _taken(column: ObsColumn, order: np.ndarray[Any, Any]) -> ObsColumn:
     return ObsColumn(column.values[order], column.categories, missing)
 
 
-def _is_ordered(groups: Sequence[Group], name: str, column: ObsColumn) -> bool:
+def _is_ordered(groups: Sequence[Group], path: str, name: str, column: ObsColumn) -> bool:
+    """Whether all stores have the categories in one order, and say that it means something."""
     if column.categories is None:
         return False
-    nodes = [frame(group, "obs")[name] for group in groups]
-    return all(bool(node.attrs.get("ordered")) for node in nodes)
+    nodes = [frame(group, path)[name] for group in groups]
+    if not all(isinstance(node, Group) and node.attrs.get("ordered") for node in nodes):
+        return False
+    orders = [read_column(frame(group, path), name).categories for group in groups]
+    lists = [[] if order is None else order.tolist() for order in orders]
+    return all(one == lists[0] for one in lists)
 
 
 def write_frame(

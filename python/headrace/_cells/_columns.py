@@ -106,13 +106,17 @@ def _join_categories(name: str, parts: Sequence[Column]) -> ObsColumn:
     numbers: dict[Any, int] = {}
     maps = []
     first: list[Any] | None = None
+    are_bool: set[bool] = set()  # of which a dict takes True for 1
     for part in parts:
         assert part.categories is not None
         known = part.categories.tolist()
+        are_bool.update(isinstance(category, bool) for category in known)
         first = known if first is None else first
         maps.append([numbers.setdefault(category, len(numbers)) for category in known])
     if len({isinstance(category, str) for category in numbers}) > 1:
         raise ValueError(f"obs: {name!r} has categories of strings and of numbers")
+    if len(are_bool) > 1:
+        raise ValueError(f"obs: {name!r} has categories of truth values and of others")
     dtype = np.min_scalar_type(-max(len(numbers), 1))
     codes = [
         np.array([*own, -1], dtype)[part.values] for own, part in zip(maps, parts, strict=True)
