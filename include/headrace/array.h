@@ -83,7 +83,8 @@ struct AttributeChanges {
   bool keep_present = false;          // of `set`, what has a value already keeps it
 };
 
-// Among the extents of Array::resize(): that of the array as the store has it, whoever has grown it.
+// Among the extents of Array::resize(): that of the array as the store has it, whoever has grown
+// it.
 inline constexpr std::int64_t kKeepExtent = std::numeric_limits<std::int64_t>::min();
 
 // Gives the memory for a result of this shape.
@@ -266,6 +267,7 @@ struct CreateOptions {
   // zstd.
   std::optional<std::vector<CodecSpec>> codecs{};
   std::optional<std::vector<std::byte>> fill_value{};  // native bytes; none: zero
+  bool null_fill_value = false;  // v2: none in the metadata either, which marks no element missing
   int zarr_format = 3;
   char order = 'C';  // v2 only
   std::string

@@ -738,7 +738,7 @@ class Array:
 
         Examples
         --------
-        >>> a.append(np.zeros((6, 721, 1440), "float32"), axis="time")
+        >>> a.append(np.zeros((6, *a.shape[1:]), "float32"), axis="time")
         """
 
     def _set_attributes_json(self, arg: str, /) -> None: ...
@@ -815,7 +815,7 @@ def open_group(store: Store, path: str, zarr_format: int | None = None, read_onl
 
 def node_is_group(store: Store, path: str, zarr_format: int | None = None) -> bool | None: ...
 
-def create_array(store: Store, path: str, *, shape: int | Sequence[int], dtype: Any, chunks: int | Sequence[int] | None = None, shards: int | Sequence[int] | None = None, edges: Sequence[int | Sequence[int]] = [], codecs: list[tuple[str, str]] | None = None, fill_value: Any = None, zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', v2_chunk_keys: bool = False, attributes: str = '', dimension_names: Sequence[str | None] = [], overwrite: bool = False, write_empty_chunks: bool = False, device: str | None = None) -> Array: ...
+def create_array(store: Store, path: str, *, shape: int | Sequence[int], dtype: Any, chunks: int | Sequence[int] | None = None, shards: int | Sequence[int] | None = None, edges: Sequence[int | Sequence[int]] = [], codecs: list[tuple[str, str]] | None = None, fill_value: Any = None, zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', v2_chunk_keys: bool = False, null_fill_value: bool = False, attributes: str = '', dimension_names: Sequence[str | None] = [], overwrite: bool = False, write_empty_chunks: bool = False, device: str | None = None) -> Array: ...
 
 def create_group(store: Store, path: str = '', attributes: str = '', zarr_format: int = 3, overwrite: bool = False) -> GroupHandle: ...
 

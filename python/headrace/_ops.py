@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import os
+import struct
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
@@ -22,6 +24,7 @@ from .group import Group, create_group
 
 # Where xarray keeps the names of dimensions in Zarr 2.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
+_FILL_VALUE = "_FillValue"
 
 
 def save(store: Any, *args: Any, progress: Progress | bool | None = None, **kwargs: Any) -> None:
@@ -332,6 +335,10 @@ def create_like(
     if zarr_format == 2 and "edges" in grid:
         raise NotImplementedError(f"{src.path}: Zarr 2 has no rectilinear chunk grids")
     separator, v2_keys = _key_encoding(src) if zarr_format == src.zarr_format else ("", False)
+    attributes = _attributes_for(src, zarr_format)
+    fill_value = src.fill_value
+    if zarr_format == 2 and src.zarr_format == 3:
+        attributes, fill_value = _mark_in_v2(src, attributes)
     return _core.create_array(
         store,
         path,
@@ -340,11 +347,12 @@ def create_like(
         # Sharding is one of the codecs, so the stored unit is the chunk here.
         **grid,
         codecs=src._codec_specs,
-        fill_value=src.fill_value,
+        fill_value=fill_value,
+        null_fill_value=zarr_format == 2 and fill_value is None,
         zarr_format=zarr_format,
         dimension_separator=separator,
         v2_chunk_keys=v2_keys,
-        attributes=_attributes_for(src, zarr_format),
+        attributes=attributes,
         dimension_names=list(src.dimension_names or ()) if zarr_format == 3 else [],
         overwrite=overwrite,
     )
@@ -379,9 +387,44 @@ def _attributes_for(src: _core.Array, zarr_format: int) -> str:
     if zarr_format == 3:
         return _core.attributes_in_v3(src)
     names = src.dimension_names
-    if zarr_format == src.zarr_format or not names or None in names:
+    if src.ndim == 0:
+        names = ()  # which nobody writes down
+    if zarr_format == src.zarr_format or names is None or None in names:
         return src._attributes_json()
     return _json.dumps({**src.attrs.asdict(), _DIMENSIONS: list(names)})
+
+
+def _mark_in_v2(src: _core.Array, attributes: str) -> tuple[str, Any]:
+    """Attributes and fill value in Zarr 2, where xarray takes the fill value for the mark of
+    missing elements that in Zarr 3 is an attribute: `_FillValue`, else null in place of zeros."""
+    if src.dimension_names is None and src.ndim > 0:
+        return attributes, src.fill_value
+    found = _json.loads(attributes or "{}")
+    mark = _mark(found.get(_FILL_VALUE), src.dtype)
+    if mark is not None:
+        del found[_FILL_VALUE]
+        return _json.dumps(found), mark
+    fill_value = src.fill_value
+    if isinstance(fill_value, str):
+        return attributes, fill_value or None
+    has_bits = src.dtype.kind not in "biufcmM" or any(np.asarray(fill_value).tobytes())
+    return attributes, fill_value if has_bits else None
+
+
+def _mark(value: Any, dtype: Any) -> Any:
+    """An attribute `_FillValue` of Zarr 3, as xarray writes it; None where there is none."""
+    if isinstance(value, bool):
+        return value if dtype.kind == "b" else None
+    if isinstance(value, int) and dtype.kind in "iuf":
+        return value
+    if isinstance(value, float) and dtype.kind == "f":
+        return value
+    if isinstance(value, str) and dtype.kind == "f":
+        try:
+            return struct.unpack("<d", base64.b64decode(value, validate=True))[0]
+        except (ValueError, struct.error):
+            return None
+    return None
 
 
 def _key_encoding(array: _core.Array) -> tuple[str, bool]:

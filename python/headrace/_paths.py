@@ -48,4 +48,6 @@ def place_of(store: _core.Store, path: str) -> str | None:
     kind, _, rest = store.url.partition("://")
     if kind in ("file", "zip"):
         return real_path(unquote(rest), path)
+    if kind == "icechunk+file":  # the whole repository
+        return real_path(unquote(rest.partition("?")[0]))
     return f"memory://{join(rest, path)}" if rest else None

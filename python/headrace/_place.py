@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 from urllib.parse import unquote
@@ -20,12 +21,43 @@ def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = 
     if isinstance(other, str | os.PathLike):
         named = _named(other)
         if named is not None:
-            return _within(place, _below(named, other_path))
+            there = _below(named, other_path)
+            return _within(place, there) or _holds(there, _reached(store))
     opened, base = resolve_store(other, "a")
     base = join(base, other_path)
     if _core.nodes_overlap(store, path, opened, base):
         return True
-    return _within(place, place_of(opened, base))
+    place_there = place_of(opened, base)
+    return _within(place, place_there) or _holds(place_there, _reached(store))
+
+
+def place_overlaps(place: str, other: Any) -> bool:
+    """The same of a place, as `place_of` gives it."""
+    there = _named(other) if isinstance(other, str | os.PathLike) else None
+    if there is None:
+        opened, base = resolve_store(other, "a")
+        there = place_of(opened, base)
+    return _within(place, there)
+
+
+def _reached(store: _core.Store) -> list[str]:
+    """The files that references lead to, and those that they stand in."""
+    kind, _, rest = store.url.partition("://")
+    if kind != "reference":
+        return []
+    options = store.storage_options
+    allowed = options.get("allow", "")
+    places = json.loads(allowed) if allowed.startswith("[") else allowed.split(",")
+    fo = options.get("fo", "")
+    places += [rest] if fo.lstrip().startswith("{") else [rest, fo]
+    found = (_named(place) for place in places if place and place != "*")
+    return [place for place in found if place is not None]
+
+
+def _holds(folder: str | None, files: list[str]) -> bool:
+    return folder is not None and any(
+        file == folder or file.startswith(folder + "/") for file in files
+    )
 
 
 def _within(one: str | None, other: str | None) -> bool:

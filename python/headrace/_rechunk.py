@@ -11,9 +11,10 @@ import numpy as np
 from . import _check, _core
 from ._create import _as_list, _is_auto, create_array
 from ._dimensions import axes_of
+from ._foreign_places import places_of
 from ._open import open
 from ._ops import _Target, blocks
-from ._place import overlap
+from ._place import overlap, place_overlaps
 from ._progress import Progress, showing
 from ._suggest import checks_names, did_you_mean
 from .config import _nbytes
@@ -98,6 +99,8 @@ def rechunk(
             f"rechunk: source and destination overlap: /{source.node.path} of "
             f"{source.node.store.url}"
         )
+    if overwrite and source.foreign is not None:
+        source.check_is_not_below(dst)
     with showing(progress, "rechunk") as show, _Target(dst, overwrite=overwrite) as target:
         _core.rechunk(
             _handle(source.node),
@@ -275,11 +278,34 @@ class _Source:
             return array
         return self.foreign[array.path]
 
+    def check_is_not_below(self, dst: Any) -> None:
+        """Refuses a destination that is there and that what is read may lie in."""
+        if not _is_finished(dst):
+            return
+        for path, array in (self.foreign or {}).items():
+            places = places_of(array)
+            if places is None:
+                raise ValueError(
+                    f"rechunk: it cannot be told whether /{path} is read from the destination, "
+                    "which overwrite=True empties: remove that first, or write elsewhere"
+                )
+            if any(place_overlaps(place, dst) for place in places):
+                raise ValueError(f"rechunk: source and destination overlap: /{path}")
+
     def verify(self, copy: _core.Array | Group) -> None:
         for path, array in (self.foreign or {}).items():
             written = cast("_core.Array", copy[path] if isinstance(copy, Group) else copy)
             for block in blocks(written.write_chunk_sizes):
                 _compare(np.asarray(array[block]), written.read(block, device="cpu"), path, block)
+
+
+def _is_finished(dst: Any) -> bool:
+    """Whether there is a node, and not only what a rechunk has made halfway."""
+    try:
+        node = open(dst)
+    except (OSError, ValueError):
+        return False
+    return not node.store._list(f"{node.path}/{_FOLDER}".lstrip("/"))
 
 
 def _compare(wanted: Any, got: Any, path: str, block: tuple[slice, ...]) -> None:

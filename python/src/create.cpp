@@ -54,6 +54,7 @@ PyArray create_array_node(PyStore& store,
                           const std::string& order,
                           const std::string& dimension_separator,
                           bool v2_chunk_keys,
+                          bool null_fill_value,
                           const std::string& attributes,
                           std::vector<std::optional<std::string>> dimension_names,
                           bool overwrite,
@@ -77,6 +78,7 @@ PyArray create_array_node(PyStore& store,
   options.order = order[0];
   options.dimension_separator = dimension_separator;
   options.v2_chunk_keys = v2_chunk_keys;
+  options.null_fill_value = null_fill_value;
   options.attributes = attributes;
   options.dimension_names = std::move(dimension_names);
   options.overwrite = overwrite;
@@ -120,6 +122,7 @@ void bind_create(nb::module_& m) {
         nb::arg("order") = "C",
         nb::arg("dimension_separator") = "",
         nb::arg("v2_chunk_keys") = false,
+        nb::arg("null_fill_value") = false,
         nb::arg("attributes") = "",
         nb::arg("dimension_names") = std::vector<std::optional<std::string>>(),
         nb::arg("overwrite") = false,
@@ -132,7 +135,7 @@ void bind_create(nb::module_& m) {
                 "edges: collections.abc.Sequence[int | collections.abc.Sequence[int]] = [], "
                 "codecs: list[tuple[str, str]] | None = None, fill_value: typing.Any = None, "
                 "zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', "
-                "v2_chunk_keys: bool = False, attributes: str = '', "
+                "v2_chunk_keys: bool = False, null_fill_value: bool = False, attributes: str = '', "
                 "dimension_names: collections.abc.Sequence[str | None] = [], "
                 "overwrite: bool = False, write_empty_chunks: bool = False, "
                 "device: str | None = None) -> Array"));

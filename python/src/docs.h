@@ -231,7 +231,8 @@ Examples
 >>> a.write(np.s_[0:10], np.zeros((10, 721, 1440)))
 )";
 
-inline constexpr const char* kResize = R"(Change the extents; what lies outside the new shape is removed.
+inline constexpr const char* kResize =
+    R"(Change the extents; what lies outside the new shape is removed.
 
 Parameters
 ----------
@@ -276,7 +277,7 @@ ValueError
 
 Examples
 --------
->>> a.append(np.zeros((6, 721, 1440), "float32"), axis="time")
+>>> a.append(np.zeros((6, *a.shape[1:]), "float32"), axis="time")
 )";
 
 inline constexpr const char* kSetAllocator = R"(Take a device's memory from a pool of the caller's.

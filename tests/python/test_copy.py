@@ -116,3 +116,44 @@ def test_shards_in_version_2(store, tmp_path):
     write_zarr(store, values("i4", (8, 8)), chunks=(4, 4), shards=(8, 8))
     with pytest.raises(NotImplementedError, match="sharding_indexed"):
         hr.copy(store, str(tmp_path / "copy.zarr"), zarr_format=2)
+
+
+def test_a_fill_value_of_null_stays(tmp_path):
+    """xarray takes any other for the mark of missing elements."""
+    for dtype in ("i4", "f8", "?", "M8[s]"):
+        data = np.arange(4).astype(dtype)
+        source = tmp_path / f"{np.dtype(dtype).name}.zarr"
+        made = zarr.create_array(
+            source, shape=4, chunks=2, dtype=dtype, zarr_format=2, fill_value=None
+        )
+        made[:] = data
+        assert json.loads((source / ".zarray").read_text())["fill_value"] is None
+        copy = hr.copy(source, tmp_path / f"{np.dtype(dtype).name}-copy.zarr")
+        assert copy.fill_value is None and copy.metadata["fill_value"] is None
+        assert_same(copy[...], data)
+
+
+def test_data_sets_of_xarray_into_the_other_format(tmp_path):
+    xr = pytest.importorskip("xarray")
+    wanted = xr.Dataset(
+        {
+            "packed": ("x", np.array([0.0, 1, np.nan, 2])),
+            "plain": ("x", np.arange(4, dtype="i4")),
+            "flag": ("x", np.array([False, True, False, True])),
+            "nan": ("x", np.array([0, np.nan, 2, 3], "f4")),
+            "scalar": ((), np.int32(0)),
+        },
+        {"x": np.arange(4)},
+    )
+    encoding = {"packed": {"dtype": "i2", "_FillValue": -9, "scale_factor": 0.5}}
+    wanted.to_zarr(tmp_path / "3.zarr", zarr_format=3, encoding=encoding)
+    hr.copy(tmp_path / "3.zarr", tmp_path / "2.zarr", zarr_format=2)
+    hr.copy(tmp_path / "2.zarr", tmp_path / "3b.zarr", zarr_format=3)
+    for name in ("3.zarr", "2.zarr", "3b.zarr"):
+        for engine in ("zarr", "headrace"):
+            with xr.open_dataset(
+                tmp_path / name,
+                engine=engine,
+                **({"consolidated": False} if engine == "zarr" else {}),
+            ) as found:
+                xr.testing.assert_identical(found.load(), wanted)

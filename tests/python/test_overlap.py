@@ -213,3 +213,51 @@ def test_dask_does_not_remove_what_it_reads(tmp_path):
     headrace.dask.to_zarr(doubled, path, "doubled", overwrite=True)
     assert np.array_equal(hr.load(path, "doubled"), DATA * 2)
     assert chunk_files(path)
+
+
+def lazy_sources(path):
+    """What reads the array of `path`, by libraries."""
+    import dask.array
+    import xarray as xr
+    import zarr
+
+    yield zarr.open_array(path)
+    yield xr.open_dataset(os.path.dirname(path), engine="zarr", consolidated=False)
+    yield xr.open_dataset(os.path.dirname(path), engine="headrace")["y"]
+    yield dask.array.from_zarr(path)
+
+
+def test_rechunk_of_what_other_libraries_read_from_there(tmp_path):
+    pytest.importorskip("xarray")
+    pytest.importorskip("dask")
+    group = hr.create_group(tmp_path / "x.zarr")
+    names = ["time"]
+    group.create_array("y", shape=6, dtype="f8", chunks=2, dimension_names=names)[:] = DATA
+    place = str(tmp_path / "x.zarr" / "y")
+    before = tree_of(tmp_path)
+    for source in lazy_sources(place):
+        for target in (place, str(tmp_path / "x.zarr")):
+            with pytest.raises(ValueError, match=r"overlap|cannot be told"):
+                hr.rechunk(source, target, chunks=(3,), overwrite=True)
+    assert tree_of(tmp_path) == before
+    # Beside it, and in the place of something else, where that can be told.
+    for number, source in enumerate(lazy_sources(place)):
+        copy = tmp_path / f"{number}.zarr"
+        for overwrite in (False, True) if number < 3 else (False,):
+            hr.rechunk(source, copy, chunks=(3,), overwrite=overwrite)
+        found = hr.open(copy)
+        assert (found if isinstance(found, hr.Array) else found["y"])[...].tolist() == list(DATA)
+
+
+def test_what_references_lead_to_is_not_replaced(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "d").mkdir()
+    with h5py.File(tmp_path / "d" / "a.h5", "w") as file:
+        file["y"] = DATA
+    store = hr.references(tmp_path / "d" / "a.h5", out=tmp_path / "d" / "refs.json")
+    for source in (store, hr.references(tmp_path / "d" / "a.h5")):
+        for target in (tmp_path / "d", tmp_path):
+            with pytest.raises(ValueError, match="overlap"):
+                hr.copy(source, target, overwrite=True)
+    hr.copy(store, tmp_path / "d" / "a.zarr")
+    assert hr.open(tmp_path / "d" / "a.zarr")["y"][...].tolist() == list(DATA)

@@ -745,3 +745,20 @@ def test_chunks_that_must_not_be_missing(tmp_path):
     assert_same(array[:5], np.ones(5, "i4"))
     with pytest.raises(Exception, match="c/1"):
         array[:]
+
+
+def test_a_relative_folder_is_where_the_process_is(tmp_path, monkeypatch):
+    """As for zarr-python, whose stores keep the path as it was given."""
+    for name in "ab":
+        folder = tmp_path / name
+        folder.mkdir()
+        zarr.create_array(folder / "x.zarr", shape=4, chunks=2, dtype="i4")[:] = ord(name)
+    monkeypatch.chdir(tmp_path / "a")
+    with zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"}):
+        array = zarr.open_array("x.zarr")
+        assert array[:].tolist() == [97] * 4
+        monkeypatch.chdir(tmp_path / "b")
+        assert array[:].tolist() == [98] * 4
+        array.append(np.array([7, 7], "i4"))
+    assert zarr.open_array(tmp_path / "b" / "x.zarr")[:].tolist() == [98] * 4 + [7] * 2
+    assert zarr.open_array(tmp_path / "a" / "x.zarr")[:].tolist() == [97] * 4

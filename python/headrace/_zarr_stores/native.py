@@ -61,6 +61,10 @@ def native_store(store: ZarrStore, mode: str | None = None) -> _core.Store | Non
     url = _place(store)
     if url is None:
         return _across_a_network(store, mode)
+    try:
+        url.encode()
+    except UnicodeError as error:
+        raise NotImplementedError(f"a path that is no UTF-8: {url!r}") from error
     if store.read_only or url.startswith("zip:"):
         mode = "r"
     return _core.open_store(url, mode or "a")

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import json
 import math
+import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -391,7 +392,11 @@ def _coalescing(config: Any) -> tuple[int, int] | None:
 
 
 def _root(store: ZarrStore) -> Any:
-    return getattr(store, "root", None) or getattr(store, "path", None)
+    """A relative one leads elsewhere when the process has gone to another folder."""
+    root = getattr(store, "root", None) or getattr(store, "path", None)
+    if isinstance(root, str | os.PathLike) and not os.path.isabs(root):
+        return os.path.abspath(root)
+    return root
 
 
 def _codecs(metadata: Any) -> Iterator[Any]:

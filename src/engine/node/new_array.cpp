@@ -264,8 +264,13 @@ ArrayMetadata new_array_metadata(const CreateOptions& options) {
   m.chunk_keys.separator = !o.dimension_separator.empty() ? o.dimension_separator[0]
                            : m.chunk_keys.default_prefix  ? '/'
                                                           : '.';
-  m.fill_value = chosen_fill(o);
-  m.fill_value_json = fill_value_to_json(o.dtype, *m.fill_value, o.zarr_format);
+  if (o.null_fill_value) {
+    if (o.zarr_format != 2) throw_invalid("fill_value: null is Zarr 2's");
+    m.fill_value_json = "null";
+  } else {
+    m.fill_value = chosen_fill(o);
+    m.fill_value_json = fill_value_to_json(o.dtype, *m.fill_value, o.zarr_format);
+  }
   m.dimension_names = o.dimension_names;
   if (!o.attributes.empty()) m.attributes = checked_json_object(o.attributes, "attributes");
 
