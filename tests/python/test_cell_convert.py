@@ -146,6 +146,27 @@ def test_variables_are_joined(tmp_path, join):
     np.testing.assert_array_equal(matrix_of(tmp_path / "out.zarr", "X"), wanted)
 
 
+def with_var_column(path, values):
+    frame = zarr.open_group(path, mode="r+")["var"]
+    made = frame.create_array("length", data=np.array(values))
+    made.attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    frame.attrs["column-order"] = ["length"]
+
+
+def test_columns_of_variables(tmp_path):
+    """Are those of the first store where all have its variables, in whatever order."""
+    rng = np.random.default_rng(3)
+    for name, genes in (("a", "xyz"), ("b", "zxy"), ("c", "xyq")):
+        made(tmp_path / f"{name}.zarr", rng, 20, 3, list(genes))
+        with_var_column(tmp_path / f"{name}.zarr", [ord(gene) for gene in genes])
+    paths = [str(tmp_path / f"{name}.zarr") for name in "abc"]
+    out = hr.cells.convert(paths[:2], tmp_path / "out.zarr", matrices=["X"])
+    assert out["var/length"][...].tolist() == [ord(gene) for gene in "xyz"]
+    with pytest.warns(UserWarning, match="left out of var: columns"):
+        out = hr.cells.convert(paths, tmp_path / "other.zarr", matrices=["X"])
+    assert "length" not in out["var"]
+
+
 def test_what_is_left_out_is_said(stores, tmp_path):
     paths, _ = stores
     root = zarr.open_group(paths[0], mode="r+")

@@ -84,8 +84,12 @@ def write_frames(
     if variables is None:
         variables = index_of(frame(groups[0], "var"))
     own = [index_of(frame(group, "var")) for group in groups]
-    if all(np.array_equal(one, own[0]) for one in own):
-        first = frame(groups[0], "var")
+    first = frame(groups[0], "var")
+    same = all(np.array_equal(np.sort(one), np.sort(own[0])) for one in own)
+    if not (same and np.array_equal(variables, own[0])):
+        if any(column_names(frame(group, "var")) for group in groups):
+            warnings.warn("cells: left out of var: columns, of different variables", stacklevel=4)
+    else:
         for name in column_names(first):
             try:
                 read = read_column(first, name)
