@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ _NOT_A_COORDINATE = "_nc4_non_coord_"
 _CONTIGUOUS_NBYTES = 64 << 20
 _MAX_INLINE_NBYTES = 64 << 20
 _MAX_NODES = 1_000_000  # links may make few objects many
+_MAX_DEPTH = 200
 
 
 def read_hdf5(file: Any, url: str) -> tuple[GroupReferences, dict[str, str]]:
@@ -101,6 +103,9 @@ class _Reader:
             except (KeyError, OSError, RuntimeError) as why:
                 self._left_out[inner] = f"h5py does not open it: {why}"
                 continue
+            if len(above) == _MAX_DEPTH:
+                self._left_out[inner] = f"more than {_MAX_DEPTH} groups stand around it"
+                continue
             if isinstance(found, h5py.Group) and any(found == group for group in (*above, node)):
                 continue  # a link back to where it stands
             if isinstance(found, h5py.Group | h5py.Dataset):
@@ -114,8 +119,10 @@ class _Reader:
         for node in scales:
             self._scales[int(node.attrs["_Netcdf4Dimid"])] = node.name
         for node in datasets if scales else ():
-            for i, name in self._growing(node):
-                self._extents[name] = max(self._extents.get(name, 0), node.shape[i])
+            # What cannot be read of a variable is said where the variable is.
+            with contextlib.suppress(RuntimeError):
+                for i, name in self._growing(node):
+                    self._extents[name] = max(self._extents.get(name, 0), node.shape[i])
 
     def _growing(self, node: h5py.Dataset) -> Iterator[tuple[int, str]]:
         """The dimensions of a variable that have no limit, by the names of their scales."""

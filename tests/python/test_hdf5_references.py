@@ -394,6 +394,26 @@ def test_links(tmp_path):
         assert group[name][...].tolist() == [0, 1, 2]
 
 
+def test_groups_without_end(tmp_path):
+    with h5py.File(tmp_path / "deep.h5", "w") as file:
+        file["/".join(["g"] * 2000) + "/a"] = np.arange(3)
+    with pytest.warns(UserWarning, match="groups stand around it"):
+        group = hr.open(hr.references(tmp_path / "deep.h5", left_out="skip"))
+    assert list(group) == ["g"]
+    with h5py.File(tmp_path / "wide.h5", "w") as file:  # 2^40 paths
+        above = file
+        for _ in range(40):
+            below = above.create_group("a")
+            above["b"] = below
+            above = below
+    with pytest.raises(NotImplementedError, match="more than 100 groups and data sets"):
+        from headrace import _hdf5
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_hdf5, "_MAX_NODES", 100)
+            hr.references(tmp_path / "wide.h5")
+
+
 def test_elements_that_are_not_what_numpy_has(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         space = h5py.h5s.create_simple((2,))
