@@ -15,8 +15,6 @@ STAMPS := $(VENV)/stamps
 JOBS ?= $(shell nproc)
 # A terminal shows the progress of the build; a log needs only what went wrong.
 NINJA_FLAGS := $(if $(CI),-- --quiet)
-# Each file's tests stay in one process. In one for all: PYTEST_ARGS=
-PYTEST_ARGS ?= -n $(JOBS) --dist loadfile
 FUZZ_SECONDS ?= 60
 SHADOW_TESTS ?= *
 export PATH := $(CURDIR)/$(BIN):$(PATH)
