@@ -120,7 +120,7 @@ class _Reader:
             self._scales[int(node.attrs["_Netcdf4Dimid"])] = node.name
         for node in datasets if scales else ():
             # What cannot be read of a variable is said where the variable is.
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError, TypeError):
                 for i, name in self._growing(node):
                     self._extents[name] = max(self._extents.get(name, 0), node.shape[i])
 
@@ -242,7 +242,13 @@ class _Reader:
         inner: int,
     ) -> None:
         chunks = list(_stored_chunks(node))
-        changes_bytes = any(codecs_of(entry, array.dtype) for entry in filters)
+        # A filter that no chunk has passed need not be known.
+        passed = [
+            entry
+            for i, entry in enumerate(filters)
+            if not all(info.filter_mask >> i & 1 for info in chunks)
+        ]
+        changes_bytes = any(codecs_of(entry, array.dtype) for entry in passed)
         if changes_bytes and _edges_are_plain(node, chunks):
             every = (1 << len(filters)) - 1
             chunks = [c._replace(filter_mask=every) if _is_edge(node, c) else c for c in chunks]
@@ -382,11 +388,11 @@ def _is_edge(node: h5py.Dataset, info: Any) -> bool:
 def _edges_are_plain(node: h5py.Dataset, chunks: list[Any]) -> bool:
     """Whether chunks that reach beyond the end are stored without filters, by an option of the file
     that h5py does not tell: they are all of the full size, and hold the elements as they are."""
-    nbytes = math.prod(node.chunks) * node.id.get_type().get_size()
+    kind = node.id.get_type()
+    nbytes = math.prod(node.chunks) * kind.get_size()
     edges = [info for info in chunks if _is_edge(node, info)]
     if not edges or any(info.size != nbytes or info.filter_mask for info in edges):
         return False
-    kind = node.id.get_type()
     for info in edges:
         extents = [
             min(chunk, extent - offset)

@@ -24,6 +24,7 @@ from .group import Group, create_group
 
 # Where xarray keeps the names of dimensions in Zarr 2.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
+# Its mark of missing elements, which it writes as text where JSON has no number for it.
 _FILL_VALUE = "_FillValue"
 
 

@@ -18,17 +18,16 @@ def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = 
     `other` and `other_path` are what functions that write take: nothing is made or emptied there.
     """
     place = place_of(store, path)
-    if isinstance(other, str | os.PathLike):
-        named = _named(other)
-        if named is not None:
-            there = _below(named, other_path)
-            return _within(place, there) or _holds(there, _reached(store))
-    opened, base = resolve_store(other, "a")
-    base = join(base, other_path)
-    if _core.nodes_overlap(store, path, opened, base):
-        return True
-    place_there = place_of(opened, base)
-    return _within(place, place_there) or _holds(place_there, _reached(store))
+    there = _named(other) if isinstance(other, str | os.PathLike) else None
+    if there is not None:
+        there = _below(there, other_path)
+    else:
+        opened, base = resolve_store(other, "a")
+        base = join(base, other_path)
+        if _core.nodes_overlap(store, path, opened, base):
+            return True
+        there = place_of(opened, base)
+    return _within(place, there) or _holds(there, _reached(store))
 
 
 def place_overlaps(place: str, other: Any) -> bool:

@@ -29,6 +29,8 @@ _MEANING = (
     "units", "calendar", "scale_factor", "add_offset", "missing_value", "_FillValue", "_Unsigned",
     "flag_values", "flag_masks", "flag_meanings", "valid_min", "valid_max", "valid_range",
 )  # fmt: skip
+# What a file of unknown length, as /dev/zero, never ends before.
+_MAX_OFFSET = 1 << 48
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 # Elements that are kept inline where a file's chunks do not fit those of the others.
 _MAX_INLINE_NBYTES = 16 << 20
@@ -233,7 +235,7 @@ def _is_hdf5(file: Any, start: bytes) -> bool:
     if start[:8] == _HDF5:
         return True
     offset = 512
-    while True:
+    while offset < _MAX_OFFSET:
         file.seek(offset)
         found = bytes(file.read(8))
         if len(found) < 8:
@@ -241,6 +243,7 @@ def _is_hdf5(file: Any, start: bytes) -> bool:
         if found == _HDF5:
             return True
         offset *= 2
+    return False
 
 
 def _library(name: str, what: str, packages: str | None = None) -> Any:

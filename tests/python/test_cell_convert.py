@@ -288,6 +288,24 @@ def test_what_others_put_there_meanwhile_stays(stores, tmp_path, monkeypatch):
     check(out, wanted, np.random.default_rng(0).permutation(98), paths)
 
 
+def test_files_that_others_put_there_meanwhile_are_not_replaced(stores, tmp_path, monkeypatch):
+    paths, _ = stores
+    out = tmp_path / "out.zarr"
+    hr.save(str(out), np.arange(3))
+
+    def others_are_faster(*arguments):
+        write_frames(*arguments)
+        out.rename(tmp_path / "moved.zarr")
+        out.mkdir()
+        (out / "p.jpg").write_text("p")
+
+    write_frames = _convert.write_frames
+    monkeypatch.setattr(_convert, "write_frames", others_are_faster)
+    with pytest.raises(ValueError, match="no Zarr store"):
+        hr.cells.convert(paths, out, overwrite=True, **SMALL)
+    assert (out / "p.jpg").read_text() == "p"
+
+
 def categorical(store, name, categories, ordered=True):
     """A column of the store's cells: its categories in turn."""
     import zarr

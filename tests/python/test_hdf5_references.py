@@ -394,6 +394,26 @@ def test_links(tmp_path):
         assert group[name][...].tolist() == [0, 1, 2]
 
 
+def test_a_filter_that_no_chunk_has_passed_need_not_be_known(tmp_path):
+    data = np.arange(10, dtype="i4")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((4,))
+        plist.set_filter(40000, h5py.h5z.FLAG_OPTIONAL, ())
+        space = h5py.h5s.create_simple((10,))
+        made = h5py.h5d.create(file.id, b"a", h5py.h5t.NATIVE_INT32, space, plist)
+        for begin in (0, 4, 8):
+            chunk = np.zeros(4, "i4")
+            chunk[: len(data[begin : begin + 4])] = data[begin : begin + 4]
+            made.write_direct_chunk((begin,), chunk.tobytes(), filter_mask=1)
+    assert_same(hr.open(hr.references(tmp_path / "a.h5"))["a"][...], data)
+
+
+def test_a_file_without_end_is_no_hdf5():
+    with pytest.raises(ValueError, match="neither HDF5"):
+        hr.references("/dev/zero")
+
+
 def test_groups_without_end(tmp_path):
     with h5py.File(tmp_path / "deep.h5", "w") as file:
         file["/".join(["g"] * 2000) + "/a"] = np.arange(3)

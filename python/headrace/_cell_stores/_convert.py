@@ -280,6 +280,7 @@ def _written(
             if not overwrite:  # others may have put it there meanwhile
                 _refuse_what_is_at(target)
             elif os.path.lexists(target):  # it goes whole, as what is new comes
+                _refuse_what_is_no_store(target)  # others may have put that there, too
                 os.rename(target, work / f"replaced-{os.getpid()}")
             os.rename(work / "store", target)  # fails where something was put there just now
             _sync(target.parent)
