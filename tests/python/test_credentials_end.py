@@ -126,21 +126,21 @@ def test_what_cannot_be_renewed_is_said(server):
 
 def test_who_gives_up_does_not_wait_for_credentials(server):
     array = made(server, VALUES)
-    server.token, server.slow = "hidden-later", 5
+    server.token, server.slow = "hidden-later", 8
     work = array.read_async((0, ...))
     threading.Timer(0.3, work.cancel).start()
     begin = time.monotonic()
     with pytest.raises(BaseException, match="cancelled"):
         work.result()
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 7
 
 
 def test_a_service_of_credentials_that_hangs_is_waited_for_no_longer_than_was_said(server):
-    server.slow = 6
+    server.slow = 10
     begin = time.monotonic()
     with pytest.raises((OSError, TimeoutError)) as failure:
         hr.open_array("s3://bucket/a", storage_options=server.options | {"timeout": "1"})
-    assert time.monotonic() - begin < 4
+    assert time.monotonic() - begin < 9
     assert "endpoint of credentials" in str(failure.value)
 
 

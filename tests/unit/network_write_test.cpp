@@ -114,7 +114,7 @@ TEST_P(NetworkWrite, KeepsAsManyUnderWayAsTheDepthSays) {
   EXPECT_EQ(slow_->counts().most_writes, 64u);
   EXPECT_EQ(slow_->counts().requests, 0u);  // nothing is read for what is replaced whole
   EXPECT_GE(took, 400ms);
-  EXPECT_LT(took, 3s);
+  EXPECT_LT(took, 10s);  // one after the other: 25 s
   behave({});
   const Tensor found = array.read();
   EXPECT_EQ(0, std::memcmp(found.data(), values.data(), values.size() * sizeof(float)));
