@@ -18,7 +18,13 @@ import numpy as np
 
 from . import _secrets
 from ._hdf5_filters import NBIT, SCALEOFFSET, SZIP, check_without_szip, codecs_of, refiltered
-from ._reference_model import ArrayReferences, GroupReferences, NotRepresentable, json_value
+from ._reference_model import (
+    ArrayReferences,
+    GroupReferences,
+    NotRepresentable,
+    json_value,
+    mark_of_missing,
+)
 
 # Of dimension scales and of the netCDF library: what they say is in names of dimensions.
 _HIDDEN = {
@@ -35,8 +41,6 @@ _HIDDEN = {
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _NOT_A_COORDINATE = "_nc4_non_coord_"
 
-# A contiguous data set has no chunks of its own, and is cut into rows of about so many bytes.
-_CONTIGUOUS_NBYTES = 64 << 20
 _MAX_INLINE_NBYTES = 64 << 20
 _MAX_NODES = 1_000_000  # links may make few objects many
 _MAX_DEPTH = 200
@@ -225,14 +229,7 @@ class _Reader:
             return
         if node.id.get_storage_size() != nbytes:
             raise NotRepresentable(f"{node.id.get_storage_size()} bytes are stored, not {nbytes}")
-        rows = array.shape[0] if array.shape else 1
-        parts = _parts(rows, nbytes)
-        if array.shape:
-            array.chunks = (rows // parts, *array.shape[1:])
-        rest = (0,) * (len(array.shape) - 1)
-        for i in range(parts):
-            key = (i, *rest) if array.shape else ()
-            array.put(key, self._url, offset + i * (nbytes // parts), nbytes // parts)
+        array.put_contiguous(self._url, offset)
 
     def _chunked(
         self,
@@ -306,7 +303,7 @@ class _Reader:
             return  # all are stored
         is_whole = len(array.references) == array.nchunks
         stored = None if is_whole else _stored_fill_value(node, array.dtype)
-        mark = _mark(node.attrs.get("_FillValue"), array.dtype)
+        mark = mark_of_missing(node.attrs.get("_FillValue"), array.dtype)
         same = mark is not None and (stored is None or _same(stored, mark))
         if mark is not None and (is_whole or same):
             array.fill_value = mark
@@ -344,16 +341,6 @@ class _Reader:
                 seen[extent] += 1
             names.append(name)
         return names
-
-
-def _parts(rows: int, nbytes: int) -> int:
-    """Into how many chunks of as many rows each an array is cut."""
-    fewest = -(-nbytes // _CONTIGUOUS_NBYTES)
-    for n in range(fewest, min(64 * fewest, rows) + 1):
-        if rows % n == 0:
-            return n
-    # By no number of parts of a useful size. Rows that are large alone are parts.
-    return rows if nbytes // rows > _CONTIGUOUS_NBYTES else 1
 
 
 def _plain_name(path: str) -> str:
@@ -422,26 +409,6 @@ def _stored_fill_value(node: h5py.Dataset, dtype: np.dtype[Any]) -> Any:
     value = np.zeros((), dtype.newbyteorder("=") if dtype.kind in "biufc" else dtype)
     plist.get_fill_value(value)
     return value[()]
-
-
-def _mark(marked: Any, dtype: np.dtype[Any]) -> Any:
-    """The attribute _FillValue as an element; None where it is none of this type."""
-    if marked is None:
-        return None
-    values = np.asarray(marked)
-    if values.size != 1:
-        return None
-    value = values.reshape(())[()]
-    if dtype.kind == "S":
-        text = value.encode() if isinstance(value, str) else value
-        fits = isinstance(text, bytes) and len(text) <= dtype.itemsize
-        return np.asarray(text, dtype)[()] if fits else None
-    if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
-        return None
-    with np.errstate(all="ignore"):
-        mark = value.astype(dtype)
-    unchanged = mark == value or (mark != mark and value != value)
-    return mark if unchanged else None
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -13,6 +13,9 @@ import numpy as np
 Reference = str | list[Any]
 Index = tuple[int, ...]
 
+# Elements that lie in one piece are cut into rows of about so many bytes.
+_CONTIGUOUS_NBYTES = 64 << 20
+
 
 class NotRepresentable(NotImplementedError):
     """Why something of a file is not among its references."""
@@ -49,6 +52,22 @@ class ArrayReferences:
 
     def put_inline(self, index: Index, data: bytes) -> None:
         self.references[index] = "base64:" + base64.b64encode(data).decode()
+
+    def put_contiguous(self, url: str, offset: int, index: Index = ()) -> None:
+        """The elements at `index` of the first dimensions, which lie in one piece: chunks of some
+        rows each."""
+        shape = self.shape[len(index) :]
+        nbytes = math.prod(shape) * self.dtype.itemsize
+        if nbytes == 0:
+            return
+        rows = shape[0] if shape else 1
+        parts = _parts(rows, nbytes)
+        inner = (rows // parts, *shape[1:]) if shape else ()
+        self.chunks = (*(1,) * len(index), *inner)
+        rest = (0,) * (len(shape) - 1)
+        for i in range(parts):
+            key = (*index, i, *rest) if shape else index
+            self.put(key, url, offset + i * (nbytes // parts), nbytes // parts)
 
     def metadata(self) -> dict[str, Any]:
         if self.document is not None:
@@ -91,6 +110,36 @@ class GroupReferences:
             for index, reference in array.references.items():
                 refs[prefix + (".".join(map(str, index)) or "0")] = reference
         return {"version": 1, "refs": refs}
+
+
+def _parts(rows: int, nbytes: int) -> int:
+    """Into how many chunks of as many rows each an array is cut."""
+    fewest = -(-nbytes // _CONTIGUOUS_NBYTES)
+    for n in range(fewest, min(64 * fewest, rows) + 1):
+        if rows % n == 0:
+            return n
+    # By no number of parts of a useful size. Rows that are large alone are parts.
+    return rows if nbytes // rows > _CONTIGUOUS_NBYTES else 1
+
+
+def mark_of_missing(marked: Any, dtype: np.dtype[Any]) -> Any:
+    """The attribute _FillValue as an element; None where it is none of this type."""
+    if marked is None:
+        return None
+    values = np.asarray(marked)
+    if values.size != 1:
+        return None
+    value = values.reshape(())[()]
+    if dtype.kind == "S":
+        text = value.encode() if isinstance(value, str) else value
+        fits = isinstance(text, bytes) and len(text) <= dtype.itemsize
+        return np.asarray(text, dtype)[()] if fits else None
+    if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
+        return None
+    with np.errstate(all="ignore"):
+        mark = value.astype(dtype)
+    unchanged = mark == value or (mark != mark and value != value)
+    return mark if unchanged else None
 
 
 def json_value(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """References: where in files of other formats the chunks of arrays are.
 
-1. Each file becomes a `GroupReferences`: HDF5 by `_hdf5`, all else by kerchunk, tifffile and
-   VirtualiZarr.
+1. Each file becomes a `GroupReferences`: HDF5 by `_hdf5`, NetCDF 3 by `_netcdf3`, all else by
+   kerchunk, tifffile and VirtualiZarr.
 2. Those of several files become one: arrays along `concat_dim` one behind another.
 3. What comes out is the JSON of kerchunk's version 1, which the store "reference" reads.
 """
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import _check, _core, _secrets, _virtualizarr
+from ._netcdf3 import read_netcdf3
 from ._paths import SCHEME, expanded
 from ._reference_model import ArrayReferences, GroupReferences, dtype_json
 from ._stores import open_store
@@ -48,7 +49,7 @@ def references(
 ) -> _core.Store:
     """Find the chunks in files of other formats, and open the files as one Zarr store.
 
-    HDF5 and NetCDF 4 are read by headrace itself, with h5py; NetCDF 3 and GRIB 2 by
+    NetCDF 3, and with h5py HDF5 and NetCDF 4, are read by headrace itself; GRIB 2 by
     kerchunk, TIFF by tifffile, FITS and DMR++ by VirtualiZarr.
     Nothing but the metadata of the files is read, and no chunk is decoded.
 
@@ -180,9 +181,7 @@ def _read_open(
 
         return read_hdf5(file if SCHEME.match(url) else url, url)
     if kind == "NetCDF 3":
-        module = _library("kerchunk.netCDF3", f"{shown}: NetCDF 3", "kerchunk scipy")
-        found = module.NetCDF3ToZarr(url, storage_options=options, inline_threshold=0).translate()
-        return _from_kerchunk(found), {}
+        return read_netcdf3(file, url)
     if kind == "GRIB 2":
         module = _library("kerchunk.grib2", f"{shown}: GRIB 2", "kerchunk cfgrib")
         messages = module.scan_grib(url, storage_options=options)

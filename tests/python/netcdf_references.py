@@ -1,13 +1,13 @@
 """Real NetCDF files by references, compared with what netCDF4 reads; a GPU's machine needs neither
-netCDF4 nor kerchunk.
+netCDF4 nor h5py.
 
     python tests/python/netcdf_references.py prepare FOLDER *.nc    # needs both
     python tests/python/netcdf_references.py compare FOLDER --device cpu --device simt
     python tests/python/netcdf_references.py compare FOLDER --device cuda --json FILE
 
 `prepare` copies each file, writes it anew as NetCDF4 with deflate, shuffle and chunks, and keeps
-kerchunk's references and the digests of all variables. `compare` reads each variable, from files
-and from a server on the loopback device, and exits with 1 when one differs.
+the references of `hr.references` and the digests of all variables. `compare` reads each variable,
+from files and from a server on the loopback device, and exits with 1 when one differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -63,23 +62,6 @@ def write_anew(source: Path, target: Path) -> None:
             made[...] = variable[...]
 
 
-def references_of(path: Path) -> dict:
-    from kerchunk.hdf import SingleHdf5ToZarr
-    from kerchunk.netCDF3 import NetCDF3ToZarr
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if path.read_bytes()[:3] == b"CDF":
-            refs = NetCDF3ToZarr(str(path), inline_threshold=0).translate()
-        else:
-            with path.open("rb") as file:
-                refs = SingleHdf5ToZarr(file, str(path), inline_threshold=0).translate()
-    for place in refs["refs"].values():
-        if isinstance(place, list):
-            place[0] = path.name
-    return refs
-
-
 def digests_of(path: Path) -> dict:
     import netCDF4
 
@@ -89,6 +71,8 @@ def digests_of(path: Path) -> dict:
 
 
 def prepare(arguments: argparse.Namespace) -> int:
+    import headrace as hr
+
     folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {}
@@ -99,7 +83,7 @@ def prepare(arguments: argparse.Namespace) -> int:
         write_anew(source, anew)
         for path in (copy, anew):
             refs = folder / f"{path.name}.json"
-            refs.write_text(json.dumps(references_of(path)))
+            hr.references(path, out=refs)
             wanted[refs.name] = digests_of(path)
     (folder / "digests.json").write_text(json.dumps(wanted, indent=1))
     print(f"{len(wanted)} files, {sum(map(len, wanted.values()))} variables")
