@@ -234,7 +234,8 @@ def copy(
 ) -> _core.Array | Group:
     """Copy an array, or a group and everything below it, chunk by chunk.
 
-    The copy has the shape, chunks, codecs, fill value, names and attributes of the source.
+    The copy has the shape, chunks, codecs, fill value, names and attributes of the source, and
+    consolidated metadata where the source has them.
 
     Parameters
     ----------
@@ -272,6 +273,8 @@ def copy(
     total = _nbytes_of(node) if wanted else 0
     with _Tally(progress, "copy", total) as tally, _Target(dst, overwrite=overwrite) as target:
         _copy_node(node, target.store, target.path, zarr_format, overwrite, tally)
+        if isinstance(node, Group) and node.consolidated:
+            _core.consolidate_metadata(target.store, target.path)
     if target.closes:
         return open(dst)
     if isinstance(node, Group):

@@ -112,6 +112,22 @@ def test_group_of_the_other_format(store, tmp_path):
     assert zarr.open_group(where, zarr_format=3)["g/a"][...].tolist() == list(values("i4", (9,)))
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("name", ["copy.zarr", "copy.zip"])
+def test_metadata_stay_consolidated(store, tmp_path, zarr_format, name):
+    root = zarr.create_group(store, zarr_format=5 - zarr_format)
+    root.create_array("g/a", data=values("i4", (9,)), chunks=(4,))
+    where = str(tmp_path / name)
+    assert not hr.copy(store, where, zarr_format=zarr_format).consolidated
+    hr.consolidate_metadata(store)
+    copied = hr.copy(store, where, zarr_format=zarr_format, overwrite=True)
+    assert copied.consolidated
+    assert list(copied["g"]) == ["a"]
+    if name == "copy.zarr":
+        theirs = zarr.open_consolidated(where, zarr_format=zarr_format)
+        assert theirs["g/a"][...].tolist() == list(values("i4", (9,)))
+
+
 def test_shards_in_version_2(store, tmp_path):
     write_zarr(store, values("i4", (8, 8)), chunks=(4, 4), shards=(8, 8))
     with pytest.raises(NotImplementedError, match="sharding_indexed"):
