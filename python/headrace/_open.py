@@ -24,6 +24,8 @@ def _what_is_there(store: _core.Store, path: str) -> str:
     """For the message about a place without a node: nodes below it, or beside it."""
     try:
         if not _lists_at_once(store):
+            if not path and _is_icechunk(store):
+                return f": it is a repository of Icechunk, which icechunk+{store.url} opens"
             return ": there is none of zarr.json, .zarray and .zgroup"
         inside = _nodes(store, path)
         if inside:
@@ -36,6 +38,10 @@ def _what_is_there(store: _core.Store, path: str) -> str:
         return did_you_mean(name, _nodes(store, above))
     except (OSError, ValueError, NotImplementedError):
         return ""
+
+
+def _is_icechunk(store: _core.Store) -> bool:
+    return store._exists("refs/branch.main/ref.json") or store._get("repo", 0, 3) == b"ICE"
 
 
 def _lists_at_once(store: _core.Store) -> bool:

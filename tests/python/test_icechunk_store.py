@@ -11,6 +11,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
+from cloud_servers import file_server
 from helpers import DEVICES, assert_same
 
 icechunk = pytest.importorskip("icechunk")
@@ -81,6 +82,18 @@ def test_to_a_device(repository, tmp_path, device):
     for name in ("field", "sharded"):
         array = hr.open_array(tmp_path / "repo", name, device=device)
         assert_same(array[2:19].to_numpy(), FIELD[2:19])
+
+
+def test_a_repository_across_a_network_is_named_as_one(repository, tmp_path):
+    with file_server(tmp_path, lambda request: None) as url:
+        for opener in (hr.open, hr.open_group):
+            with pytest.raises(FileNotFoundError, match=rf"icechunk\+{url}/repo") as failure:
+                opener(f"{url}/repo")
+            assert "no node" not in str(failure.value)
+        assert_same(hr.open(f"icechunk+{url}/repo")["field"][...], FIELD)
+        with pytest.raises(FileNotFoundError) as failure:
+            hr.open(url)
+        assert "Icechunk" not in str(failure.value)
 
 
 def test_branches_tags_and_snapshots(repository, tmp_path):

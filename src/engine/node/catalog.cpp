@@ -1,6 +1,7 @@
 #include "engine/node/catalog.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/limits.h"
@@ -115,6 +116,20 @@ std::string node_path(std::string_view path) {
 
 std::string place_of(const Store& store, std::string_view path) {
   return path.empty() ? store.url() : store.url() + " '" + std::string(path) + '\'';
+}
+
+bool is_icechunk_elsewhere(const Store& store) {
+  if (!store.across_network()) return false;
+  try {
+    if (store.exists("refs/branch.main/ref.json")) return true;  // version 1
+    const auto repo = store.open("repo");
+    std::array<std::byte, 3> begin{};
+    if (!repo || repo->size() < begin.size()) return false;
+    repo->read(0, begin);
+    return text_of(begin) == "ICE";
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 namespace {

@@ -43,6 +43,10 @@ std::string join_key(std::string_view path, std::string_view key);
 // "file:///data/x.zarr 'a/b'", for messages.
 std::string place_of(const Store& store, std::string_view path);
 
+// Whether a place across a network is a repository of Icechunk; false where that cannot be asked.
+// Of a folder its URL tells.
+bool is_icechunk_elsewhere(const Store& store);
+
 // Of the node's own document: zarr.json, .zarray or .zgroup.
 const char* document_name(const NodeDocuments& node);
 

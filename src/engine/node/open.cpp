@@ -20,6 +20,8 @@ namespace {
       std::string("[") + call + "] no " + kind + " at " + place_of(store, path) + ": ";
   if (found) {
     message += found->type == NodeType::group ? "it is a group" : "it is an array";
+  } else if (path.empty() && is_icechunk_elsewhere(store)) {
+    message += "it is a repository of Icechunk, which icechunk+" + store.url() + " opens";
   } else if (zarr_format == 3) {
     message += "there is no zarr.json";
   } else {
