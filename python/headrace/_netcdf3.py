@@ -91,7 +91,8 @@ class _Header:
         self.record_count = number
         if number == (1 << 8 * self._count_nbytes) - 1:  # who wrote it did not know
             begin = min((v.begin for v in along), default=0)
-            self.record_count = max(self.file_nbytes - begin, 0) // max(self.stride, 1)
+            nbytes = max(self.file_nbytes - begin, 0)
+            self.record_count = nbytes // self.stride if self.stride else 0
 
     def is_along_records(self, variable: _Variable) -> bool:
         return variable.dimensions[:1] == [self.record_dimension]
@@ -196,9 +197,8 @@ def _array(variable: _Variable, header: _Header, url: str) -> ArrayReferences:
             f"its elements reach to byte {end}, and the file ends at {header.file_nbytes}"
         )
     if along_records:
-        array.chunks = (1, *shape[1:])
-        for i in range(header.record_count if array.nbytes else 0):
-            array.put_contiguous(url, variable.begin + i * header.stride, (i,))
+        begin, stride, count = variable.begin, header.stride, header.record_count
+        array.put_records(url, range(begin, begin + count * stride, stride) if array.nbytes else ())
     else:
         array.put_contiguous(url, variable.begin)
     array.attributes = _attributes_json(variable.attributes)

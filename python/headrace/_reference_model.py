@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,21 +54,30 @@ class ArrayReferences:
     def put_inline(self, index: Index, data: bytes) -> None:
         self.references[index] = "base64:" + base64.b64encode(data).decode()
 
-    def put_contiguous(self, url: str, offset: int, index: Index = ()) -> None:
-        """The elements at `index` of the first dimensions, which lie in one piece: chunks of some
-        rows each."""
-        shape = self.shape[len(index) :]
+    def put_contiguous(self, url: str, offset: int) -> None:
+        """All elements, which lie in one piece: chunks of some rows each."""
+        self._put_pieces(url, self.shape, (), [((), offset)])
+
+    def put_records(self, url: str, offsets: Iterable[int]) -> None:
+        """The elements at each index of the first dimension, which lie in one piece."""
+        self._put_pieces(url, self.shape[1:], (1,), (((i,), at) for i, at in enumerate(offsets)))
+
+    def _put_pieces(
+        self, url: str, shape: Index, chunks_before: Index, pieces: Iterable[tuple[Index, int]]
+    ) -> None:
+        rows = shape[0] if shape else 1
         nbytes = math.prod(shape) * self.dtype.itemsize
+        self.chunks = (*chunks_before, *shape)
         if nbytes == 0:
             return
-        rows = shape[0] if shape else 1
         parts = _parts(rows, nbytes)
-        inner = (rows // parts, *shape[1:]) if shape else ()
-        self.chunks = (*(1,) * len(index), *inner)
-        rest = (0,) * (len(shape) - 1)
-        for i in range(parts):
-            key = (*index, i, *rest) if shape else index
-            self.put(key, url, offset + i * (nbytes // parts), nbytes // parts)
+        each = nbytes // parts
+        if shape:
+            self.chunks = (*chunks_before, rows // parts, *shape[1:])
+        inner = [((i, *(0,) * (len(shape) - 1)) if shape else (), i * each) for i in range(parts)]
+        for before, begin in pieces:
+            for index, offset in inner:
+                self.references[before + index] = [url, begin + offset, each]
 
     def metadata(self) -> dict[str, Any]:
         if self.document is not None:
