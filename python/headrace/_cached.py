@@ -47,9 +47,10 @@ def cached(
     block
         Objects are kept, and asked for, in blocks of so many bytes.
     name
-        What the copies on disk are known by. None: the URL. Store objects of other libraries, and
-        stores in memory, have no URL that other processes know, and need one; so do stores of one
-        URL at two endpoints or by other options, and references that are given as text.
+        What the copies on disk are known by. None: the URL, with its query and the endpoint; one
+        that is signed anew each time needs a name to find them again. Store objects of other
+        libraries, and stores in memory, have no URL that other processes know, and need one; so do
+        references that are given as text.
     storage_options
         As `open_store` has them.
 
@@ -79,7 +80,7 @@ def cached(
     return _core.cached_store(
         opened,
         _nbytes("memory", memory),
-        "" if directory is None else expanded(os.fspath(directory)),
+        "" if directory is None else os.path.abspath(expanded(os.fspath(directory))),
         _nbytes("disk", disk),
         _nbytes("block", block),
         name,
@@ -90,11 +91,11 @@ _NAMELESS = "reference://"  # all of the URL where references are given as text
 
 
 def _lasting_name(store: Any, opened: _core.Store) -> str:
-    """What other processes know the store by."""
+    """What other processes know the store by; empty where its place says it."""
     if opened.url == _NAMELESS:
         raise ValueError("name: copies on disk need one: the references have no place")
     if opened._python_store is None and not opened.url.startswith("memory:"):
-        return opened.url
+        return ""
     if isinstance(store, str) and not store.startswith("memory:"):
         return store
     raise ValueError(f"name: copies on disk need one: {opened.url} is of this process only")

@@ -56,6 +56,8 @@ PyStore open(const std::string& url, const std::string& mode, nb::handle storage
     nb::gil_scoped_release release;
     return open_store(url, how, store_options);
   }();
+  // Its URL has the path that the option had.
+  if (store.url().starts_with("reference:///")) options.erase("fo");
   auto origin = std::make_shared<Origin>(
       Origin{store.url(), std::move(options), how == StoreMode::read || store.read_only()});
   return {std::move(store), std::move(origin)};

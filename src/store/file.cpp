@@ -178,8 +178,23 @@ void throw_short(const std::string& path, std::uint64_t wanted, std::uint64_t fo
 
 bool means_missing(int os_error) { return os_error == ENOENT || os_error == ENOTDIR; }
 
+namespace {
+
+// An object that is a link is there, whatever became of what it leads to: its chunk is no missing
+// one.
+void refuse_dangling(const std::string& path) {
+  struct stat st;
+  if (os().lstat(path.c_str(), &st) != 0 || !S_ISLNK(st.st_mode)) return;
+  throw Error(ErrorCode::io, path + ": is a link to what is not there");
+}
+
+}  // namespace
+
 bool open_found_nothing(int os_error, const std::string& path, bool direct) {
-  if (means_missing(os_error)) return true;
+  if (means_missing(os_error)) {
+    refuse_dangling(path);
+    return true;
+  }
   if (!direct || os_error != EINVAL) return false;
   struct stat st;
   bool missing = os().stat(path.c_str(), &st) == 0 ? !object_size(st, path) : means_missing(errno);
@@ -282,7 +297,10 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
   if (names_temporary(key)) return nullptr;
   FileDescriptor fd(open_retrying(path.c_str(), open_flags()));
   if (!fd) {
-    if (means_missing(errno)) return nullptr;
+    if (means_missing(errno)) {
+      refuse_dangling(path);
+      return nullptr;
+    }
     if (open_found_nothing(errno, path, options_.direct)) throw_folder(path);
     throw_open_failure(errno, path, options_.direct);
   }
@@ -298,8 +316,9 @@ bool FileStore::exists(std::string_view key) {
   if (names_temporary(key)) return false;
   struct stat st;
   if (os().stat(path.c_str(), &st) != 0) {
-    if (means_missing(errno)) return false;
-    throw_io(errno, "stat", path);
+    if (!means_missing(errno)) throw_io(errno, "stat", path);
+    refuse_dangling(path);
+    return false;
   }
   return object_size(st, path).has_value();
 }

@@ -30,13 +30,15 @@ struct Folder {
 };
 
 // What kind a symbolic link leads to, or the file is when the file system does not say at once.
-// Nothing for what a store does not list: dangling links, pipes, devices.
+// Nothing for what a store does not list: pipes, devices, links to themselves. A link to what is
+// not there is an object, whose read says so.
 std::optional<bool> is_prefix_entry(int folder, const dirent& entry, const std::string& path) {
   if (entry.d_type == DT_REG) return false;
   if (entry.d_type == DT_DIR) return true;
   if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return std::nullopt;
   struct stat st;
   if (os().fstatat(folder, entry.d_name, &st, 0) != 0) {
+    if (means_missing(errno) && entry.d_type == DT_LNK) return false;
     if (means_missing(errno) || errno == ELOOP || errno == EACCES) return std::nullopt;
     throw_io(errno, "stat", path + "/" + entry.d_name);
   }

@@ -56,6 +56,8 @@ class ObjectReader {
   // Whether the object still is what version() was told of: false where it was written over in its
   // place since, and what was read may be a mix. True where the store cannot tell.
   virtual bool unchanged() const { return true; }
+  // Reads all of it where the store keeps a checksum: `corrupt` where that does not hold.
+  virtual void check() const {}
   // Fills dst from `offset`. `corrupt` when the object ends before; `not_found` when it was removed
   // since it was opened, of stores that do not keep what is open.
   virtual void read(std::uint64_t offset, MutableBytes dst) const = 0;

@@ -184,7 +184,7 @@ bool TemporaryFile::publish(bool keep_open) {
   return true;
 }
 
-std::optional<bool> TemporaryFile::publish_new() {
+std::optional<bool> TemporaryFile::publish_new(bool keep_open) {
   if (durable_) sync_file(fd_.get(), target_);
   const std::string from = nameless_ ? "/proc/self/fd/" + std::to_string(fd_.get()) : path_;
   const int follow = nameless_ ? AT_SYMLINK_FOLLOW : 0;
@@ -210,7 +210,7 @@ std::optional<bool> TemporaryFile::publish_new() {
     }
   }
   nameless_ = false;  // of one with a temporary name the destructor removes that
-  close_published();
+  if (!keep_open) close_published();
   if (durable_) sync_folder(parent_of(target_));
   return true;
 }

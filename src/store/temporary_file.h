@@ -39,7 +39,7 @@ class TemporaryFile {
   bool publish(bool keep_open = false);
 
   // The same where nothing has that name; nothing when something has.
-  std::optional<bool> publish_new();
+  std::optional<bool> publish_new(bool keep_open = false);
 
   // Names that stores neither list nor read: what a writer that was killed has left behind.
   static bool is_temporary(std::string_view name);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <fstream>
@@ -85,6 +86,32 @@ bool has_entries(const std::string& path) {
   int seen = 0;
   while (seen < 3 && folder.next() != nullptr) ++seen;
   return seen == 3;  // beyond "." and ".."
+}
+
+// "s3:/bucket/a" is a folder "s3:" that nobody means.
+void refuse_one_slash(std::string_view place) {
+  const std::size_t colon = place.find(":/");
+  if (colon == place.npos || place.substr(colon).starts_with("://")) return;
+  constexpr std::array kSchemes{"file",
+                                "zip",
+                                "memory",
+                                "http",
+                                "https",
+                                "s3",
+                                "s3a",
+                                "gs",
+                                "gcs",
+                                "az",
+                                "azure",
+                                "abfs",
+                                "abfss",
+                                "reference",
+                                "icechunk"};
+  if (std::ranges::find(kSchemes, place.substr(0, colon)) == kSchemes.end()) return;
+  refuse_place(ErrorCode::invalid_argument,
+               place,
+               "wants two slashes, as in " + std::string(place.substr(0, colon)) +
+                   "://; a folder of that name is ./" + std::string(place));
 }
 
 [[noreturn]] void throw_missing(const std::string& path, std::string_view place, const char* what) {
@@ -183,7 +210,7 @@ std::shared_ptr<StoreDriver> open_zip(const std::string& path,
     case StoreMode::overwrite:
       break;
   }
-  return create_zip_archive(path, durable);
+  return create_zip_archive(path, durable, mode != StoreMode::overwrite);
 }
 
 std::shared_ptr<StoreDriver> open_memory(const std::string& name,
@@ -314,6 +341,7 @@ Store open_plain_place(std::string_view path_or_url,
           ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
     }
   }
+  if (scheme.empty()) refuse_one_slash(place);
   path = absolute_path(path, place);
   // A folder may be called a.zip; a name that is still free means an archive.
   if (path.ends_with(".zip") && kind_of(path) != PathKind::folder) {

@@ -71,12 +71,11 @@ void check_readable(const ZipFile& file, const ZipEntry& entry) {
   }
 }
 
-void check_crc(const ZipFile& file, const ZipEntry& entry, ConstBytes bytes) {
-  std::uint32_t found = libdeflate_crc32(0, bytes.data(), bytes.size());
-  if (found == entry.crc) return;
-  throw_corrupt(file,
-                entry,
-                "wanted CRC-32 " + std::to_string(entry.crc) + ", found " + std::to_string(found));
+void check_crc(const std::string& place, std::uint32_t wanted, std::uint32_t found) {
+  if (found == wanted) return;
+  throw Error(
+      ErrorCode::corrupt,
+      place + ": wanted CRC-32 " + std::to_string(wanted) + ", found " + std::to_string(found));
 }
 
 struct FreeDecompressor {
@@ -110,14 +109,16 @@ void inflate(const ZipFile& file, const ZipEntry& entry, ConstBytes packed, Buff
   if (used != packed.size()) throw_corrupt(file, entry, "bytes are left after the deflate data");
 }
 
-// A range of the archive. Ranges carry no checksum; get() of the whole entry checks it.
+// A range of the archive. Whatever takes all of an entry at once checks it; ranges carry no
+// checksum.
 class StoredReader : public ObjectReader {
  public:
   StoredReader(std::shared_ptr<ZipFile> file,
                std::uint64_t start,
                std::uint64_t size,
+               std::uint32_t crc,
                std::string place)
-      : file_(std::move(file)), start_(start), size_(size), place_(std::move(place)) {}
+      : file_(std::move(file)), start_(start), size_(size), crc_(crc), place_(std::move(place)) {}
 
   std::uint64_t size() const override { return size_; }
   // An open archive does not change; who remembers its entries may open another one later.
@@ -132,12 +133,32 @@ class StoredReader : public ObjectReader {
     if (read_at_scattered(file_->fd.get(), start_ + offset, dsts, file_->path) != total) {
       throw Error(ErrorCode::io, place_ + ": the archive became shorter while it was read");
     }
+    if (total != size_) return;
+    std::uint32_t found = 0;
+    for (const MutableBytes dst : dsts) found = libdeflate_crc32(found, dst.data(), dst.size());
+    check_crc(place_, crc_, found);
+  }
+  void check() const override {
+    Buffer piece;
+    std::uint32_t found = 0;
+    for (std::uint64_t done = 0; done < size_; done += piece.size()) {
+      piece.resize(static_cast<std::size_t>(std::min(size_ - done, kPieceNbytes)));
+      const MutableBytes into = piece.bytes();
+      if (read_at(file_->fd.get(), start_ + done, into, file_->path) != into.size()) {
+        throw Error(ErrorCode::io, place_ + ": the archive became shorter while it was read");
+      }
+      found = libdeflate_crc32(found, into.data(), into.size());
+    }
+    check_crc(place_, crc_, found);
   }
 
  private:
+  static constexpr std::uint64_t kPieceNbytes = 1 << 20;
+
   std::shared_ptr<ZipFile> file_;
   std::uint64_t start_;
   std::uint64_t size_;
+  std::uint32_t crc_;
   std::string place_;
 };
 
@@ -187,7 +208,9 @@ class ZipStore : public StoreDriver {
       read_packed(*entry, packed);
       inflate(*file_, *entry, packed, into);
     }
-    check_crc(*file_, *entry, into);
+    check_crc(place_of(*file_, *entry),
+              entry->crc,
+              libdeflate_crc32(0, into.bytes().data(), into.bytes().size()));
     return true;
   }
 
@@ -198,7 +221,7 @@ class ZipStore : public StoreDriver {
     check_readable(*file_, *entry);
     if (entry->method == kZipStored) {
       return std::make_unique<StoredReader>(
-          file_, data_offset(*entry), entry->size, place_of(*file_, *entry));
+          file_, data_offset(*entry), entry->size, entry->crc, place_of(*file_, *entry));
     }
     Buffer bytes;
     if (!get(key, bytes)) return nullptr;

@@ -15,6 +15,7 @@ std::unique_ptr<StoreDriver> open_zip_archive(const std::string& path);
 // A new archive of stored (uncompressed) entries. It is written aside and appears at `path`,
 // replacing what was there, when close() has written its directory: with `durable`, on the disk.
 // Without close() it never appears.
-std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path, bool durable);
+// `is_new`: close() is `conflict` where something has that name by then, else replaces it.
+std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path, bool durable, bool is_new);
 
 }  // namespace headrace

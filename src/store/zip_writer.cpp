@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/fork_mutex.h"
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
 #include "store/key_list.h"
@@ -48,8 +49,8 @@ class WrittenReader : public ObjectReader {
 
 class ZipWriter : public StoreDriver {
  public:
-  ZipWriter(const std::string& path, bool durable)
-      : path_(path), file_(std::make_shared<TemporaryFile>(path, durable)) {
+  ZipWriter(const std::string& path, bool durable, bool is_new)
+      : path_(path), is_new_(is_new), file_(std::make_shared<TemporaryFile>(path, durable)) {
     writers().add(this);
   }
 
@@ -262,7 +263,25 @@ class ZipWriter : public StoreDriver {
     const Buffer directory = zip_directory(records_, end_);
     const ConstBytes bytes = directory.bytes();
     write_at(file_->fd(), end_, {&bytes, 1}, path_);
+    if (is_new_ && publish_new()) return;
     if (!file_->publish(true)) throw_io(errno, "finish", path_);
+  }
+
+  // False where the file system does not tell whether a name is new.
+  bool publish_new() NO_THREAD_SAFETY_ANALYSIS {
+    bool is_there = false;
+    try {
+      const std::optional<bool> published = file_->publish_new(true);
+      if (published == true) return true;
+      is_there = !published;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      struct stat st;
+      is_there = os().stat(path_.c_str(), &st) == 0;
+    }
+    if (!is_there) return false;
+    throw Error(ErrorCode::conflict,
+                "zip archive " + path_ + ": somebody has written it since this one was begun");
   }
 
   void start_change() {
@@ -291,6 +310,7 @@ class ZipWriter : public StoreDriver {
   }
 
   const std::string path_;
+  const bool is_new_;
   const unsigned generation_ = fork_generation();
   ForkMutex mutex_;
   std::unique_ptr<ConditionVariable> changed_ = std::make_unique<ConditionVariable>();
@@ -309,8 +329,10 @@ std::vector<std::string> unpublished_archives() {
   return urls;
 }
 
-std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path, bool durable) {
-  return std::make_unique<ZipWriter>(path, durable);
+std::unique_ptr<StoreDriver> create_zip_archive(const std::string& path,
+                                                bool durable,
+                                                bool is_new) {
+  return std::make_unique<ZipWriter>(path, durable, is_new);
 }
 
 }  // namespace headrace

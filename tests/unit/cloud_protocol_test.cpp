@@ -228,14 +228,28 @@ TEST(CloudProtocols, AMissingBucketIsNoMissingObject) {
   const std::string missing = "<Error><Code>NoSuchKey</Code></Error>";
   for (const auto& protocol :
        {prepared(make_s3_protocol(s3_options())), prepared(make_gcs_protocol({.bucket = "b"}))}) {
-    EXPECT_TRUE(protocol->is_missing_object(answer(404, missing)));
-    EXPECT_TRUE(protocol->is_missing_object(answer(404, "")));
-    EXPECT_FALSE(protocol->is_missing_object(answer(404, gone)));
+    const auto is_missing = [&](const char* method, const HttpResponse& response) {
+      HttpRequest asked;
+      asked.method = method;
+      return protocol->is_missing_object(asked, response);
+    };
+    EXPECT_TRUE(is_missing("GET", answer(404, missing)));
+    EXPECT_TRUE(is_missing("HEAD", answer(404, "")));
+    EXPECT_TRUE(is_missing("GET", answer(404, "", {{"X-Amz-Request-Id", "1"}})));
+    EXPECT_TRUE(is_missing("GET", answer(404, "", {{"x-goog-hash", "1"}})));
+    EXPECT_FALSE(is_missing("GET", answer(404, gone)));
+    // What stands in between has nothing to say about objects.
+    for (const char* page :
+         {"", "default backend - 404", "<html>404 Not Found</html>", "404 page not found\n"}) {
+      EXPECT_FALSE(is_missing("GET", answer(404, page))) << page;
+      EXPECT_FALSE(is_missing("DELETE", answer(404, page))) << page;
+    }
   }
   const auto azure = make_azure_protocol({.account = "a", .container = "c"});
-  EXPECT_TRUE(azure->is_missing_object(answer(404, "", {{"x-ms-error-code", "BlobNotFound"}})));
+  EXPECT_TRUE(azure->is_missing_object({}, answer(404, "", {{"x-ms-error-code", "BlobNotFound"}})));
   EXPECT_FALSE(
-      azure->is_missing_object(answer(404, "", {{"x-ms-error-code", "ContainerNotFound"}})));
+      azure->is_missing_object({}, answer(404, "", {{"x-ms-error-code", "ContainerNotFound"}})));
+  EXPECT_FALSE(azure->is_missing_object({}, answer(404, "default backend - 404")));
 
   // As a read meets it.
   const auto client = std::make_shared<FunctionClient>(

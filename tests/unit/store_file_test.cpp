@@ -134,9 +134,9 @@ TEST_P(FileStoreTest, LinksToFilesAreFollowed) {
   Buffer buffer;
   EXPECT_EQ(text_at(*store_, "link"), "linked");
   EXPECT_EQ(text_at(*store_, "d/x"), "below a linked folder");
-  EXPECT_FALSE(store_->get("dangling", buffer));
-  EXPECT_FALSE(get_one("dangling", buffer));
-  EXPECT_EQ(store_->list(""), (std::vector<std::string>{"d/x", "link"}));
+  expect_refused("dangling", "link to what is not there");
+  EXPECT_EQ(caught([&] { store_->exists("dangling"); }).code(), ErrorCode::io);
+  EXPECT_EQ(store_->list(""), (std::vector<std::string>{"d/x", "dangling", "link"}));
   expect_refused("self", "symbolic links");
   put("link", "replaced");
   EXPECT_EQ(text_at(*store_, "link"), "replaced");

@@ -45,9 +45,15 @@ def _object(thing: Any) -> str:
     return f"object:{id(thing):x}"
 
 
+# Of fsspec: what they hold lies in the file system behind them.
+_CACHES = ("CachingFileSystem", "WholeFileCacheFileSystem", "SimpleCacheFileSystem")
+
+
 def _fsspec_place(filesystem: Any, path: str) -> str:
     filesystem = getattr(filesystem, "sync_fs", filesystem)  # of a wrapper
     name = type(filesystem).__name__
+    if name in _CACHES:
+        return _fsspec_place(filesystem.fs, path)
     if name == "DirFileSystem":
         return _fsspec_place(filesystem.fs, filesystem._join(path))
     if name == "LocalFileSystem":

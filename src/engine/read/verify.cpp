@@ -44,8 +44,10 @@ class Verifier {
     const auto look = [&]() -> std::int64_t {
       const auto reader = array_.driver.open(key);
       if (!reader) return 0;  // removed since it was listed
-      if (!array_.layout.shards.empty())
-        return verify_shard(key, key, *reader, 0, reader->size(), 0);
+      const bool is_shard = !array_.layout.shards.empty();
+      // Of these not all is read at once for decoding.
+      if (is_shard || array_.layout.chain.is_identity()) reader->check();
+      if (is_shard) return verify_shard(key, key, *reader, 0, reader->size(), 0);
       decode(*reader, 0, reader->size());
       return 1;
     };

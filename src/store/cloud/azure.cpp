@@ -55,6 +55,17 @@ std::string signature_of(std::string_view sas) {
   return "";
 }
 
+// As URLs have it. A pickle opens this place again: that of the same cloud.
+std::string files_host(const AzureOptions& options) {
+  if (options.host.empty()) return options.account + ".dfs.core.windows.net";
+  std::string host = options.host;
+  const std::string_view blobs = ".blob.";
+  if (const std::size_t at = host.find(blobs); at != std::string::npos) {
+    host.replace(at, blobs.size(), ".dfs.");
+  }
+  return host;
+}
+
 class AzureProtocol final : public CloudProtocol {
  public:
   explicit AzureProtocol(AzureOptions options)
@@ -62,8 +73,7 @@ class AzureProtocol final : public CloudProtocol {
         options_(std::move(options)) {}
 
   std::string url() const override {
-    return "abfss://" + options_.container + "@" + options_.account + ".dfs.core.windows.net" +
-           root_.below();
+    return "abfss://" + options_.container + "@" + files_host(options_) + root_.below();
   }
 
   ProtocolAbilities abilities() const override {
@@ -180,8 +190,9 @@ class AzureProtocol final : public CloudProtocol {
 
   void check_erased(const HttpResponse&) const override {}  // one at a time: the status says it
 
-  bool is_missing_object(const HttpResponse& response) const override {
-    return header_or_empty(response, "x-ms-error-code") != "ContainerNotFound";
+  bool is_missing_object(const HttpRequest&, const HttpResponse& response) const override {
+    const std::string& code = header_or_empty(response, "x-ms-error-code");
+    return !code.empty() && code != "ContainerNotFound";
   }
 
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
@@ -291,6 +302,8 @@ Error AzureProtocol::error_of(const HttpRequest& request, const HttpResponse& re
     } else {
       advice = "these credentials do not allow it";
     }
+  } else if (response.status == 404 && error.code.empty()) {
+    advice = kAnsweredByAnother;
   } else if (response.status == 404) {
     // Of a missing container that is public to nobody, too.
     code = ErrorCode::not_found;

@@ -15,6 +15,7 @@ struct AzureOptions {
   std::string account{};
   std::string container{};
   std::string prefix{};
+  std::string host{};  // of the URL, "account.blob.core.windows.net"; empty: that of the account
   std::string endpoint{};  // "https://account.blob.core.windows.net", without a slash at its end
   AzureCredentials credentials{};
 };

@@ -155,6 +155,7 @@ AzureOptions take_azure_options(const CloudPlace& place,
   AzureOptions azure;
   azure.container = place.bucket;
   azure.prefix = place.prefix;
+  azure.host = place.host;
 
   Given given = take_given(options);
   const bool anonymous =

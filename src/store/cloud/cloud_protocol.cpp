@@ -1,9 +1,11 @@
 #include "store/cloud/cloud_protocol.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "headrace/error.h"
 #include "store/cloud/digest.h"
+#include "store/cloud/request.h"
 #include "store/cloud/s3_xml.h"
 #include "store/http/content_range.h"
 
@@ -143,8 +145,16 @@ void S3Dialect::check_answer(const HttpResponse& response) const {
   throw Error(ErrorCode::io, scrubbed(url() + ": " + described(error, response.status)));
 }
 
-bool S3Dialect::is_missing_object(const HttpResponse& response) const {
-  return parse_server_error(response.body).code != "NoSuchBucket";
+bool S3Dialect::is_missing_object(const HttpRequest& asked, const HttpResponse& response) const {
+  if (asked.method == "HEAD") return true;  // which is answered without a word
+  const ServerError error = parse_server_error(response.body);
+  if (error.is_document) return error.code != "NoSuchBucket";
+  if (text_of(response.body.bytes()) == "Not Found\n") return true;  // of fake-gcs-server
+  return std::ranges::any_of(response.headers, [](const HttpHeader& header) {
+    const std::string name = lower(header.name);
+    return name.starts_with("x-amz") || name.starts_with("x-goog-") ||
+           name.starts_with("x-guploader-");
+  });
 }
 
 HttpRequest S3Dialect::abort_upload(std::string_view key, const std::string& upload) {

@@ -68,7 +68,7 @@ class S3Dialect : public CloudProtocol {
   HttpRequest abort_upload(std::string_view key, const std::string& upload) final;
   // An answer that begins before it is known how it ends is 200, whatever came of it.
   void check_answer(const HttpResponse& response) const override;
-  bool is_missing_object(const HttpResponse& response) const final;
+  bool is_missing_object(const HttpRequest& asked, const HttpResponse& response) const final;
 
  protected:
   using CloudProtocol::CloudProtocol;

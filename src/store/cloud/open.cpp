@@ -67,8 +67,13 @@ CloudPlace parse_cloud_place(std::string_view scheme, std::string_view place) {
   CloudPlace parsed;
   parsed.bucket = std::string(rest.substr(0, slash));
   std::string_view prefix = rest.substr(std::min(slash + 1, rest.size()));
-  while (prefix.starts_with('/')) prefix.remove_prefix(1);
   while (prefix.ends_with('/')) prefix.remove_suffix(1);
+  if (prefix.starts_with('/')) {
+    throw Error(ErrorCode::invalid_argument,
+                "store " + std::string(place) +
+                    ": objects whose names begin with a slash are not read; one slash behind the "
+                    "bucket is meant?");
+  }
   parsed.prefix = std::string(prefix);
 
   const std::size_t at = parsed.bucket.rfind('@');

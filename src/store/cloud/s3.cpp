@@ -271,6 +271,7 @@ std::string S3Protocol::advice(const ServerError& error, const HttpResponse& res
   if (code == "SignatureDoesNotMatch") {
     return "the secret key is not that of the access key, or somebody on the way changes requests";
   }
+  if (response.status == 404 && !error.is_document) return kAnsweredByAnother;
   if (code == "NoSuchBucket") return "there is no such bucket: look at its name and endpoint_url";
   if (response.status == 401 || response.status == 403) {
     if (!options_.credentials) {
@@ -295,7 +296,7 @@ Error S3Protocol::error_of(const HttpRequest& request, const HttpResponse& respo
   } else if (response.status == 401 || response.status == 403 || error.code == "ExpiredToken" ||
              error.code == "InvalidToken") {
     code = ErrorCode::permission_denied;
-  } else if (response.status == 404) {
+  } else if (response.status == 404 && error.is_document) {
     code = ErrorCode::not_found;
   } else if (response.status == 501) {
     code = ErrorCode::unsupported;

@@ -41,6 +41,11 @@ std::optional<ServerError> parse_erase_error(ConstBytes body);
 // Its code and message, short enough for one of ours; or the status.
 std::string described(const ServerError& error, int status);
 
+// The advice where a 404 is not the store's own.
+inline constexpr char kAnsweredByAnother[] =
+    "the store did not say so, but something at its address or in between, as a proxy does whose "
+    "server is down";
+
 std::string xml_escape(std::string_view text);
 
 }  // namespace headrace

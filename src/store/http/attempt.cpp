@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <ranges>
 #include <utility>
 
 #include "base/system.h"
@@ -423,6 +424,11 @@ AttemptEnd Attempt::end(CURLcode code) {
   return failure(code);
 }
 
+bool Attempt::has_sent_all() const {
+  return std::ranges::all_of(wire_.body | std::views::drop(part_),
+                             [](ConstBytes part) { return part.empty(); });
+}
+
 bool Attempt::has_enough_of_error() const {
   return error_body_.size() >= kMaxErrorNbytes || last_progress_ - answered_at_ >= kMaxErrorTime;
 }
@@ -446,6 +452,8 @@ AttemptEnd Attempt::end_of_answer() {
   if (is_success() && wire_.method != "HEAD" && !body_.is_complete()) {
     return failure(CURLE_PARTIAL_FILE);
   }
+  // Who calls it a success before he has all of it has stored something else.
+  if (is_success() && !has_sent_all()) return failure(CURLE_SEND_ERROR);
   return {};
 }
 

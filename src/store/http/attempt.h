@@ -97,6 +97,7 @@ class Attempt {
   void take_header(std::string_view line);
   void answer_begins();
   bool has_enough_of_error() const;
+  bool has_sent_all() const;  // as far as libcurl was given it
   AttemptEnd end_of_answer();
   AttemptEnd failure(CURLcode code) const;
   bool is_success() const { return status_ >= 200 && status_ < 300; }

@@ -413,7 +413,7 @@ void Driver::take_answer(const Job& job, HttpResponse& response) {
   AsyncRead& read = job->read;
   read.found = false;
   read.nbytes_before_end = 0;
-  if (response.status == 404 && protocol_->is_missing_object(response)) return;
+  if (response.status == 404 && protocol_->is_missing_object(job->asked, response)) return;
   if (response.status == 412) std::rethrow_exception(changed(name_of(read.key)));
   if (response.status == 416) return take_unsatisfied(job, response);
   if (response.status != 200 && response.status != 206) {
@@ -554,7 +554,9 @@ void Driver::take_unsatisfied(const Job& job, const HttpResponse& response) {
 std::optional<AsyncDriver::ObjectState> Driver::state_of(std::string_view key,
                                                          const HttpRequest& request,
                                                          const HttpResponse& response) const {
-  if (response.status == 404 && protocol_->is_missing_object(response)) return std::nullopt;
+  if (response.status == 404 && protocol_->is_missing_object(request, response)) {
+    return std::nullopt;
+  }
   if (!response.ok()) throw protocol_->error_of(request, response);
   const std::string* length = response.header("Content-Length");
   const auto nbytes = length == nullptr ? std::nullopt : parse_number(*length);

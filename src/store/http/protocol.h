@@ -109,9 +109,11 @@ class ObjectProtocol {
   // An answer of success may be an error in words (S3's CompleteMultipartUpload), or have other
   // bytes than those that are stored.
   virtual void check_answer(const HttpResponse&) const {}
-  // Whether a 404 speaks of the object, and not of all that lies around it: an array of a bucket
-  // that is gone is not one of missing chunks.
-  virtual bool is_missing_object(const HttpResponse&) const { return true; }
+  // Whether a 404 speaks of the object, and not of all that lies around it, nor for somebody else,
+  // as a proxy's page does: an array of a bucket that is gone is not one of missing chunks.
+  virtual bool is_missing_object(const HttpRequest& /*asked*/, const HttpResponse&) const {
+    return true;
+  }
 };
 
 }  // namespace headrace

@@ -132,7 +132,8 @@ class Batch {
             const std::function<void(const HttpResponse&)>& take) noexcept {
     std::exception_ptr error;
     const MutexLock lock(mutex_);
-    const bool is_gone = missing_ == Missing::is_fine && !response.error && response.status == 404;
+    const bool is_gone = missing_ == Missing::is_fine && !response.error &&
+                         response.status == 404 && protocol_.is_missing_object(asked, response);
     try {
       if (!is_gone) take(checked(protocol_, asked, std::move(response), {}));
     } catch (...) {
@@ -277,7 +278,7 @@ void ObjectWrite::answered(const HttpRequest& asked, HttpResponse response) noex
         settle(lost, [this] { return one_request(); });
       });
     }
-    if (write_.erases && !response.error && response.status == 404) return end(nullptr);
+    if (write_.erases && is_missing(asked, response)) return end(nullptr);
     const bool tells_own = !name_.empty() || write_.erases;
     if (tells_own && response.resent && is_forestalled(response)) {
       return in_own_thread(
@@ -322,6 +323,10 @@ void ObjectWrite::throw_unless_own(const HttpRequest& asked, HttpResponse& met) 
     throw_in_doubt(protocol_->url() + "/" + write_.key);
   }
   checked(*protocol_, asked, std::move(met), write_.condition);
+}
+
+bool ObjectWrite::is_missing(const HttpRequest& asked, const HttpResponse& response) const {
+  return !response.error && response.status == 404 && protocol_->is_missing_object(asked, response);
 }
 
 bool ObjectWrite::is_forestalled(const HttpResponse& response) const {
@@ -380,7 +385,7 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
       lost = loss_of(asked, response);
       continue;
     }
-    if (write_.erases && !response.error && response.status == 404) return;
+    if (write_.erases && is_missing(asked, response)) return;
     response = checked(*protocol_, asked, std::move(response), write_.condition);
     if (!write_.erases) write_.version = protocol_->version_of(response);
     return;
@@ -395,7 +400,7 @@ ObjectWrite::Found ObjectWrite::look() {
   const HttpResponse response = ask(std::move(request));
   if (response.error) std::rethrow_exception(response.error);
   const WriteCondition& condition = write_.condition;
-  if (response.status == 404) {
+  if (is_missing(asked, response)) {
     if (write_.erases) return Found::own;
     return condition.kind == WriteCondition::Kind::version ? Found::other : Found::as_before;
   }

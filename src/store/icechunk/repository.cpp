@@ -29,6 +29,17 @@
 namespace headrace {
 namespace {
 
+// Locations are URLs, whose paths are encoded; those of web servers stay so. One that was written
+// by hand may have a '%' that encodes nothing.
+std::string plain_location(const std::string& location) {
+  if (location.starts_with("http")) return location;
+  try {
+    return percent_decode(location);
+  } catch (const Error&) {
+    return location;
+  }
+}
+
 namespace repo_field {
 constexpr unsigned kTags = 1, kBranches = 2, kSnapshots = 4, kStatus = 5;
 }
@@ -300,7 +311,7 @@ Whereabouts IcechunkCatalogue::where(const IcechunkChunk& chunk,
     case IcechunkChunk::Kind::elsewhere:
       break;
   }
-  const std::string location = expanded(chunk.location);
+  const std::string location = plain_location(expanded(chunk.location));
   try {
     Target target = targets_.open(location);
     where.store = std::move(target.store);
