@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -114,10 +115,13 @@ Json progress_json(const CopyProgress& done) {
 
 void copy(const CopyCommand& command, const char* label, CopyOver over) {
   const Store from = command.open();
-  Store to =
-      open_store(command.destination,
-                 command.destination.ends_with(".zip") ? StoreMode::create : StoreMode::append,
-                 parse_storage_options("--to-option", command.destination_options));
+  std::optional<Store> to;
+  const auto open_destination = [&] {
+    return to.emplace(
+        open_store(command.destination,
+                   command.destination.ends_with(".zip") ? StoreMode::create : StoreMode::append,
+                   parse_storage_options("--to-option", command.destination_options)));
+  };
   Progress bar(label, 1, Progress::Unit::bytes);
   bar.begin();
   CopyOptions options;
@@ -128,8 +132,8 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
   options.progress = [&](const CopyProgress& p) {
     bar.set(static_cast<std::int64_t>(p.done_nbytes), static_cast<std::int64_t>(p.nbytes));
   };
-  const CopyProgress done = copy_objects(from, "", to, "", options);
-  to.close();
+  const CopyProgress done = copy_objects(from, "", open_destination, "", options);
+  to->close();
   bar.clear();
   if (command.json) {
     print_json(progress_json(done));

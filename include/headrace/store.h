@@ -157,10 +157,17 @@ struct CopyOptions {
 // Copies all objects below a prefix ("" or "a/b") to below one of another store, as they are.
 // Documents that describe nodes go last, so that no array is seen before its chunks. An object that
 // is removed meanwhile is left out. The first failure ends the copy; to call it again with another
-// CopyOver goes on where it ended. `invalid_argument` where one place lies within the other.
+// CopyOver goes on where it ended. `invalid_argument` where one place lies within the other,
+// `not_found` where the source has no object, as a place whose name is wrong.
 CopyProgress copy_objects(const Store& from,
                           std::string_view from_prefix,
                           const Store& to,
+                          std::string_view to_prefix,
+                          const CopyOptions& options = {});
+// The same to a store that is opened, and made, only when the source has objects.
+CopyProgress copy_objects(const Store& from,
+                          std::string_view from_prefix,
+                          const std::function<Store()>& open_to,
                           std::string_view to_prefix,
                           const CopyOptions& options = {});
 

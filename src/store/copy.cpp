@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -43,29 +44,30 @@ class Copy {
  public:
   Copy(const Store& from,
        std::string_view from_prefix,
-       const Store& to,
+       const std::function<Store()>& open_to,
        std::string_view to_prefix,
        const CopyOptions& options)
       : from_(from.driver()),
-        to_(to.driver()),
         from_folder_(folder_of(from_prefix)),
         to_folder_(folder_of(to_prefix)),
         options_(options) {
+    find_objects(check_prefix(from_prefix));
+    if (objects_.empty()) {
+      throw Error(ErrorCode::not_found,
+                  "copy of " + from.url() + ": there is no object" +
+                      (from_folder_.empty() ? "" : " below \"" + from_folder_ + '"') +
+                      ", as in a place whose name is wrong");
+    }
+    const Store to = open_to();
+    to_ = to.shared_driver();
     if (places_overlap(from, check_prefix(from_prefix), to, check_prefix(to_prefix))) {
       throw Error(ErrorCode::invalid_argument,
                   "copy of " + from.url() + " to " + to.url() + ": one lies within the other");
     }
-    if (to_.read_only()) throw_read_only(to_.url());
-    find_objects(check_prefix(from_prefix));
+    if (to_->read_only()) throw_read_only(to_->url());
     if (options.over != CopyOver::everything || options.remove_others) {
-      for (ObjectSize& object : to_.list_sizes(check_prefix(to_prefix)))
+      for (ObjectSize& object : to_->list_sizes(check_prefix(to_prefix)))
         present_.emplace(std::move(object.key), object.nbytes);
-    }
-    if (options.remove_others && objects_.empty() && !present_.empty()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "copy of " + from.url() + " to " + to.url() +
-                      ": the source has no objects, as a wrong name has none; for that not all of "
-                      "the target is removed");
     }
     const MutexLock lock(mutex_);
     progress_.objects = objects_.size();
@@ -76,7 +78,7 @@ class Copy {
     copy_all(0, first_document_);
     copy_all(first_document_, objects_.size());
     if (options_.remove_others) remove_others();
-    to_.sync();
+    to_->sync();
     const CopyProgress done = progress();
     if (options_.progress) options_.progress(done);
     return done;
@@ -233,14 +235,14 @@ class Copy {
     const bool by_size = options_.over == CopyOver::other_size && !names_metadata(object.key);
     if (same_size && by_size) return false;
     if (!get(object.key, bytes)) return false;
-    if (same_size && options_.over != CopyOver::everything && to_.get(target, other) &&
+    if (same_size && options_.over != CopyOver::everything && to_->get(target, other) &&
         is_same(bytes, other)) {
       return false;
     }
-    to_.set(target, bytes);
-    if (options_.verify && !(to_.get_latest(target, other, UINT64_MAX) && is_same(bytes, other))) {
+    to_->set(target, bytes);
+    if (options_.verify && !(to_->get_latest(target, other, UINT64_MAX) && is_same(bytes, other))) {
       throw Error(ErrorCode::corrupt,
-                  to_.url() + ": " + target + " is not what was written when it is read back");
+                  to_->url() + ": " + target + " is not what was written when it is read back");
     }
     return true;
   }
@@ -263,7 +265,7 @@ class Copy {
     for (const bool documents : {true, false}) {
       for (const std::string& name : others) {
         if (names_metadata(name) != documents) continue;
-        to_.erase(name);
+        to_->erase(name);
         const MutexLock lock(mutex_);
         ++progress_.removed;
       }
@@ -277,7 +279,7 @@ class Copy {
          slash = key.find('/', slash + 1)) {
       const std::string folder = key.substr(0, slash);
       auto known = is_link_.find(folder);
-      if (known == is_link_.end()) known = is_link_.emplace(folder, to_.is_link(folder)).first;
+      if (known == is_link_.end()) known = is_link_.emplace(folder, to_->is_link(folder)).first;
       if (known->second) return folder;
     }
     return {};
@@ -299,7 +301,7 @@ class Copy {
   }
 
   StoreDriver& from_;
-  StoreDriver& to_;
+  std::shared_ptr<StoreDriver> to_;  // opened when the source has been found
   const std::string from_folder_, to_folder_;
   const CopyOptions& options_;
   std::vector<ObjectSize> objects_;
@@ -325,7 +327,16 @@ CopyProgress copy_objects(const Store& from,
                           const Store& to,
                           std::string_view to_prefix,
                           const CopyOptions& options) {
-  return Copy(from, from_prefix, to, to_prefix, options).run();
+  return copy_objects(
+      from, from_prefix, [&] { return to; }, to_prefix, options);
+}
+
+CopyProgress copy_objects(const Store& from,
+                          std::string_view from_prefix,
+                          const std::function<Store()>& open_to,
+                          std::string_view to_prefix,
+                          const CopyOptions& options) {
+  return Copy(from, from_prefix, open_to, to_prefix, options).run();
 }
 
 }  // namespace headrace

@@ -59,12 +59,18 @@ TEST_F(Copies, RemoveALinkAndNotWhatLiesBehindIt) {
   EXPECT_EQ(get(to, "kept/a"), "other");
 }
 
-TEST_F(Copies, RemoveNothingForASourceOfNothing) {
+TEST_F(Copies, OfNothingAreNotFoundAndMakeNothing) {
   const Store from = folder("from"), to = folder("to");
-  EXPECT_EQ(sync(from, to).removed, 0u);
+  EXPECT_EQ(code_of([&] { sync(from, to); }), ErrorCode::not_found);
   set(to, "a", "text");
-  EXPECT_EQ(code_of([&] { sync(from, to); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] { sync(from, to); }), ErrorCode::not_found);
   EXPECT_EQ(get(to, "a"), "text");
+  set(from, "x/a", "text");
+  const auto open_new = [&] { return folder("new"); };
+  EXPECT_EQ(code_of([&] { copy_objects(from, "y", open_new, ""); }), ErrorCode::not_found);
+  EXPECT_FALSE(exists(folder_ / "new"));
+  EXPECT_EQ(copy_objects(from, "x", open_new, "").copied, 1u);
+  EXPECT_EQ(get(folder("new"), "a"), "text");
 }
 
 TEST_F(Copies, CompareDocumentsByTheirBytes) {
