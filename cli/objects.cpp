@@ -187,6 +187,8 @@ void add_cp(CLI::App& app) {
       add_copy(app, "cp", "Copy the objects of a store as they are to another", *options);
   command->add_flag("--resume", options->resume, "Leave out what is there in the same size");
   command->footer(
+      "An array is not copied onto one that has chunks which the source lacks: \"headrace sync\n"
+      "--delete\" removes them.\n\n"
       "Examples:\n"
       "  headrace cp era5.zarr /backup/era5.zarr --resume --verify\n"
       "  headrace cp s3://bucket/era5.zarr era5.zarr --storage-option anon=true");
@@ -202,7 +204,9 @@ void add_sync(CLI::App& app) {
   command->add_flag("--checksum", options->checksum, "Compare bytes, not only sizes");
   command->add_flag(
       "--delete", options->remove_others, "Remove what only the destination has, at the end");
-  command->footer("Examples:\n  headrace sync era5.zarr s3://bucket/era5.zarr --delete");
+  command->footer(
+      "Without --delete an array is not copied onto one that has chunks which the source lacks.\n\n"
+      "Examples:\n  headrace sync era5.zarr s3://bucket/era5.zarr --delete");
   command->callback([options] {
     copy(*options, "sync", options->checksum ? CopyOver::other_bytes : CopyOver::other_size);
   });

@@ -158,7 +158,9 @@ struct CopyOptions {
 // Documents that describe nodes go last, so that no array is seen before its chunks. An object that
 // is removed meanwhile is left out. The first failure ends the copy; to call it again with another
 // CopyOver goes on where it ended. `invalid_argument` where one place lies within the other,
-// `not_found` where the source has no object, as a place whose name is wrong.
+// `not_found` where the source has no object, as a place whose name is wrong. `invalid_argument`,
+// with nothing copied, where the target has objects in the folder of an array that is copied which
+// the source lacks, unless `remove_others`: they would be read as its chunks.
 CopyProgress copy_objects(const Store& from,
                           std::string_view from_prefix,
                           const Store& to,

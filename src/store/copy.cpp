@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "base/interrupt.h"
+#include "base/json_scan.h"
+#include "base/limits.h"
 #include "base/mutex.h"
 #include "base/start_thread.h"
 #include "headrace/error.h"
@@ -38,6 +41,23 @@ std::string folder_of(std::string_view prefix) {
 
 bool is_same(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
+// Whether a zarr.json is of an array; of a malformed one nobody reads chunks.
+bool describes_array(std::string_view document) {
+  JsonScanner json(document, "zarr.json");
+  try {
+    json.expect('{', "an object");
+    do {
+      json.skip_space();
+      const std::string_view name = json.scan_string();
+      json.expect(':', "':'");
+      const std::string_view value = json.scan_value();
+      if (name == "\"node_type\"") return value == "\"array\"";
+    } while (json.next_element('}'));
+  } catch (const Error&) {
+  }
+  return false;
 }
 
 class Copy {
@@ -69,6 +89,7 @@ class Copy {
       for (ObjectSize& object : to_->list_sizes(check_prefix(to_prefix)))
         present_.emplace(std::move(object.key), object.nbytes);
     }
+    if (!options.remove_others) refuse_others_in_arrays(check_prefix(to_prefix));
     const MutexLock lock(mutex_);
     progress_.objects = objects_.size();
     for (const ObjectSize& object : objects_) progress_.nbytes += object.nbytes;
@@ -247,6 +268,81 @@ class Copy {
     return true;
   }
 
+  // Chunks of what was there would be elements of the array that is copied onto it.
+  void refuse_others_in_arrays(std::string_view to_prefix) {
+    const bool may_have_arrays =
+        std::any_of(objects_.begin() + static_cast<std::ptrdiff_t>(first_document_),
+                    objects_.end(),
+                    [](const ObjectSize& object) {
+                      return object.key.ends_with("zarr.json") || object.key.ends_with(".zarray");
+                    });
+    if (!may_have_arrays) return;
+    std::size_t n = 0;
+    std::string first;
+    for_each_present(to_prefix, [&](const std::string& key) {
+      if (is_copied(key) || !is_in_copied_array(key)) return;
+      if (n++ == 0) first = key;
+    });
+    if (n == 0) return;
+    throw Error(
+        ErrorCode::invalid_argument,
+        "copy of " + from_.url() + " to " + to_->url() +
+            ": in the folders of arrays that are copied the destination has " + std::to_string(n) +
+            (n == 1 ? " object" : " objects") + " that the source lacks (first: " + first +
+            "), which would be read as elements of the copy; \"sync --delete\" removes them");
+  }
+
+  template <typename Visit>
+  void for_each_present(std::string_view to_prefix, Visit visit) {
+    if (options_.over != CopyOver::everything) {
+      for (const auto& [key, nbytes] : present_) visit(key);
+      return;
+    }
+    std::vector<std::string> keys;
+    try {
+      keys = to_->list(to_prefix);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;  // a store that cannot list
+    }
+    for (const std::string& key : keys) visit(key);
+  }
+
+  // Whether the source has what goes to this key of the target.
+  bool is_copied(const std::string& target) const {
+    const std::string key = source_of(target);
+    const auto documents = objects_.begin() + static_cast<std::ptrdiff_t>(first_document_);
+    const auto has = [&](auto begin, auto end) {
+      const auto at = std::ranges::lower_bound(begin, end, key, {}, &ObjectSize::key);
+      return at != end && at->key == key;
+    };
+    return has(objects_.begin(), documents) || has(documents, objects_.end()) ||
+           appeared_.contains(target);
+  }
+
+  bool is_in_copied_array(const std::string& target) {
+    std::size_t end = to_folder_.size();
+    while (true) {
+      const std::string folder = target.substr(0, end);  // with its slash
+      auto known = is_array_.find(folder);
+      if (known == is_array_.end()) known = is_array_.emplace(folder, is_array(folder)).first;
+      if (known->second) return true;
+      const std::size_t slash = target.find('/', end);
+      if (slash == std::string::npos) return false;
+      end = slash + 1;
+    }
+  }
+
+  bool is_array(const std::string& folder) {
+    if (is_copied(folder + ".zarray")) return true;
+    if (!is_copied(folder + "zarr.json")) return false;
+    const std::string key = source_of(folder + "zarr.json");
+    if (const auto read = documents_.find(key); read != documents_.end())
+      return read->second && describes_array(text_of(*read->second));
+    Buffer document;
+    return from_.get_within(key, document, kMaxDocumentNbytes) &&
+           describes_array(text_of(document));
+  }
+
   void remove_others() {
     std::set<std::string, std::less<>> wanted = appeared_;
     for (const ObjectSize& object : objects_) wanted.insert(target_of(object.key));
@@ -288,6 +384,9 @@ class Copy {
   std::string target_of(const std::string& key) const {
     return to_folder_ + key.substr(from_folder_.size());
   }
+  std::string source_of(const std::string& target) const {
+    return from_folder_ + target.substr(to_folder_.size());
+  }
 
   void fail(std::exception_ptr failure) {
     const MutexLock lock(mutex_);
@@ -310,6 +409,7 @@ class Copy {
   std::set<std::string, std::less<>> appeared_;   // documents since then, as the target has them
   std::map<std::string, std::uint64_t> present_;  // in the target; not changed while threads run
   std::map<std::string, bool> is_link_;           // folders of the target
+  std::map<std::string, bool> is_array_;          // likewise, by what is copied
 
   Mutex mutex_;
   ConditionVariable changed_;

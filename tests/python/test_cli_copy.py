@@ -30,3 +30,40 @@ def test_a_source_of_nothing_is_not_found(tmp_path, command, kind, destination):
     assert "there is no object" in done.stderr
     assert not done.stdout
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+def array_of(path, values):
+    array = hr.create_array(path, shape=8, chunks=4, dtype="u1")
+    array[...] = values
+    return array
+
+
+COPIES = [("cp",), ("cp", "--verify"), ("cp", "--resume"), ("sync",), ("sync", "--checksum")]
+
+
+@pytest.mark.parametrize("command", COPIES)
+@pytest.mark.parametrize("inside", ["", "g/x"])
+def test_old_chunks_are_no_elements_of_a_copy(tmp_path, command, inside):
+    source, target = tmp_path / "source", tmp_path / "target"
+    array_of(source / inside, [1, 1, 1, 1, 0, 0, 0, 0])
+    array_of(target / inside, 7)
+    done = run(*command, source, target, status=1)
+    first = f"{inside}/c/1" if inside else "c/1"
+    assert f"1 object that the source lacks (first: {first})" in done.stderr
+    assert "sync --delete" in done.stderr
+    assert hr.open_array(target / inside)[...].tolist() == [7] * 8
+    run("sync", "--checksum", "--delete", source, target)
+    assert hr.open_array(target / inside)[...].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    run(*command, source, target)
+
+
+def test_what_lies_beside_an_array_stays(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    array_of(source / "x", 1)
+    array_of(target / "y", 7)
+    (target / "notes.txt").write_text("mine")
+    for command in COPIES:
+        run(*command, source, target)
+    assert hr.open_array(target / "x")[...].tolist() == [1] * 8
+    assert hr.open_array(target / "y")[...].tolist() == [7] * 8
+    assert (target / "notes.txt").read_text() == "mine"

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +75,104 @@ TEST_F(Copies, OfNothingAreNotFoundAndMakeNothing) {
   EXPECT_FALSE(exists(folder_ / "new"));
   EXPECT_EQ(copy_objects(from, "x", open_new, "").copied, 1u);
   EXPECT_EQ(get(folder("new"), "a"), "text");
+}
+
+constexpr const char* kArray = R"({"zarr_format": 3, "node_type": "array"})";
+constexpr const char* kGroup = R"({"zarr_format": 3, "node_type": "group"})";
+
+// They would be read as its elements.
+TEST_F(Copies, AreRefusedOntoChunksThatTheSourceLacks) {
+  for (const std::string format : {"3", "2"}) {
+    const bool is_v3 = format == "3";
+    const Store from = folder(("from" + format).c_str()), to = folder(("to" + format).c_str());
+    const char* document = is_v3 ? "g/x/zarr.json" : "g/x/.zarray";
+    for (const Store& store : {from, to}) {
+      set(store, "zarr.json", kGroup);
+      set(store, "g/zarr.json", kGroup);
+      set(store, document, kArray);
+      set(store, "g/x/c/0", "chunk");
+    }
+    set(from, "g/x/c/1", "new");
+    set(to, "g/beside/zarr.json", kArray);
+    set(to, "g/beside/c/0", "chunk");
+    set(to, "g/notes.txt", "text");
+    copy_objects(from, "", to, "");
+    from.erase("g/x/c/1");
+    set(to, "g/x/c/2", "old");
+    for (const CopyOver over :
+         {CopyOver::everything, CopyOver::other_size, CopyOver::other_bytes}) {
+      CopyOptions options;
+      options.over = over;
+      set(from, "g/notes.txt", "not copied");
+      for (const char* prefix : {"", "g", "g/x"}) {
+        std::string message;
+        EXPECT_EQ(code_of([&] { copy_objects(from, prefix, to, prefix, options); }, &message),
+                  ErrorCode::invalid_argument);
+        EXPECT_NE(message.find("2 objects that the source lacks (first: g/x/c/1)"),
+                  std::string::npos)
+            << message;
+      }
+      EXPECT_EQ(get(to, "g/notes.txt"), "text");
+    }
+    // To where nothing of that array lies; and one that has no more than the source.
+    copy_objects(from, "g/x", to, "g/other");
+    sync(from, to);
+    EXPECT_EQ(get(to, "g/x/c/1"), "(none)");
+    EXPECT_EQ(copy_objects(from, "", to, "").copied, from.list("").size());
+  }
+}
+
+// They are no array's as long as no document says so.
+TEST_F(Copies, GoOntoOthersInGroups) {
+  const Store from = folder("from"), to = folder("to");
+  for (const char* text : {kGroup, "{", R"({"node_type": {"node_type": "array"}})"}) {
+    set(from, "zarr.json", text);
+    set(to, "c/0", "mine");
+    copy_objects(from, "", to, "");
+    EXPECT_EQ(get(to, "c/0"), "mine");
+  }
+}
+
+// Counts what is asked of it.
+class CountingStore final : public CustomStore {
+ public:
+  std::string url() const override { return "counting://"; }
+  bool read_only() const override { return false; }
+  std::size_t batch_size() const override { return 1; }
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
+    return std::vector<std::optional<StoredBytes>>(keys.size());
+  }
+  std::optional<std::uint64_t> size(const std::string&) override { return std::nullopt; }
+  std::optional<StoredBytes> get_range(const std::string&, const ByteRange&) override {
+    return std::nullopt;
+  }
+  void set(const std::string&, std::span<const std::byte>) override { ++writes; }
+  void erase(const std::string&) override {}
+  void erase_prefix(const std::string&) override {}
+  std::vector<std::string> list(const std::string&) override {
+    ++lists;
+    if (!can_list) throw Error(ErrorCode::unsupported, "no lists here");
+    return {};
+  }
+  std::vector<std::string> list_dir(const std::string& prefix) override { return list(prefix); }
+
+  std::atomic<int> lists = 0, writes = 0;
+  bool can_list = true;
+};
+
+TEST_F(Copies, ToWhereNothingIsCostOneList) {
+  const Store from = folder("from");
+  for (const char* name : {"a", "b", "c"}) {
+    set(from, (std::string(name) + "/zarr.json").c_str(), kArray);
+    set(from, (std::string(name) + "/c/0").c_str(), "chunk");
+  }
+  const auto counting = std::make_shared<CountingStore>();
+  copy_objects(from, "", make_store(counting), "");
+  EXPECT_EQ(counting->lists, 1);
+  EXPECT_EQ(counting->writes, 6);
+  counting->can_list = false;
+  copy_objects(from, "", make_store(counting), "");
+  EXPECT_EQ(counting->writes, 12);
 }
 
 TEST_F(Copies, CompareDocumentsByTheirBytes) {
