@@ -43,6 +43,16 @@ bool is_same(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
+bool tells_of_size(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return is_too_large(e);
+  } catch (...) {
+    return false;
+  }
+}
+
 // Whether a zarr.json is of an array; of a malformed one nobody reads chunks.
 bool describes_array(std::string_view document) {
   JsonScanner json(document, "zarr.json");
@@ -142,7 +152,10 @@ class Copy {
     for (const ObjectSize& document : documents) {
       if (document.nbytes > options_.memory_nbytes - nbytes) continue;
       nbytes += document.nbytes;
-      requests.push_back({document.key, &documents_[document.key].emplace()});
+      GetRequest& request = requests.emplace_back();
+      request.key = document.key;
+      request.into = &documents_[document.key].emplace();
+      request.max_nbytes = document.nbytes;
     }
     constexpr std::size_t kAtOnce = 256;
     const auto* const interrupt = current_interrupt();
@@ -150,18 +163,55 @@ class Copy {
       if (interrupt != nullptr) (*interrupt)();
       from_.get_many(std::span(requests).subspan(i, std::min(kAtOnce, requests.size() - i)));
     }
-    for (const GetRequest& request : requests) {
+    for (GetRequest& request : requests) {
+      if (request.error && tells_of_size(request.error)) {
+        nbytes += read_grown(request, options_.memory_nbytes - nbytes);
+        continue;
+      }
       if (request.error) std::rethrow_exception(request.error);
       if (!request.found) documents_[request.key].reset();
     }
   }
 
-  // False: it is gone.
-  bool get(const std::string& key, Buffer& bytes) {
+  // A document that has grown since it was listed, as far as there is room; else it is read in its
+  // turn. How much more it has.
+  std::uint64_t read_grown(const GetRequest& request, std::uint64_t room) {
+    std::optional<Buffer>& document = documents_[request.key];
+    try {
+      if (!from_.get_within(request.key, *document, request.max_nbytes + room)) document.reset();
+    } catch (const Error& error) {
+      if (!is_too_large(error)) throw;
+      documents_.erase(request.key);
+      return 0;
+    }
+    const std::uint64_t nbytes = document ? document->size() : 0;
+    return nbytes > request.max_nbytes ? nbytes - request.max_nbytes : 0;
+  }
+
+  // False: it is gone. `held_nbytes` is what this thread holds of the memory.
+  bool get(const std::string& key, Buffer& bytes, std::uint64_t& held_nbytes) {
     const auto document = documents_.find(key);
-    if (document == documents_.end()) return from_.get(key, bytes);
-    if (document->second) bytes.assign(*document->second);
-    return document->second.has_value();
+    if (document != documents_.end()) {
+      if (document->second) bytes.assign(*document->second);
+      return document->second.has_value();
+    }
+    constexpr int kTries = 4;
+    for (int i = 0;; ++i) {
+      try {
+        return from_.get_within(key, bytes, held_nbytes);
+      } catch (const Error& error) {
+        if (!is_too_large(error)) throw;
+        bytes.reset();
+        // It has grown since it was listed, or the list is wrong.
+        const auto object = from_.open(key);
+        if (!object) return false;
+        const std::uint64_t nbytes = object->size();
+        if (i + 1 == kTries || nbytes <= held_nbytes)
+          throw error.with_context("copy of " + from_.url() +
+                                   ": an object is larger than the store says");
+        hold(nbytes, held_nbytes);
+      }
+    }
   }
 
   // Copies objects_[begin, end) by threads of its own: they wait for stores, not for processors.
@@ -211,10 +261,11 @@ class Copy {
     try {
       Buffer bytes, other;
       while (const ObjectSize* object = take()) {
-        const bool copied = copy(*object, bytes, other);
+        std::uint64_t held_nbytes = object->nbytes;
+        const bool copied = copy(*object, bytes, other, held_nbytes);
         bytes.reset();
         other.reset();
-        give_back(*object, copied);
+        give_back(*object, held_nbytes, copied);
       }
     } catch (...) {
       fail(std::current_exception());
@@ -227,18 +278,33 @@ class Copy {
   // The next one, when there is room for it; null: nothing is left to do.
   const ObjectSize* take() {
     const MutexLock lock(mutex_);
-    while (!failure_ && next_ < end_ && held_nbytes_ > 0 &&
-           held_nbytes_ + objects_[next_].nbytes > options_.memory_nbytes) {
-      changed_.wait(mutex_);
-    }
+    while (!failure_ && next_ < end_ && !has_room(objects_[next_].nbytes)) changed_.wait(mutex_);
     if (failure_ || next_ == end_) return nullptr;
     held_nbytes_ += objects_[next_].nbytes;
     return &objects_[next_++];
   }
 
-  void give_back(const ObjectSize& object, bool copied) {
+  // One object has room, however large.
+  bool has_room(std::uint64_t nbytes) const REQUIRES(mutex_) {
+    return held_nbytes_ == 0 || (held_nbytes_ <= options_.memory_nbytes &&
+                                 nbytes <= options_.memory_nbytes - held_nbytes_);
+  }
+
+  // Another number of bytes in the place of those that this thread holds, which it gives back
+  // before it waits: no two wait for each other.
+  void hold(std::uint64_t nbytes, std::uint64_t& held_nbytes) {
     const MutexLock lock(mutex_);
-    held_nbytes_ -= object.nbytes;
+    held_nbytes_ -= std::exchange(held_nbytes, 0);
+    changed_.notify_all();
+    while (!failure_ && !has_room(nbytes)) changed_.wait(mutex_);
+    if (failure_) throw Error(ErrorCode::cancelled, "the copy has ended by an error");
+    held_nbytes_ += nbytes;
+    held_nbytes = nbytes;
+  }
+
+  void give_back(const ObjectSize& object, std::uint64_t held_nbytes, bool copied) {
+    const MutexLock lock(mutex_);
+    held_nbytes_ -= held_nbytes;
     ++progress_.done;
     progress_.done_nbytes += object.nbytes;
     if (copied) {
@@ -248,24 +314,32 @@ class Copy {
     changed_.notify_all();
   }
 
-  bool copy(const ObjectSize& object, Buffer& bytes, Buffer& other) {
+  bool copy(const ObjectSize& object, Buffer& bytes, Buffer& other, std::uint64_t& held_nbytes) {
     const std::string target = target_of(object.key);
     const auto present = present_.find(target);
     const bool same_size = present != present_.end() && present->second == object.nbytes;
     // A document says other things in as many bytes: "shape": [100], [200].
     const bool by_size = options_.over == CopyOver::other_size && !names_metadata(object.key);
     if (same_size && by_size) return false;
-    if (!get(object.key, bytes)) return false;
-    if (same_size && options_.over != CopyOver::everything && to_->get(target, other) &&
-        is_same(bytes, other)) {
+    if (!get(object.key, bytes, held_nbytes)) return false;
+    if (same_size && options_.over != CopyOver::everything && has(target, bytes, other))
       return false;
-    }
     to_->set(target, bytes);
-    if (options_.verify && !(to_->get_latest(target, other, UINT64_MAX) && is_same(bytes, other))) {
+    if (options_.verify && !has(target, bytes, other)) {
       throw Error(ErrorCode::corrupt,
                   to_->url() + ": " + target + " is not what was written when it is read back");
     }
     return true;
+  }
+
+  // Whether the target has these bytes by now.
+  bool has(const std::string& target, const Buffer& bytes, Buffer& other) {
+    try {
+      return to_->get_latest(target, other, bytes.size()) && is_same(bytes, other);
+    } catch (const Error& error) {
+      if (!is_too_large(error)) throw;
+      return false;
+    }
   }
 
   // Chunks of what was there would be elements of the array that is copied onto it.

@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -173,6 +178,93 @@ TEST_F(Copies, ToWhereNothingIsCostOneList) {
   counting->can_list = false;
   copy_objects(from, "", make_store(counting), "");
   EXPECT_EQ(counting->writes, 12);
+}
+
+// Says of each object that it is one byte when it is first asked, as it was when it was listed.
+class GrowingStore final : public CustomStore {
+ public:
+  static constexpr std::size_t kNbytes = 100;
+  explicit GrowingStore(std::uint64_t later_nbytes) : later_nbytes_(later_nbytes) {}
+  std::string url() const override { return "growing://"; }
+  bool read_only() const override { return true; }
+  std::size_t batch_size() const override { return 1; }
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
+    std::vector<std::optional<StoredBytes>> found(keys.size());
+    for (auto& each : found) each = StoredBytes{std::as_bytes(std::span(text_)), nullptr};
+    return found;
+  }
+  std::optional<std::uint64_t> size(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    return asked_.insert(key).second ? 1 : later_nbytes_;
+  }
+  std::optional<StoredBytes> get_range(const std::string&, const ByteRange&) override {
+    return std::nullopt;
+  }
+  void set(const std::string&, std::span<const std::byte>) override {}
+  void erase(const std::string&) override {}
+  void erase_prefix(const std::string&) override {}
+  std::vector<std::string> list(const std::string&) override {
+    std::vector<std::string> keys;
+    for (int i = 0; i < 20; ++i) keys.push_back("x/c/" + std::to_string(i));
+    keys.emplace_back("x/zarr.json");
+    return keys;
+  }
+  std::vector<std::string> list_dir(const std::string& prefix) override { return list(prefix); }
+
+ private:
+  const std::uint64_t later_nbytes_;
+  const std::string text_ = std::string(kNbytes, ' ');
+  std::mutex mutex_;
+  std::set<std::string> asked_;
+};
+
+// Counts the bytes that are handed to it at a time.
+class SlowTarget final : public StoreDriver {
+ public:
+  std::string url() const override { return "slow://"; }
+  bool read_only() const override { return false; }
+  bool get(std::string_view key, Buffer& into) override { return to_.driver().get(key, into); }
+  std::unique_ptr<ObjectReader> open(std::string_view) override { return nullptr; }
+  bool exists(std::string_view key) override { return to_.exists(key); }
+  void set(std::string_view key, ConstBytes bytes) override {
+    const std::uint64_t now = nbytes_ += bytes.size();
+    for (std::uint64_t most = most_nbytes; now > most;) {
+      if (most_nbytes.compare_exchange_weak(most, now)) break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    to_.set(key, bytes);
+    nbytes_ -= bytes.size();
+  }
+  void erase(std::string_view) override {}
+  void erase_prefix(std::string_view) override {}
+  std::vector<std::string> list(std::string_view prefix) override { return to_.list(prefix); }
+  std::vector<DirEntry> list_dir(std::string_view) override { return {}; }
+
+  std::atomic<std::uint64_t> most_nbytes = 0;
+
+ private:
+  const Store to_ = memory_store();
+  std::atomic<std::uint64_t> nbytes_ = 0;
+};
+
+// Whatever a list says: what an object has is taken from the memory that there is.
+TEST_F(Copies, HoldWhatObjectsHaveAndNotWhatIsListed) {
+  CopyOptions options;
+  options.verify = true;
+  for (const std::uint64_t memory : {50, 100, 350, 3000}) {
+    options.memory_nbytes = memory;
+    const auto target = std::make_shared<SlowTarget>();
+    const Store from = make_store(std::make_shared<GrowingStore>(GrowingStore::kNbytes));
+    EXPECT_EQ(copy_objects(from, "", Store(target), "", options).copied, 21u);
+    EXPECT_EQ(Store(target).list("").size(), 21u);
+    EXPECT_LE(target->most_nbytes, std::max<std::uint64_t>(memory, GrowingStore::kNbytes));
+  }
+  // One that goes on to say so.
+  std::string message;
+  const Store from = make_store(std::make_shared<GrowingStore>(1));
+  EXPECT_EQ(code_of([&] { copy_objects(from, "", memory_store(), "", options); }, &message),
+            ErrorCode::corrupt);
+  EXPECT_NE(message.find("larger than the store says"), std::string::npos) << message;
 }
 
 TEST_F(Copies, CompareDocumentsByTheirBytes) {
