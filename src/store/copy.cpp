@@ -18,12 +18,11 @@
 #include <vector>
 
 #include "base/interrupt.h"
-#include "base/json_scan.h"
-#include "base/limits.h"
 #include "base/mutex.h"
 #include "base/start_thread.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/copy_source.h"
 #include "store/overlap.h"
 #include "store/store.h"
 
@@ -43,33 +42,6 @@ bool is_same(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-bool tells_of_size(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    return is_too_large(e);
-  } catch (...) {
-    return false;
-  }
-}
-
-// Whether a zarr.json is of an array; of a malformed one nobody reads chunks.
-bool describes_array(std::string_view document) {
-  JsonScanner json(document, "zarr.json");
-  try {
-    json.expect('{', "an object");
-    do {
-      json.skip_space();
-      const std::string_view name = json.scan_string();
-      json.expect(':', "':'");
-      const std::string_view value = json.scan_value();
-      if (name == "\"node_type\"") return value == "\"array\"";
-    } while (json.next_element('}'));
-  } catch (const Error&) {
-  }
-  return false;
-}
-
 class Copy {
  public:
   Copy(const Store& from,
@@ -80,8 +52,8 @@ class Copy {
       : from_(from.driver()),
         from_folder_(folder_of(from_prefix)),
         to_folder_(folder_of(to_prefix)),
-        options_(options) {
-    find_objects(check_prefix(from_prefix));
+        options_(options),
+        source_(from_, check_prefix(from_prefix), options.memory_nbytes) {
     if (objects_.empty()) {
       throw Error(ErrorCode::not_found,
                   "copy of " + from.url() + ": there is no object" +
@@ -106,8 +78,8 @@ class Copy {
   }
 
   CopyProgress run() {
-    copy_all(0, first_document_);
-    copy_all(first_document_, objects_.size());
+    copy_all(0, source_.first_document());
+    copy_all(source_.first_document(), objects_.size());
     if (options_.remove_others) remove_others();
     to_->sync();
     const CopyProgress done = progress();
@@ -116,89 +88,12 @@ class Copy {
   }
 
  private:
-  // The documents are read before the other objects are looked for, as what grows is written the
-  // other way round: a copy of an array that grows meanwhile has all chunks of its shape.
-  void find_objects(std::string_view prefix) {
-    const auto is_document = [](const ObjectSize& object) { return names_metadata(object.key); };
-    std::vector<ObjectSize> documents = from_.list_sizes(prefix);
-    if (std::ranges::none_of(documents, is_document)) {
-      objects_ = std::move(documents);
-      first_document_ = objects_.size();
-      return;
-    }
-    std::erase_if(documents, std::not_fn(is_document));
-    read_documents(documents);
-    objects_ = from_.list_sizes(prefix);
-    std::set<std::string_view> known, present;
-    for (const ObjectSize& document : documents) known.insert(document.key);
-    std::erase_if(objects_, [&](const ObjectSize& object) {
-      if (!is_document(object)) return false;
-      if (const auto at = known.find(object.key); at != known.end()) {
-        present.insert(*at);
-      } else {
-        appeared_.insert(target_of(object.key));
-      }
-      return true;
-    });
-    first_document_ = objects_.size();
-    for (ObjectSize& document : documents)
-      if (present.contains(document.key)) objects_.push_back(document);
-  }
-
-  // As far as there is room for them, which others are not held by then.
-  void read_documents(std::span<const ObjectSize> documents) {
-    std::uint64_t nbytes = 0;
-    std::vector<GetRequest> requests;
-    for (const ObjectSize& document : documents) {
-      if (document.nbytes > options_.memory_nbytes - nbytes) continue;
-      nbytes += document.nbytes;
-      GetRequest& request = requests.emplace_back();
-      request.key = document.key;
-      request.into = &documents_[document.key].emplace();
-      request.max_nbytes = document.nbytes;
-    }
-    constexpr std::size_t kAtOnce = 256;
-    const auto* const interrupt = current_interrupt();
-    for (std::size_t i = 0; i < requests.size(); i += kAtOnce) {
-      if (interrupt != nullptr) (*interrupt)();
-      from_.get_many(std::span(requests).subspan(i, std::min(kAtOnce, requests.size() - i)));
-    }
-    for (GetRequest& request : requests) {
-      if (request.error && tells_of_size(request.error)) {
-        nbytes += read_grown(request, options_.memory_nbytes - nbytes);
-        continue;
-      }
-      if (request.error) std::rethrow_exception(request.error);
-      if (!request.found) documents_[request.key].reset();
-    }
-  }
-
-  // A document that has grown since it was listed, as far as there is room; else it is read in its
-  // turn. How much more it has.
-  std::uint64_t read_grown(const GetRequest& request, std::uint64_t room) {
-    std::optional<Buffer>& document = documents_[request.key];
-    try {
-      if (!from_.get_within(request.key, *document, request.max_nbytes + room)) document.reset();
-    } catch (const Error& error) {
-      if (!is_too_large(error)) throw;
-      documents_.erase(request.key);
-      return 0;
-    }
-    const std::uint64_t nbytes = document ? document->size() : 0;
-    return nbytes > request.max_nbytes ? nbytes - request.max_nbytes : 0;
-  }
-
   // False: it is gone. `held_nbytes` is what this thread holds of the memory.
   bool get(const std::string& key, Buffer& bytes, std::uint64_t& held_nbytes) {
-    const auto document = documents_.find(key);
-    if (document != documents_.end()) {
-      if (document->second) bytes.assign(*document->second);
-      return document->second.has_value();
-    }
     constexpr int kTries = 4;
     for (int i = 0;; ++i) {
       try {
-        return from_.get_within(key, bytes, held_nbytes);
+        return source_.get(key, bytes, held_nbytes);
       } catch (const Error& error) {
         if (!is_too_large(error)) throw;
         bytes.reset();
@@ -344,17 +239,11 @@ class Copy {
 
   // Chunks of what was there would be elements of the array that is copied onto it.
   void refuse_others_in_arrays(std::string_view to_prefix) {
-    const bool may_have_arrays =
-        std::any_of(objects_.begin() + static_cast<std::ptrdiff_t>(first_document_),
-                    objects_.end(),
-                    [](const ObjectSize& object) {
-                      return object.key.ends_with("zarr.json") || object.key.ends_with(".zarray");
-                    });
-    if (!may_have_arrays) return;
+    if (!source_.has_documents_of_arrays()) return;
     std::size_t n = 0;
     std::string first;
     for_each_present(to_prefix, [&](const std::string& key) {
-      if (is_copied(key) || !is_in_copied_array(key)) return;
+      if (source_.has(source_of(key)) || !is_in_copied_array(key)) return;
       if (n++ == 0) first = key;
     });
     if (n == 0) return;
@@ -381,24 +270,13 @@ class Copy {
     for (const std::string& key : keys) visit(key);
   }
 
-  // Whether the source has what goes to this key of the target.
-  bool is_copied(const std::string& target) const {
-    const std::string key = source_of(target);
-    const auto documents = objects_.begin() + static_cast<std::ptrdiff_t>(first_document_);
-    const auto has = [&](auto begin, auto end) {
-      const auto at = std::ranges::lower_bound(begin, end, key, {}, &ObjectSize::key);
-      return at != end && at->key == key;
-    };
-    return has(objects_.begin(), documents) || has(documents, objects_.end()) ||
-           appeared_.contains(target);
-  }
-
   bool is_in_copied_array(const std::string& target) {
     std::size_t end = to_folder_.size();
     while (true) {
       const std::string folder = target.substr(0, end);  // with its slash
       auto known = is_array_.find(folder);
-      if (known == is_array_.end()) known = is_array_.emplace(folder, is_array(folder)).first;
+      if (known == is_array_.end())
+        known = is_array_.emplace(folder, source_.is_array(source_of(folder))).first;
       if (known->second) return true;
       const std::size_t slash = target.find('/', end);
       if (slash == std::string::npos) return false;
@@ -406,19 +284,9 @@ class Copy {
     }
   }
 
-  bool is_array(const std::string& folder) {
-    if (is_copied(folder + ".zarray")) return true;
-    if (!is_copied(folder + "zarr.json")) return false;
-    const std::string key = source_of(folder + "zarr.json");
-    if (const auto read = documents_.find(key); read != documents_.end())
-      return read->second && describes_array(text_of(*read->second));
-    Buffer document;
-    return from_.get_within(key, document, kMaxDocumentNbytes) &&
-           describes_array(text_of(document));
-  }
-
   void remove_others() {
-    std::set<std::string, std::less<>> wanted = appeared_;
+    std::set<std::string, std::less<>> wanted;
+    for (const std::string& key : source_.appeared()) wanted.insert(target_of(key));
     for (const ObjectSize& object : objects_) wanted.insert(target_of(object.key));
     std::set<std::string> others;
     for (const auto& [key, nbytes] : present_) {
@@ -477,10 +345,8 @@ class Copy {
   std::shared_ptr<StoreDriver> to_;  // opened when the source has been found
   const std::string from_folder_, to_folder_;
   const CopyOptions& options_;
-  std::vector<ObjectSize> objects_;
-  std::size_t first_document_ = 0;
-  std::map<std::string, std::optional<Buffer>> documents_;  // read before others are looked for
-  std::set<std::string, std::less<>> appeared_;   // documents since then, as the target has them
+  const CopySource source_;
+  const std::vector<ObjectSize>& objects_ = source_.objects();
   std::map<std::string, std::uint64_t> present_;  // in the target; not changed while threads run
   std::map<std::string, bool> is_link_;           // folders of the target
   std::map<std::string, bool> is_array_;          // likewise, by what is copied
