@@ -32,6 +32,16 @@ void add_place(CLI::App& command, PlaceOptions& options, const char* name) {
   command.add_flag("--json", options.json, "Print one JSON document");
 }
 
+// Nobody takes what is shown or copied for all that there is.
+void tell(const LeftOut& left_out) {
+  if (left_out.objects == 0) return;
+  const bool is_one = left_out.objects == 1;
+  say(fmt::format("left out: {} whose {} (first: {})\n",
+                  counted(static_cast<std::int64_t>(left_out.objects), "object"),
+                  is_one ? "key is no path" : "keys are no paths",
+                  printable(left_out.first)));
+}
+
 struct ListOptions : PlaceOptions {
   bool all = false;
   bool sizes = false;
@@ -39,24 +49,27 @@ struct ListOptions : PlaceOptions {
 
 void list(const ListOptions& options) {
   const Store store = options.open();
+  LeftOut left_out;
   if (options.all || options.sizes) {
     Json objects = Json::array();
     std::string text;
-    for (const ObjectSize& object : store.list_sizes("")) {
+    for (const ObjectSize& object : store.list_sizes("", left_out)) {
       objects.push_back({{"key", object.key}, {"nbytes", object.nbytes}});
       if (options.sizes) text += fmt::format("{:>14}  ", object.nbytes);
       text += printable(object.key) + '\n';
     }
     options.json ? print_json(objects) : print_text(text);
+    tell(left_out);
     return;
   }
   Json names = Json::array();
   std::string text;
-  for (const std::string& name : store.list_dir("")) {
+  for (const std::string& name : store.list_dir("", left_out)) {
     names.push_back(name);
     text += printable(name) + '\n';
   }
   options.json ? print_json(names) : print_text(text);
+  tell(left_out);
 }
 
 struct Usage {
@@ -77,7 +90,8 @@ void show_usage(const PlaceOptions& options) {
   const Store store = options.open();
   std::map<std::string, Usage> parts;
   Usage total;
-  for (const ObjectSize& object : store.list_sizes("")) {
+  LeftOut left_out;
+  for (const ObjectSize& object : store.list_sizes("", left_out)) {
     const std::size_t slash = object.key.find('/');
     parts[slash == std::string::npos ? object.key : object.key.substr(0, slash + 1)].add(object);
     total.add(object);
@@ -93,6 +107,7 @@ void show_usage(const PlaceOptions& options) {
   } else {
     print_text(text + total.text(options.place));
   }
+  tell(left_out);
 }
 
 struct CopyCommand : PlaceOptions {
@@ -135,6 +150,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
   const CopyProgress done = copy_objects(from, "", open_destination, "", options);
   to->close();
   bar.clear();
+  tell(done.left_out);
   if (command.json) {
     print_json(progress_json(done));
     return;

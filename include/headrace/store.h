@@ -49,6 +49,13 @@ struct ObjectSize {
   std::uint64_t nbytes = 0;
 };
 
+// Objects that lie in a place and that no key can name ("a//b", "x/", "../q"): lists leave them
+// out.
+struct LeftOut {
+  std::uint64_t objects = 0;
+  std::string first{};
+};
+
 // A place that keeps bytes by key. Cheap to copy: copies share one driver. Thread-safe.
 class Store {
  public:
@@ -86,6 +93,9 @@ class Store {
   std::vector<std::string> list(std::string_view prefix) const;
   std::vector<std::string> list_dir(std::string_view prefix) const;
   std::vector<ObjectSize> list_sizes(std::string_view prefix) const;  // as list()
+  // The same, with what is not in the list.
+  std::vector<std::string> list_dir(std::string_view prefix, LeftOut& left_out) const;
+  std::vector<ObjectSize> list_sizes(std::string_view prefix, LeftOut& left_out) const;
   // Equal for two stores and prefixes ("a/b", "" for the root) exactly when they are one place,
   // whichever way leads there: links, "..", mounts, a cache in front.
   std::string identity(std::string_view prefix = "") const;
@@ -141,6 +151,7 @@ struct CopyProgress {
   std::uint64_t done = 0, done_nbytes = 0;  // with those that were the same
   std::uint64_t copied = 0, copied_nbytes = 0;
   std::uint64_t removed = 0;
+  LeftOut left_out{};  // of the source
 };
 
 struct CopyOptions {

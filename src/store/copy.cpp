@@ -58,7 +58,9 @@ class Copy {
       throw Error(ErrorCode::not_found,
                   "copy of " + from.url() + ": there is no object" +
                       (from_folder_.empty() ? "" : " below \"" + from_folder_ + '"') +
-                      ", as in a place whose name is wrong");
+                      (source_.left_out().objects > 0
+                           ? " whose key is a path (one is \"" + source_.left_out().first + "\")"
+                           : ", as in a place whose name is wrong"));
     }
     const Store to = open_to();
     to_ = to.shared_driver();
@@ -73,6 +75,7 @@ class Copy {
     }
     if (!options.remove_others) refuse_others_in_arrays(check_prefix(to_prefix));
     const MutexLock lock(mutex_);
+    progress_.left_out = source_.left_out();
     progress_.objects = objects_.size();
     for (const ObjectSize& object : objects_) progress_.nbytes += object.nbytes;
   }

@@ -8,6 +8,7 @@
 #include "base/json_scan.h"
 #include "base/limits.h"
 #include "headrace/error.h"
+#include "store/left_out.h"
 
 namespace headrace {
 namespace {
@@ -45,7 +46,10 @@ bool describes_array(std::string_view document) {
 CopySource::CopySource(StoreDriver& store, std::string_view prefix, std::uint64_t memory_nbytes)
     : store_(store) {
   const auto is_document = [](const ObjectSize& object) { return names_metadata(object.key); };
-  std::vector<ObjectSize> documents = store_.list_sizes(prefix);
+  std::vector<ObjectSize> documents = [&] {
+    const LeftOutScope scope(left_out_);
+    return store_.list_sizes(prefix);
+  }();
   if (std::ranges::none_of(documents, is_document)) {
     objects_ = std::move(documents);
     first_document_ = objects_.size();

@@ -26,6 +26,8 @@ class CopySource {
   // Reads as many documents as there is memory for.
   CopySource(StoreDriver& store, std::string_view prefix, std::uint64_t memory_nbytes);
 
+  // What no key can name.
+  const LeftOut& left_out() const { return left_out_; }
   // The documents are the last, from this one on.
   const std::vector<ObjectSize>& objects() const { return objects_; }
   std::size_t first_document() const { return first_document_; }
@@ -45,6 +47,7 @@ class CopySource {
   std::uint64_t read_grown(const GetRequest& request, std::uint64_t room);
 
   StoreDriver& store_;
+  LeftOut left_out_;
   std::vector<ObjectSize> objects_;
   std::size_t first_document_ = 0;
   std::map<std::string, std::optional<Buffer>> documents_;  // that were read

@@ -11,6 +11,7 @@
 #include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
+#include "store/left_out.h"
 
 namespace headrace {
 
@@ -47,8 +48,9 @@ std::optional<bool> is_prefix_entry(int folder, const dirent& entry, const std::
   return std::nullopt;
 }
 
-// With `remove_abandoned`, what writers that were killed have left in it is removed on the way.
-Folder read_folder(const std::string& path, bool remove_abandoned) {
+// `key_prefix` is "" or "a/b/". With `remove_abandoned`, what writers that were killed have left in
+// it is removed on the way.
+Folder read_folder(const std::string& path, const std::string& key_prefix, bool remove_abandoned) {
   Folder folder;
   FileDescriptor fd(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
   struct stat st;
@@ -71,7 +73,10 @@ Folder read_folder(const std::string& path, bool remove_abandoned) {
       }
       continue;
     }
-    if (name.find('\\') != std::string_view::npos) continue;  // no key can name it
+    if (name.find('\\') != std::string_view::npos) {  // no key can name it
+      tell_left_out(key_prefix + std::string(name));
+      continue;
+    }
     if (std::optional<bool> prefix = is_prefix_entry(stream.fd(), *entry, path)) {
       folder.entries.push_back({std::string(name), *prefix, false});
     } else {
@@ -91,7 +96,7 @@ bool list_below(const std::string& path,
                 bool remove_abandoned,
                 std::vector<FolderIdentity>& ancestors,
                 std::vector<std::string>& keys) {
-  Folder folder = read_folder(path, remove_abandoned);
+  Folder folder = read_folder(path, key_prefix, remove_abandoned);
   if (!folder.exists) return true;
   if (std::find(ancestors.begin(), ancestors.end(), folder.identity) != ancestors.end())
     return true;
@@ -194,8 +199,10 @@ bool FileStore::list_into(std::string_view prefix, std::vector<std::string>& key
 
 std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {
   prefix = check_prefix(prefix);
-  std::vector<DirEntry> entries =
-      read_folder(prefix.empty() ? root_ : path_of(prefix), !options_.read_only).entries;
+  std::vector<DirEntry> entries = read_folder(prefix.empty() ? root_ : path_of(prefix),
+                                              prefix.empty() ? "" : std::string(prefix) + "/",
+                                              !options_.read_only)
+                                      .entries;
   mark_links_back(root_, prefix, entries);
   std::sort(entries.begin(), entries.end());
   return entries;

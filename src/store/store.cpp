@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
+#include "store/left_out.h"
 
 namespace headrace {
 
@@ -248,6 +249,16 @@ std::vector<std::string> Store::list_dir(std::string_view prefix) const {
 
 std::vector<ObjectSize> Store::list_sizes(std::string_view prefix) const {
   return driver_->list_sizes(prefix);
+}
+
+std::vector<std::string> Store::list_dir(std::string_view prefix, LeftOut& left_out) const {
+  const LeftOutScope scope(left_out);
+  return list_dir(prefix);
+}
+
+std::vector<ObjectSize> Store::list_sizes(std::string_view prefix, LeftOut& left_out) const {
+  const LeftOutScope scope(left_out);
+  return list_sizes(prefix);
 }
 
 std::uint64_t StoredObject::size() const { return reader_->size(); }

@@ -18,6 +18,7 @@
 #include "headrace/error.h"
 #include "store/file.h"
 #include "store/key_list.h"
+#include "store/left_out.h"
 #include "store/posix.h"
 #include "store/url.h"
 #include "store/zip_directory.h"
@@ -244,6 +245,8 @@ class ZipStore : public StoreDriver {
     for (const ZipEntry& entry : directory_.entries()) {
       if (lies_below(entry.name, prefix)) keys.emplace_back(entry.name);
     }
+    for (const std::string_view name : directory_.unnamed())
+      if (lies_below(name, prefix)) tell_left_out(name);
     return keys;
   }
 

@@ -196,7 +196,12 @@ ZipDirectory ZipDirectory::read(int fd, std::uint64_t file_size, std::string_vie
   }
   set_limits(entries, start);
 
-  std::erase_if(entries, [](const ZipEntry& entry) { return key_fault(entry.name) != nullptr; });
+  std::erase_if(entries, [&](const ZipEntry& entry) {
+    if (key_fault(entry.name) == nullptr) return false;
+    const bool is_folder = entry.name.ends_with('/') && entry.size == 0;
+    if (!is_folder) directory.unnamed_.push_back(entry.name);
+    return true;
+  });
   std::stable_sort(entries.begin(), entries.end(), by_name);
   for (const ZipEntry& entry : entries) {
     if (!directory.entries_.empty() && directory.entries_.back().name == entry.name) {

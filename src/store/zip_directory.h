@@ -41,10 +41,13 @@ class ZipDirectory {
   // and names that are no keys ("/a", "../a") are left out.
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;
+  // Of entries that are no keys, without folders.
+  const std::vector<std::string_view>& unnamed() const { return unnamed_; }
 
  private:
   Buffer bytes_;
   std::vector<ZipEntry> entries_;
+  std::vector<std::string_view> unnamed_;
 };
 
 // The bytes after the fixed part of a local header, the name and extra fields, end where the data

@@ -1,10 +1,12 @@
 """`headrace cp` and `sync`: what they refuse, and what they say."""
 
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import cloud_servers
 import headrace as hr
 import pytest
 
@@ -67,3 +69,51 @@ def test_what_lies_beside_an_array_stays(tmp_path):
     assert hr.open_array(target / "x")[...].tolist() == [1] * 8
     assert hr.open_array(target / "y")[...].tolist() == [7] * 8
     assert (target / "notes.txt").read_text() == "mine"
+
+
+@pytest.fixture(scope="module")
+def unnamed():
+    """Of a bucket with objects whose keys no path can be."""
+    with cloud_servers.fake_server(cloud_servers.GcsHandler) as (server, endpoint):
+        server.uploads, server.allowed = {}, [""]
+        for key in ("z/a", "z/x/", "z/x//b", "z/x/y", "z/../q", "z/c\\d", "z/e//\x1b[31m"):
+            server.objects[key] = (next(cloud_servers.ObjectHandler.versions), b"text")
+        options = {"anon": "true", "endpoint_url": endpoint}
+        words = [
+            w for name, value in options.items() for w in ("--storage-option", f"{name}={value}")
+        ]
+        yield "gs://bucket/z", words
+
+
+@pytest.mark.parametrize("command", ["ls -r", "ls -l", "du", "cp", "sync", "sync --delete"])
+def test_what_no_key_names_is_told(unnamed, tmp_path, command):
+    url, options = unnamed
+    names = [tmp_path / "copy"] if command.startswith(("cp", "sync")) else []
+    text = "left out: 5 objects whose keys are no paths (first: ../q)\n"
+    done = run(*command.split(), url, *names, *options)
+    assert done.stderr == text
+    done = run(*command.split(), url, *names, "--json", *options)
+    assert done.stderr == text
+    json.loads(done.stdout)
+    if names:
+        assert sorted(p.name for p in names[0].rglob("*") if p.is_file()) == ["a", "y"]
+
+
+def test_what_no_key_names_here_is_told(unnamed, tmp_path):
+    url, options = unnamed
+    done = run("ls", url, *options)
+    assert done.stdout.split() == ["a", "e", "x"]
+    assert "left out: 2 objects" in done.stderr
+    done = run("ls", "-r", f"{url}/e", *options)
+    assert done.stderr == "left out: 1 object whose key is no path (first: /\\x1b[31m)\n"
+    done = run("cp", f"{url}/e", tmp_path / "copy", *options, status=1)
+    assert "no object whose key is a path" in done.stderr
+    assert not (tmp_path / "copy").exists()
+
+
+def test_what_no_key_names_in_an_archive_is_told(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("a/", "a/b", "../q"):
+            archive.writestr(name, "" if name.endswith("/") else "text")
+    done = run("cp", tmp_path / "a.zip", tmp_path / "copy")
+    assert done.stderr == "left out: 1 object whose key is no path (first: ../q)\n"

@@ -482,6 +482,22 @@ TEST(HttpDriver, CancelledUploadsAreAborted) {
   EXPECT_EQ(objects.get("k"), std::nullopt);
 }
 
+TEST(HttpDriver, ListsTellWhatNoKeyNames) {
+  ObjectServer objects;
+  objects.set_page(2);
+  for (const char* key : {"a", "x//b", "x/y", "x/", "../q", "c\\d"}) objects.put(key, "text");
+  const Store store(toy(objects));
+  LeftOut left_out;
+  EXPECT_EQ(store.list_sizes("", left_out).size(), 2u);
+  EXPECT_EQ(left_out.objects, 4u);
+  EXPECT_EQ(left_out.first, "../q");
+  left_out = {};
+  EXPECT_EQ(store.list_dir("", left_out), (std::vector<std::string>{"a", "x"}));
+  EXPECT_EQ(left_out.objects, 2u);  // "x/" and "x//b" are below "x"
+  EXPECT_EQ(store.list_sizes("").size(), 2u);
+  EXPECT_EQ(left_out.objects, 2u);
+}
+
 TEST(HttpDriver, ListsComeInPages) {
   ObjectServer objects;
   objects.set_page(7);

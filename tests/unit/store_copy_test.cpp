@@ -247,6 +247,24 @@ class SlowTarget final : public StoreDriver {
   std::atomic<std::uint64_t> nbytes_ = 0;
 };
 
+TEST_F(Copies, TellWhatTheyLeaveOut) {
+  const Store from = folder("from"), to = folder("to");
+  set(from, "a", "text");
+  std::ofstream(folder_ / "from/b\\c") << "text";
+  std::filesystem::create_directory(folder_ / "from/sub");
+  std::ofstream(folder_ / "from/sub/\\") << "text";
+  const CopyProgress done = copy_objects(from, "", to, "");
+  EXPECT_EQ(done.copied, 1u);
+  EXPECT_EQ(done.left_out.objects, 2u);
+  EXPECT_TRUE(done.left_out.first == "b\\c" || done.left_out.first == "sub/\\");
+  LeftOut left_out;
+  from.list_dir("sub", left_out);
+  EXPECT_EQ(left_out.first, "sub/\\");
+  std::string message;
+  EXPECT_EQ(code_of([&] { copy_objects(from, "sub", to, ""); }, &message), ErrorCode::not_found);
+  EXPECT_NE(message.find("whose key is a path"), std::string::npos) << message;
+}
+
 // Whatever a list says: what an object has is taken from the memory that there is.
 TEST_F(Copies, HoldWhatObjectsHaveAndNotWhatIsListed) {
   CopyOptions options;

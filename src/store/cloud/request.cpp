@@ -22,14 +22,14 @@ std::string KeyRoot::prefix(std::string_view prefix) const {
 
 void KeyRoot::add_object(ListPage& page, ListedObject listed) const {
   const std::string above = prefix("");
-  if (!listed.key.starts_with(above) || listed.key.ends_with('/')) return;
+  if (!listed.key.starts_with(above)) return;
   listed.key.erase(0, above.size());
   if (!listed.key.empty()) page.objects.push_back(std::move(listed));
 }
 
 void KeyRoot::add_prefix(ListPage& page, std::string_view found) const {
   const std::string above = prefix("");
-  if (!found.starts_with(above) || found.size() <= above.size() + 1) return;
+  if (!found.starts_with(above) || found.size() <= above.size()) return;
   page.prefixes.emplace_back(found.substr(above.size()));
 }
 

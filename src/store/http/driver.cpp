@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,6 +22,7 @@
 #include "store/http/renewing_client.h"
 #include "store/http/write.h"
 #include "store/key_list.h"
+#include "store/left_out.h"
 
 namespace headrace {
 
@@ -596,8 +598,11 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
     pages_of_nothing_new = name == last_name ? pages_of_nothing_new + 1 : 0;
     last_name = name;
     // Folders as consoles make them ("a/b/"), and what could not be asked for by its key.
-    std::erase_if(page.objects,
-                  [](const ListedObject& object) { return key_fault(object.key) != nullptr; });
+    std::erase_if(page.objects, [](const ListedObject& object) {
+      if (key_fault(object.key) == nullptr) return false;
+      tell_left_out(object.key);
+      return true;
+    });
     body(page);
     if (page.next.empty()) return;
     if (!seen.insert(page.next).second) {
@@ -633,10 +638,16 @@ std::vector<std::string> Driver::list(std::string_view prefix) {
 std::vector<DirEntry> Driver::list_dir(std::string_view prefix) {
   prefix = check_prefix(prefix);
   std::vector<DirEntry> entries;
+  std::set<std::string> unnamed;
   const std::size_t skipped = prefix.empty() ? 0 : prefix.size() + 1;
   const auto add = [&](std::string_view key, bool is_prefix) {
+    const std::string_view whole = key;
     if (is_prefix && key.ends_with('/')) key.remove_suffix(1);
-    if (!lies_below(key, prefix) || key_fault(key) != nullptr) return;
+    if (!lies_below(key, prefix)) return;
+    if (key_fault(key) != nullptr) {
+      unnamed.emplace(whole);
+      return;
+    }
     const std::string_view name = key.substr(skipped);
     if (name.find('/') == name.npos) entries.push_back({std::string(name), is_prefix, false});
   };
@@ -647,6 +658,7 @@ std::vector<DirEntry> Driver::list_dir(std::string_view prefix) {
   std::sort(entries.begin(), entries.end());
   // A prefix may be named on each page that it goes on to.
   entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+  for (const std::string& each : unnamed) tell_left_out(each);
   return entries;
 }
 
