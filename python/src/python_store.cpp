@@ -178,14 +178,27 @@ class PythonStore : public CustomStore {
   }
 
   std::vector<std::string> list(const std::string& prefix) override {
-    return call_application([&] { return names(self().attr("list")(prefix), "list"); });
+    return call_list([&] { return names(self().attr("list")(prefix), "list"); });
   }
 
   std::vector<std::string> list_dir(const std::string& prefix) override {
-    return call_application([&] { return names(self().attr("list_dir")(prefix), "list_dir"); });
+    return call_list([&] { return names(self().attr("list_dir")(prefix), "list_dir"); });
   }
 
  private:
+  // Of a store that does not list `unsupported`, by which the library does without.
+  template <typename Function>
+  static std::vector<std::string> call_list(Function&& list) {
+    return call_application([&] {
+      try {
+        return list();
+      } catch (nb::python_error& raised) {
+        if (!raised.matches(PyExc_NotImplementedError)) throw;
+        throw Error(ErrorCode::unsupported, nb::str(raised.value()).c_str());
+      }
+    });
+  }
+
   nb::handle self() const { return static_cast<PyObject*>(object_.get()); }
 
   std::string url_;

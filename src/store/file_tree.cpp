@@ -203,7 +203,7 @@ std::vector<DirEntry> FileStore::list_dir(std::string_view prefix) {
                                               prefix.empty() ? "" : std::string(prefix) + "/",
                                               !options_.read_only)
                                       .entries;
-  mark_links_back(root_, prefix, entries);
+  if (!entries.empty()) mark_links_back(root_, prefix, entries);
   std::sort(entries.begin(), entries.end());
   return entries;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <unordered_map>
 
 #include "base/fork_mutex.h"
@@ -50,7 +51,7 @@ class MemoryContents {
     Shard& shard = shard_of(key);
     // The old value leaves through `value`, freed after the lock: freeing may take another one.
     ForkLock lock(shard.mutex);
-    shard.values[std::move(name)].swap(value);
+    shard.place_of(std::move(name)).swap(value);
   }
 
   // False: there is one already.
@@ -58,7 +59,10 @@ class MemoryContents {
     std::string name(key);
     Shard& shard = shard_of(key);
     ForkLock lock(shard.mutex);
-    return shard.values.try_emplace(std::move(name), std::move(value)).second;
+    Value& place = shard.place_of(std::move(name));
+    if (place) return false;
+    place = std::move(value);
+    return true;
   }
 
   void erase(std::string_view key) {
@@ -68,30 +72,34 @@ class MemoryContents {
     auto it = shard.values.find(key);
     if (it == shard.values.end()) return;
     old.swap(it->second);
+    shard.keys.erase(it->first);
     shard.values.erase(it);
   }
 
   void erase_below(std::string_view prefix) {
+    const std::string first = first_below(prefix);
     for (Shard& shard : shards_) {
       std::vector<Value> old;
       ForkLock lock(shard.mutex);
-      for (auto it = shard.values.begin(); it != shard.values.end();) {
-        if (lies_below(it->first, prefix)) {
-          old.push_back(std::move(it->second));
-          it = shard.values.erase(it);
-        } else {
-          ++it;
-        }
+      for (auto key = shard.keys.lower_bound(first);
+           key != shard.keys.end() && lies_below(*key, prefix);) {
+        const auto it = shard.values.find(*key);
+        old.push_back(std::move(it->second));
+        key = shard.keys.erase(key);
+        shard.values.erase(it);
       }
     }
   }
 
   std::vector<std::string> keys_below(std::string_view prefix) {
     std::vector<std::string> keys;
+    const std::string first = first_below(prefix);
     for (Shard& shard : shards_) {
       ForkLock lock(shard.mutex);
-      for (const auto& [key, value] : shard.values) {
-        if (lies_below(key, prefix)) keys.push_back(key);
+      for (auto key = shard.keys.lower_bound(first);
+           key != shard.keys.end() && lies_below(*key, prefix);
+           ++key) {
+        keys.emplace_back(*key);
       }
     }
     std::sort(keys.begin(), keys.end());
@@ -105,7 +113,27 @@ class MemoryContents {
   struct alignas(64) Shard {
     ForkMutex mutex;
     std::unordered_map<std::string, Value, Hash, std::equal_to<>> values GUARDED_BY(mutex);
+    // Those of `values`, in order: what lies below a prefix is found without a look at the others.
+    std::set<std::string_view> keys GUARDED_BY(mutex);
+
+    // Null: a new one.
+    Value& place_of(std::string name) REQUIRES(mutex) {
+      const auto [at, is_new] = values.try_emplace(std::move(name));
+      if (!is_new) return at->second;
+      try {
+        keys.insert(at->first);
+      } catch (...) {
+        values.erase(at);
+        throw;
+      }
+      return at->second;
+    }
   };
+
+  // Of all keys below a prefix none is before it.
+  static std::string first_below(std::string_view prefix) {
+    return prefix.empty() ? std::string() : std::string(prefix) + '/';
+  }
 
   Shard& shard_of(std::string_view key) {
     // The map uses the low bits of the same hash.

@@ -168,9 +168,8 @@ class ZipWriter : public StoreDriver {
     prefix = check_prefix(prefix);
     std::vector<std::string> keys;
     ForkLock lock(mutex_);
-    for (const auto& [key, record] : records_) {
-      if (lies_below(key, prefix)) keys.push_back(key);
-    }
+    auto it = prefix.empty() ? records_.begin() : records_.lower_bound(std::string(prefix) + '/');
+    for (; it != records_.end() && lies_below(it->first, prefix); ++it) keys.push_back(it->first);
     return keys;
   }
 

@@ -318,6 +318,55 @@ def test_chunks_of_nobody_are_in_no_ones_way(tmp_path):
         hr.create_array(root, "z", shape=4, chunks=2, dtype="u4", overwrite=True)
 
 
+CREATIONS = [
+    lambda path, **options: hr.create_array(path, shape=8, chunks=2, dtype="u4", **options),
+    lambda path, **options: hr.open_array(path, mode="a", shape=8, chunks=2, dtype="u4", **options),
+    lambda path, **options: hr.rechunk("memory://source", path, chunks=(4,)),
+]
+
+
+@pytest.mark.parametrize("create", CREATIONS)
+@pytest.mark.parametrize("options", [{}, {"chunk_key_encoding": "."}, {"zarr_format": 2}])
+def test_old_chunks_are_no_elements_of_a_new_array(tmp_path, create, options):
+    """Chunks without a document: an interrupted removal or copy leaves them."""
+    make_array("memory://source", overwrite=True)
+    path = tmp_path / "d"
+    make_array(path, **options)
+    for name in ("zarr.json", ".zarray", ".zattrs"):
+        (path / name).unlink(missing_ok=True)
+    left = files(path)
+    is_rechunk = create is CREATIONS[2]
+    if is_rechunk and options == {"zarr_format": 2}:
+        return  # bare numbers, and chunks of the new array are called otherwise
+    with pytest.raises(ValueError, match="chunks of an array that is gone.*overwrite=True"):
+        create(path, **options)
+    assert files(path) == left
+    made = hr.create_array(path, shape=8, chunks=2, dtype="u4", overwrite=True, **options)
+    assert made[...].tolist() == [0] * 8
+    assert not files(path) & left
+
+
+def test_folders_of_users_are_no_chunks(tmp_path):
+    """Those that a new array's chunks are not called like; nor is what holds no chunk."""
+    (tmp_path / "d/2023/1").mkdir(parents=True)
+    (tmp_path / "d/2023/1/2").write_text("mine")
+    (tmp_path / "d/c/5").mkdir(parents=True)
+    (tmp_path / "d/c/README").write_text("mine")
+    make_array(tmp_path / "d")
+    assert (tmp_path / "d/2023/1/2").read_text() == "mine"
+
+
+def test_a_store_that_cannot_list_takes_new_arrays(tmp_path):
+    class Unlisted(zarr.storage.WrapperStore):
+        def list_dir(self, prefix):
+            raise NotImplementedError("no lists here")
+
+    store = Unlisted(zarr.storage.LocalStore(tmp_path / "s.zarr"))
+    assert make_array(store, "a")[...].tolist() == [1] * 8
+    with pytest.raises(NotImplementedError, match="no lists here"):
+        hr.open_store(store)._list_dir("")
+
+
 def test_a_folder_of_stores_across_a_network_is_refused(tmp_path):
     store = zarr.storage.WrapperStore(zarr.storage.MemoryStore())
     for name in "ab":

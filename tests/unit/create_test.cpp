@@ -107,6 +107,39 @@ TEST(CreateArray, RefusesNodesThatAreThere) {
   EXPECT_EQ(open_array(store, "a/x").shape(), Shape{3});
 }
 
+// They would be elements of the new one.
+TEST(CreateArray, RefusesChunksOfAnArrayThatIsGone) {
+  for (const std::string key : {"c", "c/0", "c/0/1", "c.0", "0", "0.1", "0/1"}) {
+    for (const std::string path : {"", "x", "a/x"}) {
+      const Store store = memory_store();
+      const std::string left = path.empty() ? key : path + '/' + key;
+      store.set(left, bytes_of("old"));
+      const Error error = error_of([&] { create_array(store, path, floats({3})); });
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("('" + key + "' is one)"), std::string::npos)
+          << error.what();
+      EXPECT_EQ(store.list(""), std::vector<std::string>{left});
+      CreateOptions over = floats({3});
+      over.overwrite = true;
+      create_array(store, path, over);
+      EXPECT_FALSE(store.exists(left));
+    }
+  }
+  // No chunks, or not of what is made.
+  for (const char* key : {"x/c/README", "x/notes", "x/c0", "x/01", "x/0/zarr.json", "y/c/0"}) {
+    const Store store = memory_store();
+    store.set(key, bytes_of("{}"));
+    create_array(store, "x", floats({3}));
+    EXPECT_TRUE(store.exists(key));
+  }
+  const Store store = memory_store();
+  store.set("x/.zattrs", bytes_of("{}"));  // as a removal of a v2 array that failed leaves it
+  store.set("x/0", bytes_of("old"));
+  EXPECT_EQ(error_of([&] { create_array(store, "x", floats({3})); }).code(),
+            ErrorCode::invalid_argument);
+  create_group(store, "x");
+}
+
 TEST(CreateArray, OverwriteRemovesTheWholeNode) {
   const Store store = memory_store();
   CreateOptions v2 = floats({3}, {1});

@@ -82,6 +82,18 @@ void refuse_existing(const std::string& where, const Store& store, const std::st
                   " is there already: overwrite=True, or mode \"w\", replaces it");
 }
 
+void refuse_leftovers(const std::string& where,
+                      const Store& store,
+                      const std::string& path,
+                      const ArrayMetadata& made) {
+  const auto key = find_leftover(store, path, made);
+  if (!key) return;
+  throw Error(ErrorCode::invalid_argument,
+              where + "chunks of an array that is gone lie there ('" + *key +
+                  "' is one), and would be elements of the new one: overwrite=True, or mode \"w\", "
+                  "removes them");
+}
+
 // What lies behind a link is not of this store.
 void refuse_links_above(const std::string& where, const Store& store, const std::string& path) {
   for (const std::string& above : ancestors(path)) {
@@ -99,7 +111,8 @@ NewNode prepare_node(const char* call,
                      const std::string& path,
                      int zarr_format,
                      bool overwrite,
-                     const std::function<void()>& poll) {
+                     const std::function<void()>& poll,
+                     const ArrayMetadata* made) {
   check_store_writable(call, store);
   const std::string where = std::string("[") + call + "] " + place_of(store, path) + ": ";
   // All that can be refused is, before anything is changed.
@@ -107,14 +120,15 @@ NewNode prepare_node(const char* call,
   if (overwrite) {
     refuse_links_above(where, store, path);
     try {
-      check_removable(call, store, path);
+      check_removable(call, store, path, made);
     } catch (const Error&) {
       // A node that others are just making or removing may look like none.
       const NodeLock lock(store, path, poll);
-      check_removable(call, store, path);
+      check_removable(call, store, path, made);
     }
   } else {
     refuse_existing(where, store, path);
+    if (made != nullptr) refuse_leftovers(where, store, path, *made);
   }
   // A lock at a time: who overwrites a group waits for those of the nodes below while holding its.
   for (const std::string& above : missing) {
@@ -125,7 +139,7 @@ NewNode prepare_node(const char* call,
   if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
   NodeLock lock(store, path, poll, MissingFolder::make);
   if (overwrite)
-    remove_node(call, store, path, poll);
+    remove_node(call, store, path, poll, made);
   else
     refuse_existing(where, store, path);
   return {std::move(lock), overwrite};
@@ -150,8 +164,13 @@ Array create_array(const Store& store, std::string_view path, const CreateOption
   } catch (const Error& e) {
     throw e.with_context("[create_array] " + place_of(store, clean));
   }
-  const NewNode node = prepare_node(
-      "create_array", store, clean, options.zarr_format, options.overwrite, options.poll);
+  const NewNode node = prepare_node("create_array",
+                                    store,
+                                    clean,
+                                    options.zarr_format,
+                                    options.overwrite,
+                                    options.poll,
+                                    &metadata);
   node.store("create_array", store, clean, documents_of(metadata));
   ArrayState::Choice choice;
   choice.write_empty_chunks = options.write_empty_chunks;
@@ -173,7 +192,8 @@ Group create_group(const Store& store,
   const std::string attributes =
       attributes_json.empty() ? "{}"
                               : checked_json_object(attributes_json, "[create_group] attributes");
-  const NewNode node = prepare_node("create_group", store, clean, zarr_format, overwrite, poll);
+  const NewNode node =
+      prepare_node("create_group", store, clean, zarr_format, overwrite, poll, nullptr);
   node.store("create_group", store, clean, documents_of_group(zarr_format, attributes));
   OpenOptions options;
   options.zarr_format = zarr_format;

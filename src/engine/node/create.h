@@ -26,12 +26,14 @@ struct NewNode {
 };
 
 // Makes room for a node: refuses or removes what is there, and makes the groups above it that are
-// missing, the root too, as zarr-python does. `call` is for messages.
+// missing, the root too, as zarr-python does. `call` is for messages. `made` is the array that is
+// made there, which no chunks may lie in the way of; null for a group.
 NewNode prepare_node(const char* call,
                      const Store& store,
                      const std::string& path,
                      int zarr_format,
                      bool overwrite,
-                     const std::function<void()>& poll);
+                     const std::function<void()>& poll,
+                     const ArrayMetadata* made);
 
 }  // namespace headrace

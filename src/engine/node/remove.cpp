@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "engine/node/catalog.h"
 #include "engine/node/create.h"
 #include "engine/node/lock.h"
@@ -83,7 +84,12 @@ bool leads_to_node(const Store& store, const std::string& path) {
                              [&](const char* name) { return store.exists(join_key(path, name)); });
 }
 
-Contents contents_of(const Store& store, const std::string& path) {
+// Whether a key is one of the array that is to be made, if it is an array.
+bool is_chunk_of(const ArrayMetadata* made, std::string_view key) {
+  return made != nullptr && made->chunk_keys.parse(key, made->ndim()).has_value();
+}
+
+Contents contents_of(const Store& store, const std::string& path, const ArrayMetadata* made) {
   const std::size_t prefix = path.empty() ? 0 : path.size() + 1;
   const std::vector<StoredName> names = store.driver().list_names(path);
   Contents contents;
@@ -113,7 +119,7 @@ Contents contents_of(const Store& store, const std::string& path) {
       contents.documents.push_back(name);
       // An empty folder would be in the way of a chunk of that name.
     } else if (((array || is_folder) && is_chunk_key(key)) || names_only_chunk(key) ||
-               is_progress(key) || (!is_folder && names_temporary(key)) ||
+               is_chunk_of(made, key) || is_progress(key) || (!is_folder && names_temporary(key)) ||
                (name.kind == StoredName::Kind::link && leads_to_node(store, name.key))) {
       contents.own.push_back(name);
     } else if (!is_folder) {
@@ -160,10 +166,11 @@ LockAttempt lock_notes(const Store& store, const std::string& path) {
 void remove_contents(const Store& store,
                      const std::string& path,
                      const std::string& kept,
-                     const std::function<void()>& poll) {
+                     const std::function<void()>& poll,
+                     const ArrayMetadata* made = nullptr) {
   StoreDriver& driver = store.driver();
   const LockAttempt notes = lock_notes(store, path);
-  Contents contents = contents_of(store, path);
+  Contents contents = contents_of(store, path, made);
   bool is_empty = true;
   try {
     if (!contents.own.empty()) shrink_to_nothing(store, path);
@@ -200,7 +207,7 @@ bool is_own_below(std::string_view key, const std::string& path) {
 // Of a store across a network: one listing, and one request to remove all of it. Chunks of nobody
 // are what a removal that was cut off has left, as its documents went first.
 void remove_far(const Store& store, const std::string& path, const std::function<void()>& poll) {
-  const Contents contents = contents_of(store, path);
+  const Contents contents = contents_of(store, path, nullptr);
   const auto is_foreign = [&](const std::string& key) { return !is_own_below(key, path); };
   bool has_foreign = std::ranges::any_of(contents.foreign, is_foreign);
   for (const std::string& node : contents.nodes_below) {
@@ -214,9 +221,55 @@ void remove_far(const Store& store, const std::string& path, const std::function
   store.erase_prefix(path.empty() ? "" : path + '/');
 }
 
+// Names of bare digits may be a user's folders, where users keep folders.
+bool has_user_folders(const StoreDriver& driver) {
+  return driver.local() && !driver.holds_only_keys();
+}
+
+bool names_node(const DirEntry& entry) {
+  return entry.name == "zarr.json" || entry.name == ".zarray" || entry.name == ".zgroup";
+}
+
+// The key of a chunk below path/below that is of no node there.
+std::optional<std::string> find_chunk(StoreDriver& driver,
+                                      const std::string& path,
+                                      const std::string& below,
+                                      const ArrayMetadata& made) {
+  const std::string folder = below.empty() ? path : join_key(path, below);
+  const std::vector<DirEntry> entries = driver.list_dir(folder.empty() ? "" : folder + '/');
+  if (std::ranges::any_of(entries, names_node)) return std::nullopt;
+  const bool may_be_users = has_user_folders(driver);
+  for (const DirEntry& entry : entries) {
+    std::string key = join_key(below, entry.name);
+    if (!is_chunk_key(key)) continue;
+    const bool is_chunk = !may_be_users || names_only_chunk(key) || is_chunk_of(&made, key);
+    // A store may say of objects, too, that they are prefixes.
+    if (is_chunk && (!entry.is_prefix || driver.exists(join_key(path, key)))) return key;
+    if (!entry.is_prefix || entry.leads_back) continue;
+    if (std::ranges::count(key, '/') > static_cast<std::ptrdiff_t>(kMaxDimensions)) continue;
+    if (may_be_users && key.front() != 'c' && made.chunk_keys.default_prefix) continue;
+    if (auto found = find_chunk(driver, path, key, made)) return found;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-void check_removable(const char* call, const Store& store, const std::string& path) {
+std::optional<std::string> find_leftover(const Store& store,
+                                         const std::string& path,
+                                         const ArrayMetadata& made) {
+  try {
+    return find_chunk(store.driver(), path, "", made);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return std::nullopt;
+  }
+}
+
+void check_removable(const char* call,
+                     const Store& store,
+                     const std::string& path,
+                     const ArrayMetadata* made) {
   StoreDriver& driver = store.driver();
   const std::vector<DirEntry> entries = driver.list_dir(path.empty() ? "" : path + '/');
   if (entries.empty() || driver.holds_only_keys()) return;
@@ -224,11 +277,13 @@ void check_removable(const char* call, const Store& store, const std::string& pa
   if (leads_to_node(store, path)) return;
   const std::vector<StoredName> names = driver.list_names(path);
   // Chunks of nobody are what a removal that was cut off, or a writer that came late, has left; of
-  // bare numbers that is certain across a network only, where no user keeps folders.
+  // bare numbers that is certain across a network only, where no user keeps folders, and where they
+  // would be chunks of the new array.
   const std::size_t prefix = path.empty() ? 0 : path.size() + 1;
   const auto is_left = [&](const StoredName& name) {
     const std::string_view key = std::string_view(name.key).substr(prefix);
-    return driver.local() ? names_only_chunk(key) : is_chunk_key(key);
+    return has_user_folders(driver) ? names_only_chunk(key) || is_chunk_of(made, key)
+                                    : is_chunk_key(key);
   };
   const auto is_file = [&](const StoredName& name) {
     return name.kind != StoredName::Kind::empty_folder && !names_temporary(name.key) &&
@@ -250,11 +305,12 @@ void check_removable(const char* call, const Store& store, const std::string& pa
 void remove_node(const char* call,
                  const Store& store,
                  const std::string& path,
-                 const std::function<void()>& poll) {
-  check_removable(call, store, path);
+                 const std::function<void()>& poll,
+                 const ArrayMetadata* made) {
+  check_removable(call, store, path, made);
   StoreDriver& driver = store.driver();
   if (!driver.local()) return remove_far(store, path, poll);
-  remove_contents(store, path, path, poll);
+  remove_contents(store, path, path, poll, made);
   if (driver.holds_only_keys()) driver.erase_prefix(path.empty() ? "" : path + '/');
 }
 
@@ -277,7 +333,7 @@ void remove_nodes(const Store& store, std::string_view path, const std::function
     if (above.empty() || leads_to_node(store, std::string(above))) break;
   }
   const NodeLock lock(store, clean, poll);
-  remove_node("remove", store, clean, poll);
+  remove_node("remove", store, clean, poll, nullptr);
   if (clean.empty()) return;
   const StoredName folder{clean, StoredName::Kind::empty_folder};
   if (driver.has_files()) driver.erase_names({&folder, 1}, folder_of(clean));

@@ -87,8 +87,11 @@ class Rechunk {
     if (!state_.found() || !state_.same_arguments()) {
       if (state_.found()) state_.forget();
       lock_.reset();  // what is removed may be the folder; under the node's lock nobody else begins
+      const auto root = std::ranges::find_if(
+          arrays_, [](const PlannedArray& array) { return array.plan.path.empty(); });
+      const auto made = root == arrays_.end() ? nullptr : root->target.state()->metadata();
       const NewNode room =
-          prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll);
+          prepare_node("rechunk", store_, path_, 3, options_.overwrite, options_.poll, made.get());
       lock_ = lock_notes(MissingFolder::make);
       state_.begin(0, 0);
       if (!lock_)
