@@ -338,7 +338,7 @@ def test_old_chunks_are_no_elements_of_a_new_array(tmp_path, create, options):
     is_rechunk = create is CREATIONS[2]
     if is_rechunk and options == {"zarr_format": 2}:
         return  # bare numbers, and chunks of the new array are called otherwise
-    with pytest.raises(ValueError, match="chunks of an array that is gone.*overwrite=True"):
+    with pytest.raises(ValueError, match=r"chunks of an array that is gone.*overwrite=True"):
         create(path, **options)
     assert files(path) == left
     made = hr.create_array(path, shape=8, chunks=2, dtype="u4", overwrite=True, **options)
