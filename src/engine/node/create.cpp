@@ -85,7 +85,12 @@ void refuse_existing(const std::string& where, const Store& store, const std::st
 void refuse_leftovers(const std::string& where,
                       const Store& store,
                       const std::string& path,
-                      const ArrayMetadata& made) {
+                      const ArrayMetadata& made,
+                      const std::function<void()>& poll) {
+  if (!find_leftover(store, path, made)) return;
+  // A node that others are just making or removing may look like none.
+  const NodeLock lock(store, path, poll);
+  refuse_existing(where, store, path);
   const auto key = find_leftover(store, path, made);
   if (!key) return;
   throw Error(ErrorCode::invalid_argument,
@@ -128,7 +133,7 @@ NewNode prepare_node(const char* call,
     }
   } else {
     refuse_existing(where, store, path);
-    if (made != nullptr) refuse_leftovers(where, store, path, *made);
+    if (made != nullptr) refuse_leftovers(where, store, path, *made, poll);
   }
   // A lock at a time: who overwrites a group waits for those of the nodes below while holding its.
   for (const std::string& above : missing) {

@@ -23,6 +23,7 @@ std::string KeyRoot::prefix(std::string_view prefix) const {
 void KeyRoot::add_object(ListPage& page, ListedObject listed) const {
   const std::string above = prefix("");
   if (!listed.key.starts_with(above)) return;
+  if (listed.key.ends_with('/') && listed.nbytes == 0) return;  // how consoles mark folders
   listed.key.erase(0, above.size());
   if (!listed.key.empty()) page.objects.push_back(std::move(listed));
 }
