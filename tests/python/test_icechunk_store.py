@@ -249,7 +249,7 @@ def test_locations_of_virtual_chunks_are_urls(tmp_path):
     """icechunk keeps "a b" as "a%20b"; a file of that name is another one."""
     folder = tmp_path / "data"
     folder.mkdir()
-    names = ["plain", "a b", "a%20b", "p%41", "é", "h#x", "q?x", "plus+", "50%"]
+    names = ["plain", "a b", "a%20b", "p%41", "\xe9", "h#x", "q?x", "plus+", "50%"]
     container = f"file://{folder}/"
     config = icechunk.RepositoryConfig.default()
     config.set_virtual_chunk_container(
@@ -278,4 +278,4 @@ def test_locations_of_virtual_chunks_are_urls(tmp_path):
             continue  # "h#x" and "q?x", which end for icechunk at the sign
         assert_same(ours[str(i)][...], wanted)
         compared.append(name)
-    assert {"plain", "a b", "a%20b", "é", "plus+"} <= set(compared)
+    assert {"plain", "a b", "a%20b", "\xe9", "plus+"} <= set(compared)

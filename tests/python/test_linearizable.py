@@ -184,8 +184,8 @@ class Worker:
 
     @contextmanager
     def may_be_refused(self, name):
-        """After a removal `create` writes chunks of nobody, and those of Zarr 2 have names that a
-        user's files may have as well."""
+        """After a removal `create` writes chunks of nobody, which the next `create` refuses; those
+        of Zarr 2 have names that a user's files may have as well."""
         try:
             yield
         except ValueError as error:
@@ -199,6 +199,8 @@ class Worker:
             try:
                 self.made = self._make(name)
             except ValueError as error:
+                if "chunks of an array that is gone" in str(error):
+                    raise Refused([name, None]) from error
                 assert "already" in str(error)
                 return [name, None]
             return [name, self.tag()]

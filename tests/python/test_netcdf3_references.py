@@ -91,7 +91,7 @@ def test_attributes_are_those_that_netcdf4_reads(tmp_path):
         v = file.createVariable("v", "i2", ("x",), fill_value=-9)
         v[:] = [1, 2]
         wanted = {
-            "one": 2.5, "several": [1, 2, 3], "text": "Zürich", "empty": "", "large": 2**63 + 1,
+            "one": 2.5, "several": [1, 2, 3], "text": "Z\xfcrich", "empty": "", "large": 2**63 + 1,
         }  # fmt: skip
         for name, value in wanted.items():
             v.setncattr(name, np.uint64(value) if name == "large" else value)
