@@ -56,8 +56,13 @@ PyStore open(const std::string& url, const std::string& mode, nb::handle storage
     nb::gil_scoped_release release;
     return open_store(url, how, store_options);
   }();
-  // Its URL has the path that the option had.
-  if (store.url().starts_with("reference:///")) options.erase("fo");
+  // Its URL has the place that the option had, unless that has secrets, which no URL shows.
+  constexpr std::string_view kReference = "reference://";
+  const std::string place = store.url();
+  if (const auto fo = options.find("fo"); fo != options.end() && place.starts_with(kReference)) {
+    const std::string_view file = std::string_view(place).substr(kReference.size());
+    if (file.starts_with('/') || file == fo->second) options.erase(fo);
+  }
   auto origin = std::make_shared<Origin>(
       Origin{store.url(), std::move(options), how == StoreMode::read || store.read_only()});
   return {std::move(store), std::move(origin)};

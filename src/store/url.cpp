@@ -108,10 +108,11 @@ void refuse_one_slash(std::string_view place) {
                                 "reference",
                                 "icechunk"};
   if (std::ranges::find(kSchemes, place.substr(0, colon)) == kSchemes.end()) return;
-  refuse_place(ErrorCode::invalid_argument,
-               place,
-               "wants two slashes, as in " + std::string(place.substr(0, colon)) +
-                   "://; a folder of that name is ./" + std::string(place));
+  // What follows may have a password, which is known as one behind two slashes only.
+  const std::string scheme(place.substr(0, colon));
+  throw Error(ErrorCode::invalid_argument,
+              "store " + scheme + ":/...: wants two slashes, as in " + scheme +
+                  "://; a folder of that name is ./" + scheme + ":");
 }
 
 [[noreturn]] void throw_missing(const std::string& path, std::string_view place, const char* what) {

@@ -5,6 +5,7 @@ import struct
 import headrace as hr
 import numpy as np
 import pytest
+from cloud_servers import file_server
 from helpers import assert_same
 
 netCDF4 = pytest.importorskip("netCDF4")
@@ -133,6 +134,15 @@ def test_files_along_the_record_dimension(tmp_path):
     parts = [hr.open(hr.references(path)) for path in paths]
     for name in variables:
         assert_same(group[name][...], np.concatenate([part[name][...] for part in parts]))
+
+
+def test_across_a_network(tmp_path):
+    variables = {"v": (("time", "x"), "f4", {}), "time": (("time",), "f8", {})}
+    local = hr.open(hr.references(make(tmp_path / "a.nc", variables)))
+    with file_server(tmp_path, lambda request: None) as url:
+        far = hr.open(hr.references(f"{url}/a.nc"))
+        for name in variables:
+            assert_same(far[name][...], local[name][...])
 
 
 def test_large_variables_are_cut(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import zipfile
 import headrace as hr
 import numpy as np
 import pytest
-from cloud_servers import fake_server
+from cloud_servers import fake_server, file_server
 from helpers import assert_same
 
 METADATA = json.dumps(
@@ -130,6 +130,15 @@ def test_two_slashes_behind_a_bucket_are_refused():
         hr.open_store(f"{scheme}://bucket/", storage_options={"anon": True, **options})
 
 
+@pytest.mark.parametrize(
+    "place", ["s3://key:hidden@bucket//a", "https:/me:hidden@host/a", "s3:/key:hidden@bucket/a"]
+)
+def test_no_spelling_shows_a_password(place):
+    with pytest.raises(ValueError) as failure:
+        hr.open_store(place)
+    assert "hidden" not in str(failure.value)
+
+
 @pytest.mark.parametrize("place", ["s3:/bucket/a", "file:/data/a", "gs:/b", "https:/h/a"])
 def test_one_slash_behind_a_scheme_is_refused(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -196,6 +205,16 @@ def test_references_by_an_option_are_opened_again(tmp_path, monkeypatch):
         monkeypatch.chdir("/")
         assert_same(hr.open_array(pickle.loads(pickled))[:], VALUES)
         monkeypatch.chdir(tmp_path)
+
+
+def test_references_by_an_option_across_a_network_are_opened_again(tmp_path):
+    (tmp_path / "f").write_bytes(VALUES.tobytes())
+    references = {"version": 1, "refs": {"zarr.json": METADATA.decode(), "c/0": ["f", 0, 8]}}
+    (tmp_path / "refs.json").write_text(json.dumps(references))
+    with file_server(tmp_path, lambda request: None) as url:
+        options = {"fo": f"{url}/refs.json", "allow": url}
+        store = hr.open_store("reference://", storage_options=options)
+        assert_same(hr.open_array(pickle.loads(pickle.dumps(store)))[:], VALUES)
 
 
 # ---- links

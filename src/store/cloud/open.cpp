@@ -68,12 +68,6 @@ CloudPlace parse_cloud_place(std::string_view scheme, std::string_view place) {
   parsed.bucket = std::string(rest.substr(0, slash));
   std::string_view prefix = rest.substr(std::min(slash + 1, rest.size()));
   while (prefix.ends_with('/')) prefix.remove_suffix(1);
-  if (prefix.starts_with('/')) {
-    throw Error(ErrorCode::invalid_argument,
-                "store " + std::string(place) +
-                    ": objects whose names begin with a slash are not read; one slash behind the "
-                    "bucket is meant?");
-  }
   parsed.prefix = std::string(prefix);
 
   const std::size_t at = parsed.bucket.rfind('@');
@@ -101,6 +95,12 @@ CloudPlace parse_cloud_place(std::string_view scheme, std::string_view place) {
     throw Error(ErrorCode::invalid_argument,
                 "store " + std::string(scheme) + "://: wants a bucket, as in " +
                     std::string(scheme) + "://bucket/a.zarr");
+  }
+  if (parsed.prefix.starts_with('/')) {
+    throw Error(ErrorCode::invalid_argument,
+                "store " + std::string(place) +
+                    ": objects whose names begin with a slash are not read; one slash behind the "
+                    "bucket is meant?");
   }
   for (const std::string_view segment : {std::string_view(".."), std::string_view(".")}) {
     // A server, or a proxy in front of it, may take it for a way elsewhere.
