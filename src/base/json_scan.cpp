@@ -151,6 +151,7 @@ void JsonScanner::scan_number() {
 }
 
 std::string_view JsonScanner::scan_string() {
+  if (peek() != '"') fail("expected a string");
   const std::size_t begin = at_++;
   while (true) {
     if (at_end()) fail("a string without an end");

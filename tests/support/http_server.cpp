@@ -34,17 +34,6 @@ bool send_all(int fd, std::string_view text) {
   return true;
 }
 
-// Adds to `buffer` until it has `nbytes`, or holds `mark` where that is not empty.
-bool receive(int fd, std::string& buffer, std::size_t nbytes, std::string_view mark) {
-  while (mark.empty() ? buffer.size() < nbytes : buffer.find(mark) == buffer.npos) {
-    char part[65536];
-    const ssize_t n = ::recv(fd, part, sizeof part, 0);
-    if (n <= 0) return false;
-    buffer.append(part, static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string decode(std::string_view text) {
@@ -128,6 +117,27 @@ bool HttpServer::pause(std::chrono::milliseconds time) const {
   return !over_;
 }
 
+void HttpServer::read_slowly(std::chrono::milliseconds between) {
+  const int nbytes = 65536;
+  ::setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &nbytes, sizeof nbytes);
+  between_reads_ = between;
+}
+
+// Adds to `buffer` until it has `nbytes`, or holds `mark` where that is not empty.
+bool HttpServer::receive(int fd,
+                         std::string& buffer,
+                         std::size_t nbytes,
+                         std::string_view mark) const {
+  while (mark.empty() ? buffer.size() < nbytes : buffer.find(mark) == buffer.npos) {
+    char part[65536];
+    if (!pause(between_reads_)) return false;
+    const ssize_t n = ::recv(fd, part, sizeof part, 0);
+    if (n <= 0) return false;
+    buffer.append(part, static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
 void HttpServer::serve(int fd) {
   std::string buffer;
   while (!over_ && receive(fd, buffer, 0, "\r\n\r\n")) {
@@ -209,8 +219,9 @@ bool HttpServer::answer(int fd, const ServerRequest& request, const ServerAnswer
   const bool cut = answer.cut_at && *answer.cut_at < body.size();
   if (cut) body = body.substr(0, *answer.cut_at);
   if (answer.trickle.count() > 0) {
-    for (std::size_t i = 0; i < body.size(); ++i) {
-      if (!pause(answer.trickle) || !send_all(fd, body.substr(i, 1))) return false;
+    for (std::size_t i = 0; i < body.size(); i += answer.trickle_nbytes) {
+      if (!pause(answer.trickle) || !send_all(fd, body.substr(i, answer.trickle_nbytes)))
+        return false;
     }
   } else if (answer.chunked) {
     for (std::string_view rest = body; !rest.empty();) {

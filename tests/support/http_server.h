@@ -43,7 +43,8 @@ struct ServerAnswer {
   std::optional<std::uint64_t> says_length{};  // instead of what is true
   bool says_no_length = false;                 // the end of the connection is the end
   bool chunked = false;
-  std::chrono::milliseconds trickle{0};                // before each byte
+  std::chrono::milliseconds trickle{0};  // before each `trickle_nbytes`
+  std::size_t trickle_nbytes = 1;
   std::optional<std::chrono::milliseconds> endless{};  // the body again and again, so long between
   std::string raw{};  // not empty: this is sent in place of an answer
 };
@@ -63,10 +64,13 @@ class HttpServer {
   int connections() const { return connections_; }
   // The most that were being answered at a time.
   int most_at_once() const { return most_at_once_; }
+  // From then on so long between each 64 KiB of what is sent to it, of which it holds no more.
+  void read_slowly(std::chrono::milliseconds between);
 
  private:
   void accept_all();
   void serve(int fd);
+  bool receive(int fd, std::string& buffer, std::size_t nbytes, std::string_view mark) const;
   bool answer(int fd, const ServerRequest& request, const ServerAnswer& answer);
   bool pause(std::chrono::milliseconds time) const;
 
@@ -74,6 +78,7 @@ class HttpServer {
   int listener_ = -1;
   int port_ = 0;
   std::atomic<bool> over_{false};
+  std::atomic<std::chrono::milliseconds> between_reads_{};
   std::atomic<int> requests_{0};
   std::atomic<int> connections_{0};
   std::atomic<int> at_once_{0};

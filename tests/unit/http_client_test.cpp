@@ -398,22 +398,24 @@ TEST(HttpClient, CutsARangeOutOfAWholeObject) {
 }
 
 TEST(HttpClient, EndsAtItsDeadline) {
-  // Nothing comes; little comes for ever; the answer is 503 for ever.
-  for (const int kind : {0, 1, 2}) {
+  // Nothing comes; little comes for ever, by a deadline or the time of a request; the answer is 503
+  // for ever.
+  for (const int kind : {0, 1, 2, 3}) {
     HttpServer server([&](const ServerRequest&) {
       ServerAnswer answer = ok(std::string(10'000, 'x'));
       if (kind == 0) answer.delay = 20s;
-      if (kind == 1) answer.trickle = 20ms;
+      if (kind == 1 || kind == 3) answer.trickle = 20ms;
       if (kind == 2) answer.status = 503;
       return answer;
     });
     HttpOptions options = quick();
+    if (kind == 3) options.timeout = 400ms;
     options.max_attempts = 1'000'000;
     options.idle_timeout = kind == 0 ? 50ms : 10s;
     const auto client = make_http_client(options);
     HttpRequest request = get(server.url() + "/k");
     const auto begin = Clock::now();
-    request.deadline = begin + 400ms;
+    if (kind != 3) request.deadline = begin + 400ms;
     const HttpResponse response = client->ask(std::move(request));
     EXPECT_LT(Clock::now() - begin, 10s) << kind;
     if (kind == 2 && !response.error) {
@@ -423,6 +425,39 @@ TEST(HttpClient, EndsAtItsDeadline) {
       EXPECT_EQ(os_error(response), ETIMEDOUT);
     }
   }
+}
+
+TEST(HttpClient, WhatComesSlowlyIsWaitedFor) {
+  const std::string body(std::size_t{4} << 20, 'x');
+  HttpServer server([&](const ServerRequest&) {
+    ServerAnswer answer = ok(body);
+    answer.trickle = 50ms;  // 800 in all
+    answer.trickle_nbytes = std::size_t{256} << 10;
+    return answer;
+  });
+  HttpOptions options = quick();
+  options.timeout = 500ms;
+  options.idle_timeout = 5s;
+  const HttpResponse response = make_http_client(options)->ask(get(server.url() + "/k"));
+  EXPECT_FALSE(response.error);
+  EXPECT_EQ(text(response), body);
+  EXPECT_EQ(server.requests(), 1);
+}
+
+TEST(HttpClient, WhatGoesSlowlyIsWaitedFor) {
+  HttpServer server([](const ServerRequest& request) { return ok(request.body.substr(0, 1)); });
+  server.read_slowly(20ms);  // 1.3 s in all
+  HttpOptions options = quick();
+  options.timeout = 500ms;
+  options.idle_timeout = 400ms;
+  const std::string body(std::size_t{4} << 20, 'x');
+  HttpRequest request = get(server.url() + "/k");
+  request.method = "PUT";
+  request.body = {bytes_of(body)};
+  const HttpResponse response = make_http_client(options)->ask(request);
+  EXPECT_FALSE(response.error);
+  EXPECT_EQ(text(response), "x");
+  EXPECT_EQ(server.requests(), 1);
 }
 
 TEST(HttpClient, EndsAtItsDeadlineInTheQueueToo) {

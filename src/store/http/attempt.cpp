@@ -1,6 +1,8 @@
 #include "store/http/attempt.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +28,7 @@ constexpr std::size_t kMaxErrorNbytes = std::size_t{64} << 10;
 constexpr std::chrono::seconds kMaxErrorTime{2};
 constexpr long kReceiveNbytes = 256 << 10;
 constexpr long kSendNbytes = 512 << 10;
+constexpr int kUnsentNbytes = 128 << 10;  // that the kernel keeps besides what is on its way
 
 template <typename Value>
 void set(CURL* easy, CURLoption option, Value value) {
@@ -274,7 +277,18 @@ void Attempt::set_up_body() {
 int Attempt::on_socket(void*, curl_socket_t fd, curlsocktype) {
   // A program that is started meanwhile must not keep the connection open.
   os().fcntl(fd, F_SETFD, FD_CLOEXEC);
+  // Else the kernel takes megabytes at once, and sends them unseen for longer than a server may be
+  // silent where many share a slow link. Without it that is how it is.
+  os().setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentNbytes, sizeof(kUnsentNbytes));
   return CURL_SOCKOPT_OK;
+}
+
+void Attempt::note_sent() {
+  curl_off_t sent = 0;
+  curl_easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &sent);
+  if (static_cast<std::uint64_t>(sent) <= sent_) return;
+  sent_ = static_cast<std::uint64_t>(sent);
+  last_progress_ = HttpClock::now();
 }
 
 std::size_t Attempt::on_header(char* data, std::size_t size, std::size_t count, void* self) {
@@ -345,6 +359,7 @@ std::size_t Attempt::on_body(char* data, std::size_t size, std::size_t count, vo
   const std::size_t nbytes = size * count;
   if (attempt.lost_) return 0;
   attempt.last_progress_ = HttpClock::now();
+  attempt.received_ += nbytes;
   const ConstBytes bytes = bytes_of({data, nbytes});
   try {
     if (attempt.is_success()) return attempt.body_.take(bytes) ? nbytes : 0;

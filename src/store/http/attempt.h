@@ -70,6 +70,10 @@ class Attempt {
 
   HttpClock::time_point started() const { return started_; }
   HttpClock::time_point last_progress() const { return last_progress_; }
+  // Looks at what libcurl has sent of what it was given, which it tells nobody.
+  void note_sent();
+  // Bytes of bodies, either way.
+  std::uint64_t moved() const { return sent_ + received_; }
   // From its start to the end of the headers.
   HttpClock::duration latency() const { return answered_at_ - started_; }
 
@@ -120,6 +124,8 @@ class Attempt {
 
   std::size_t part_ = 0;     // of the body that is sent
   std::size_t part_at_ = 0;  // bytes of that part
+  std::uint64_t sent_ = 0;   // as note_sent() has found
+  std::uint64_t received_ = 0;
   bool was_sent_ = false;
   bool resent_ = false;
 

@@ -43,7 +43,8 @@ struct HttpOptions {
   std::chrono::milliseconds connect_timeout{10'000};
   // Of one attempt: nothing came for so long.
   std::chrono::milliseconds idle_timeout{30'000};
-  // Of a request with all its attempts, unless it has a deadline of its own.
+  // Of a request with all its attempts, and once more for each 256 KiB that have come or gone;
+  // unless it has a deadline of its own.
   std::chrono::milliseconds timeout{300'000};
   // Between attempts: from `backoff` on twice as long each time up to `max_backoff`, of which a
   // random part; what the server asks for by Retry-After if that is longer.

@@ -24,6 +24,8 @@ constexpr long kMaxConnections = 512;
 constexpr std::size_t kMaxIdleHandles = 256;
 // Of a server that never answered: it is more likely that there is none than that it is busy.
 constexpr int kMaxUnreachable = 4;
+// In the time that a request may take: with each of these it may take as long once more.
+constexpr double kSlowNbytes = 256 << 10;
 // A whole one may be asked for twice.
 constexpr std::uint64_t kMaxHedgedNbytes = std::uint64_t{1} << 20;
 
@@ -249,7 +251,8 @@ void Reactor::admit() {
         if (!load.take(transfer->turn)) break;
         transfer->running = true;
         if (!transfer->request.deadline) {
-          transfer->deadline = HttpClock::now() + transfer->network->options.timeout;
+          transfer->begun = HttpClock::now();
+          transfer->deadline = transfer->begun + transfer->network->options.timeout;
         }
       }
       numbers.pop_front();
@@ -484,13 +487,15 @@ void Reactor::fire_timers() {
 }
 
 void Reactor::fire(Transfer& transfer, HttpClock::time_point now) {
-  if (now >= transfer.deadline) return time_out(transfer);
+  if (now >= transfer.deadline && !gets_longer(transfer, now)) return time_out(transfer);
   if (transfer.hedge && transfer.attempt->lost()) std::swap(transfer.attempt, transfer.hedge);
   if (transfer.hedge && transfer.hedge->lost()) drop_hedge(transfer);
   if (now >= transfer.next_attempt) return begin_attempt(transfer);
   const auto idle = transfer.network->options.idle_timeout;
   const auto is_idle = [&](const std::unique_ptr<Attempt>& attempt) {
-    return attempt && now - attempt->last_progress() >= idle;
+    if (!attempt || now - attempt->last_progress() < idle) return false;
+    attempt->note_sent();
+    return now - attempt->last_progress() >= idle;
   };
   if (is_idle(transfer.hedge)) drop_hedge(transfer);
   if (is_idle(transfer.attempt)) {
@@ -508,6 +513,18 @@ void Reactor::fire(Transfer& transfer, HttpClock::time_point now) {
   }
   if (now >= transfer.hedge_at) begin_hedge(transfer);
   arm(transfer);
+}
+
+// Where many share a slow link, each takes long and none has come to a stop.
+bool Reactor::gets_longer(Transfer& transfer, HttpClock::time_point now) {
+  if (transfer.request.deadline || !transfer.attempt) return false;
+  transfer.attempt->note_sent();
+  const auto moved = std::max(transfer.attempt->moved(), transfer.body.nbytes());
+  const auto timeout = transfer.network->options.timeout;
+  transfer.deadline = transfer.begun + timeout +
+                      std::chrono::duration_cast<milliseconds>(
+                          timeout * (static_cast<double>(moved) / kSlowNbytes));
+  return now < transfer.deadline;
 }
 
 void Reactor::time_out(Transfer& transfer) {

@@ -45,6 +45,7 @@ struct Transfer {
   std::uint64_t turn = 0;  // of the load, until it is running
   bool running = false;    // counted in the load, as it is while it waits for its next attempt
   int attempts = 0;
+  HttpClock::time_point begun{};  // that it may take a time from, where it has no deadline
   HttpClock::time_point deadline;
   HttpClock::time_point next_attempt = HttpClock::time_point::max();
   HttpClock::time_point hedge_at = HttpClock::time_point::max();
@@ -100,6 +101,7 @@ class Reactor {
   bool again_after_answer(Transfer& transfer, Attempt& attempt) REQUIRES(at_work_);
   bool again(Transfer& transfer, const AttemptEnd& end, std::chrono::milliseconds at_least)
       REQUIRES(at_work_);
+  bool gets_longer(Transfer& transfer, HttpClock::time_point now) REQUIRES(at_work_);
   void time_out(Transfer& transfer) REQUIRES(at_work_);
   void fire(Transfer& transfer, HttpClock::time_point now) REQUIRES(at_work_);
   void arm(Transfer& transfer) REQUIRES(at_work_);
