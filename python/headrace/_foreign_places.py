@@ -27,6 +27,8 @@ def places_of(array: Any) -> list[str] | None:
             return None if place is None else [place]
         if _is_of("zarr", "Array", array):
             return _places_of_zarr(array.store_path)
+        if _is_of("h5py", "Dataset", array):
+            return [real_path(os.fsdecode(array.file.filename))]
         datastore = getattr(array, "datastore", None)  # of xarray's wrappers of files
         if isinstance(filename := getattr(datastore, "_filename", None), str):
             return [real_path(filename)] if "://" not in filename else []

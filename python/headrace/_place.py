@@ -30,12 +30,14 @@ def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = 
     return _within(place, there) or _holds(there, _reached(store))
 
 
-def place_overlaps(place: str, other: Any) -> bool:
+def place_overlaps(place: str, other: Any, other_path: str | None = None) -> bool:
     """The same of a place, as `place_of` gives it."""
     there = _named(other) if isinstance(other, str | os.PathLike) else None
-    if there is None:
+    if there is not None:
+        there = _below(there, other_path)
+    else:
         opened, base = resolve_store(other, "a")
-        there = place_of(opened, base)
+        there = place_of(opened, join(base, other_path))
     return _within(place, there)
 
 

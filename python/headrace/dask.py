@@ -18,21 +18,30 @@ import itertools
 import math
 import os
 import uuid
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
 import dask.array as da
+import numpy as np
 from dask.array.core import normalize_chunks
 from dask.base import tokenize
+from dask.blockwise import Blockwise
+from dask.highlevelgraph import HighLevelGraph
 
 from . import _core
 from ._array_library import library_for
 from ._create import create_array
+from ._foreign_places import places_of
+from ._open import open as open_node
 from ._open import open_array
-from ._place import overlap
+from ._place import overlap, place_overlaps
 
 __all__ = ["from_zarr", "to_zarr"]
+
+# What arrays have that are in memory, and no array that is read when it is sliced.
+_OF_MEMORY = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 
 class _Source:
@@ -148,25 +157,107 @@ def _version(array: _core.Array) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _refuse_own_source(array: da.Array, target: Any, path: str | None) -> None:
+def _refuse_removed_source(array: da.Array, target: Any, path: str | None) -> None:
     """ValueError when making room for the target would remove what the array is read from."""
-    for source in _sources(array):
-        store, base = source.array.store, source.array.path
-        if overlap(store, base, target, path):
+    for source in _sources(array.__dask_graph__()):
+        known = _reads_from(source, target, path)
+        if known or (known is None and _is_node(target, path)):
+            what = (
+                f"the array is read from {_described(source)}"
+                if known
+                else f"it cannot be told where {_described(source)} is read from, and whether that "
+                "is the destination"
+            )
             raise ValueError(
-                f"to_zarr: the array is read from /{base} of {store.url}, which overwrite=True "
-                "would remove before it is read; write elsewhere"
+                f"to_zarr: {what}, which overwrite=True would remove before it is read; write "
+                "elsewhere"
             )
 
 
-def _sources(array: da.Array) -> list[_Source]:
-    """What `from_zarr` put into the graph; each array of `from_array` is a task of its own."""
-    found = []
-    for task in array.__dask_graph__().values():
-        value = getattr(task, "value", task)  # from Dask 2024.12 on, a DataNode
-        if isinstance(value, _Source):
-            found.append(value)
+def _refuse_changed_source(array: da.Array, target: _core.Array) -> None:
+    """ValueError when blocks of the target would be written that others still have to read."""
+    graph = array.__dask_graph__()
+    for source in _sources(graph):
+        if not _reads_from(source, target.store, target.path):
+            continue
+        if array.shape != target.shape or not _is_elementwise(graph):
+            raise ValueError(
+                f"to_zarr: the array is read from {_described(source)}, which it would be written "
+                "to: one block may be written before another one is read. Write elsewhere; in "
+                "place goes only what makes each element of that same element"
+            )
+
+
+def _reads_from(source: Any, target: Any, path: str | None) -> bool | None:
+    """Whether one of them is within the other, or is the other; None if unknown."""
+    if isinstance(source, _core.Array):
+        return overlap(source.store, source.path, target, path)
+    places = places_of(source)
+    if places is None:
+        return None
+    return any(place_overlaps(place, target, path) for place in places)
+
+
+def _is_node(target: Any, path: str | None) -> bool:
+    try:
+        open_node(target, path)
+    except NotImplementedError:
+        return True  # one that headrace does not read, but others may
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _described(source: Any) -> str:
+    if isinstance(source, _core.Array):
+        return f"/{source.path} of {source.store.url}"
+    kind = type(source)
+    return f"an array of type {kind.__module__.partition('.')[0]}.{kind.__qualname__}"
+
+
+def _sources(graph: Mapping[Any, Any]) -> list[Any]:
+    """The arrays that tasks of a graph read, of any library, but for those in memory."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    for task in graph.values():
+        _collect(task, found, seen)
     return found
+
+
+def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
+    if isinstance(value, str | int | float | slice | np.ndarray) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, _Source):
+        _collect(value.array, found, seen)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            _collect(each, found, seen)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            _collect(each, found, seen)
+    elif type(value).__module__.partition(".")[0] == "dask":  # a task; tuples before 2024.12
+        for name in ("value", "args", "kwargs"):
+            _collect(getattr(value, name, None), found, seen)
+    elif isinstance(value, _core.Array) or (
+        hasattr(value, "shape")
+        and hasattr(value, "dtype")
+        and not any(hasattr(value, name) for name in _OF_MEMORY)
+    ):
+        found.append(value)
+
+
+def _is_elementwise(graph: Any) -> bool:
+    """Whether each block is made of the blocks in its place alone."""
+    if not isinstance(graph, HighLevelGraph):
+        return False
+    for layer in graph.layers.values():
+        if isinstance(layer, Blockwise):
+            if any(axes not in (None, layer.output_indices) for _, axes in layer.indices):
+                return False
+        elif len(layer) != 1 or layer.get_dependencies(next(iter(layer)), set(graph)):
+            return False
+    return True
 
 
 def _auto_blocks(array: _core.Array) -> tuple[Any, ...]:
@@ -241,7 +332,9 @@ def to_zarr(
     ------
     ValueError
         Blocks of unknown size; a region of another shape than the array; ``overwrite`` of what
-        the array is read from.
+        the array is read from, or may be; an open `Array` that the array is read from, but for
+        what is done to each element by itself. Sources are found in the tasks of the graph, not
+        in what functions have of their own.
     NotImplementedError
         A zip archive, which has one writer.
 
@@ -257,7 +350,7 @@ def to_zarr(
         raise ValueError("region: only for an open headrace.Array")
     else:
         if overwrite:
-            _refuse_own_source(array, store, path)
+            _refuse_removed_source(array, store, path)
         if "shards" not in create:
             create.setdefault("chunks", tuple(max(max(sizes), 1) for sizes in array.chunks))
         target = create_array(
@@ -274,6 +367,8 @@ def to_zarr(
             target.store.discard()
         raise NotImplementedError("to_zarr: a zip archive has one writer; write a folder")
     offsets = _offsets(target, array.shape, region)
+    if target is store:
+        _refuse_changed_source(array, target)
     written = array.rechunk(_aligned(array, offsets, target.write_chunk_sizes))
     where = tuple(
         slice(start, start + extent) for start, extent in zip(offsets, array.shape, strict=True)

@@ -192,3 +192,67 @@ def test_chunks_of_several_shapes(tmp_path):
     expected = DATA.copy()
     expected[region] = 0
     assert_same(target[:], expected)
+
+
+def _own_sources(path, array):
+    x = hr.dask.from_zarr(path, "x")
+    return {
+        "from_zarr": x,
+        "optimized": dask.optimize(x + 0)[0],
+        "delayed": da.from_delayed(dask.delayed(np.asarray)(x), SHAPE, "f4"),
+        "map_blocks": x.map_blocks(np.negative),
+        "from_array": da.from_array(array, chunks=CHUNKS),
+        "in one block": da.from_array(array, chunks=-1),
+        "inlined": da.from_array(array, chunks=CHUNKS, inline_array=True),
+    }
+
+
+def test_what_it_is_read_from_is_not_removed(sharded):
+    array = hr.open_array(sharded, "x")
+    for name, x in _own_sources(sharded, array).items():
+        with pytest.raises(ValueError, match="would remove before it is read"):
+            hr.dask.to_zarr(x, sharded, "x", overwrite=True)
+        assert array[:].tobytes() == DATA.tobytes(), name
+    copy = hr.dask.to_zarr(hr.dask.from_zarr(sharded, "x") + 1, sharded, "y")
+    again = hr.dask.to_zarr(hr.dask.from_zarr(sharded, "x") + 2, sharded, "y", overwrite=True)
+    assert_same(again[:], DATA + 2)
+    assert copy.shape == SHAPE
+
+
+def test_nor_is_what_other_libraries_read(tmp_path):
+    xarray, zarr = pytest.importorskip("xarray"), pytest.importorskip("zarr")
+    path = str(tmp_path / "a.zarr")
+    array = hr.create_array(path, "v", shape=(20,), dtype="f4", chunks=5, dimension_names=["x"])
+    array[:] = DATA[:, 0]
+    sources = [
+        xarray.open_dataset(path, engine=engine, chunks={}, consolidated=False)["v"].data + 1
+        for engine in ("headrace", "zarr")
+    ]
+    sources += [
+        da.from_array(zarr.open_array(path, path="v"), chunks=5),
+        da.from_zarr(path, component="v"),
+    ]
+    for x in sources:
+        with pytest.raises(ValueError, match="overwrite=True would remove"):
+            hr.dask.to_zarr(x, path, "v", overwrite=True)
+        assert_same(array[:], DATA[:, 0])
+    # Memory, and another place.
+    hr.dask.to_zarr(da.from_array(np.ones(20, "f4"), chunks=5), path, "w")
+    hr.dask.to_zarr(da.from_array(np.zeros(20, "f4"), chunks=5) + 2, path, "w", overwrite=True)
+    hr.dask.to_zarr(sources[0], path, "w", overwrite=True)
+    assert_same(hr.open_array(path, "w")[:], DATA[:, 0] + 1)
+
+
+def test_in_place_each_element_is_made_of_itself(sharded):
+    array = hr.open_array(sharded, "x", mode="r+")
+    x = hr.dask.from_zarr(sharded, "x", chunks=(3, 5))
+    for y in (x[::-1], x - x.mean(), da.roll(x, 3, 0), da.cumsum(x, 0), x.rechunk(4), x.T.T):
+        with pytest.raises(ValueError, match="one block may be written before another one is read"):
+            hr.dask.to_zarr(y, array)
+    with pytest.raises(ValueError, match="one block may be written"):
+        hr.dask.to_zarr(x[:-4], array, region=(slice(4, None), slice(None)))
+    assert_same(array[:], DATA)
+    hr.dask.to_zarr(da.where(x > 7, x * 2 + 1, x), array)
+    assert_same(array[:], np.where(DATA > 7, DATA * 2 + 1, DATA))
+    hr.dask.to_zarr(hr.dask.from_zarr(sharded, "x").map_blocks(np.negative), array)
+    assert_same(array[:], -np.where(DATA > 7, DATA * 2 + 1, DATA))
