@@ -25,7 +25,7 @@ def places_of(array: Any) -> list[str] | None:
         if isinstance(array, _core.Array):
             place = place_of(array.store, array.path)
             return None if place is None else [place]
-        if _is_of("zarr", "Array", array):
+        if is_of_zarr(array):
             return _places_of_zarr(array.store_path)
         if _is_of("h5py", "Dataset", array):
             return [real_path(os.fsdecode(array.file.filename))]
@@ -41,6 +41,10 @@ def places_of(array: Any) -> list[str] | None:
             return None
         array = inner
     return None
+
+
+def is_of_zarr(array: Any) -> bool:
+    return _is_of("zarr", "Array", array)
 
 
 def _is_of(module: str, name: str, value: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from . import _check, _core
 from ._create import _as_list, _is_auto, create_array
 from ._dimensions import axes_of
-from ._foreign_places import places_of
+from ._foreign_places import is_of_zarr, places_of
 from ._open import open
 from ._ops import _FILL_VALUE, _Target, blocks
 from ._place import overlap, place_overlaps
@@ -348,7 +348,9 @@ def _stand_in(store: _core.Store, path: str, array: Any) -> _core.Array:
     names = getattr(array, "dims", None)
     attributes = _attributes(getattr(array, "attrs", {}))
     fill_value = attributes.get(_FILL_VALUE)
-    if fill_value is not None and array.dtype.kind in "biufcSU":
+    if is_of_zarr(array) and array.dtype.kind in "biufc":
+        fill_value = array.fill_value  # and the attribute is what xarray has made of its own
+    elif fill_value is not None and array.dtype.kind in "biufcSU":
         from xarray.backends.zarr import FillValueCoder
 
         attributes[_FILL_VALUE] = FillValueCoder.encode(fill_value, array.dtype)

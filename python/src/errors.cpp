@@ -157,6 +157,15 @@ void raise_wrong_type(const char* name, const char* wanted, nb::handle value) {
   raise(PyExc_TypeError, std::string(name) + ": expected " + wanted + ", got " + described(value));
 }
 
+void raise_out_of_range(const char* name, bool is_signed, std::size_t bits, nb::handle value) {
+  const bool is_negative = !is_signed && nb::cast<bool>(value.attr("__lt__")(0));
+  const std::string got = described(value);
+  raise(PyExc_ValueError,
+        std::string(name) + ": " +
+            (is_negative ? "expected 0 or more, got " + got
+                         : got + " is outside of " + std::to_string(bits) + " bits"));
+}
+
 void bind_errors() {
   corrupt_error = class_of("CorruptError");
   device_error = class_of("DeviceError");

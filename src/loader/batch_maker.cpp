@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/mutex.h"
 #include "base/start_thread.h"
 #include "base/thread_pool.h"
@@ -90,14 +91,17 @@ std::size_t cache_nbytes(const Plan& plan) {
   // One is in the making, one is the caller's.
   const std::size_t batches = static_cast<std::size_t>(plan.options.prefetch) + 2;
   const std::size_t largest = largest_chunk_nbytes(plan);
-  const std::size_t taken = batches * plan.batch_nbytes() + read_limit(plan).reserved_nbytes;
-  if (taken + largest <= plan.options.memory_budget) return plan.options.memory_budget - taken;
+  const std::size_t taken = checked_add(checked_mul(batches, plan.batch_nbytes(), "prefetch"),
+                                        read_limit(plan).reserved_nbytes,
+                                        "prefetch");
+  const std::size_t budget = plan.options.memory_budget;
+  if (taken <= budget && largest <= budget - taken) return budget - taken;
   throw Error(ErrorCode::out_of_memory,
               "[loader] memory_budget: " + std::to_string(batches) + " batches of " +
                   std::to_string(plan.batch_nbytes()) + " bytes, a chunk of up to " +
                   std::to_string(largest) + " and what it takes to decode it need " +
-                  std::to_string(taken + largest) + " bytes, got " +
-                  std::to_string(plan.options.memory_budget));
+                  std::to_string(checked_add(taken, largest, "prefetch")) + " bytes, got " +
+                  std::to_string(budget));
 }
 
 // A chunk to be read: into the batch for `need`, or to be kept.

@@ -47,13 +47,22 @@ void check_options(const Options& options) {
   checked_mul(options.batch_size, options.world_size, "samples of a global batch");
 }
 
-std::vector<std::int64_t> step_offsets(const Options& options) {
+void check_reach(std::int64_t offset, std::int64_t steps) {
+  if (offset >= steps)
+    refuse("a sample reaches over " +
+           std::to_string(checked_add<std::int64_t>(offset, 1, "window")) + " steps of " +
+           std::to_string(steps));
+}
+
+std::vector<std::int64_t> step_offsets(const Options& options, std::int64_t steps) {
+  const std::int64_t last = checked_mul(options.window - 1, options.stride, "window");
+  check_reach(last, steps);  // before there is one for each step
   std::vector<std::int64_t> offsets;
-  for (std::int64_t i = 0; i < options.window; ++i)
-    offsets.push_back(checked_mul(i, options.stride, "window"));
-  const std::int64_t last = offsets.back();
-  for (const std::int64_t lead : options.lead_time)
+  for (std::int64_t i = 0; i < options.window; ++i) offsets.push_back(i * options.stride);
+  for (const std::int64_t lead : options.lead_time) {
     offsets.push_back(checked_add(last, lead, "lead_time"));
+    check_reach(offsets.back(), steps);
+  }
   return offsets;
 }
 
@@ -239,12 +248,9 @@ Plan plan_source(const Source& source, const Options& options) {
   plan.patches = plan_patches(finder, options);
   std::int64_t patches = 1;
   for (const PatchAxis& axis : plan.patches) patches = checked_mul(patches, axis.count, "patches");
-  plan.offsets = step_offsets(options);
+  plan.offsets = step_offsets(options, steps);
   std::vector<std::int64_t> ascending = plan.offsets;
   std::sort(ascending.begin(), ascending.end());
-  if (ascending.back() >= steps)
-    refuse("a sample reaches over " + std::to_string(ascending.back() + 1) + " steps of " +
-           std::to_string(steps));
   std::vector<Range> excluded = options.exclude;
   excluded.insert(excluded.end(), source.exclude.begin(), source.exclude.end());
   plan.sources.push_back(

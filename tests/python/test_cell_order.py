@@ -255,6 +255,20 @@ def test_batches_of_a_sampler(cells, as_slices):
     assert sampler.rng.integers(1 << 30) == np.random.default_rng(0).integers(1 << 30)  # a copy
 
 
+def test_states_are_of_one_sampler(cells):
+    loader = CellLoader(cells, sampler=Requests(False))
+    next(loader)
+    state = loader.state_dict()
+    for other in (Requests(False, seed=1), Requests(False, batch_size=5)):
+        with pytest.raises(ValueError, match="sampler must be those"):
+            CellLoader(cells, sampler=other).load_state_dict(state)
+    same = CellLoader(cells, sampler=Requests(False))
+    with pytest.raises(ValueError, match="batches: expected 0 to 17, got 18"):
+        same.load_state_dict({**state, "batches": 18})
+    same.load_state_dict(state)
+    assert next(same)["index"].tolist() == next(loader)["index"].tolist()
+
+
 @pytest.mark.parametrize("as_slices", [True, False, "array"])
 def test_a_sampler_is_resumed_at_each_batch(cells, as_slices):
     loader = CellLoader(cells, sampler=Requests(as_slices))

@@ -81,6 +81,53 @@ print(next(loader)["X"].shape)
     assert python(code, path).split() == ["(8,", "7)"]
 
 
+def test_two_threads_at_once_are_refused(path):
+    loader = loader_of(path)
+    given, refused = [], []
+
+    def take():
+        while loader.epoch == 0:
+            try:
+                batch = next(loader, None)
+            except ValueError as error:
+                refused.append(str(error))
+            else:
+                given.append(batch)
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(refused) <= {"[loader] another thread is using the loader"}
+    of_epoch = given[: len(loader)]
+    wanted = [batch["index"].tolist() for batch in loader_of(path)]
+    assert sorted(batch["index"].tolist() for batch in of_epoch) == sorted(wanted)
+
+
+def test_a_loader_is_closed_by_another_thread(path):
+    loader = loader_of(path)
+    wanted = values(loader_of(path))
+    stop = threading.Event()
+
+    def close():
+        while not stop.is_set():
+            loader.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    found = []
+    while len(found) < len(wanted):
+        try:
+            batch = next(loader)
+        except ValueError:  # close() has the turn
+            continue
+        found.append((batch["index"].tobytes(), batch["X"].data.tobytes()))
+    stop.set()
+    thread.join()
+    assert found == wanted
+
+
 def test_loaders_in_threads(path):
     wanted = values(loader_of(path))
     found = [None] * 4

@@ -130,6 +130,13 @@ def test_shuffle_as_a_boolean(path):
         ({"halo": 2}, "halo: got 2, and there is no patch"),
         ({"halo": "2"}, "halo: got '2', and there is no patch"),
         ({"shuffle": "blocks"}, "shuffle"),
+        ({"window": 2**62}, "a sample reaches over 4611686018427387904 steps of 24"),
+        ({"window": 2**40, "stride": 2**40}, "window: .* overflows"),
+        ({"lead_time": 2**62}, "a sample reaches over 4611686018427387905 steps of 24"),
+        ({"prefetch": 2**62}, "prefetch: .* overflows"),
+        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"seed": 2**64}, "seed: 18446744073709551616 is outside of 64 bits"),
+        ({"batch_size": 2**63}, "batch_size: .* outside of 64 bits"),
     ],
 )
 def test_what_makes_no_sense_is_refused(path, options, message):

@@ -1,6 +1,7 @@
 """The loader in threads, children, workers of a `DataLoader`, and after a kill."""
 
 import faulthandler
+import itertools
 import json
 import multiprocessing
 import os
@@ -264,6 +265,49 @@ def test_workers_of_a_dataloader(array, torch, method):
     key = lambda sample: sample.tobytes()  # noqa: E731
     wanted = sorted((DATA[t : t + 2] for t in order), key=key)
     assert np.array_equal(sorted(got, key=key), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_workers_that_live_on(array, torch):
+    loader = Loader({"x": array}, **OPTIONS)
+    workers = torch.utils.data.DataLoader(
+        loader.torch(),
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context="fork",
+        persistent_workers=True,
+    )
+
+    def first_batches(epoch):
+        """Of each worker, as a loader of its share gives them."""
+        shares = [loader.share(number, 2) for number in range(2)]
+        for share in shares:
+            share.set_epoch(epoch)
+        return {next(share)["x"].tobytes() for share in shares}
+
+    def given(count=None):
+        batches = [batch["x"].numpy().tobytes() for batch in itertools.islice(workers, count)]
+        return batches, set(batches[:2])
+
+    samples = sorted(loader.origins(epoch=0)[:, 0])
+    assert sorted(loader.origins(epoch=7)[:, 0]) == samples
+    whole, first = given()
+    assert first == first_batches(0)
+    assert given()[1] == first_batches(1)  # the next one, untold
+    assert given(3)[1] == first_batches(2)  # left in the middle
+    again, first = given()
+    assert first == first_batches(3)
+    assert len(b"".join(again)) == len(b"".join(whole))
+    loader.set_epoch(7)
+    assert given()[1] == first_batches(7)
+    loader.set_epoch(7)
+    assert given()[1] == first_batches(7)
+    assert given()[1] == first_batches(8)
+    other = Loader({"x": array}, **OPTIONS)
+    next(other)
+    loader.load_state_dict(other.state_dict())
+    rest, _ = given()
+    assert len(b"".join(rest)) == len(b"".join(batch["x"].tobytes() for batch in other))
 
 
 def test_jax_arrays(array):

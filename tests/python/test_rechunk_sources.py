@@ -31,6 +31,24 @@ def parquet(path, refs):
     return hr.open("reference://", storage_options={"fo": str(path), "remote_protocol": "file"})
 
 
+# ---- zarr-python
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c8"])
+def test_arrays_of_zarr_that_xarray_wrote(tmp_path, zarr_format, dtype):
+    xarray, zarr = pytest.importorskip("xarray"), pytest.importorskip("zarr")
+    data = np.arange(20).astype(dtype)
+    attributes = {} if dtype in ("f8", "f4") else {"_FillValue": np.dtype(dtype).type(19)}
+    dataset = xarray.Dataset({"v": (("x",), data, attributes)})
+    dataset.to_zarr(tmp_path / "a.zarr", zarr_format=zarr_format, consolidated=False)
+    source = zarr.open_array(tmp_path / "a.zarr", path="v", mode="r")
+    copy = hr.rechunk(source, tmp_path / "b.zarr", chunks=7)
+    assert_same(copy[:], data)
+    assert dict(copy.attrs).get("_FillValue") == source.attrs.get("_FillValue")
+    np.testing.assert_array_equal(copy.fill_value, source.fill_value)
+
+
 # ---- HDF5
 
 

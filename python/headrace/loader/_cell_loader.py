@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 import warnings
 from collections import deque
@@ -26,6 +27,20 @@ from ._cell_sampler import SamplerOrder, check_sampler
 from ._cell_windows import WindowReader, let_go
 
 Batch = dict[str, Any]
+
+
+class _Turn:
+    """Of the thread that uses a loader."""
+
+    def __init__(self, in_use: threading.Lock) -> None:
+        self._in_use = in_use
+
+    def __enter__(self) -> None:
+        if not self._in_use.acquire(blocking=False):
+            raise ValueError("[loader] another thread is using the loader")
+
+    def __exit__(self, *failure: object) -> None:
+        self._in_use.release()
 
 
 class CellLoader:
@@ -188,6 +203,7 @@ class CellLoader:
                 raise ValueError(f"{given[0]}: the sampler says it")
             check_sampler(sampler, world_size)
             self._order = SamplerOrder(sampler, cells.n_obs, bool(drop_last))
+        self._in_use = threading.Lock()
         self._start()
         if len(self) == 0:
             warnings.warn(
@@ -213,11 +229,21 @@ class CellLoader:
         self._planned: deque[PlannedBatch] = deque()
 
     def __getstate__(self) -> dict[str, Any]:
-        beside = ("_reader", "_gather", "_thread", "_coming", "_planned", "_stats", "_times")
+        beside = (
+            "_reader",
+            "_gather",
+            "_in_use",
+            "_thread",
+            "_coming",
+            "_planned",
+            "_stats",
+            "_times",
+        )
         return {name: value for name, value in self.__dict__.items() if name not in beside}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._in_use = threading.Lock()
         self._start()
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -250,8 +276,17 @@ class CellLoader:
         return self._order.count(self._world_size)
 
     def __next__(self) -> Batch:
+        with self._turn():
+            return self._next()
+
+    def _turn(self) -> _Turn:
         if self._process != os.getpid():
-            self._start()  # the parent's thread is not here
+            # Neither the parent's thread is here, nor whoever had a turn there.
+            self._in_use = threading.Lock()
+            self._start()
+        return _Turn(self._in_use)
+
+    def _next(self) -> Batch:
         planned = None
         try:
             planned = self._next_planned()
@@ -352,8 +387,9 @@ class CellLoader:
         _options.check_numbers(epoch=epoch)
         if epoch < 0:
             raise ValueError(f"epoch: expected 0 or more, got {epoch}")
-        if epoch != self._epoch:
-            self._seek(index(epoch), 0)
+        with self._turn():
+            if epoch != self._epoch:
+                self._seek(index(epoch), 0)
 
     def _seek(self, epoch: int, position: int) -> None:
         self._epoch, self._position = epoch, position
@@ -399,7 +435,8 @@ class CellLoader:
         if epoch < 0:
             raise ValueError(f"load_state_dict: epoch: expected 0 or more, got {epoch}")
         self._order.check(index(position))
-        self._seek(index(epoch), index(position))
+        with self._turn():
+            self._seek(index(epoch), index(position))
 
     def stats(self) -> dict[str, Any]:
         """What was done so far.
@@ -411,9 +448,13 @@ class CellLoader:
         return {**self._stats, **self._times}
 
     def close(self) -> None:
-        """End the thread and let go of memory; iterating starts anew."""
-        if self._thread is not None and self._process == os.getpid():
-            self._thread.shutdown()
-        stats, times = self._stats, self._times
-        self._start()
-        self._stats, self._times = stats, times
+        """End the thread and let go of memory; iterating starts anew.
+
+        Waits for a batch that another thread is about to be given.
+        """
+        with self._in_use if self._process == os.getpid() else self._turn():
+            if self._thread is not None:
+                self._thread.shutdown()
+            stats, times = self._stats, self._times
+            self._start()
+            self._stats, self._times = stats, times

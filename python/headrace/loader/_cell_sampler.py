@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import itertools
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,15 +28,27 @@ class SamplerOrder:
         self._n_obs, self._drop_last = n_obs, drop_last
         self._first = copy.deepcopy(sampler)
         self._latest = (0, self._first)  # (epoch, the sampler as it is before that epoch's pass)
-        self.order_id = f"sampler-1-{type(sampler).__name__}-{n_obs}"
+
+    @cached_property
+    def order_id(self) -> str:
+        """Another one of another sampler, as far as its first request tells."""
+        digest = hashlib.blake2b(digest_size=8)
+        for request in itertools.islice(copy.deepcopy(self._first).sample(self._n_obs), 1):
+            rows, _, _ = self._rows(request["requests"])
+            splits = [rows[np.asarray(split)] for split in request["splits"]]
+            for part in (rows, [len(split) for split in splits], *splits):
+                digest.update(np.asarray(part, np.int64).tobytes())
+        name = type(self._first).__name__
+        return f"sampler-2-{name}-{self._n_obs}-{self.count(1)}-{digest.hexdigest()}"
 
     def count(self, world_size: int) -> int:
         batches = int(self._first.n_batches(self._n_obs))
         return batches // world_size if self._drop_last else -(-batches // world_size)
 
     def check(self, position: int) -> None:
-        if position < 0:
-            raise ValueError(f"batches: expected 0 or more, got {position}")
+        batches = int(self._first.n_batches(self._n_obs))
+        if not 0 <= position <= batches:
+            raise ValueError(f"batches: expected 0 to {batches}, got {position}")
 
     def batches(
         self, epoch: int, position: int, rank: int, world_size: int

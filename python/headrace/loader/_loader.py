@@ -21,7 +21,7 @@ from ._batches import Batch
 
 if TYPE_CHECKING:
     from ._dali import DaliBatches
-    from ._torch import TorchBatches
+    from ._torch import Place, TorchBatches
 
 
 class Loader:
@@ -229,6 +229,7 @@ class Loader:
 
     def _open(self) -> None:
         self._core = _core.Loader(self._sources, self._options)
+        self._place: Place | None = None  # of workers of torch
         arrays = [item["array"] for source in self._sources for item in source["variables"]]
         stores = [array.store._python_store for array in arrays]
         self._stores = [store for store in stores if store is not None]  # of Python
@@ -322,6 +323,7 @@ class Loader:
         _options.check_numbers(epoch=epoch)
         if epoch != self.epoch:
             self._core.seek(epoch, 0)
+        self._tell_workers()
 
     def state_dict(self) -> dict[str, Any]:
         """How far the epoch has been delivered, by all ranks: a small dict that JSON takes.
@@ -341,8 +343,16 @@ class Loader:
             The state is none of `state_dict`, or of a loader with another order: other samples,
             seed, shuffle or lanes.
         """
-        epoch, samples = _options.position(state, self._core.order_id)
+        self._seek(*_options.position(state, self._core.order_id))
+
+    def _seek(self, epoch: int, samples: int) -> None:
+        """Go on behind so many samples of an epoch, of all ranks."""
         self._core.seek(epoch, samples)
+        self._tell_workers()
+
+    def _tell_workers(self) -> None:
+        if self._place is not None:
+            self._place.tell(*self._core.position)
 
     def origins(self, begin: int = 0, end: int | None = None, epoch: int | None = None) -> Any:
         """Where the samples of an epoch come from, in its order.
@@ -386,11 +396,15 @@ class Loader:
         """The batches as torch tensors, without a copy; also for a `DataLoader`.
 
         In a worker of ``DataLoader(loader.torch(), batch_size=None, num_workers=4)`` batches are
-        of that worker's share. `state_dict` counts what is delivered in this process only.
+        of that worker's share. `state_dict` counts what is delivered in this process only. With
+        ``persistent_workers=True`` each iteration is the next epoch, also behind a ``break``, or
+        what `set_epoch` or `load_state_dict` named since the one before.
         """
-        from ._torch import TorchBatches
+        from ._torch import Place, TorchBatches
 
-        return TorchBatches(self)
+        if self._place is None:
+            self._place = Place()
+        return TorchBatches(self, self._place)
 
     def jax(self) -> Iterator[dict[str, Any]]:
         """The batches as JAX arrays: those of a GPU without a copy."""
