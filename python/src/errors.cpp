@@ -157,9 +157,12 @@ void raise_wrong_type(const char* name, const char* wanted, nb::handle value) {
   raise(PyExc_TypeError, std::string(name) + ": expected " + wanted + ", got " + described(value));
 }
 
-void raise_out_of_range(const char* name, bool is_signed, std::size_t bits, nb::handle value) {
-  const bool is_negative = !is_signed && nb::cast<bool>(value.attr("__lt__")(0));
-  const std::string got = described(value);
+void raise_if_integer(const char* name, bool is_signed, std::size_t bits, nb::handle value) {
+  if (PyBool_Check(value.ptr())) return;
+  const nb::object number = nb::steal(PyNumber_Index(value.ptr()));
+  if (!number.is_valid()) return PyErr_Clear();
+  const bool is_negative = !is_signed && nb::cast<bool>(number.attr("__lt__")(0));
+  const std::string got = described(number);
   raise(PyExc_ValueError,
         std::string(name) + ": " +
             (is_negative ? "expected 0 or more, got " + got

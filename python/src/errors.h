@@ -50,11 +50,9 @@ std::string described(nb::handle value);
 // TypeError: "threads: expected an integer, got 'many'".
 [[noreturn]] void raise_wrong_type(const char* name, const char* wanted, nb::handle value);
 
-// ValueError of an integer that has no room in `bits`: "seed: expected 0 or more, got -1".
-[[noreturn]] void raise_out_of_range(const char* name,
-                                     bool is_signed,
-                                     std::size_t bits,
-                                     nb::handle value);
+// Of an integer, which then has no room in `bits`, a ValueError: "seed: expected 0 or more, got
+// -1".
+void raise_if_integer(const char* name, bool is_signed, std::size_t bits, nb::handle value);
 
 // An argument, or a TypeError or ValueError that names it.
 template <typename T>
@@ -62,10 +60,8 @@ T argument(nb::handle value, const char* name, const char* wanted) {
   try {
     return nb::cast<T>(value);
   } catch (const nb::cast_error&) {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      if (PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()))
-        raise_out_of_range(name, std::is_signed_v<T>, 8 * sizeof(T), value);
-    }
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      raise_if_integer(name, std::is_signed_v<T>, 8 * sizeof(T), value);
     raise_wrong_type(name, wanted, value);
   }
 }

@@ -47,7 +47,9 @@ class Order(Protocol):
     """What a `CellLoader` asks of it. A position counts what all ranks together were given."""
 
     unit: str  # of a position
-    order_id: str
+
+    @property
+    def order_id(self) -> str: ...
 
     def batches(
         self, epoch: int, position: int, rank: int, world_size: int

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from ..torch._read import as_tensor
-
-if TYPE_CHECKING:
-    from ._loader import Loader
+from ._batches import Batches
 
 
 class Place:
@@ -33,11 +30,11 @@ class Place:
 class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
     """Dicts of tensors, in this process or in the workers of a `DataLoader`."""
 
-    def __init__(self, loader: Loader, place: Place) -> None:
+    def __init__(self, loader: Batches, place: Place) -> None:
         self._loader = loader
         self._place = place
         # Of a worker that lives for several iterations.
-        self._share: Loader | None = None
+        self._share: Batches | None = None
         self._times = 0
         self._epoch = 0
 
@@ -45,11 +42,11 @@ class TorchBatches(IterableDataset[dict[str, torch.Tensor]]):
         # At once, and not with the first batch: each iteration counts in each worker.
         return self._tensors(self._source())
 
-    def _tensors(self, batches: Loader) -> Iterator[dict[str, torch.Tensor]]:
+    def _tensors(self, batches: Batches) -> Iterator[dict[str, torch.Tensor]]:
         for batch in batches:
             yield {name: as_tensor(value) for name, value in batch.items()}
 
-    def _source(self) -> Loader:
+    def _source(self) -> Batches:
         worker = get_worker_info()
         if worker is None:
             return self._loader
