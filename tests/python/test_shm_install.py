@@ -273,6 +273,71 @@ def test_nothing_is_left_in_the_system():
     assert open_now() == before
 
 
+# --- what does not arrive -------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    pass
+
+
+class Forks:
+    """Fails in a child that it makes while it is pickled."""
+
+    pid = None
+
+    def __reduce__(self):
+        Forks.pid = os.fork()
+        if Forks.pid == 0:
+            raise Refused
+        return int, ()
+
+
+def test_a_child_takes_nothing_of_its_parent_back(arena):
+    try:
+        sent = ForkingPickler.dumps([field(), Forks()])
+        os.waitpid(Forks.pid, 0)
+    finally:
+        if Forks.pid == 0:
+            os._exit(0)
+    assert (pickle.loads(sent)[0] == field()).all()
+
+
+def test_reclaim_of_what_was_sent(arena):
+    context = multiprocessing.get_context("fork")
+    kept = arena.empty(50_000)
+    kept[...] = 1
+    queue = context.Queue()
+    for obj in (field(), kept):
+        queue.put(obj)
+    queue.close()
+    queue.join_thread()
+    del queue
+    gc.collect()
+    assert arena.reclaim(orphans=True) == 0 and arena.stats()["in_transit"] == 2
+    pid = os.fork()
+    if pid == 0:  # what the parent sent is not the child's
+        try:
+            os._exit(arena.reclaim(sent=True))
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert arena.stats()["in_transit"] == 2
+    assert arena.reclaim(sent=True) >= field().nbytes
+    assert arena.stats()["in_transit"] == 0 and (kept == 1).all()
+    assert arena.reclaim(sent=True) == 0
+
+
+def test_reclaim_of_what_was_sent_leaves_what_arrived(arena):
+    here, there = multiprocessing.Pipe()
+    here.send(field())
+    got = there.recv()
+    here.send(field(1))
+    assert arena.reclaim(sent=True) > 0
+    assert (got == field()).all() and block_of(got) is not None
+    with pytest.raises(FileNotFoundError):
+        there.recv()
+
+
 # --- torch ----------------------------------------------------------------------------------------
 
 

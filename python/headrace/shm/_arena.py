@@ -6,6 +6,7 @@ import math
 import os
 import stat
 import weakref
+from collections.abc import Iterable
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
@@ -90,6 +91,9 @@ class Arena:
         memory: Any = core.memory()
         self._memory = np.frombuffer(memory, np.uint8)
         self._in_band = 0
+        # Messages that this process sent by themselves: the last in each block, so that they are
+        # never more than the arena has blocks. Which of them were received is not known here.
+        self._sent: dict[bytes, bytes] = {}
         self._pinned: Any = None
         _arenas[core.id] = self
 
@@ -152,15 +156,29 @@ class Arena:
         """
         return {**self._core.stats(), "in_band": self._in_band}
 
-    def reclaim(self, *, orphans: bool = False) -> int:
+    def reclaim(self, *, orphans: bool = False, sent: bool = False) -> int:
         """Take back what dead processes held; the bytes that this freed.
 
-        Calls that find no room do so by themselves. ``orphans``: also messages of dead processes
-        that lie in queues and pipes of others, which somebody might still receive; calls that find
-        no room take these a minute after the sender died.
+        Calls that find no room do so by themselves.
+
+        Parameters
+        ----------
+        orphans
+            Also messages of dead processes that lie in queues and pipes of others, which somebody
+            might still receive; calls that find no room take these a minute after the sender died.
+        sent
+            Also all arrays that this process sent by `headrace.shm.install`'s way and that nobody
+            has received, as those in queues that were closed unread. Who receives one afterwards
+            gets FileNotFoundError: this is for when nothing of this process is still awaited.
         """
         _check.flag("orphans", orphans)
-        return self._core.reclaim(orphans)
+        _check.flag("sent", sent)
+        freed = self._core.reclaim(orphans)
+        if sent:
+            before = self._core.stats()["used_nbytes"]
+            self._take_back(self._forget_sent())
+            freed += max(0, before - self._core.stats()["used_nbytes"])
+        return freed
 
     def pin(self) -> None:
         """Lock the pages for CUDA in this process, as long as the arena lives: arrays in it are
@@ -183,6 +201,25 @@ class Arena:
 
     def __reduce__(self) -> tuple[Any, ...]:
         _refuse_pickle(self)
+
+    def _send_now(self, buffer: Array) -> bytes | None:
+        """The bytes as a message by itself, its descriptor; None where there is no room."""
+        descriptor = self._core.send([buffer], 0)
+        if descriptor is not None:
+            self._sent[descriptor[_BLOCK]] = descriptor
+        return descriptor
+
+    def _forget_sent(self) -> list[bytes]:
+        sent, self._sent = self._sent, {}
+        return list(sent.values())
+
+    def _take_back(self, descriptors: Iterable[bytes]) -> None:
+        """Receive them for nobody."""
+        for descriptor in descriptors:
+            try:
+                self._core.receive(descriptor)
+            except FileNotFoundError:  # somebody has it
+                continue
 
     def _empty_now(self, shape: tuple[int, ...], dtype: Any) -> Array | None:
         """As `empty`; None where there is no room."""
@@ -296,10 +333,22 @@ def _refuse_pickle(shared: Any) -> NoReturn:
     )
 
 
+# Where a descriptor has its block's index: Ticket in src/shm/layout.h.
+_BLOCK = slice(16, 20)
+
 # The arenas of this process by id, so that it has each once; and those that it knows only by
 # messages, which would otherwise be mapped anew for the next one.
 _arenas: weakref.WeakValueDictionary[str, Arena] = weakref.WeakValueDictionary()
 _met: dict[str, Arena] = {}
+
+
+def _forget_what_the_parent_sent() -> None:
+    for arena in list(_arenas.values()):
+        arena._sent = {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_what_the_parent_sent)
 
 
 class Address(NamedTuple):

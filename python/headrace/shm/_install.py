@@ -174,12 +174,14 @@ def _dump(self: Any, obj: Any) -> None:
             self.dispatch_table.update(ForkingPickler._extra_reducers)
         if isinstance(obj, BaseProcess) and get_spawning_popen() is not None:
             obj = _Carrier(installation, obj)
+    process = os.getpid()
     outer, _sent.messages = _sent.messages, []
     try:
         _plain_dump(self, obj)
     except BaseException:
-        for arena, descriptor in _sent.messages:
-            arena._core.receive(descriptor)
+        if process == os.getpid():  # else they are the parent's, who goes on
+            for arena, descriptor in _sent.messages:
+                arena._take_back([descriptor])
         raise
     finally:
         _sent.messages = outer
@@ -219,7 +221,7 @@ def _send_now(arena: Arena, buffer: Array) -> bytes | None:
     """None when there is no room, or never can be."""
     if buffer.nbytes > arena._memory.size:
         return None
-    return arena._core.send([buffer], 0)
+    return arena._send_now(buffer)
 
 
 def _receive(

@@ -39,7 +39,7 @@ class QueueArena(Arena):
         )
         return {**counts, "huge_pages": False, "backing": "none", "in_band": self._in_band}
 
-    def reclaim(self, *, orphans: bool = False) -> int:
+    def reclaim(self, *, orphans: bool = False, sent: bool = False) -> int:
         return 0
 
     def pin(self) -> None:
