@@ -1,7 +1,9 @@
 """`hr.cells.convert`: stores and files of cells as one, by value; killed, resumed, refused."""
 
+import fcntl
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
 import time
@@ -229,7 +231,7 @@ def test_killed_anywhere_it_goes_on_or_is_refused(stores, tmp_path):
     order = np.random.default_rng(0).permutation(98)
     rng = np.random.default_rng(7)
     for step in sorted(
-        {1, 2, 3, *range(steps - 6, steps + 1), *rng.integers(4, steps, 14).tolist()}
+        {1, 2, 3, *range(steps - 12, steps + 1), *rng.integers(4, steps, 14).tolist()}
     ):
         out = tmp_path / f"out{step}.zarr"
         ended = killed_at(step, paths, out, options)
@@ -241,13 +243,91 @@ def test_killed_anywhere_it_goes_on_or_is_refused(stores, tmp_path):
             attributes = json.loads((work / "store" / "zarr.json").read_text()).get("attributes")
             frames = [(work / "store" / name).exists() for name in ("obs", "var")]
             assert "encoding-type" not in (attributes or {}) or all(frames)
-        if not work.exists() and out.exists():
+        over = tmp_path / f"out{step}.zarr.converting.over"
+        if out.exists() and not work.exists() and not (over / "finished").exists():
             with pytest.raises(ValueError, match="there is something"):
                 hr.cells.convert(paths, out, **options)
+            assert not over.exists()
             continue
         hr.cells.convert(paths, out, **options)
         check(out, wanted, order, paths)
+        assert not work.exists() and not over.exists()
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_while_it_removes_its_work(paths, out, monkeypatch, **options):
+    def kill(path, *arguments, **others):
+        if ".over" in str(path):
+            raise Killed
+        return rmtree(path, *arguments, **others)
+
+    rmtree = shutil.rmtree
+    monkeypatch.setattr(_convert.shutil, "rmtree", kill)
+    with pytest.raises(Killed):
+        hr.cells.convert(paths, out, **SMALL, **options)
+    monkeypatch.undo()
+
+
+def test_killed_while_it_removes_its_work_it_goes_on(stores, tmp_path, monkeypatch):
+    paths, wanted = stores
+    out, over = tmp_path / "out.zarr", tmp_path / "out.zarr.converting.over"
+    order = np.random.default_rng(0).permutation(98)
+    killed_while_it_removes_its_work(paths, out, monkeypatch)
+    assert (over / "rows").exists() and out.exists()
+    monkeypatch.setattr(_convert, "_move", None)  # nothing is converted again
+    assert hr.cells.convert(paths, out, **SMALL).attrs["encoding-type"] == "anndata"
+    monkeypatch.undo()
+    check(out, wanted, order, paths)
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.zarr"]
+    with pytest.raises(ValueError, match="there is something"):  # that call is over
+        hr.cells.convert(paths, out, **SMALL)
+
+
+def test_what_was_being_removed_is_of_its_own_call_only(stores, tmp_path, monkeypatch):
+    paths, wanted = stores
+    out, over = tmp_path / "out.zarr", tmp_path / "out.zarr.converting.over"
+    killed_while_it_removes_its_work(paths, out, monkeypatch)
+    with pytest.raises(ValueError, match="there is something"):
+        hr.cells.convert(paths, out, seed=1, **SMALL)
+    assert not over.exists()
+    shutil.rmtree(out)
+    killed_while_it_removes_its_work(paths, out, monkeypatch)
+    out.rename(tmp_path / "moved.zarr")
+    hr.save(str(out), np.arange(3))  # another one
+    with pytest.raises(ValueError, match="there is something"):
+        hr.cells.convert(paths, out, **SMALL)
+    assert hr.load(str(out)).tolist() == [0, 1, 2] and not over.exists()
+    shutil.rmtree(out)
+    killed_while_it_removes_its_work(paths, out, monkeypatch)
+    shutil.rmtree(out)
+    hr.cells.convert(paths, out, **SMALL)
+    check(out, wanted, np.random.default_rng(0).permutation(98), paths)
+    killed_while_it_removes_its_work(paths, out, monkeypatch, seed=1, overwrite=True)
+    hr.cells.convert(paths, out, **SMALL, seed=2, overwrite=True)
+    check(out, wanted, np.random.default_rng(2).permutation(98), paths)
+    assert not over.exists()
+
+
+def test_the_lock_of_a_folder_that_is_gone_is_none(stores, tmp_path, monkeypatch):
+    """Another call ends between its opening and its locking here."""
+    paths, wanted = stores
+    out, work = tmp_path / "out.zarr", tmp_path / "out.zarr.converting"
+
+    def late(file, how):
+        monkeypatch.undo()
+        hr.cells.convert(paths, out, **SMALL)
         assert not work.exists()
+        return fcntl.flock(file, how)
+
+    work.mkdir()
+    monkeypatch.setattr(_convert.fcntl, "flock", late)
+    with pytest.raises(ValueError, match="there is something"):
+        hr.cells.convert(paths, out, **SMALL)
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.zarr"]
+    check(out, wanted, np.random.default_rng(0).permutation(98), paths)
 
 
 def test_what_another_call_left_is_refused(stores, tmp_path):
@@ -446,8 +526,6 @@ def test_kill_9_and_all_its_processes_end(stores, tmp_path, processes):
 
 
 def hold(path, ready, end):
-    import fcntl
-
     path.mkdir()
     with open(path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

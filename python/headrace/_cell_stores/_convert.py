@@ -20,11 +20,11 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -225,12 +225,10 @@ def _written(
     overwrite = options.overwrite
     work = target.with_name(target.name + ".converting")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Of a call that was killed when it had put it there, and had only to remove its work.
-    placed = (work / "finished").exists() and not (work / "store").exists()
-    if not overwrite and not placed:
+    over = work.with_name(work.name + ".over")
+    if not overwrite and not _is_placed(work) and not over.exists():
         _refuse_what_is_at(target)
     _refuse_what_is_no_store(target)
-    over = work.with_name(work.name + ".over")
     for folder in (work, over):
         _refuse_what_is_not_ours(folder)
     groups = stores.groups if isinstance(stores, InMemory) else _opened(stores)
@@ -261,12 +259,17 @@ def _written(
     identity = _identity(job, data, names)
     if isinstance(stores, InMemory):
         identity["values"] = stores.digest(paths)
-    work.mkdir(exist_ok=True)
-    with open(work / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"cells: another process converts to {target}") from None
+    is_done = _removed(over, target, identity) and not (work / "job.json").exists()
+    if is_done and not overwrite:
+        return _opened_group(target)
+    with _locked(work, target):
+        if not overwrite and not _is_placed(work):  # as it is now that nobody else converts
+            try:
+                _refuse_what_is_at(target)
+            except ValueError:
+                if not (work / "job.json").exists():
+                    _remove(work)
+                raise
         with open(work / "workers", "w") as workers:
             fcntl.flock(workers, fcntl.LOCK_EX)  # those of a call that was killed end at once
         _begin(work, identity, overwrite)
@@ -274,7 +277,8 @@ def _written(
             with showing(progress, "cells") as show:
                 _move(job, conversion, processes, show)
             write_frames(conversion, groups, names)
-            (work / "finished").touch()
+            (work / "job.tmp").write_text(str((work / "store").stat().st_ino))
+            os.rename(work / "job.tmp", work / "finished")
             _sync(work)
         if (work / "store").exists():
             if not overwrite:  # others may have put it there meanwhile
@@ -284,14 +288,82 @@ def _written(
                 os.rename(target, work / f"replaced-{os.getpid()}")
             os.rename(work / "store", target)  # fails where something was put there just now
             _sync(target.parent)
-        # Under another name, which no call goes on with, while it goes file by file.
+        # Under another name, which no call converts in, while it goes file by file.
         _refuse_what_is_not_ours(over)
-        shutil.rmtree(over, ignore_errors=True)
+        _remove(over)
         os.rename(work, over)
-        shutil.rmtree(over)
+        _remove(over)
+    return _opened_group(target)
+
+
+def _opened_group(target: Path) -> Group:
     from .._open import open_group
 
     return open_group(target)
+
+
+def _is_placed(work: Path) -> bool:
+    """Whether a call was killed when its result was there, and it had only to remove its work."""
+    return (work / "finished").exists() and not (work / "store").exists()
+
+
+@contextmanager
+def _locked(work: Path, target: Path) -> Iterator[None]:
+    while True:
+        work.mkdir(exist_ok=True)
+        try:
+            lock = open(work / "lock", "w")  # noqa: SIM115
+        except FileNotFoundError:  # who had it has just renamed the folder
+            continue
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"cells: another process converts to {target}") from None
+            if _is_at(lock, work / "lock"):
+                yield
+                return
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether it still is: who had its lock may have renamed or removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _removed(over: Path, target: Path, identity: Mapping[str, Any]) -> bool:
+    """Removes what a killed call had begun to remove; whether that made what is at the target, of
+    the same cells by the same arguments."""
+    try:
+        lock = open(over / "lock", "r+")  # noqa: SIM115
+    except FileNotFoundError:
+        _remove(over)  # nearly gone, if it is there
+        return False
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # it was not killed
+            return False
+        try:
+            found = json.loads((over / "job.json").read_text())
+            made = (over / "finished").read_text()
+            is_it = found == identity and made == str(target.stat().st_ino)
+        except (FileNotFoundError, ValueError):
+            is_it = False
+        _remove(over)
+    return is_it
+
+
+def _remove(folder: Path) -> None:
+    """What says whose it was goes last."""
+    last = ("finished", "job.json", "lock")
+    with suppress(FileNotFoundError):  # another call removes it, too
+        names = [name for name in os.listdir(folder) if name not in last]
+        for path in (folder / name for name in (*names, *last)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _refuse_what_is_at(target: Path) -> None:
