@@ -500,6 +500,8 @@ def test_arguments_that_cannot_be(stores, tmp_path):
         hr.cells.convert(paths, tmp_path / "out.zarr", matrices=["X", "obsp/distances"])
     with pytest.raises(TypeError, match="matrices"):
         hr.cells.convert(paths, tmp_path / "out.zarr", matrices="X")
+    with pytest.raises(ValueError, match="matrices: expected one or more, got none"):
+        hr.cells.convert(paths, tmp_path / "out.zarr", matrices=[])
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -405,6 +405,8 @@ def test_a_closed_loader_goes_on(cells):
         ({"batch_size": "8"}, TypeError, "batch_size"),
         ({"window": 4}, TypeError, "window"),
         ({"window": (0, 4)}, ValueError, "window: expected 1 or more"),
+        ({"window": (2**40, 2**40)}, ValueError, "window: .* cells are outside of 64 bits"),
+        ({"seed": -1}, ValueError, "seed: expected 0 or more, got -1"),
         ({"window": (4, 4), "lanes": 3}, ValueError, "lanes: expected a divisor of the 4 runs"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank: expected 0 to 1"),
         ({"output": "csc"}, ValueError, "output: expected one of csr"),

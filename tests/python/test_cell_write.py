@@ -171,6 +171,50 @@ def test_what_cannot_be_written(adata, tmp_path):
     assert not out.exists()
 
 
+class Held:
+    """What is asked of an AnnData."""
+
+    X = layers = obsm = obs = var = n_obs = n_vars = None
+
+    def __init__(self, X, obs, var, **layers):
+        self.X, self.obs, self.var, self.layers, self.obsm = X, obs, var, layers, {}
+        self.n_obs, self.n_vars = len(obs), len(var)
+
+
+@pytest.fixture
+def frames():
+    pandas = pytest.importorskip("pandas")
+    obs = pandas.DataFrame({"a": range(4), "b": range(4)}, index=list("wxyz"))
+    return obs, pandas.DataFrame({"c": range(3), "d": range(3)}, index=list("efg"))
+
+
+def test_no_matrix_that_is_read(frames, tmp_path):
+    out, matrix = tmp_path / "out.zarr", counts(np.random.default_rng(1), 4, 3)
+    for source, there in (
+        (Held(matrix.tocoo(), *frames), r"X \(coo_matrix\)"),
+        (Held(matrix.toarray().astype(object), *frames), r"X \(ndarray of object\)"),
+        (Held(None, *frames, q=matrix.tocoo()), r"layers/q \(coo_matrix\)"),
+        (Held(None, *frames), "none"),
+        ([Held(matrix, *frames), Held(None, *frames)], r"X \(csr_matrix\)"),
+    ):
+        with pytest.raises(ValueError, match=f"matrices: expected X, .* found {there}"):
+            hr.cells.write(source, out)
+    with pytest.raises(ValueError, match="matrices: expected one or more, got none"):
+        hr.cells.write(Held(matrix, *frames), out, matrices=[])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_of_one_name(frames, tmp_path):
+    matrix = counts(np.random.default_rng(1), 4, 3)
+    obs, var = frames
+    obs.columns = ["a", "a"]
+    with pytest.raises(ValueError, match="obs: 'a' is the name of 2 columns"):
+        hr.cells.write(Held(matrix, obs, var), tmp_path / "out.zarr")
+    var.columns = ["c", "c"]
+    with pytest.warns(UserWarning, match="left out of var: 'c' is the name of 2 columns"):
+        hr.cells.write(Held(matrix, obs, var), tmp_path / "out.zarr", obs=[])
+
+
 def test_what_is_left_out_is_said(adata, tmp_path):
     pandas = pytest.importorskip("pandas")
     source = adata(1, 40)

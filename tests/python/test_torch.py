@@ -4,6 +4,8 @@ import json
 import math
 import os
 import shutil
+import warnings
+from collections import namedtuple
 from pathlib import Path
 
 import headrace as hr
@@ -234,6 +236,30 @@ def test_what_cannot_be_stored(store, value, error, message):
     with pytest.raises(error, match=message):
         save_state_dict(value, store)
     assert not os.path.exists(store)
+
+
+def test_quantized_tensors_are_called_so(store):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch is about to have no more of them
+        tensor = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match=r"a/x: expected a dense .* quantized one of torch\.qint8"):
+        save_state_dict({"a": {"x": tensor}}, store)
+
+
+@pytest.mark.parametrize("dtype", ["uint1", "int4", "uint4", "bits8"])
+def test_types_that_zarr_lacks(store, dtype):
+    tensor = torch.empty(5, dtype=getattr(torch, dtype, None) or pytest.skip("of a newer torch"))
+    with pytest.raises(ValueError, match=rf"a/x: Zarr has no type .* torch\.{dtype}"):
+        save_state_dict({"a": {"x": tensor}}, store)
+    assert not os.path.exists(store)
+
+
+def test_containers_come_back_plain(store):
+    pair = namedtuple("pair", "x y")
+    save_state_dict({"a": pair(1, torch.Size([2])), "b": bytearray(b"x")}, store)
+    loaded = load_state_dict(store)
+    assert loaded == {"a": (1, (2,)), "b": b"x"}
+    assert [type(x) for x in (loaded["a"], loaded["a"][1], loaded["b"])] == [tuple, tuple, bytes]
 
 
 def test_into_fills_the_memory_that_is_there(saved):

@@ -236,6 +236,8 @@ def _written(
         if overlap(group.store, group.path, str(target)):
             raise ValueError(f"cells: {target} and {name_of(group)}, a source, overlap")
     paths = _matrices(groups) if options.matrices is None else list(dict.fromkeys(options.matrices))
+    if not paths:
+        raise ValueError("matrices: expected one or more, got none")
     for path in paths:
         # Of raw and obsp more than rows would have to be moved.
         if path != "X" and str(path).partition("/")[0] not in ("layers", "obsm"):
@@ -405,7 +407,13 @@ def _folder(out: Any) -> Path:
 def _matrices(groups: Sequence[Group]) -> list[str]:
     """Those that all stores have and that are read; says which are left out."""
     found = [_matrices_of(group) for group in groups]
-    kept = [path for path in found[0] if all(own.get(path) for own in found)]
+    kept = [path for path in found[0] if all(own.get(path) in _READ for own in found)]
+    if not kept:
+        there = [f"{path} ({kind})" for own in found for path, kind in own.items()]
+        raise ValueError(
+            "matrices: expected X, layers or obsm with a matrix that all have, csr_matrix or array "
+            f"of two dimensions, found {', '.join(dict.fromkeys(there)) or 'none'}"
+        )
     left_out = sorted({path for own in found for path in own} - set(kept))
     for name in ("raw", "uns", "obsp", "varm", "varp"):
         if any(name in group and _has_something(group[name]) for group in groups):
@@ -426,8 +434,12 @@ def _group(group: Group, name: str) -> Group:
     return found
 
 
-def _matrices_of(group: Group) -> dict[str, bool]:
-    """Paths of matrices, and whether they are of a kind that is read."""
+# Kinds of matrices.
+_READ = ("csr_matrix", "array")
+
+
+def _matrices_of(group: Group) -> dict[str, str]:
+    """Paths of matrices, and their kinds."""
     paths = ["X"] if "X" in group else []
     for folder in ("layers", "obsm"):
         if folder in group:
@@ -435,8 +447,12 @@ def _matrices_of(group: Group) -> dict[str, bool]:
     found = {}
     for path in paths:
         node = group[path]
-        dense = not isinstance(node, Group) and encoding(node) == "array" and node.ndim == 2
-        found[path] = dense or encoding(node) == "csr_matrix"
+        kind = encoding(node)
+        if isinstance(node, Group):
+            kind = "group of arrays" if kind == "array" else kind
+        elif kind == "array" and node.ndim != 2:
+            kind = f"array of shape {node.shape}"
+        found[path] = kind
     return found
 
 

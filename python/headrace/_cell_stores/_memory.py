@@ -87,15 +87,21 @@ class InMemory:
             encoded(_put(root, chunks, path, values), "array", "0.2.0")
             self._arrays[-1][path] = [values]
         else:  # of a kind that is not read
-            encoded(root.create_group(path), type(given).__name__, "0.1.0")
+            kind, dtype = type(given).__name__, getattr(given, "dtype", None)
+            if dtype is not None and np.dtype(dtype).kind not in "biufc":
+                kind += f" of {dtype}"
+            encoded(root.create_group(path), kind, "0.1.0")
 
     def _frame(self, root: Group, name: str, given: Any, wanted: set[str] | None) -> None:
         columns: dict[str, ObsColumn] = {}
         ordered = set()
-        for key in given.columns:
+        names = list(given.columns)
+        for key in dict.fromkeys(names):
             if wanted is not None and key not in wanted:
                 continue
             try:
+                if names.count(key) > 1:
+                    raise ValueError(f"{name}: {key!r} is the name of {names.count(key)} columns")
                 columns[_named(name, key)] = _column(given[key], f"{name}: {key!r}")
             except ValueError as error:
                 if name == "obs":

@@ -162,6 +162,8 @@ class CellLoader:
         _options.check_numbers(seed=seed, epoch=epoch)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank: expected 0 to {world_size - 1}, got {rank}")
+        if seed < 0:
+            raise ValueError(f"seed: expected 0 or more, got {seed}")
         if epoch < 0:
             raise ValueError(f"epoch: expected 0 or more, got {epoch}")
         _check.flag("shuffle", shuffle)

@@ -122,6 +122,8 @@ def own_order(
     for name, value in (("batch_size", batch_size), ("window", rows), ("window", runs)):
         if value < 1:
             raise ValueError(f"{name}: expected 1 or more, got {value}")
+    if index(rows) * index(runs) >= 1 << 63:
+        raise ValueError(f"window: {rows} x {runs} cells are outside of 64 bits")
     if lanes is None:
         lanes = int(np.gcd(8, runs))
     _options.check_numbers(lanes=lanes)

@@ -51,7 +51,9 @@ def save_state_dict(
     ----------
     state_dict
         Dicts, lists and tuples, nested at will, of tensors on any device and of numbers, strings,
-        bytes, `torch.dtype` and None: what ``state_dict()`` of modules and optimizers gives.
+        bytes, `torch.dtype` and None: what ``state_dict()`` of modules and optimizers gives. Of
+        their subclasses, such as named tuples, dict, list and tuple come back, and a bytearray as
+        bytes.
         Tensors that are one memory are stored once. With a `DTensor` in it every process of
         `process_group` calls this: each writes the part that it holds, and plain tensors are those
         of the first process.
@@ -77,7 +79,8 @@ def save_state_dict(
     Raises
     ------
     ValueError
-        Something is there already, or two names cannot be told apart.
+        Something is there already, two names cannot be told apart, or a tensor is of a type that
+        Zarr lacks, such as uint1 and int4.
     TypeError
         A value that has no place in a store: a sparse or quantized tensor, or any other object.
 

@@ -33,6 +33,15 @@ CARRIERS = {
     for name, carrier in {"complex32": torch.uint32, "float4_e2m1fn_x2": torch.uint8}.items()
     if name in _DTYPES
 }
+_STORED = {
+    _DTYPES[name]
+    for name in (
+        "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
+        "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "float8_e4m3fn",
+        "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    )
+    if name in _DTYPES
+} | CARRIERS.keys()  # fmt: skip
 _SCALARS = (str, bool, int, type(None))
 
 
@@ -80,6 +89,10 @@ def check_dense(tensor: torch.Tensor, name: str) -> None:
     wraps = hasattr(tensor, "__tensor_flatten__") and not is_distributed(tensor)
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested or wraps:
         kind = type(tensor).__name__ if wraps else tensor.layout
+        if tensor.is_quantized:
+            kind = f"a quantized one of {tensor.dtype}"
+        elif tensor.is_nested:
+            kind = f"a nested one of layout {tensor.layout}"
         raise TypeError(f"{name}: expected a dense tensor, got {kind}")
 
 
@@ -146,6 +159,8 @@ class Encoder:
         check_dense(tensor, path)
         if tensor.device.type == "meta":
             raise ValueError(f"{path}: a tensor on the meta device has no data to store")
+        if tensor.dtype not in _STORED:
+            raise ValueError(f"{path}: Zarr has no type for tensors of {tensor.dtype}")
         path = self._paths.setdefault(identity(tensor), path)
         self.tensors.setdefault(path, tensor)
         if tensor.dtype in CARRIERS:
