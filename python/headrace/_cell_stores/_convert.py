@@ -107,7 +107,8 @@ def convert(
     ------
     ValueError
         There is something at ``out``; another process converts to it; what another call has left
-        was made of other cells or arguments; stores that do not fit together.
+        was made of other cells or arguments; stores that do not fit together, or have no matrix of
+        these kinds in common.
     NotImplementedError
         ``out`` is a URL or a zip archive.
     headrace.CorruptError
