@@ -110,7 +110,7 @@ fuzz: $(STAMPS)/extra-build
 	@tools/fuzz build/fuzz/tests/fuzz $(FUZZ_SECONDS)
 
 wheel: $(STAMPS)/extra-dev
-	@tools/wheel
+	@tools/wheel $(PYTHONS)
 
 check: build $(STAMPS)/extra-dev
 	@tools/check
