@@ -58,7 +58,7 @@ Json array_facts(const Array& array, bool storage) {
       {"chunks", chunks_json(array, metadata)},
       {"shards", shards_json(array, metadata)},
       {"codecs", codecs_json(array.codecs())},
-      {"fill_value", metadata.value("fill_value", Json(nullptr))},
+      {"fill_value", metadata.is_object() ? metadata.value("fill_value", Json()) : Json()},
       {"dimension_names", names_json(array)},
       {"attributes", parse_json(array.attributes_json())},
       {"nbytes", fixed ? Json(static_cast<std::int64_t>(nbytes)) : Json(nullptr)},

@@ -197,8 +197,34 @@ std::string json_text(const Json& json, int indent) {
 
 void print_json(const Json& json) { print_text(json_text(json, 2) + '\n'); }
 
+// NaN and infinities, which zarr-python writes as Python's json does, as Zarr 3 has them.
+std::string with_quoted_numbers(std::string_view text) {
+  std::string result;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t count = 1;
+    bool is_number = false;
+    if (in_string) {
+      if (text[at] == '\\') count = 2;
+      if (text[at] == '"') in_string = false;
+    } else {
+      in_string = text[at] == '"';
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+        if (text.substr(at, word.size()) != word) continue;
+        count = word.size();
+        is_number = true;
+      }
+    }
+    if (is_number) result += '"';
+    result += text.substr(at, count);
+    if (is_number) result += '"';
+    at += count;
+  }
+  return result;
+}
+
 Json parse_json(const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = Json::parse(with_quoted_numbers(text), nullptr, false);
   return json.is_discarded() ? Json(text) : json;
 }
 

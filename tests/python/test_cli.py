@@ -60,6 +60,21 @@ def test_info_json(tree):
     assert {member["name"] for member in group["members"]} == {"g", "ints"}
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_info_of_numbers_that_json_lacks(store, zarr_format):
+    root = zarr.create_group(store, zarr_format=zarr_format)
+    field = root.create_array("x", shape=(4,), dtype="f4", fill_value=np.nan)
+    odd = {"units": "K", "of": [np.nan, np.inf, -np.inf], 'N"aN\\': "NaN, Infinity"}
+    field.attrs.update(odd)
+    root.attrs.update(odd)
+    wanted = {**odd, "of": ["NaN", "Infinity", "-Infinity"]}
+    facts = run_json("info", f"{store}/x")
+    assert (facts["attributes"], facts["fill_value"]) == (wanted, "NaN")
+    group = run_json("info", store)
+    assert group["attributes"] == wanted
+    assert [member["units"] for member in group["members"]] == ["K"]
+
+
 def test_info_text(tree):
     text = run("info", f"{tree[0]}/g/field").decode()
     for part in ("float32", "zstd", "20", "15"):
