@@ -125,3 +125,56 @@ def test_lists_and_objects_take_no_memory_beyond_their_bound(store):
     text = json.dumps(good)[:-1] + ', "a": 0' * 2 * count + "}"
     document.write_text(text)
     assert peak_of(code, store, "more members than 1048576") < 400
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_attributes_that_could_not_be_read_again_are_not_stored(store, zarr_format):
+    group = hr.create_group(store, zarr_format=zarr_format, attributes={"a": 1})
+    array = group.create_array("x", shape=(3,), dtype="i4", attributes={"a": 1})
+    array[:] = 7
+    for node in (group, array):
+        for value in (nested(200), "x" * (256 << 20)):
+            with pytest.raises(ValueError, match=r"nested too deep|the limit is"):
+                node.attrs["k"] = value
+        node.attrs["b"] = nested(150)
+    again = hr.open_group(store)
+    assert dict(again.attrs) == dict(again["x"].attrs) == {"a": 1, "b": nested(150)}
+    assert again["x"][:].tolist() == [7, 7, 7]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_nor_is_what_is_consolidated(store, zarr_format):
+    group = hr.create_group(store, zarr_format=zarr_format)
+    array = group.create_array("x", shape=(3,), dtype="i4")
+    # As deep as the array alone may have it.
+    for depth in range(200, 150, -1):
+        try:
+            array.attrs["deep"] = nested(depth)
+        except ValueError:
+            continue
+        break
+    assert depth > 190
+    with pytest.raises(ValueError, match="nested too deep"):
+        hr.consolidate_metadata(store)
+    assert hr.open_group(store)["x"].attrs["deep"] == nested(depth)
+
+
+def test_shapes_whose_bytes_overflow(store):
+    array = hr.create_array(store, shape=(3,), chunks=(2,), dtype="i4")
+    array[:] = [1, 2, 3]
+    most = 2**61 * 2 - 1
+    for extent in (2**63 - 1, most + 1):
+        with pytest.raises(ValueError, match=r"shape: .* overflows"):
+            array.resize((extent,))
+    array.resize((most,))
+    with pytest.raises(ValueError, match=r"shape: .* overflows"):
+        array.append(np.array([1], "i4"))
+    assert hr.open_array(store).shape == (most,)
+    assert array[:3].tolist() == [1, 2, 3]

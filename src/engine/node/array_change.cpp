@@ -1,5 +1,6 @@
 // What changes the metadata of an array: resize, append, attributes.
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -72,6 +73,7 @@ Shape appended_shape(const std::string& path,
                     shape_text(now));
   }
   expected[axis] = checked_add(now[axis], data.shape[axis], "extent");
+  checked_nbytes(expected, std::max<std::size_t>(data.dtype.itemsize(), 1), "shape");
   return expected;
 }
 
@@ -152,6 +154,7 @@ void Array::resize(const Shape& shape, const WriteOptions& options) const {
     for (std::size_t d = 0; d < ndim; ++d) {
       if (after[d] == kKeepExtent) after[d] = before->shape[d];
     }
+    checked_nbytes(after, std::max<std::size_t>(before->dtype.itemsize(), 1), "shape");
     change.store(with_new_shape("resize", path(), *before, after));
     // Still under the lock: nobody has grown it again and written there.
     if (is_smaller(after, before->shape)) erase_outside(*state_, after, before);

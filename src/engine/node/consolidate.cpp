@@ -72,8 +72,11 @@ void consolidate_metadata(const Store& store,
     const NodeDocuments& now = change.documents();
     if (root->zarr_format == 3)
       change.store(consolidated_v3(now, nodes), now.attributes);
-    else
-      store.driver().set(join_key(clean, ".zmetadata"), bytes_of(consolidated_v2(now, nodes)));
+    else {
+      const std::string document = consolidated_v2(now, nodes);
+      check_readable(where, document);
+      store.driver().set(join_key(clean, ".zmetadata"), bytes_of(document));
+    }
   });
 }
 

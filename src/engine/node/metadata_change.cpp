@@ -99,7 +99,24 @@ bool NodeChange::store_on_condition(const std::string& document, const std::stri
   return true;
 }
 
+// What could not be read again is not stored: an attribute may be deep, or long, by itself alone.
+void check_readable(const std::string& where, const std::string& document) {
+  try {
+    Json::parse(document, "the metadata");
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid_argument, where + ": " + error.what());
+  }
+}
+
+void NodeChange::check_documents(const std::string& document, const std::string& attributes) const {
+  const std::string where = std::string("[") + call_ + "] " + place_of(store_, path_);
+  if (!is_stored_ || document != documents_.document) check_readable(where, document);
+  if (documents_.zarr_format == 2 && attributes != documents_.attributes)
+    check_readable(where, attributes);
+}
+
 void NodeChange::store(std::string document, std::string attributes) {
+  check_documents(document, attributes);
   if (replaces_on_condition() && store_on_condition(document, attributes)) return;
   if (!excludes_processes()) check_unchanged();
   const bool is_v2 = documents_.zarr_format == 2;

@@ -41,6 +41,7 @@ class NodeChange {
   bool is_current() const;
 
  private:
+  void check_documents(const std::string& document, const std::string& attributes) const;
   void check_unchanged() const;
   bool replaces_on_condition() const;
   bool replace(const char* name, const std::string& text, bool is_there, std::string& version);
@@ -55,6 +56,9 @@ class NodeChange {
   NodeDocuments documents_;
   NodeVersions versions_;
 };
+
+// `invalid_argument` for a document that could not be read again once it is stored.
+void check_readable(const std::string& where, const std::string& document);
 
 // Of a change that another writer may forestall: what it throws then, or where that can not be
 // known, whether it was made.
