@@ -38,7 +38,13 @@ std::string listed(const Shape& numbers) {
 std::size_t TensorView::size() const { return checked_nbytes(shape, 1, "size of a tensor"); }
 
 Shape TensorView::strides_or_c() const {
-  return strides.empty() ? c_strides(shape, dtype.itemsize()) : strides;
+  if (strides.empty()) return c_strides(shape, dtype.itemsize());
+  if (strides.size() != shape.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                "strides: expected " + std::to_string(shape.size()) +
+                    ", one for each dimension, got " + std::to_string(strides.size()));
+  }
+  return strides;
 }
 
 bool TensorView::is_c_contiguous() const {

@@ -353,6 +353,13 @@ std::optional<Bytes> fill_value_from_json(const DType& dtype, const Json& json) 
   return bytes;
 }
 
+Bytes element_without_fill(const DType& dtype) {
+  Bytes bytes(dtype.itemsize());
+  if (dtype.kind() == DType::Kind::datetime || dtype.kind() == DType::Kind::timedelta)
+    put(dtype, Json::parse("\"NaT\"", "fill_value"), bytes.data());
+  return bytes;
+}
+
 std::optional<Bytes> fill_value_from_json(const DType& dtype, std::string_view json, int) {
   return fill_value_from_json(dtype, Json::parse(json, "fill_value"));
 }

@@ -13,4 +13,8 @@ namespace headrace {
 // the dialects of both formats.
 std::optional<std::vector<std::byte>> fill_value_from_json(const DType& dtype, const Json& json);
 
+// An element of a fixed size that is missing where metadata of v2 name no fill value: zero, or NaT,
+// as zarr-python reads it.
+std::vector<std::byte> element_without_fill(const DType& dtype);
+
 }  // namespace headrace

@@ -631,6 +631,9 @@ def test_results_in_the_memory_of_the_configured_device(tmp_path, device, left_t
         assert_same(x.to_numpy(), data[3:17:2])
         assert_same(array.oindex[[9, 2], 3:9].to_numpy(), data[[9, 2], 3:9])
         assert array[4, 4].to_numpy() == data[4, 4]
+        nothing = array[3:3]
+        assert isinstance(nothing, hr.DeviceArray) and nothing.shape == (0, 15)
+        assert_same(nothing.to_numpy(), data[3:3])
         other[...] = array[...]
         assert left_to_zarr == []
     assert_same(other[...], data)
@@ -762,3 +765,29 @@ def test_a_relative_folder_is_where_the_process_is(tmp_path, monkeypatch):
         array.append(np.array([7, 7], "i4"))
     assert zarr.open_array(tmp_path / "b" / "x.zarr")[:].tolist() == [98] * 4 + [7] * 2
     assert zarr.open_array(tmp_path / "a" / "x.zarr")[:].tolist() == [97] * 4
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", ">M8[ns]", "m8[ms]", "f8", "i2", "S3", "U2", "?", "c8"])
+def test_chunks_without_a_fill_value(tmp_path, dtype):
+    """Zarr 2 with `null`: what is missing reads, and is stored, as zarr-python has it."""
+    value = np.array([1], "i8").astype(dtype)
+    stored = {}
+    for name in (OURS, DEFAULT):
+        path = tmp_path / name
+        with pipeline(name):
+            array = zarr.create_array(
+                path,
+                shape=(6,),
+                chunks=(2,),
+                dtype=dtype,
+                zarr_format=2,
+                fill_value=None,
+                compressors=None,
+            )
+            array[1:2] = value
+            stored[name] = array[:], (path / "0").read_bytes()
+    assert_same(stored[OURS][0], stored[DEFAULT][0])
+    assert stored[OURS][1] == stored[DEFAULT][1]
+    assert_same(hr.open_array(tmp_path / OURS)[:], stored[DEFAULT][0])
+    copy = hr.rechunk(str(tmp_path / OURS), str(tmp_path / "copy"), chunks=6)
+    assert_same(copy[:], stored[DEFAULT][0])

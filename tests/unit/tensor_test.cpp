@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -18,6 +19,7 @@
 #include "conformance/error_code.h"
 #include "device/device.h"
 #include "device/dlpack.h"
+#include "headrace/array.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -114,6 +116,29 @@ TEST(TensorView, KnowsCOrderFromItsStrides) {
   view.shape = {0, 3};
   view.strides = {1, 1};
   EXPECT_TRUE(view.is_c_contiguous());
+}
+
+TEST(TensorView, HasAStrideForEachDimension) {
+  std::vector<float> elements(24, 1);
+  CreateOptions options;
+  options.shape = {6, 4};
+  options.chunks = {3, 4};
+  options.dtype = DType::float32;
+  const Array array = create_array(memory_store(), "", options);
+  for (const Shape& strides : {Shape{16}, Shape{16, 4, 4}}) {
+    const TensorView view{elements.data(), {6, 4}, strides, DType::float32, Device::cpu()};
+    for (const auto& call : {std::function<void()>([&] { array.write({}, view); }),
+                             std::function<void()>([&] { array.read_into({}, view); }),
+                             std::function<void()>([&] { array.append(view); })}) {
+      try {
+        call();
+        ADD_FAILURE() << strides.size();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+      }
+    }
+  }
+  EXPECT_EQ(array.shape(), (Shape{6, 4}));
 }
 
 template <typename T>

@@ -7,13 +7,14 @@
 #include "codec/shard_index.h"
 #include "codec/vlen.h"
 #include "engine/layout/region_layouts.h"
+#include "format/fill_value.h"
 
 namespace headrace {
 namespace {
 
 std::vector<std::byte> fill_element(const ArrayMetadata& m) {
   if (!m.dtype.variable_length()) {
-    return m.fill_value.value_or(std::vector<std::byte>(m.dtype.itemsize()));
+    return m.fill_value ? *m.fill_value : element_without_fill(m.dtype);
   }
   VlenElement element;
   if (m.fill_value) element = {m.fill_value->data(), m.fill_value->size()};

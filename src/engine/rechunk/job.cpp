@@ -129,7 +129,7 @@ class Rechunk {
       CreateOptions create;
       create.shape = array.source.shape();
       create.dtype = array.source.dtype();
-      create.fill_value = array.source.fill_value();
+      create.fill_value = fill_of(array.source);
       create.codecs.emplace();
       for (Shape& sizes :
            common_chunks(array.plan.passes[0].block_sizes, array.plan.passes[1].block_sizes))

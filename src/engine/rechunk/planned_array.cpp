@@ -7,6 +7,7 @@
 #include "codec/hashes.h"
 #include "engine/rechunk/plan.h"
 #include "engine/rechunk/state.h"
+#include "format/fill_value.h"
 #include "format/json.h"
 
 namespace headrace {
@@ -24,11 +25,22 @@ Shape chunks_of(const Array& source) {
   return source.is_rectilinear() && !source.is_sharded() ? Shape{} : source.chunks();
 }
 
+}  // namespace
+
+std::optional<std::vector<std::byte>> fill_of(const Array& source) {
+  const DType dtype = source.dtype();
+  auto fill_value = source.fill_value();
+  if (!fill_value && !dtype.variable_length()) fill_value = element_without_fill(dtype);
+  return fill_value;
+}
+
+namespace {
+
 CreateOptions destination_of(const Array& source, bool in_group, const RechunkOptions& options) {
   CreateOptions result;
   result.shape = source.shape();
   result.dtype = source.dtype();
-  result.fill_value = source.fill_value();
+  result.fill_value = fill_of(source);
   result.attributes = attributes_in_v3(source);
   result.dimension_names = source.dimension_names();
   result.codecs = options.codecs;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct PlannedArray {
   Array target;  // the destination's metadata: nothing is stored yet
   RechunkPlan plan;
 };
+
+// What is missing in the source: where it names no fill value, what it reads as.
+std::optional<std::vector<std::byte>> fill_of(const Array& source);
 
 std::vector<PlannedArray> planned_arrays(const RechunkTree& tree, const RechunkOptions& options);
 
