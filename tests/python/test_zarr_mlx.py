@@ -34,6 +34,8 @@ def test_results_are_filled_in_place(tmp_path, dtype, shards):
     x = array[3:17:2, ::3]
     assert isinstance(x, mx.array)
     assert_same(np.array(x), data[3:17:2, ::3])
+    nothing = array[3:3]
+    assert isinstance(nothing, mx.array) and nothing.shape == (0, 15)
     assert_same(np.array(array.oindex[[9, 2], 3:9]), data[[9, 2], 3:9])
     assert_same(np.array(array[...] == mx.array(data)), np.ones((20, 15), bool))
 

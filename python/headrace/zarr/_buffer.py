@@ -33,12 +33,11 @@ class NDBuffer(core.NDBuffer):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, order: Order = "C") -> NDBuffer:
-        device = config.get("device")
         if 0 in shape:  # which nobody fills
-            return cls(_core.empty_on_device(tuple(shape), np.dtype(dtype), device))
+            return cls.from_numpy_array(np.empty(shape, dtype))
         # Nothing is allocated: the read brings the memory.
         buffer = cls(_Unfilled(tuple(shape), np.dtype(dtype)))
-        buffer.device = device
+        buffer.device = config.get("device")
         return buffer
 
     @classmethod
