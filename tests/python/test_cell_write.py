@@ -17,7 +17,7 @@ sp = pytest.importorskip("scipy.sparse")
 zarr = pytest.importorskip("zarr")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:indices array has non-integer dtype",  # of SciPy, of what anndata reads
-    "ignore:The 'mode.chained_assignment' option",  # of pandas 3, which anndata sets
+    "ignore:The '.*' option is deprecated",  # of pandas 3, which anndata sets
     "ignore:Writing zarr v2 data",
     "ignore::FutureWarning",
 )
