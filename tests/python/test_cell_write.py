@@ -88,6 +88,7 @@ def test_anndata_reads_what_was_written(adata, tmp_path, options):
     assert list(done) == sorted(done)
 
 
+@pytest.mark.filterwarnings("ignore:cells. left out of var")
 def test_several_and_a_view_are_as_convert_has_their_files(adata, tmp_path):
     whole = [adata(seed, rows, genes) for seed, rows, genes in ((1, 90, 30), (2, 70, 25))]
     parts = [whole[0][10:60], whole[1]]
