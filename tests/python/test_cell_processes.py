@@ -111,7 +111,7 @@ def test_a_loader_is_closed_by_another_thread(path):
     stop = threading.Event()
 
     def close():
-        while not stop.is_set():
+        while not stop.wait(0.002):
             loader.close()
 
     thread = threading.Thread(target=close)
