@@ -100,9 +100,11 @@ def test_two_threads_at_once_are_refused(path):
     for thread in threads:
         thread.join()
     assert set(refused) <= {"[loader] another thread is using the loader"}
-    of_epoch = given[: len(loader)]
+    found = [batch["index"].tolist() for batch in given if batch is not None]
     wanted = [batch["index"].tolist() for batch in loader_of(path)]
-    assert sorted(batch["index"].tolist() for batch in of_epoch) == sorted(wanted)
+    # A thread may have begun the next epoch before another one told of its end.
+    assert all(found.count(cells) == 1 for cells in wanted)
+    assert len(found) <= len(wanted) + len(threads)
 
 
 def test_a_loader_is_closed_by_another_thread(path):
