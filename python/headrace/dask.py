@@ -18,7 +18,7 @@ import itertools
 import math
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
@@ -218,16 +218,30 @@ def _described(source: Any) -> str:
 def _sources(graph: Mapping[Any, Any]) -> list[Any]:
     """The arrays that tasks of a graph read, of any library, but for those in memory."""
     found: list[Any] = []
-    seen: set[int] = set()
-    for task in graph.values():
-        _collect(task, found, seen)
+    seen: dict[int, Any] = {}
+    for part in _parts(graph):
+        _collect(part, found, seen)
     return found
 
 
-def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
+def _parts(graph: Any) -> Iterator[Any]:
+    """What holds all that tasks hold: of blockwise layers, which are many tasks, their one form."""
+    if not isinstance(graph, HighLevelGraph):
+        yield from graph.values()
+        return
+    for layer in graph.layers.values():
+        if isinstance(layer, Blockwise):
+            yield getattr(layer, "task", None) or layer.dsk  # before Dask 2024.12
+            yield from layer.io_deps.values()
+            yield from (value for value, axes in layer.indices if axes is None)
+        else:
+            yield from layer.values()
+
+
+def _collect(value: Any, found: list[Any], seen: dict[int, Any]) -> None:
     if isinstance(value, str | int | float | slice | np.ndarray) or id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # which lives as long as its number is known
     if isinstance(value, _Source):
         _collect(value.array, found, seen)
     elif isinstance(value, Mapping):
@@ -237,7 +251,7 @@ def _collect(value: Any, found: list[Any], seen: set[int]) -> None:
         for each in value:
             _collect(each, found, seen)
     elif type(value).__module__.partition(".")[0] == "dask":  # a task; tuples before 2024.12
-        for name in ("value", "args", "kwargs"):
+        for name in ("value", "args", "kwargs", "mapping"):
             _collect(getattr(value, name, None), found, seen)
     elif isinstance(value, _core.Array) or (
         hasattr(value, "shape")
@@ -251,11 +265,11 @@ def _is_elementwise(graph: Any) -> bool:
     """Whether each block is made of the blocks in its place alone."""
     if not isinstance(graph, HighLevelGraph):
         return False
-    for layer in graph.layers.values():
+    for name, layer in graph.layers.items():
         if isinstance(layer, Blockwise):
             if any(axes not in (None, layer.output_indices) for _, axes in layer.indices):
                 return False
-        elif len(layer) != 1 or layer.get_dependencies(next(iter(layer)), set(graph)):
+        elif len(layer) != 1 or graph.dependencies[name]:
             return False
     return True
 
