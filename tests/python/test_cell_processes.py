@@ -130,6 +130,27 @@ def test_a_loader_is_closed_by_another_thread(path):
     assert found == wanted
 
 
+def test_the_handler_of_a_signal_closes_a_loader_at_work(path):
+    code = """
+import signal, sys
+import headrace as hr
+from headrace.loader import CellLoader
+loader = CellLoader(hr.cells(sys.argv[1]), 8, window=(4, 4))
+made = loader._made
+def interrupted(planned):
+    signal.raise_signal(signal.SIGTERM)
+    return made(planned)
+def leave(*_):
+    loader.close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+loader._made = interrupted
+signal.alarm(20)  # ends a wait without end
+next(loader)
+"""
+    python(code, path)
+
+
 def test_loaders_in_threads(path):
     wanted = values(loader_of(path))
     found = [None] * 4

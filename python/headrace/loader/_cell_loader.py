@@ -30,9 +30,9 @@ Batch = dict[str, Any]
 
 
 class _Turn:
-    """Of the thread that uses a loader."""
+    """Of the thread that uses a loader; the handler of a signal may have one within it."""
 
-    def __init__(self, in_use: threading.Lock) -> None:
+    def __init__(self, in_use: threading.RLock) -> None:
         self._in_use = in_use
 
     def __enter__(self) -> None:
@@ -205,7 +205,7 @@ class CellLoader:
                 raise ValueError(f"{given[0]}: the sampler says it")
             check_sampler(sampler, world_size)
             self._order = SamplerOrder(sampler, cells.n_obs, bool(drop_last))
-        self._in_use = threading.Lock()
+        self._in_use = threading.RLock()
         self._start()
         if len(self) == 0:
             warnings.warn(
@@ -245,7 +245,7 @@ class CellLoader:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._in_use = threading.Lock()
+        self._in_use = threading.RLock()
         self._start()
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -284,7 +284,7 @@ class CellLoader:
     def _turn(self) -> _Turn:
         if self._process != os.getpid():
             # Neither the parent's thread is here, nor whoever had a turn there.
-            self._in_use = threading.Lock()
+            self._in_use = threading.RLock()
             self._start()
         return _Turn(self._in_use)
 
