@@ -197,6 +197,8 @@ std::string json_text(const Json& json, int indent) {
 
 void print_json(const Json& json) { print_text(json_text(json, 2) + '\n'); }
 
+namespace {
+
 // NaN and infinities, which zarr-python writes as Python's json does, as Zarr 3 has them.
 std::string with_quoted_numbers(std::string_view text) {
   std::string result;
@@ -222,6 +224,8 @@ std::string with_quoted_numbers(std::string_view text) {
   }
   return result;
 }
+
+}  // namespace
 
 Json parse_json(const std::string& text) {
   Json json = Json::parse(with_quoted_numbers(text), nullptr, false);

@@ -50,8 +50,7 @@ std::string described(nb::handle value);
 // TypeError: "threads: expected an integer, got 'many'".
 [[noreturn]] void raise_wrong_type(const char* name, const char* wanted, nb::handle value);
 
-// Of an integer, which then has no room in `bits`, a ValueError: "seed: expected 0 or more, got
-// -1".
+// ValueError where it is an integer, which then has no room in `bits`: "seed: expected 0 or more".
 void raise_if_integer(const char* name, bool is_signed, std::size_t bits, nb::handle value);
 
 // An argument, or a TypeError or ValueError that names it.

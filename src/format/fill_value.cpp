@@ -354,10 +354,9 @@ std::optional<Bytes> fill_value_from_json(const DType& dtype, const Json& json) 
 }
 
 Bytes element_without_fill(const DType& dtype) {
-  Bytes bytes(dtype.itemsize());
   if (dtype.kind() == DType::Kind::datetime || dtype.kind() == DType::Kind::timedelta)
-    put(dtype, Json::parse("\"NaT\"", "fill_value"), bytes.data());
-  return bytes;
+    return *fill_value_from_json(dtype, Json::parse("\"NaT\"", "fill_value"));
+  return Bytes(dtype.itemsize());
 }
 
 std::optional<Bytes> fill_value_from_json(const DType& dtype, std::string_view json, int) {

@@ -347,8 +347,7 @@ def _forget_what_the_parent_sent() -> None:
         arena._sent = {}
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_what_the_parent_sent)
+os.register_at_fork(after_in_child=_forget_what_the_parent_sent)
 
 
 class Address(NamedTuple):
