@@ -14,8 +14,8 @@ struct ComputeCapability {
   int minor = 0;
 };
 
-// Kernels use cp.async and reductions over warps, which came with 8.0.
-inline constexpr ComputeCapability kLeastCapability{8, 0};
+// Warps as kernels see them came with 7.0, and CUDA 13 compiles for 7.5 on.
+inline constexpr ComputeCapability kLeastCapability{7, 5};
 
 // Why a GPU cannot run code that was built for `architectures`, as CMAKE_CUDA_ARCHITECTURES has
 // them: "80-real;90a;120". Empty when it can, or when only the driver can tell ("native").

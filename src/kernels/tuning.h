@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "simt/queue.h"
 
@@ -134,7 +135,13 @@ constexpr Tuning tuning_of(unsigned fill, unsigned processors) {
 }
 
 inline Tuning tuning_of(const Queue& queue) {
-  return tuning_of(queue.tuned_for(), queue.processors());
+  Tuning tuning = tuning_of(queue.tuned_for(), queue.processors());
+  // Where the tiles of jumps do not fit, all is executed in order.
+  if (queue.shared_nbytes() < kSharedFromAmpere) {
+    tuning.zstd.jump_part = 0;
+    tuning.lz.order_head_start = std::numeric_limits<std::uint64_t>::max() / 2;
+  }
+  return tuning;
 }
 
 // What reads of the smallest and largest batches take on either side, for who decides where to

@@ -6,8 +6,8 @@
 
 #include "simt/queue.h"
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "headrace's kernels need compute capability 8.0: see CMAKE_CUDA_ARCHITECTURES"
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
+#error "headrace's kernels need compute capability 7.5: see CMAKE_CUDA_ARCHITECTURES"
 #endif
 
 #define SIMT_DEVICE __device__ __forceinline__
@@ -16,8 +16,13 @@
 // Tables: SIMT_CONSTANT u8 kTable[4] = {...};  for lanes that read different entries, SIMT_TABLE.
 #define SIMT_CONSTANT static __constant__ const
 #define SIMT_TABLE static __device__ const
+#ifdef __CUDA_ARCH__
 #define SIMT_UNROLL _Pragma("unroll")
 #define SIMT_NO_UNROLL _Pragma("unroll 1")
+#else  // the host's compiler, for what is SIMT_HOST_DEVICE
+#define SIMT_UNROLL
+#define SIMT_NO_UNROLL
+#endif
 
 namespace headrace::gpu::simt {
 
@@ -56,10 +61,30 @@ SIMT_DEVICE bool any(bool vote) { return __any_sync(kAll, vote); }
 SIMT_DEVICE bool all(bool vote) { return __all_sync(kAll, vote); }
 // The lanes that hold the same value.
 SIMT_DEVICE u32 match(u32 value) { return __match_any_sync(kAll, value); }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 SIMT_DEVICE u32 reduce_add(u32 value) { return __reduce_add_sync(kAll, value); }
 SIMT_DEVICE u32 reduce_min(u32 value) { return __reduce_min_sync(kAll, value); }
 SIMT_DEVICE u32 reduce_max(u32 value) { return __reduce_max_sync(kAll, value); }
 SIMT_DEVICE u32 reduce_or(u32 value) { return __reduce_or_sync(kAll, value); }
+#else
+template <class Operation>
+SIMT_DEVICE u32 fold(u32 value, const Operation& operation) {
+  for (unsigned d = kWarp / 2; d != 0; d >>= 1) value = operation(value, shuffle_xor(value, d));
+  return value;
+}
+SIMT_DEVICE u32 reduce_add(u32 value) {
+  return fold(value, [](u32 a, u32 b) { return a + b; });
+}
+SIMT_DEVICE u32 reduce_min(u32 value) {
+  return fold(value, [](u32 a, u32 b) { return min(a, b); });
+}
+SIMT_DEVICE u32 reduce_max(u32 value) {
+  return fold(value, [](u32 a, u32 b) { return max(a, b); });
+}
+SIMT_DEVICE u32 reduce_or(u32 value) {
+  return fold(value, [](u32 a, u32 b) { return a | b; });
+}
+#endif
 
 // Relaxed; each gives the value before.
 template <class T>
@@ -156,6 +181,7 @@ SIMT_DEVICE void store_shared_quad(SharedAddress a, Quad v) {
 // "memory": a thread that waits for its own copies has no barrier behind the wait, and without one
 // the compiler could move its loads of what was copied above the wait, or its stores to what is
 // copied below the copy.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 SIMT_DEVICE void copy_async(void* shared, const void* device) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<u32>(__cvta_generic_to_shared(shared))),
@@ -168,6 +194,18 @@ template <int kept = 0>
 SIMT_DEVICE void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kept) : "memory");
 }
+#else
+// They are done at once.
+SIMT_DEVICE void copy_async(void* shared, const void* device) {
+  const uint4 v = __ldcg(static_cast<const uint4*>(device));
+  store_shared_quad(shared_address(shared), {v.x, v.y, v.z, v.w});
+}
+SIMT_DEVICE void copy_commit() {}
+template <int kept = 0>
+SIMT_DEVICE void copy_wait() {
+  asm volatile("" ::: "memory");
+}
+#endif
 
 SIMT_DEVICE unsigned popcount(u32 v) { return static_cast<unsigned>(__popc(v)); }
 SIMT_DEVICE unsigned leading_zeros(u32 v) { return static_cast<unsigned>(__clz(v)); }

@@ -429,6 +429,10 @@ void run(Queue& queue,
          std::size_t kernel_nbytes) {
   const unsigned grid = grid_ctas(ctas);
   auto& host_queue = static_cast<HostQueue&>(queue);
+  if (shared_nbytes > host_queue.shared_nbytes())
+    throw Error(ErrorCode::device,
+                "simt: " + std::string(name) + " takes " + std::to_string(shared_nbytes) +
+                    " bytes of shared memory, of " + std::to_string(host_queue.shared_nbytes()));
   const u64 seed = host_queue.next_random();
   host_queue.give_kernel(kernel, kernel_nbytes, [=](const void* given) {
     run_now(name, ctas, grid, threads, shared_nbytes, body, given, seed);

@@ -76,7 +76,8 @@ class HostQueue final : public Queue {
   // The kernels that an H200 would run: tests are for those.
   unsigned tuned_for() const override { return tuned_for_; }
   void tune_for(unsigned processors) override { tuned_for_ = processors; }
-  std::size_t shared_nbytes() const override { return std::size_t{227} << 10; }
+  std::size_t shared_nbytes() const override { return shared_nbytes_; }
+  void limit_shared(std::size_t nbytes) { shared_nbytes_ = nbytes; }
   void* allocate(std::size_t nbytes) override;
   void free(void* memory) noexcept override;
   void upload(void* target, const void* source, std::size_t nbytes) override;
@@ -116,6 +117,7 @@ class HostQueue final : public Queue {
 
   std::uint64_t seed_;
   unsigned tuned_for_ = kMeasuredProcessors;
+  std::size_t shared_nbytes_ = std::size_t{227} << 10;  // an H200's
   std::atomic<std::uint64_t> calls_{0};
   const std::shared_ptr<HostWork> work_;
 };

@@ -75,10 +75,11 @@ class Queue {
 // have.
 unsigned grid_ctas(std::size_t ctas);
 
-// What a CTA can have on each GPU that there is code for: least with compute capability 8.6, 8.9
-// and 12.0.
+// What a CTA can have on each GPU that there is code for: least with compute capability 7.5, and of
+// those after it with 8.6, 8.9 and 12.0.
 // https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications
-inline constexpr std::size_t kSharedEverywhere = std::size_t{99} << 10;
+inline constexpr std::size_t kSharedEverywhere = std::size_t{64} << 10;
+inline constexpr std::size_t kSharedFromAmpere = std::size_t{99} << 10;
 
 // A kernel that takes more says `static constexpr bool kOnlyWhereItFits = true`, and whoever
 // launches it asks fits() before.

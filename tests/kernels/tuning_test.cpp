@@ -5,6 +5,7 @@
 
 #include <lz4.h>
 
+#include "headrace/error.h"
 #include "kernels/common/encode_jobs.h"
 #include "kernels/deflate_kit.h"
 #include "kernels/zstd_frames.h"
@@ -80,6 +81,17 @@ Place tuned_for(unsigned processors) {
           }};
 }
 
+// No more shared memory than a CTA of the oldest GPUs has.
+Place of_little_shared_memory() {
+  return {"simt with 64 KiB of shared memory",
+          &host_kernels(),
+          [](std::uint64_t seed) -> std::unique_ptr<Queue> {
+            auto queue = std::make_unique<HostQueue>(seed);
+            queue->limit_shared(kSharedEverywhere);
+            return queue;
+          }};
+}
+
 Bytes lz4_block(const Bytes& bytes) {
   Bytes block(static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(bytes.size()))));
   const int size = LZ4_compress_default(reinterpret_cast<const char*>(bytes.data()),
@@ -108,6 +120,43 @@ TEST(Tuning, OfAnyDeviceDecodesTheSame) {
     expect_decodes(place, place.kernels->lz4, lz4, originals);
     expect_decodes(place, place.kernels->gzip, gzip, originals);
   }
+}
+
+// Few streams, which have the largest tiles or jump elsewhere, and many.
+TEST(Tuning, WithTheSharedMemoryOfTuringDecodesTheSame) {
+  const Place place = of_little_shared_memory();
+  for (const std::size_t count : {1, 3, 40}) {
+    std::vector<Bytes> originals;
+    for (std::uint64_t i = 0; i < count; ++i)
+      originals.push_back(packed_field(count == 1 ? 300'000 : 12'000 + 4 * i, i));
+    std::vector<Bytes> zstd, lz4, gzip;
+    for (const Bytes& original : originals) {
+      zstd.push_back(compress(original, Compression{}));
+      lz4.push_back(lz4_block(original));
+      gzip.push_back(compress_libdeflate(original, 6));
+    }
+    expect_decodes(place, place.kernels->zstd, zstd, originals);
+    expect_decodes(place, place.kernels->lz4, lz4, originals);
+    expect_decodes(place, place.kernels->gzip, gzip, originals);
+  }
+}
+
+struct TakesTooMuch {
+  static constexpr unsigned kThreads = 32;
+  static constexpr bool kOnlyWhereItFits = true;
+  struct Shared {
+    u8 bytes[kSharedFromAmpere];
+  };
+  SIMT_DEVICE void operator()(Shared&) const {}
+};
+
+TEST(Tuning, AKernelThatDoesNotFitIsNotRun) {
+  HostQueue queue;
+  EXPECT_TRUE(fits<TakesTooMuch>(queue));
+  host::simt::launch(queue, 1, TakesTooMuch{});
+  queue.limit_shared(kSharedEverywhere);
+  EXPECT_FALSE(fits<TakesTooMuch>(queue));
+  EXPECT_THROW(host::simt::launch(queue, 1, TakesTooMuch{}), Error);
 }
 
 }  // namespace

@@ -8,10 +8,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kWheel = "80-real;90-real;100-real;120";
+constexpr const char* kWheel = "75-real;80-real;90-real;100-real;120";
 
 TEST(GpuLimits, AllThatTheWheelHasCodeForRuns) {
-  for (const ComputeCapability gpu : {ComputeCapability{8, 0},
+  for (const ComputeCapability gpu : {ComputeCapability{7, 5},
+                                      {8, 0},
                                       {8, 6},
                                       {8, 7},
                                       {8, 9},
@@ -26,9 +27,9 @@ TEST(GpuLimits, AllThatTheWheelHasCodeForRuns) {
 }
 
 TEST(GpuLimits, OldGpusNeverRun) {
-  for (const char* built_for : {kWheel, "75", "native", "50", ""}) {
-    EXPECT_THAT(why_no_code({7, 5}, built_for), HasSubstr("compute capability 7.5"));
-    EXPECT_THAT(why_no_code({7, 5}, built_for), HasSubstr("need 8.0"));
+  for (const char* built_for : {kWheel, "70", "native", "50", ""}) {
+    EXPECT_THAT(why_no_code({7, 0}, built_for), HasSubstr("compute capability 7.0"));
+    EXPECT_THAT(why_no_code({7, 0}, built_for), HasSubstr("need 7.5"));
   }
 }
 

@@ -210,7 +210,7 @@ void execute_lz(Queue& queue, const LzBatch& batch, const LzSlab& slab, const Tu
   }
   if (!slab.in_order(tuning))
     execute_jumping<Dialect>(queue, batch, slab.sums.tiles, tuning.jump_tiles);
-  else if (slab.sums.largest <= tuning.small_stream)
+  else if (slab.sums.largest <= tuning.small_stream || !fits<LzOrder<Dialect, 16384>>(queue))
     simt::launch(queue, batch.n_streams, LzOrder<Dialect, 4096>{batch});
   else if (batch.n_streams > tuning.few_streams || slab.sums.largest <= tuning.middle_stream ||
            !fits<LzOrder<Dialect, 32768>>(queue))

@@ -221,7 +221,7 @@ struct LzOrder {
   using Memory = LzTileMemory<u16, tile_nbytes>;
   static constexpr unsigned kThreads = Memory::kThreads;
   static constexpr unsigned kMinCtas = 1280 / kThreads ? 1280 / kThreads : 1;
-  static constexpr bool kOnlyWhereItFits = tile_nbytes > 16384;
+  static constexpr bool kOnlyWhereItFits = tile_nbytes > 4096;
   using Shared = Memory;
   LzBatch batch;
 
@@ -300,6 +300,7 @@ template <class Dialect>
 struct LzExpand {
   static constexpr unsigned kThreads = LzJumpTiles::kThreads;
   static constexpr unsigned kMinCtas = 2;
+  static constexpr bool kOnlyWhereItFits = true;  // Tuning has no jumps elsewhere
   using Shared = LzJumpTiles::Memory;
   LzJumpTiles tiles;
 

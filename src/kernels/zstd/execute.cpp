@@ -114,6 +114,7 @@ struct Pieces {
 struct ExpandTiles {
   static constexpr u32 kTile = 16 * 1024;
   static constexpr unsigned kThreads = 512;
+  static constexpr bool kOnlyWhereItFits = true;  // Tuning has no jumps elsewhere
   using Shared = TileMemory<kTile>;
   ExecuteWork work;
   Pieces pieces;
