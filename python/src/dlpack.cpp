@@ -29,15 +29,6 @@ void delete_legacy(DLManagedTensor* legacy) {
   delete legacy;
 }
 
-nb::object versioned_capsule(DLManagedTensorVersioned* managed) {
-  PyObject* capsule = PyCapsule_New(managed, kVersionedName, free_versioned);
-  if (capsule == nullptr) {
-    managed->deleter(managed);
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
-
 nb::object legacy_capsule(DLManagedTensorVersioned* managed) {
   auto* legacy = new DLManagedTensor{managed->dl_tensor, managed, delete_legacy};
   PyObject* capsule = PyCapsule_New(legacy, kLegacyName, free_legacy);
@@ -63,6 +54,15 @@ nb::object native_handle(nb::handle stream) {
 }
 
 }  // namespace
+
+nb::object versioned_capsule(DLManagedTensorVersioned* managed) {
+  PyObject* capsule = PyCapsule_New(managed, kVersionedName, free_versioned);
+  if (capsule == nullptr) {
+    managed->deleter(managed);
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
 
 nb::object dlpack_capsule(DLManagedTensorVersioned* managed, nb::handle max_version) {
   const bool versioned = !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;

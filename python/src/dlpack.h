@@ -8,6 +8,7 @@ namespace headrace::python {
 
 // A capsule that owns `managed`; of before DLPack 1.0 when `max_version` is None or below it.
 nb::object dlpack_capsule(DLManagedTensorVersioned* managed, nb::handle max_version);
+nb::object versioned_capsule(DLManagedTensorVersioned* managed);
 
 // What __dlpack_device__ gives.
 nb::object dlpack_device_of(const Device& device);

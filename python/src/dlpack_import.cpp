@@ -204,7 +204,7 @@ std::optional<ArrayView> view_by_table(const ExchangeTable& table,
     forget_refusal();
     return std::nullopt;
   }
-  nb::object capsule = dlpack_capsule(managed, nb::make_tuple(1, 0));
+  nb::object capsule = versioned_capsule(managed);
   const DLTensor& tensor = tensor_of(capsule, writable, what);
   const std::optional<Device> device = device_of(tensor.device);
   if (!device || may_be_refused(object, tensor)) return std::nullopt;
@@ -228,7 +228,8 @@ void ProducerStreams::note(const Device& device, void* producer, void* consumer)
 }
 
 bool has_dlpack(nb::handle object) {
-  return nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__");
+  return table_of(object) != nullptr ||
+         (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__"));
 }
 
 Device dlpack_memory(nb::handle object, const char* what) {
