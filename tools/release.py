@@ -1,10 +1,12 @@
 """Makes a release of the checkout: release.py VERSION
 
 Sets the version, dates the changelog, runs .ci/run, builds dist/, commits and tags. Nothing is
-pushed or uploaded. docs/versions.md says what a person does besides.
+pushed or uploaded, and where one of these fails the checkout is as it was. docs/versions.md says
+what a person does besides.
 """
 
 import argparse
+import contextlib
 import datetime
 import re
 import subprocess
@@ -56,8 +58,9 @@ def output(*command):
     return done.stdout.strip()
 
 
-def prepare(version):
-    """Changes the checkout's files."""
+@contextlib.contextmanager
+def prepared(version):
+    """The checkout with its files changed; as it was where what is done with them fails."""
     if output("git", "status", "--porcelain"):
         raise Refused("the checkout has changes")
     if output("git", "tag", "--list", f"v{version}"):
@@ -67,8 +70,15 @@ def prepare(version):
         project: with_version(project.read_text(), version),
         changelog: with_release(changelog.read_text(), version, datetime.date.today()),
     }
-    for path, text in texts.items():
-        path.write_text(text)
+    before = {path: path.read_text() for path in texts}
+    try:
+        for path, text in texts.items():
+            path.write_text(text)
+        yield
+    except BaseException:
+        for path, text in before.items():
+            path.write_text(text)
+        raise
 
 
 def main():
@@ -76,13 +86,13 @@ def main():
     parser.add_argument("version")
     version = parser.parse_args().version
     try:
-        prepare(version)
-    except Refused as why:
+        with prepared(version):
+            run(".ci/run")
+            run("make", "wheel")
+            run("git", "commit", "-am", f"headrace {version}")
+    except (Refused, subprocess.CalledProcessError) as why:
         print(f"release: {why}", file=sys.stderr)
         return 1
-    run(".ci/run")
-    run("make", "wheel")
-    run("git", "commit", "-am", f"headrace {version}")
     run("git", "tag", "-a", f"v{version}", "-m", f"headrace {version}")
     print(f"release: v{version} is tagged; dist/ has what to upload")
     return 0

@@ -49,6 +49,46 @@ def test_entries_are_those_of_the_release(release):
         release.with_release(changed, "0.1.0", "2026-12-02")
 
 
+@pytest.fixture
+def checkout(tmp_path, release, monkeypatch):
+    """A small project whose .ci/run is a script that a test writes."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    (tmp_path / "Makefile").write_text("wheel:\n\ttrue\n")
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/run").touch(mode=0o755)
+    monkeypatch.setattr(release, "TOP", tmp_path)
+    monkeypatch.setattr("sys.argv", ["release.py", "0.2.0"])
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
+
+    def with_ci(script):
+        (tmp_path / ".ci/run").write_text("#!/bin/sh\n" + script)
+        release.run("git", "init", "--quiet")
+        release.run("git", "add", "--all")
+        release.run("git", "commit", "--quiet", "--message", "all")
+        return release
+
+    return with_ci
+
+
+def test_a_release_is_a_commit_and_a_tag(checkout):
+    release = checkout("grep -q 0.2.0 pyproject.toml\n")
+    assert release.main() == 0
+    assert release.output("git", "describe") == "v0.2.0"
+    assert release.output("git", "status", "--porcelain") == ""
+    assert 'version = "0.2.0"' in (release.TOP / "pyproject.toml").read_text()
+
+
+def test_what_fails_leaves_the_checkout_as_it_was(checkout, capsys):
+    release = checkout("exit 3\n")
+    assert release.main() == 1
+    assert ".ci/run" in capsys.readouterr().err
+    assert release.output("git", "status", "--porcelain") == ""
+    assert release.output("git", "tag", "--list") == ""
+
+
 def test_the_projects_own_files_are_ready(release):
     release.with_version((ROOT / "pyproject.toml").read_text(), "99.0.0")
     release.with_release((ROOT / "CHANGELOG.md").read_text(), "99.0.0", "2026-12-01")
