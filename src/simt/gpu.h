@@ -246,12 +246,26 @@ class DeviceScope {
   void* entered_;
 };
 
+// The threads that a multiprocessor has at once.
+// https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications
+#if !defined(__CUDA_ARCH__)
+inline constexpr unsigned kMostThreads = 2048;
+#elif __CUDA_ARCH__ < 800
+inline constexpr unsigned kMostThreads = 1024;
+#elif __CUDA_ARCH__ / 10 == 86 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ >= 1200
+inline constexpr unsigned kMostThreads = 1536;
+#else
+inline constexpr unsigned kMostThreads = 2048;
+#endif
+
 template <class Kernel>
 constexpr unsigned min_ctas() {
-  if constexpr (requires { Kernel::kMinCtas; })
-    return Kernel::kMinCtas;
-  else
+  if constexpr (requires { Kernel::kMinCtas; }) {
+    constexpr unsigned most = kMostThreads / Kernel::kThreads;
+    return Kernel::kMinCtas < most ? Kernel::kMinCtas : most;
+  } else {
     return 1;
+  }
 }
 
 template <class Kernel>
