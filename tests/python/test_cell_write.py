@@ -227,6 +227,52 @@ def test_what_is_left_out_is_said(adata, tmp_path):
     assert [warning.filename for warning in told] == [__file__]
 
 
+def named(adata, seed, obs, var, rows=40):
+    made = adata(seed, rows)
+    made.obs.index.name, made.var.index.name = obs, var
+    return made
+
+
+@pytest.mark.parametrize("how", ["write", "convert"])
+def test_names_of_indices_are_kept(adata, tmp_path, how):
+    anndata = pytest.importorskip("anndata")
+    sources = [named(adata, 1, "barcode", "symbol"), named(adata, 2, "barcode", "symbol", 30)]
+    sources[0].obs["barcode"] = sources[0].obs_names  # as anndata allows it: one array is both
+    sources[1].obs["barcode"] = sources[1].obs_names
+    given = sources
+    if how == "convert":
+        given = [str(tmp_path / f"{number}.zarr") for number in range(2)]
+        for path, source in zip(given, sources, strict=True):
+            source.write_zarr(path)
+    put = getattr(hr.cells, how)
+    put(given, tmp_path / "out.zarr", matrices=["X"], shuffle=False)
+    found = anndata.read_zarr(tmp_path / "out.zarr")
+    assert (found.obs.index.name, found.var.index.name) == ("barcode", "symbol")
+    names = [name for source in sources for name in source.obs_names]
+    assert list(found.obs_names) == list(found.obs["barcode"]) == names
+    put(given, tmp_path / "without.zarr", matrices=["X"], shuffle=False, obs=["age"])
+    found = anndata.read_zarr(tmp_path / "without.zarr")
+    assert found.obs.index.name == "barcode" and list(found.obs.columns) == ["age"]
+    assert list(found.obs_names) == names
+
+
+def test_names_of_indices_that_differ_or_cannot_be(adata, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    sources = [named(adata, 1, "barcode", "symbol"), named(adata, 2, None, "symbol")]
+    hr.cells.write(sources, tmp_path / "out.zarr")
+    found = anndata.read_zarr(tmp_path / "out.zarr")
+    assert (found.obs.index.name, found.var.index.name) == (None, "symbol")
+    other = named(adata, 1, "text", None)  # the name of a column of other values
+    hr.cells.write(other, tmp_path / "column.zarr", shuffle=False)
+    found = anndata.read_zarr(tmp_path / "column.zarr")
+    assert found.obs.index.name is None and list(found.obs_names) == list(other.obs_names)
+    assert list(found.obs["text"]) == list(other.obs["text"])
+    with pytest.warns(UserWarning, match="left out: the name of an index: obs: 'a/b'") as told:
+        hr.cells.write(named(adata, 1, "a/b", None), tmp_path / "path.zarr")
+    assert [warning.filename for warning in told] == [__file__]
+    assert anndata.read_zarr(tmp_path / "path.zarr").obs.index.name is None
+
+
 # The command.
 
 

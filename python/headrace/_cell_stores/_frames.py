@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from .._cells import Cells, ObsColumn
-from .._cells._anndata import column_names, frame, index_of, read_column
+from .._cells._anndata import column_names, frame, index_key, index_of, read_column
 from .._open import open_group
 from ..group import Group, create_group
 from ._rows import Conversion, encoded
 
 _CHUNK = 1 << 16
+_UNNAMED = "_index"  # the name of an index that has none
 
 
 def common_columns(groups: Sequence[Group]) -> list[str]:
@@ -76,7 +77,7 @@ def write_frames(
     order, cells = conversion.order, conversion.cells
     columns = {name: _taken(column, order) for name, column in cells.obs.items()}
     ordered = {name for name in columns if _is_ordered(groups, "obs", name, cells.obs[name])}
-    write_frame(root, "obs", names[order], columns, ordered)
+    write_frame(root, "obs", names[order], columns, ordered, _index_name(groups, "obs"))
     variables = next(
         (own for own in (cells.var_names(name) for name in cells.names) if own is not None), None
     )
@@ -100,7 +101,7 @@ def write_frames(
     ordered = {
         name for name, column in of_var.items() if _is_ordered(groups[:1], "var", name, column)
     }
-    write_frame(root, "var", variables, of_var, ordered)
+    write_frame(root, "var", variables, of_var, ordered, _index_name(groups, "var"))
     encoded(root, "anndata", "0.1.0")
     root.store.sync()
 
@@ -122,18 +123,36 @@ def _is_ordered(groups: Sequence[Group], path: str, name: str, column: ObsColumn
     return all(one == lists[0] for one in lists)
 
 
+def _index_name(groups: Sequence[Group], path: str) -> str:
+    """That of the index of this frame in all stores; where they differ it has none, as pandas
+    concatenates."""
+    names = {index_key(frame(group, path)) for group in groups}
+    name = names.pop()
+    return name if not names and "/" not in name else _UNNAMED
+
+
 def write_frame(
     root: Group,
     path: str,
     index: np.ndarray[Any, Any],
     columns: dict[str, ObsColumn],
     ordered: set[str],
+    index_name: str,
 ) -> None:
+    index = _strings([index])
+    if index_name in columns and not _are_names(columns[index_name], index):
+        index_name = _UNNAMED
     made = create_group(root, path, overwrite=True)
-    encoded(made, "dataframe", "0.2.0", _index="_index", **{"column-order": list(columns)})
-    _put(made, "_index", _strings([index]))
+    encoded(made, "dataframe", "0.2.0", _index=index_name, **{"column-order": list(columns)})
+    _put(made, index_name, index)
     for name, column in columns.items():
-        _write_column(made, name, column, name in ordered)
+        if name != index_name:  # else one array is both, as anndata writes it
+            _write_column(made, name, column, name in ordered)
+
+
+def _are_names(column: ObsColumn, index: np.ndarray[Any, Any]) -> bool:
+    text = column.categories is None and column.values.dtype.kind in "TU"
+    return text and np.array_equal(column.values.astype(index.dtype), index)
 
 
 def _write_column(group: Group, name: str, column: ObsColumn, ordered: bool) -> None:

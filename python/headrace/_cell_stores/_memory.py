@@ -111,7 +111,7 @@ class InMemory:
             if getattr(given[key].dtype, "ordered", False):
                 ordered.add(key)
         index = np.array([str(one) for one in given.index], np.dtypes.StringDType())
-        write_frame(root, name, index, columns, ordered)
+        write_frame(root, name, index, columns, ordered, _index_name(name, given.index.name))
 
 
 def _named(where: str, name: Any) -> str:
@@ -119,6 +119,16 @@ def _named(where: str, name: Any) -> str:
     if not isinstance(name, str) or not name or "/" in name or name == "_index":
         raise ValueError(f"{where}: {name!r} is no name that AnnData's format has")
     return name
+
+
+def _index_name(where: str, name: Any) -> str:
+    if name is None or name == "_index":
+        return "_index"
+    try:
+        return _named(where, name)
+    except ValueError as error:
+        warnings.warn(f"cells: left out: the name of an index: {error}", stacklevel=6)
+        return "_index"
 
 
 def _plain(values: Any) -> np.ndarray[Any, Any]:

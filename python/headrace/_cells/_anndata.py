@@ -120,9 +120,14 @@ def column_names(frame: Group) -> list[str]:
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
+def index_key(frame: Group) -> str:
+    """The name of the array that is a data frame's index; "_index" where that has no name."""
+    return str(frame.attrs.get("_index", "_index"))
+
+
 def index_of(frame: Group) -> Strings:
     """Names of the rows of a data frame."""
-    column = read_column(frame, str(frame.attrs.get("_index", "_index")))
+    column = read_column(frame, index_key(frame))
     values = column.values
     if column.missing is not None:
         raise ValueError(f"{name_of(frame)}: its index has missing names")
@@ -135,7 +140,7 @@ def index_of(frame: Group) -> Strings:
 
 def length_of(frame: Group) -> int:
     """Rows of a data frame, by its index, which is not read."""
-    node = member(frame, str(frame.attrs.get("_index", "_index")))
+    node = member(frame, index_key(frame))
     if isinstance(node, Group):
         node = member(node, "codes" if encoding(node) == "categorical" else "values")
     if not isinstance(node, _core.Array) or node.ndim != 1:
