@@ -18,6 +18,7 @@ zarr = pytest.importorskip("zarr")
 
 from cells_store import counts, dense, write  # noqa: E402
 from headrace._cell_stores import _convert  # noqa: E402
+from headrace.loader import CellLoader  # noqa: E402
 
 PATHS = ["X", "layers/counts", "layers/dense", "obsm/pca"]
 SMALL = {"max_memory": 6000, "shard_size": 900, "chunk_rows": 4}
@@ -167,6 +168,26 @@ def test_columns_of_variables(tmp_path):
     with pytest.warns(UserWarning, match="left out of var: columns"):
         out = hr.cells.convert(paths, tmp_path / "other.zarr", matrices=["X"])
     assert "length" not in out["var"]
+
+
+@pytest.mark.parametrize("make", [dense, sp.csr_matrix])
+def test_integers_of_64_bits_with_floats_stay_what_they_are(tmp_path, make):
+    values = np.arange(12).reshape(4, 3)
+    paths = [write(tmp_path / "floats.zarr", make(values.astype("f4")))]
+    for name, largest in (("small", 2**53 - 1), ("large", -(2**53) - 1)):
+        own = values.astype("i8")
+        own[1, 2] = largest
+        paths.append(write(tmp_path / f"{name}.zarr", make(own)))
+    out = tmp_path / "out.zarr"
+    group = hr.cells.convert(paths[:2], out, shuffle=False)
+    data = hr.cells(group)
+    batch = next(CellLoader(data, 8, shuffle=False, output="dense"))
+    assert batch["X"].dtype == np.float64 and int(batch["X"][5, 2]) == 2**53 - 1
+    with pytest.raises(ValueError, match=r"large.zarr/X: int64 of 2\^53 and more"):
+        hr.cells.convert(paths, out, overwrite=True)
+    kept = hr.cells.convert(paths[2], tmp_path / "alone.zarr", shuffle=False)
+    batch = next(CellLoader(hr.cells(kept), 4, shuffle=False, output="dense"))
+    assert batch["X"].dtype == np.int64 and batch["X"][1, 2] == -(2**53) - 1
 
 
 def test_what_is_left_out_is_said(stores, tmp_path):

@@ -220,6 +220,23 @@ def test_stores_of_two_types_need_one(tmp_path):
     assert batch["X"].dtype == np.float64
 
 
+@pytest.mark.parametrize("types", [("i8", "f4"), ("i8", "u8"), ("f8", "u8")])
+def test_stores_of_two_types_that_no_float_holds(tmp_path, types):
+    """NumPy joins these to float64, and 2^53 + 1 would become 2^53."""
+    for dtype in types:
+        x = np.full((2, 3), 2**53 + 1).astype(dtype)
+        write(tmp_path / f"{dtype}.zarr", x)
+    data = hr.cells(f"{tmp_path}/*.zarr")
+    with pytest.raises(ValueError, match=r"stores have \w+ and \w+: which is wanted"):
+        CellLoader(data, 4)
+    batch = next(CellLoader(data, 4, output="dense", dtype="float64"))
+    assert batch["X"].dtype == np.float64
+    batch = next(CellLoader(data, 4, transforms=Transform(log1p=True)))  # computes in floats
+    assert batch["X"].dtype == np.float64
+    one = hr.cells(tmp_path / f"{types[0]}.zarr")
+    assert next(CellLoader(one, 2))["X"].dtype == types[0]
+
+
 def test_stores_of_two_types_of_16_bits(tmp_path):
     """Which have no type in common."""
     ml_dtypes = pytest.importorskip("ml_dtypes")

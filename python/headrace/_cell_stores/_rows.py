@@ -15,11 +15,12 @@ from .. import _core, codecs
 from .._cells import Cells
 from .._cells import cells as open_cells
 from ..group import Group, create_group
-from ..loader._cell_options import BatchMatrix, batch_matrix
+from ..loader._cell_options import BatchMatrix, batch_matrix, is_wide_integer
 from ..loader._cell_order import PlannedWindow
 from ..loader._cell_windows import WindowReader
 
 Rows = np.ndarray[Any, Any]
+_EXACT = 2.0**53  # up to which float64 has all integers
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,15 @@ class Conversion:
             raise ValueError(f"cells: {job.count} cells became {cells.n_obs} meanwhile")
         self.cells = cells
         self.work = Path(job.work)
-        self.matrices: list[BatchMatrix] = [
-            batch_matrix(cells, path, "dense" if self._is_dense(path) else "csr", None, None, "cpu")
-            for path in job.paths
-        ]
+        self.matrices: list[BatchMatrix] = [self._matrix(path) for path in job.paths]
+
+    def _matrix(self, path: str) -> BatchMatrix:
+        stored = {np.dtype(matrix.data.dtype) for matrix in self.cells.matrices(path)}
+        wide = any(is_wide_integer(one) for one in stored)
+        # Of what float64 does not hold the values are looked at, block by block.
+        dtype = np.float64 if wide and any(one.kind == "f" for one in stored) else None
+        output = "dense" if self._is_dense(path) else "csr"
+        return batch_matrix(self.cells, path, output, dtype, None, "cpu")
 
     def _is_dense(self, path: str) -> bool:
         """Where one store has it sparse it is sparse."""
@@ -130,15 +136,31 @@ class Conversion:
         for at, item in enumerate(self.matrices):
             window = windows[item.selected.name]
             if item.output == "dense":
-                _save(folder / f"{at}.data.npy", _dense(window, rows, item))
+                data = _dense(window, rows, item)
+                self._check_integers(item, data, begin)
+                _save(folder / f"{at}.data.npy", data)
                 continue
             offsets, data, indices = _csr(window, rows, item)
+            self._check_integers(item, data, begin)
             _save(folder / f"{at}.offsets.npy", offsets)
             _save(folder / f"{at}.data.npy", data)
             _save(folder / f"{at}.indices.npy", indices)
         _sync_folder(folder)
         os.rename(folder, folder.with_name(str(number)))
         _sync_folder(folder.parent)
+
+    def _check_integers(self, item: BatchMatrix, data: Rows, first: int) -> None:
+        """ValueError where integers of one store were rounded to become what another one has."""
+        store = int(np.searchsorted(self.cells.offsets, first, side="right")) - 1
+        matrix = item.selected.matrices[store]
+        if not is_wide_integer(np.dtype(matrix.data.dtype)) or item.dtype.kind != "f":
+            return
+        values = data.view(item.dtype)
+        if values.size and max(values.max(), -values.min()) >= _EXACT:
+            raise ValueError(
+                f"{matrix.where}: {matrix.data.dtype} of 2^53 and more, which float64, that of "
+                "stores of integers and floats together, does not hold; convert them apart"
+            )
 
     @cached_property
     def _blocks(self) -> list[_Block]:

@@ -88,7 +88,8 @@ class Cells:
         return self._matrices[name]
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Of the elements of a matrix, which that of each store becomes without loss."""
+        """Of the elements of a matrix in all stores, as NumPy joins types: of int64 and floats
+        float64, which has no integers beyond 2^53."""
         return np.result_type(*(np.dtype(matrix.data.dtype) for matrix in self._matrices[name]))
 
     def column_maps(

@@ -82,7 +82,7 @@ def batch_matrix(
         with contextlib.suppress(TypeError):  # float16 and bfloat16 have none
             common = cells.dtype(name)
     if dtype is None and (computes or len(stored) > 1):
-        if len(stored) > 1 and not computes and (common is None or common.kind != "f"):
+        if len(stored) > 1 and not computes and not _holds(common, stored):
             raise ValueError(
                 f"dtype: stores have {' and '.join(sorted(map(str, stored)))}: which is wanted?"
             )
@@ -98,6 +98,18 @@ def batch_matrix(
         None if dtype is None else result,
     )
     return BatchMatrix(selected, how, result, output)
+
+
+def _holds(common: np.dtype[Any] | None, stored: set[np.dtype[Any]]) -> bool:
+    """Whether all elements are that without loss; NumPy takes float64 for one that holds int64."""
+    if common is None or common.kind != "f":
+        return False
+    return not any(is_wide_integer(one) for one in stored)
+
+
+def is_wide_integer(dtype: np.dtype[Any]) -> bool:
+    """Of which float64 does not hold all."""
+    return dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def own_order(
