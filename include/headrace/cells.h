@@ -53,7 +53,9 @@ struct Transform {
   // Elements are divided by (sum of the row / total), a row without a sum by 1. The sum is over all
   // columns of the matrix, whichever of them are wanted.
   std::optional<double> total{};
-  bool log1p = false;  // within 2 units in the last place
+  // Within 2 units in the last place. Of elements that go to one column it is that of their sum: in
+  // CSR the first of them has it, and the others are zero.
+  bool log1p = false;
   // float16, bfloat16, float32 or float64; none: that of the matrices, which have one, and nothing
   // is transformed.
   std::optional<DType> dtype{};

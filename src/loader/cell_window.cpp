@@ -128,7 +128,7 @@ struct Kept {
 struct Scratch {
   std::vector<std::int32_t> columns;
   std::vector<std::uint8_t> values, computed;
-  std::vector<Kept> kept;
+  std::vector<Kept> kept, joined;
 };
 
 Scratch& scratch() {
@@ -191,6 +191,43 @@ const std::vector<Kept>& kept_of(const Row& row) {
     std::stable_sort(
         kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.column < b.column; });
   return kept;
+}
+
+bool ascends(const std::vector<Kept>& kept) {
+  return std::adjacent_find(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) {
+           return a.column >= b.column;
+         }) == kept.end();
+}
+
+// All elements of a row, or null where their columns ascend, so that no two are of one.
+const std::vector<Kept>* all_unless_ascending(const std::int32_t* columns, std::int64_t count) {
+  bool falls = false;
+  for (std::int64_t i = 1; i < count; ++i) falls |= columns[i - 1] >= columns[i];
+  if (!falls) return nullptr;
+  std::vector<Kept>& kept = scratch().kept;
+  kept.clear();
+  for (std::int64_t i = 0; i < count; ++i) kept.push_back({columns[i], i});
+  return &kept;
+}
+
+// The first element of each column becomes the sum of all, the others zero.
+template <typename T>
+void join_columns(T* values, const std::vector<Kept>& kept) {
+  if (ascends(kept)) return;
+  std::vector<Kept>& order = scratch().joined;
+  order = kept;
+  std::stable_sort(
+      order.begin(), order.end(), [](const Kept& a, const Kept& b) { return a.column < b.column; });
+  T* sum = nullptr;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    T& value = values[order[k].position];
+    if (k > 0 && order[k].column == order[k - 1].column) {
+      *sum += value;
+      value = 0;
+    } else {
+      sum = &value;
+    }
+  }
 }
 
 void convert_row(ConvertRow convert,
@@ -267,19 +304,25 @@ class Window::Values {
     }
   }
 
-  // Row::count elements to `to`, of the type of the result.
-  void write(const Row& row, std::uint8_t* to) const {
+  // log1p of elements that come together is that of their sum: these are to be known.
+  bool wants_kept() const { return transform_.log1p; }
+
+  // Row::count elements to `to`, of the type of the result. `kept`: those of the batch, or null
+  // where no two of them come together.
+  void write(const Row& row, const std::vector<Kept>* kept, std::uint8_t* to) const {
     const Conversions& way = ways_[row.at];
-    if (!way.store) return compute(row, way, to);
+    if (!way.store) return compute(row, way, kept, to);
     const std::size_t size = itemsize_of(way.compute);
     std::uint8_t* const computed =
         sized(scratch().computed, row.count * static_cast<std::int64_t>(size));
-    compute(row, way, computed);
+    compute(row, way, kept, computed);
     store(way, computed, to, row.count);
   }
 
   // All but the conversion from what is computed with to the result.
-  void compute(const Row& row, std::uint8_t* to) const { compute(row, ways_[row.at], to); }
+  void compute(const Row& row, const std::vector<Kept>* kept, std::uint8_t* to) const {
+    compute(row, ways_[row.at], kept, to);
+  }
   void store(const Row& row, const std::uint8_t* from, std::uint8_t* to, std::int64_t count) const {
     store(ways_[row.at], from, to, count);
   }
@@ -293,7 +336,10 @@ class Window::Values {
     ConvertRow load, store;  // null: nothing to do
   };
 
-  void compute(const Row& row, const Conversions& way, std::uint8_t* to) const {
+  void compute(const Row& row,
+               const Conversions& way,
+               const std::vector<Kept>* kept,
+               std::uint8_t* to) const {
     const std::size_t from_size = itemsize_of(way.from), size = itemsize_of(way.compute);
     if (!way.load) {
       if (row.count > 0) std::memcpy(to, row.data, static_cast<std::size_t>(row.count) * size);
@@ -302,14 +348,15 @@ class Window::Values {
     convert_row(way.load, row.data, from_size, to, size, row.count);
     if (!transform_.total && !transform_.log1p) return;
     if (way.compute == Number::float64)
-      scale_row(reinterpret_cast<double*>(to), row.count);
+      scale_row(reinterpret_cast<double*>(to), row.count, kept);
     else
-      scale_row(reinterpret_cast<float*>(to), row.count);
+      scale_row(reinterpret_cast<float*>(to), row.count, kept);
   }
 
   template <typename T>
-  void scale_row(T* values, std::int64_t count) const {
+  void scale_row(T* values, std::int64_t count, const std::vector<Kept>* kept) const {
     const double sum = transform_.total ? loader::sum_of(values, count) : 0;
+    if (transform_.log1p && kept) join_columns(values, *kept);
     loader::scale(
         values, count, sum == 0 ? 1.0 : sum / transform_.total.value_or(1), transform_.log1p);
   }
@@ -461,14 +508,15 @@ void Window::gather_csr(std::span<const std::int64_t> rows,
     if (found.is_whole()) {
       check(static_cast<std::size_t>(found.count));
       read_columns(found, indices + begin);
-      values.write(found, to);
+      values.write(
+          found, values.wants_kept() ? all_unless_ascending(indices + begin, room) : nullptr, to);
       return;
     }
     const std::vector<Kept>& kept = kept_of(found);
     check(kept.size());
     std::uint8_t* const all =
         sized(scratch().values, found.count * static_cast<std::int64_t>(itemsize));
-    values.write(found, all);
+    values.write(found, &kept, all);
     for (std::size_t k = 0; k < kept.size(); ++k)
       indices[begin + static_cast<std::int64_t>(k)] = kept[k].column;
     const auto take = [&](auto zero) {
@@ -495,7 +543,7 @@ void Window::gather_dense(std::span<const std::int64_t> rows,
         static_cast<std::uint8_t*>(data) + i * static_cast<std::size_t>(columns_) * itemsize;
     const std::vector<std::int32_t>& map = found.matrix.column_map;
     if (found.indices == nullptr && map.empty()) {
-      values.write(found, to);
+      values.write(found, nullptr, to);
       if (found.count < columns_)
         std::memset(to + static_cast<std::size_t>(found.count) * itemsize,
                     0,
@@ -504,8 +552,8 @@ void Window::gather_dense(std::span<const std::int64_t> rows,
     }
     const auto width = static_cast<std::int64_t>(itemsize_of(values.computed(found)));
     std::uint8_t* const all = sized(scratch().values, found.count * width);
-    values.compute(found, all);
     const std::vector<Kept>& kept = kept_of(found);
+    values.compute(found, &kept, all);
     std::uint8_t* const sums =
         values.stores(found) ? sized(scratch().computed, columns_ * width) : to;
     std::memset(sums, 0, static_cast<std::size_t>(columns_ * width));

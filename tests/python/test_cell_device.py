@@ -234,10 +234,12 @@ def test_types_of_indices(tmp_path, index_dtype, device):
         assert_same_batches(data, device, 30, window=(4, 2), output="dense", transforms=transform)
 
 
-@pytest.mark.parametrize("output", ["torch_csr", "dense"])
+@pytest.mark.parametrize("output", ["csr", "torch_csr", "dense"])
 @pytest.mark.parametrize("dtype", [None, "float16", "float64"])
 def test_elements_that_a_row_has_twice_are_added_in_their_order(tmp_path, output, dtype, device):
     needs(output, device)
+    if output == "csr" and dtype == "float16":
+        pytest.skip("SciPy does not compute with sparse matrices of float16")
     rng = np.random.default_rng(5)
     lengths = rng.integers(0, 200, 12)
     indptr = np.append(0, lengths.cumsum())
@@ -246,7 +248,10 @@ def test_elements_that_a_row_has_twice_are_added_in_their_order(tmp_path, output
     data[::17] = -0.0
     store = sp.csr_matrix((data, indices, indptr), shape=(12, 9))
     cells = hr.cells(write(tmp_path / "a.zarr", store))
-    for transform in (None, Transform(1e4, log1p=True), Transform(genes=[8, 1, 3])):
+    transforms = [None, Transform(genes=[8, 1, 3])]
+    for genes in (None, [8, 1, 3], [1, 3, 8]):
+        transforms += [Transform(1e4, True, genes), Transform(None, True, genes)]
+    for transform in transforms:
         assert_same_batches(
             cells, device, 12, window=(3, 2), output=output, dtype=dtype, transforms=transform
         )

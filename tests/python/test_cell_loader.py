@@ -195,6 +195,26 @@ def test_elements_that_a_row_has_twice_are_added(tmp_path):
     same(next(CellLoader(data, 2, shuffle=False))["X"], twice.toarray())
 
 
+@pytest.mark.parametrize("genes", [None, [0, 1, 3, 4], [4, 1, 0]])
+@pytest.mark.parametrize("total", [None, 10])
+def test_log1p_of_what_a_row_has_twice_is_that_of_its_sum(tmp_path, total, genes):
+    indices = [1, 1, 0, 4, 0, 4, 1, 4, 0, 2, 2, 3]  # side by side, apart, none twice, as sorted
+    twice = sp.csr_matrix(
+        (np.arange(1, 13, dtype="f4"), np.array(indices), np.array([0, 3, 8, 9, 12])), shape=(4, 5)
+    )
+    values = twice.toarray()
+    wanted = normalized(values, total, True)[:, genes or slice(None)]
+    data = hr.cells(write(tmp_path / "a.zarr", twice))
+    how = Transform(total, log1p=True, genes=genes)
+    for dtype, error in (("float32", 1e-6), ("float64", 1e-6), ("float16", 1e-3)):
+        options = {"shuffle": False, "dtype": dtype, "transforms": how}
+        for output in ("dense", "csr") if dtype != "float16" else ("dense",):
+            x = next(CellLoader(data, 4, output=output, **options))["X"]
+            np.testing.assert_allclose(dense(x).astype("f8"), wanted, rtol=error)
+    whole = next(CellLoader(data, 4, shuffle=False, transforms=Transform(log1p=True)))["X"]
+    np.testing.assert_array_equal(whole.indices, indices)  # all elements stay
+
+
 def test_elements_that_are_false(tmp_path):
     """Stored all the same, and not true of a dense batch."""
     values = np.array([True, False, False, True, False])

@@ -182,8 +182,13 @@ class Scaled {
     if (sum != 0) divisor_ = sum / scale_.total;
   }
 
-  SIMT_DEVICE u64 operator()(u64 at) const {
-    const u64 bits = row_.loaded(at);
+  SIMT_DEVICE u64 operator()(u64 at) const { return of(row_.loaded(at)); }
+
+  // Not so where the sum is no number.
+  SIMT_DEVICE bool keeps_zero() const { return is_zero(of(0), row_.matrix().compute); }
+
+  // Of an element, or of the sum of several.
+  SIMT_DEVICE u64 of(u64 bits) const {
     if (!scale_.scales) return bits;
     if (row_.matrix().compute == Number::float64) {
       const double value = std::bit_cast<double>(bits) / divisor_;
@@ -292,16 +297,50 @@ struct GatherRows {
     batch.indices[row.first() + at] = column;
   }
 
+  enum : u32 { kBad = 1, kUnordered = 2 };
+
+  // log1p of elements of one column is that of their sum, which the first one gets; the others are
+  // zero. In rows whose columns ascend there are none; in others each element looks for its like.
+  SIMT_DEVICE u64 joined(const Row& row, const Scaled& scaled, u64 at) const {
+    const i32 own = row.target(row.column(at), at);
+    for (u64 i = 0; i < at; ++i)
+      if (row.target(row.column(i), i) == own) return scaled.of(0);
+    u64 sum = row.loaded(at);
+    for (u64 i = at + 1; i < row.count(); ++i)
+      if (row.target(row.column(i), i) == own)
+        sum = added(sum, row.loaded(i), row.matrix().compute);
+    return scaled.of(sum);
+  }
+
   // The host has compared the counts.
   SIMT_DEVICE void copy_whole(Shared& shared, const Row& row, const Scaled& scaled) const {
-    bool bad = false;
+    u32 found = 0;
     for (u64 i = simt::thread_index(); i < row.count(); i += kCtaThreads) {
       const u64 column = row.column(i);
-      bad |= row.is_outside(column);
+      if (row.is_outside(column)) found |= kBad;
+      if (batch.scale.log1p && i > 0 && row.column(i - 1) >= column) found |= kUnordered;
       put(row, i, scaled(i), static_cast<i32>(column));
     }
-    const u32 votes = votes_of_cta(shared, bad);
-    if (simt::thread_index() == 0 && votes) simt::atomic_min(&batch.faults->corrupt, row.number());
+    const u32 votes = votes_of_cta(shared, found);
+    if (votes & kBad) {
+      if (simt::thread_index() == 0) simt::atomic_min(&batch.faults->corrupt, row.number());
+    } else if (votes) {
+      for (u64 i = simt::thread_index(); i < row.count(); i += kCtaThreads)
+        put(row, i, joined(row, scaled, i), static_cast<i32>(row.column(i)));
+    }
+  }
+
+  // Whether two elements of a row may come together, all columns being inside.
+  SIMT_DEVICE bool joins(Shared& shared, const Row& row) const {
+    if (!batch.scale.log1p) return false;
+    u32 found = row.matrix().joins ? u32{kUnordered} : 0;
+    if (row.matrix().sparse)
+      for (u64 i = simt::thread_index(); i < row.count(); i += kCtaThreads) {
+        const u64 column = row.column(i);
+        if (row.is_outside(column)) found |= kBad;
+        if (i > 0 && row.column(i - 1) >= column) found |= kUnordered;
+      }
+    return votes_of_cta(shared, found) == kUnordered;
   }
 
   SIMT_DEVICE void copy_kept(Shared& shared, const Row& row, const Scaled& scaled) const {
@@ -309,6 +348,7 @@ struct GatherRows {
     u64 padded = 1;
     while (padded < row.wanted()) padded *= 2;
     u64* const own = !sorts || padded <= kWords ? shared.words : keys + first[simt::cta_index()];
+    const bool joining = !sorts && joins(shared, row);
     bool bad = false;
     u64 kept = 0;
     for (u64 begin = 0; begin < row.count(); begin += kCtaThreads) {
@@ -334,7 +374,7 @@ struct GatherRows {
       if (sorts)
         own[at] = u64{static_cast<u32>(target)} << 32 | i;
       else
-        put(row, at, scaled(i), target);
+        put(row, at, joining ? joined(row, scaled, i) : scaled(i), target);
     }
     const u32 votes = votes_of_cta(shared, bad);
     if (simt::thread_index() == 0) {
@@ -347,7 +387,22 @@ struct GatherRows {
     for (u64 i = kept + simt::thread_index(); i < padded; i += kCtaThreads) own[i] = ~u64{0};
     sort_keys(own, padded);
     for (u64 i = simt::thread_index(); i < kept; i += kCtaThreads)
-      put(row, i, scaled(own[i] & 0xffffffff), static_cast<i32>(own[i] >> 32));
+      put(row,
+          i,
+          batch.scale.log1p ? joined_neighbours(row, scaled, own, i, kept)
+                            : scaled(own[i] & 0xffffffff),
+          static_cast<i32>(own[i] >> 32));
+  }
+
+  // As `joined`, of sorted keys.
+  SIMT_DEVICE u64 joined_neighbours(
+      const Row& row, const Scaled& scaled, const u64* sorted, u64 at, u64 kept) const {
+    const u64 own = sorted[at] >> 32;
+    if (at > 0 && sorted[at - 1] >> 32 == own) return scaled.of(0);
+    u64 sum = row.loaded(sorted[at] & 0xffffffff);
+    for (u64 i = at + 1; i < kept && sorted[i] >> 32 == own; ++i)
+      sum = added(sum, row.loaded(sorted[i] & 0xffffffff), row.matrix().compute);
+    return scaled.of(sum);
   }
 };
 
@@ -432,14 +487,20 @@ struct SumDense {
     zero(own, batch.columns, width);
     const Scaled scaled(batch, row, shared);
     simt::sync_cta();
-    if (simt::warp_index() == 0) add(row, scaled, own, width);
+    // log1p is that of sums, where what no element goes to stays zero; else all of them are NaN.
+    const bool of_sums = batch.scale.log1p && scaled.keeps_zero();
+    if (simt::warp_index() == 0) add(row, scaled, own, width, of_sums);
     simt::sync_cta();
-    if (own == to) return;
-    for (u64 i = simt::thread_index(); i < batch.columns; i += kCtaThreads)
-      store_aligned(to, i, row.to_nbytes(), row.stored(load_written(own, i, width)));
+    if (own == to && !of_sums) return;
+    for (u64 i = simt::thread_index(); i < batch.columns; i += kCtaThreads) {
+      const u64 bits = load_written(own, i, width);
+      const u64 sum = of_sums ? added(0, scaled.of(bits), matrix.compute) : bits;
+      store_aligned(to, i, row.to_nbytes(), row.stored(sum));
+    }
   }
 
-  SIMT_DEVICE void add(const Row& row, const Scaled& scaled, u8* own, u32 width) const {
+  SIMT_DEVICE void add(
+      const Row& row, const Scaled& scaled, u8* own, u32 width, bool of_sums) const {
     const u32 lane = simt::lane_index();
     for (u64 begin = 0; begin < row.count(); begin += simt::kWarp) {
       const u64 i = begin + lane;
@@ -447,7 +508,7 @@ struct SumDense {
       u64 value = 0;
       if (i < row.count()) {
         target = row.target(row.column(i), i);
-        if (target >= 0) value = scaled(i);
+        if (target >= 0) value = of_sums ? row.loaded(i) : scaled(i);
       }
       u32 same = simt::match(static_cast<u32>(target));
       if (target < 0) same = 0;
