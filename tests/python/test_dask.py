@@ -236,6 +236,16 @@ def test_nor_is_what_other_libraries_read(tmp_path):
         with pytest.raises(ValueError, match="overwrite=True would remove"):
             hr.dask.to_zarr(x, path, "v", overwrite=True)
         assert_same(array[:], DATA[:, 0])
+    # However its blocks are moved on the way, by Dask or by headrace.
+    moved = [x.rechunk(4) for x in sources]
+    moved += [dask.optimize(x)[0] for x in moved]
+    moved += [x.map_overlap(lambda block: block, depth=1, boundary="none") for x in sources]
+    for x in moved:
+        with pytest.raises(ValueError, match="overwrite=True would remove"):
+            hr.dask.to_zarr(x, path, "v", overwrite=True)
+        with pytest.raises(ValueError, match=r"overwrite=True empties|overlap"):
+            hr.rechunk(x, f"{path}/v", chunks=4, overwrite=True)
+    assert_same(array[:], DATA[:, 0])
     # Memory, and another place.
     hr.dask.to_zarr(da.from_array(np.ones(20, "f4"), chunks=5), path, "w")
     hr.dask.to_zarr(da.from_array(np.zeros(20, "f4"), chunks=5) + 2, path, "w", overwrite=True)
