@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "cli/command.h"
+#include "cli/platform.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): POSIX's name
 extern char** environ;
@@ -104,9 +105,8 @@ std::vector<fs::path> candidates(const std::string& called) {
       break;
     }
   }
-  std::error_code failed;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failed);
-  if (!failed) folders.push_back(program.parent_path());
+  const fs::path program = own_program();
+  if (!program.empty()) folders.push_back(program.parent_path());
   const std::vector<fs::path> path = path_folders();
   folders.insert(folders.end(), path.begin(), path.end());
   std::vector<fs::path> found;

@@ -15,6 +15,7 @@
 #include <random>
 #include <utility>
 
+#include "cli/platform.h"
 #include "headrace/error.h"
 
 namespace headrace::cli {
@@ -87,7 +88,7 @@ void Output::open_aside() {
   const auto target = without_links(path_);
   if (!target) fail(ELOOP);
   target_ = *target;
-  int fd = open(folder_of(target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
+  int fd = open_unnamed(folder_of(target_).c_str(), kMode);
   if (fd < 0) {
     std::string name;
     do {
@@ -109,11 +110,10 @@ void Output::open_aside() {
 
 void Output::put_in_place() {
   if (temporary_.empty()) {
-    const std::string unnamed = "/proc/self/fd/" + std::to_string(fileno(file_));
     std::string name;
     do {
       name = fresh_name(target_);
-      if (linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) break;
+      if (link_unnamed(fileno(file_), name.c_str()) == 0) break;
       if (errno != EEXIST) fail(errno);
     } while (true);
     temporary_ = std::move(name);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/fork_mutex.h"
+#include "base/pages.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -120,14 +121,14 @@ void choose_pages(std::byte* block, std::size_t size) {
   static std::atomic<std::int64_t> small_left{0};
   if (small_left.load(std::memory_order_relaxed) > 0) {
     small_left.fetch_sub(static_cast<std::int64_t>(size), std::memory_order_relaxed);
-    madvise(block, size, MADV_NOHUGEPAGE);
+    want_small_pages(block, size);
     return;
   }
-  madvise(block, size, MADV_HUGEPAGE);  // a hint: without it pages are small
+  if (!want_huge_pages(block, size)) return;
   const std::size_t tried = size <= kTriedBytes ? size : kHugePage;
   for (std::size_t at = 0; at < tried; at += kHugePage) {
     if (!is_slow_to_come(block + at)) continue;
-    madvise(block, size, MADV_NOHUGEPAGE);  // what is there stays
+    want_small_pages(block, size);  // what is there stays
     small_left.store(kSmallBytes, std::memory_order_relaxed);
     return;
   }

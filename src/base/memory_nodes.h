@@ -3,8 +3,7 @@
 // Machines whose memory is in several nodes (NUMA): what is near to a device. On others, and where
 // the kernel does not tell, nothing happens.
 
-#include <sched.h>
-
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,7 +38,8 @@ class RunsOn {
   RunsOn& operator=(const RunsOn&) = delete;
 
  private:
-  std::optional<cpu_set_t> before_;
+  struct Processors;
+  std::unique_ptr<Processors> before_;  // null: nothing was changed
 };
 
 }  // namespace headrace

@@ -12,4 +12,10 @@ int usable_processors();
 // the mounted groups, for tests.
 int cgroup_processors(const std::string& root = "");
 
+// Those of its affinity; 0 where the system does not say.
+int allowed_processors();
+
+// As the maker calls it; empty where the system does not say.
+std::string processor_model();
+
 }  // namespace headrace

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "base/file_times.h"
+
 namespace headrace {
 
 // Whether a later change of a file or folder is sure to show in its times: one within the same tick
@@ -14,7 +16,7 @@ inline bool is_settled(const struct stat& st) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   const std::int64_t since =
-      (now.tv_sec - st.st_ctim.tv_sec) * 1'000'000'000 + (now.tv_nsec - st.st_ctim.tv_nsec);
+      (now.tv_sec - changed_at(st).tv_sec) * 1'000'000'000 + (now.tv_nsec - changed_at(st).tv_nsec);
   return since > kSettled_ns;
 }
 

@@ -7,6 +7,10 @@
 //   int fd = os().open(path, O_RDONLY | O_CLOEXEC, 0);
 //
 // What cannot fail, and what only asks about the process (getpid), is called directly.
+//
+// Files NAME_linux.cpp may use all that Linux has. The portable build (HEADRACE_PORTABLE) has
+// NAME_portable.cpp in their place, and no more than POSIX.1-2008 and what macOS has, too: their
+// headers say what is missing there. The calls marked below are null in it.
 
 #include <dirent.h>
 #include <poll.h>
@@ -19,6 +23,7 @@
 #include <cstddef>
 
 struct io_uring;  // liburing.h
+struct statx;
 
 namespace headrace {
 
@@ -32,12 +37,13 @@ struct SystemCalls {
   ssize_t (*pwrite)(int fd, const void* from, std::size_t nbytes, off_t offset);
   int (*ftruncate)(int fd, off_t nbytes);
   int (*fsync)(int fd);
-  int (*syncfs)(int fd);
+  int (*syncfs)(int fd);  // Linux
   int (*flock)(int fd, int operation);
   int (*stat)(const char* path, struct stat* found);
   int (*lstat)(const char* path, struct stat* found);
   int (*fstat)(int fd, struct stat* found);
   int (*fstatat)(int folder, const char* name, struct stat* found, int flags);
+  // Linux:
   int (*statx)(int folder, const char* name, int flags, unsigned mask, struct statx* found);
   // Folders.
   int (*mkdir)(const char* path, mode_t mode);
@@ -48,7 +54,7 @@ struct SystemCalls {
   DIR* (*fdopendir)(int fd);
   dirent* (*readdir)(DIR* folder);
   // Shared memory and what hands it over.
-  int (*memfd_create)(const char* name, unsigned flags);
+  int (*memfd_create)(const char* name, unsigned flags);  // Linux
   int (*shm_open)(const char* name, int flags, mode_t mode);
   int (*shm_unlink)(const char* name);
   int (*fcntl)(int fd, int command, long argument);
@@ -58,18 +64,21 @@ struct SystemCalls {
   int (*socket)(int domain, int type, int protocol);
   int (*bind)(int fd, const sockaddr* address, socklen_t nbytes);
   int (*listen)(int fd, int backlog);
-  int (*accept4)(int fd, sockaddr* address, socklen_t* nbytes, int flags);
+  int (*accept4)(int fd, sockaddr* address, socklen_t* nbytes, int flags);  // Linux
   int (*connect)(int fd, const sockaddr* address, socklen_t nbytes);
   ssize_t (*sendmsg)(int fd, const msghdr* message, int flags);
   ssize_t (*recvmsg)(int fd, msghdr* message, int flags);
   int (*getsockopt)(int fd, int level, int name, void* value, socklen_t* nbytes);
   int (*setsockopt)(int fd, int level, int name, const void* value, socklen_t nbytes);
   int (*poll)(pollfd* fds, nfds_t count, int timeout_ms);
-  int (*pidfd_open)(pid_t pid, unsigned flags);
+  int (*pidfd_open)(pid_t pid, unsigned flags);  // Linux
   // io_uring, whose failures are negative results. Null in builds without it.
   int (*ring_submit_and_wait)(io_uring* ring, unsigned count);
   int (*ring_wait)(io_uring* ring);  // for one result
 };
+
+// Whether this is the portable build.
+bool is_portable();
 
 const SystemCalls& real_system_calls();
 

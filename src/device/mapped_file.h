@@ -57,4 +57,7 @@ class MappedPages {
 // does not.
 std::size_t page_nbytes_in_memory(int fd);
 
+// Where an open file lies, as the system knows it; empty where it does not tell.
+std::string path_of_open(int fd);
+
 }  // namespace headrace

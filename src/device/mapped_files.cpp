@@ -1,19 +1,19 @@
 #include "device/mapped_files.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "base/file_times.h"
 #include "base/per_process.h"
 #include "base/settled.h"
 #include "base/system.h"
 #include "base/trace.h"
+#include "device/mapped_file.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -36,16 +36,6 @@ std::int64_t now_ns() {
       .count();
 }
 
-// As the system knows it; empty where it does not tell.
-std::string path_of(int fd) {
-  std::array<char, 4096> path{};
-  const std::string link = "/proc/self/fd/" + std::to_string(fd);
-  const ssize_t n = ::readlink(link.c_str(), path.data(), path.size());
-  return n > 0 && static_cast<std::size_t>(n) < path.size()
-             ? std::string(path.data(), static_cast<std::size_t>(n))
-             : std::string();
-}
-
 }  // namespace
 
 // Never destroyed: reads may outlive statics. A child of fork has neither the mappings nor what the
@@ -65,10 +55,10 @@ void MappedFiles::limit_process(std::size_t most_nbytes) {
 
 MappedFiles::Version MappedFiles::version_of(const struct stat& st) {
   return {static_cast<std::uint64_t>(st.st_size),
-          st.st_mtim.tv_sec,
-          st.st_mtim.tv_nsec,
-          st.st_ctim.tv_sec,
-          st.st_ctim.tv_nsec};
+          modified_at(st).tv_sec,
+          modified_at(st).tv_nsec,
+          changed_at(st).tv_sec,
+          changed_at(st).tv_nsec};
 }
 
 std::vector<MappedFiles::Part> MappedFiles::find(Backend& devices,
@@ -134,7 +124,7 @@ std::shared_ptr<const MappedFile> MappedFiles::window(Backend& devices,
   bool is_short = false;
   try {
     const Span span("map", nbytes);
-    path = path_of(fd);
+    path = path_of_open(fd);
     made = devices.map_file(index, fd, key.offset, nbytes);
   } catch (const Error& error) {
     why_not = error.what();

@@ -13,9 +13,11 @@
 #include <random>
 #include <system_error>
 
+#include "base/file_times.h"
 #include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
+#include "store/folder_facts.h"
 #include "store/url.h"
 
 namespace headrace {
@@ -47,11 +49,6 @@ std::vector<std::string> names_in(FileDescriptor fd, const std::string& path) {
   std::vector<std::string> names;
   while (const dirent* entry = folder.next()) names.emplace_back(entry->d_name);
   return names;
-}
-
-// A path to what a descriptor is of, whatever became of its name.
-std::string path_of(const FileDescriptor& fd) {
-  return "/proc/self/fd/" + std::to_string(fd.get());
 }
 
 // Its name appears with the marker in it, so that a process that looks finds both or neither.
@@ -194,7 +191,8 @@ bool CacheFolder::read(std::string_view name, std::size_t max_nbytes, Buffer& in
 void CacheFolder::write(std::string_view name, std::span<const ConstBytes> parts) const {
   const std::string place = path_ + '/' + std::string(name);
   const FileDescriptor parent = open_parent(name, true);
-  TemporaryFile file(path_of(parent) + '/' + std::string(name), false);
+  const std::string folder = lasting_path(parent.get(), parent_of(place));
+  TemporaryFile file(folder + place.substr(place.rfind('/')), false);
   write_at(file.fd(), 0, parts, place);
   if (!file.publish()) throw_io(ENOENT, "write", place);
 }
@@ -215,7 +213,7 @@ std::vector<CacheFolder::File> CacheFolder::files() const {
     if (TemporaryFile::is_temporary(folder) &&
         os().fstatat(folder_.get(), folder.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISREG(st.st_mode)) {
-      files.push_back({folder, st.st_mtim, static_cast<std::uint64_t>(st.st_size), true});
+      files.push_back({folder, modified_at(st), static_cast<std::uint64_t>(st.st_size), true});
     }
     if (!is_folder_of_entries(folder)) continue;
     FileDescriptor fd(open_in(folder_.get(), folder, O_RDONLY | O_DIRECTORY));
@@ -227,8 +225,10 @@ std::vector<CacheFolder::File> CacheFolder::files() const {
       if (os().fstatat(listed.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
         continue;  // gone
       if (!S_ISREG(st.st_mode)) continue;
-      files.push_back(
-          {folder + '/' + name, st.st_mtim, static_cast<std::uint64_t>(st.st_size), is_temporary});
+      files.push_back({folder + '/' + name,
+                       modified_at(st),
+                       static_cast<std::uint64_t>(st.st_size),
+                       is_temporary});
     }
   }
   return files;

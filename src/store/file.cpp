@@ -9,9 +9,11 @@
 #include <system_error>
 
 #include "base/checked.h"
+#include "base/file_times.h"
 #include "base/system.h"
 #include "base/trace.h"
 #include "headrace/error.h"
+#include "store/direct.h"
 #include "store/url.h"
 
 namespace headrace {
@@ -39,10 +41,10 @@ std::uint64_t version_of(const struct stat& st) {
   mix(st.st_dev);
   mix(st.st_ino);
   mix(st.st_size);
-  mix(st.st_mtim.tv_sec);
-  mix(st.st_mtim.tv_nsec);
-  mix(st.st_ctim.tv_sec);
-  mix(st.st_ctim.tv_nsec);
+  mix(modified_at(st).tv_sec);
+  mix(modified_at(st).tv_nsec);
+  mix(changed_at(st).tv_sec);
+  mix(changed_at(st).tv_nsec);
   return hash | 1;  // 0 means unknown
 }
 
@@ -54,7 +56,7 @@ class FileReader : public ObjectReader {
       : fd_(std::move(fd)),
         size_(static_cast<std::uint64_t>(st.st_size)),
         version_(version_of(st)),
-        modified_(st.st_mtim),
+        modified_(modified_at(st)),
         path_(std::move(path)) {}
 
   std::uint64_t size() const override { return size_; }
@@ -64,7 +66,8 @@ class FileReader : public ObjectReader {
     struct stat st;
     if (os().fstat(fd_.get(), &st) != 0) throw_io(errno, "stat", path_);
     return static_cast<std::uint64_t>(st.st_size) == size_ &&
-           st.st_mtim.tv_sec == modified_.tv_sec && st.st_mtim.tv_nsec == modified_.tv_nsec;
+           modified_at(st).tv_sec == modified_.tv_sec &&
+           modified_at(st).tv_nsec == modified_.tv_nsec;
   }
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
@@ -84,10 +87,8 @@ class FileReader : public ObjectReader {
 
   int file() const override { return fd_.get(); }
 
-  // By way of the descriptor: the path may lead to another file by now.
   ObjectFile open_direct() const override {
-    const std::string same = "/proc/self/fd/" + std::to_string(fd_.get());
-    FileDescriptor fd(open_retrying(same.c_str(), O_RDONLY | O_DIRECT));
+    FileDescriptor fd(open_direct_again(fd_.get()));
     if (!fd) {
       const int os_error = errno;
       throw Error(
@@ -256,7 +257,7 @@ std::string FileStore::path_of(std::string_view key) const {
 
 // O_NONBLOCK and O_NOCTTY: a pipe or terminal in the place of an object must not hang or attach.
 int FileStore::open_flags() const {
-  return O_RDONLY | O_NONBLOCK | O_NOCTTY | (options_.direct ? O_DIRECT : 0);
+  return O_RDONLY | O_NONBLOCK | O_NOCTTY | (options_.direct ? direct_flag() : 0);
 }
 
 // open, fstat, read, close. A read up to the buffer's capacity instead of fstat would save 0.5 us
@@ -375,23 +376,20 @@ void FileStore::sync_folders_of(std::string_view key) {
   for (std::size_t end = key.rfind('/'); end != std::string_view::npos; end = key.rfind('/')) {
     key = key.substr(0, end);
     const std::string folder = path_of(key);
-    struct statx st;
-    if (os().statx(AT_FDCWD, folder.c_str(), 0, STATX_INO | STATX_BTIME, &st) != 0) {
+    FolderId id{};
+    bool is_unique = false;
+    if (find_folder_id(folder.c_str(), id, is_unique) != 0) {
       if (means_missing(errno)) continue;  // erased meanwhile: no entry to sync
       throw_io(errno, "stat", folder);
     }
-    const FolderId id = {std::uint64_t{st.stx_dev_major} << 32 | st.stx_dev_minor,
-                         st.stx_ino,
-                         static_cast<std::uint64_t>(st.stx_btime.tv_sec),
-                         st.stx_btime.tv_nsec};
     {
       ForkLock lock(mutex_);
       const auto known = settled_.find(folder);
       if (known != settled_.end() && known->second == id) continue;
     }
     sync_folder(parent_of(folder));
-    // Where the file system does not say when, the next write syncs it again.
-    if ((st.stx_mask & STATX_BTIME) == 0) continue;
+    // Where the system does not say when it was made, the next write syncs it again.
+    if (!is_unique) continue;
     ForkLock lock(mutex_);
     if (settled_.size() >= kMostKnown) settled_.clear();
     settled_[folder] = id;
@@ -405,15 +403,15 @@ void FileStore::forget_settled() {
 }
 
 void FileStore::sync() {
-  if (!options_.read_only) sync_file_system(root_);
+  if (!options_.read_only) sync_below(root_);
 }
 
 void FileStore::erase(std::string_view key) {
   if (options_.read_only) throw_read_only(url());
   const std::string path = path_of(key);
   if (os().unlink(path.c_str()) != 0) {
-    // EISDIR: a prefix of other keys, so there is no object of this name.
-    if (means_missing(errno) || errno == EISDIR) return;
+    // A folder: a prefix of other keys, so there is no object of this name.
+    if (means_missing(errno) || was_folder(errno, AT_FDCWD, path.c_str())) return;
     throw_io(errno, "erase", path);
   }
   if (is_durable(key)) sync_folder(parent_of(path));

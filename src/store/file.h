@@ -6,7 +6,6 @@
 // 0.8 us (12 levels) of the 3 us that a warm 4 KiB object takes, but a folder that was removed and
 // made anew would read as empty for ever, which means fill values instead of data.
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "base/fork_mutex.h"
+#include "store/folder_facts.h"
 #include "store/posix.h"
 #include "store/store.h"
 #include "store/temporary_file.h"
@@ -67,9 +67,6 @@ class FileStore : public StoreDriver {
   const FileOptions& options() const { return options_; }
 
  private:
-  // Device, inode, and when it was made, as inodes come again.
-  using FolderId = std::array<std::uint64_t, 4>;
-
   // Whether it is as list_at_rest() gives it.
   bool list_into(std::string_view prefix, std::vector<std::string>& keys);
   // False: there was an object, where one is to be new.

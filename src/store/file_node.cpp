@@ -16,6 +16,7 @@
 #include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
+#include "store/folder_facts.h"
 #include "store/folder_lock.h"
 
 namespace headrace {
@@ -67,11 +68,7 @@ void list_below(int parent,
 }
 
 bool is_mount_root(const std::string& path, const struct stat& st) {
-  struct statx more;
-  if (os().statx(AT_FDCWD, path.c_str(), 0, STATX_BASIC_STATS, &more) == 0 &&
-      (more.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT)) {
-    return (more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
-  }
+  if (const auto said = says_mount_root(path.c_str())) return *said;
   struct stat above;
   return os().stat((path + "/..").c_str(), &above) == 0 && above.st_dev != st.st_dev;
 }
@@ -158,7 +155,8 @@ void FileStore::erase_names(std::span<const StoredName> names, std::string_view 
     const int flags = name.kind == StoredName::Kind::empty_folder ? AT_REMOVEDIR : 0;
     if (os().unlinkat(AT_FDCWD, path.c_str(), flags) != 0 && !means_missing(errno)) {
       // What another thread has set there meanwhile is newer than this call, and so may stay.
-      const bool is_new = errno == EISDIR || errno == ENOTEMPTY || errno == EEXIST;
+      const bool is_new =
+          was_folder(errno, AT_FDCWD, path.c_str()) || errno == ENOTEMPTY || errno == EEXIST;
       if (!is_new) throw_io(errno, "erase", path);
     }
     std::string_view folder = name.key;

@@ -7,11 +7,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_times.h"
 #include "base/settled.h"
 #include "base/system.h"
 #include "headrace/error.h"
 #include "store/file.h"
 #include "store/left_out.h"
+#include "store/temporary_name.h"
 
 namespace headrace {
 
@@ -68,7 +70,7 @@ Folder read_folder(const std::string& path, const std::string& key_prefix, bool 
     if (name == "." || name == "..") continue;
     if (TemporaryFile::is_temporary(name)) {
       // What cannot be removed stays, as it has until now: nobody sees it.
-      if (remove_abandoned && TemporaryFile::is_abandoned(name)) {
+      if (remove_abandoned && is_abandoned(stream.fd(), name)) {
         os().unlinkat(stream.fd(), entry->d_name, 0);
       }
       continue;
@@ -83,9 +85,9 @@ Folder read_folder(const std::string& path, const std::string& key_prefix, bool 
       folder.at_rest = false;
     }
   }
-  const timespec before = st.st_ctim;
+  const timespec before = changed_at(st);
   if (os().fstat(stream.fd(), &st) != 0) throw_io(errno, "stat", path);
-  if (st.st_ctim.tv_sec != before.tv_sec || st.st_ctim.tv_nsec != before.tv_nsec)
+  if (changed_at(st).tv_sec != before.tv_sec || changed_at(st).tv_nsec != before.tv_nsec)
     folder.at_rest = false;
   return folder;
 }

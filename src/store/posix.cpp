@@ -53,6 +53,14 @@ const dirent* FolderStream::next() const {
   return entry;
 }
 
+bool was_folder(int os_error, int folder, const char* name) {
+  if (os_error != EPERM) return os_error == EISDIR;
+  struct stat st;
+  const bool found = os().fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+  errno = os_error;
+  return found && S_ISDIR(st.st_mode);
+}
+
 void throw_io(int os_error, std::string_view action, std::string_view path) {
   std::string message(action);
   message += ' ';
@@ -177,16 +185,6 @@ void sync_folder(const std::string& path) {
     throw_io(errno, "open folder", path);
   }
   sync_file(folder.get(), path);
-}
-
-void sync_file_system(const std::string& path) {
-  FileDescriptor folder(open_retrying(path.c_str(), O_RDONLY | O_DIRECTORY));
-  if (!folder) throw_io(errno, "open folder", path);
-  int rc;
-  do {
-    rc = os().syncfs(folder.get());
-  } while (rc != 0 && errno == EINTR);
-  if (rc != 0) throw_io(errno, "sync the file system of", path);
 }
 
 std::string parent_of(const std::string& path) {

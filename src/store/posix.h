@@ -54,6 +54,10 @@ class FolderStream {
   DIR* folder_;
 };
 
+// Whether unlinkat() failed because a folder has the name: EISDIR, and EPERM outside of Linux.
+// Keeps errno.
+bool was_folder(int os_error, int folder, const char* name);
+
 [[noreturn]] void throw_io(int os_error, std::string_view action, std::string_view path);
 
 int open_retrying(const char* path, int flags, mode_t mode = 0);
@@ -75,8 +79,8 @@ void write_at(int fd,
 void sync_file(int fd, std::string_view path);
 // The entries of a folder; of one that was erased meanwhile there are none.
 void sync_folder(const std::string& path);
-// All that was written to the file system that holds `path`.
-void sync_file_system(const std::string& path);
+// All that was written below `path`; on Linux, to the whole file system that holds it.
+void sync_below(const std::string& path);
 
 // How often a write starts again when another thread erases its folders under its hands.
 inline constexpr int kRaceAttempts = 200;

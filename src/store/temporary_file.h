@@ -5,13 +5,7 @@
 // Where the file system has it (O_TMPFILE), it has no name until then: a new object costs one
 // change of the folder in place of two, and a killed writer leaves nothing behind. Measured on
 // ext4, 128 KiB files: 35 us, 55 with a rename. Elsewhere, and where an object is replaced, it goes
-// by a temporary name that says who made it:
-//
-//   .headrace-tmp-2-<host>-<process>-<start>-<counter>-<random>
-//
-// <host> stands for this start of this host and the namespace that its process numbers are of,
-// <start> for when the process began. So whoever finds such a name knows for certain whether its
-// writer is gone: of another host, or where /proc does not say, nobody knows, and the file stays.
+// by a temporary name that tells whether its writer is gone (temporary_name.h).
 
 #include <optional>
 #include <string>
@@ -43,8 +37,6 @@ class TemporaryFile {
 
   // Names that stores neither list nor read: what a writer that was killed has left behind.
   static bool is_temporary(std::string_view name);
-  // Whether the process that made this name is gone, for certain.
-  static bool is_abandoned(std::string_view name);
 
  private:
   bool give_name();

@@ -17,6 +17,7 @@
 #include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/cloud/open.h"
+#include "store/direct.h"
 #include "store/file.h"
 #include "store/http/open.h"
 #include "store/icechunk/repository.h"
@@ -154,6 +155,11 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
                  path + " is a file, neither a folder nor a .zip" + advice_on(path));
   }
   // Before the folder is made or emptied: a call that fails must change nothing.
+  if (file.direct && direct_flag() == 0) {
+    refuse_place(ErrorCode::unsupported,
+                 place,
+                 "option direct: this build has no reads past the page cache");
+  }
   std::shared_ptr<StoreDriver> driver =
       io == "uring" ? make_uring_store(path, file) : make_file_store(path, file);
   switch (mode) {

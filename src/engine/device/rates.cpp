@@ -1,8 +1,5 @@
 #include "engine/device/rates.h"
 
-#include <sched.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,8 +13,9 @@
 #include <vector>
 
 #include "base/fork_mutex.h"
-#include "base/system.h"
+#include "base/processors.h"
 #include "base/trace.h"
+#include "base/unnamed_memory.h"
 #include "codec/chain.h"
 #include "engine/device/rates_file.h"
 #include "engine/device/stages.h"
@@ -144,7 +142,7 @@ class Timed {
 // Out of the page cache into pinned memory, and from there to the device.
 void measure_copies(Backend& devices, int index, Queue& queue, Clock now_us, DecodeRates& rates) {
   const auto pinned = devices.allocate_pinned(index, kBlockNbytes);
-  const FileDescriptor file(os().memfd_create("headrace-rates", MFD_CLOEXEC));
+  const FileDescriptor file(open_unnamed_memory("headrace-rates"));
   if (!file) throw_io(errno, "measure", "memory");
   const ConstBytes bytes(pinned.get(), kBlockNbytes);
   std::fill_n(pinned.get(), kBlockNbytes, std::byte{1});
@@ -162,18 +160,9 @@ void measure_copies(Backend& devices, int index, Queue& queue, Clock now_us, Dec
 }
 
 std::string host_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string model = "unknown";
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) model = line.substr(colon + 2);
-    break;
-  }
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int n = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-  return model + ", " + std::to_string(n) + " processors";
+  const std::string model = processor_model();
+  return (model.empty() ? "unknown" : model) + ", " + std::to_string(allowed_processors()) +
+         " processors";
 }
 
 // What the process knows.

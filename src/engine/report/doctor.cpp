@@ -1,20 +1,21 @@
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "base/processors.h"
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "device/backend.h"
 #include "device/mapped_files.h"
 #include "engine/device/rates.h"
 #include "engine/device/rates_file.h"
 #include "engine/report/device_rows.h"
+#include "engine/report/machine.h"
 #include "engine/request/config.h"
 #include "headrace/codec.h"
 #include "headrace/config.h"
@@ -26,16 +27,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::optional<std::string> first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return line;
-}
-
-Json line_or_null(const std::string& path) {
-  const auto line = first_line(path);
-  return line ? Json(*line) : Json(nullptr);
+Json text_or_null(const std::optional<std::string>& text) {
+  return text ? Json(*text) : Json(nullptr);
 }
 
 Json compiler() {
@@ -66,38 +59,10 @@ Json cpu_features() {
   return features;
 }
 
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return {};
-}
-
-int allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
-// The folder of this process's cgroup (version 2). In a container it is the mount's root.
-std::string cgroup_folder() {
-  const std::string root = "/sys/fs/cgroup";
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("0::/", 0) != 0) continue;
-    const std::string folder = root + line.substr(3);
-    if (std::ifstream(folder + "/cgroup.procs")) return folder;
-  }
-  return root;
-}
-
 Json cgroup() {
-  const std::string folder = cgroup_folder();
-  return {{"cpu_max", line_or_null(folder + "/cpu.max")},
-          {"memory_max", line_or_null(folder + "/memory.max")}};
+  const GroupLimits limits = group_limits();
+  return {{"cpu_max", text_or_null(limits.cpu_max)},
+          {"memory_max", text_or_null(limits.memory_max)}};
 }
 
 Json limit(int resource) {
@@ -225,8 +190,9 @@ std::string doctor_json() {
   const Json report = {
       {"version", version()},
       {"compiler", compiler()},
+      {"portable", is_portable()},
       {"cpu",
-       {{"model", cpu_model()},
+       {{"model", processor_model()},
         {"features", cpu_features()},
         {"processors", sysconf(_SC_NPROCESSORS_ONLN)},
         {"allowed_processors", allowed_processors()}}},
@@ -234,7 +200,7 @@ std::string doctor_json() {
       {"memory",
        {{"nbytes", sysconf(_SC_PHYS_PAGES) * page_size},
         {"page_size", page_size},
-        {"transparent_huge_pages", line_or_null("/sys/kernel/mm/transparent_hugepage/enabled")}}},
+        {"transparent_huge_pages", text_or_null(transparent_huge_pages())}}},
       {"devices", devices()},
       {"codecs", codecs()},
       {"io_uring", io_uring()},

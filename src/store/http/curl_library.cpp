@@ -11,9 +11,6 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>
-#if defined(__linux__)
-#include <link.h>
-#endif
 
 #include <cstdarg>
 #include <filesystem>
@@ -22,6 +19,7 @@
 #include <type_traits>
 
 #include "headrace/error.h"
+#include "store/http/own_file.h"
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
@@ -38,31 +36,12 @@ constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
 #define HEADRACE_CURL_NAME "libheadrace_curl.so"
 constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(RTLD_DEEPBIND)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;  // sanitizers see nothing behind RTLD_DEEPBIND
 #else
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
 #endif
-
-// The file that this code is in; empty where it cannot be told.
-std::filesystem::path own_file() {
-#if defined(__linux__)
-  // Of a program dladdr() has the name that it was called by, which may be any: where it is looked
-  // up on the path, "headrace", beside which a file of the current folder would be taken.
-  Dl_info here{};
-  ::link_map* object = nullptr;
-  void** const found = reinterpret_cast<void**>(&object);
-  if (::dladdr1(&kFlags, &here, found, RTLD_DL_LINKMAP) == 0 || object == nullptr) return {};
-  if (*object->l_name != '\0') return object->l_name;
-  std::error_code failed;
-  return std::filesystem::read_symlink("/proc/self/exe", failed);
-#else
-  Dl_info here{};
-  if (::dladdr(&kFlags, &here) == 0 || here.dli_fname == nullptr) return {};
-  return here.dli_fname;
-#endif
-}
 
 // That of a wheel: beside the module, or, for the command line, in the folder of the package.
 void* open_brought() {

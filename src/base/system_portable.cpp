@@ -1,20 +1,35 @@
-#include "base/system.h"
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
 
-#ifdef HEADRACE_HAVE_URING
-#include <liburing.h>
-#endif
+#include "base/system.h"
 
 namespace headrace {
 
 namespace {
+
+// preadv() is no part of POSIX.
+ssize_t read_each(int fd, const iovec* into, int count, off_t offset) {
+  ssize_t done = 0;
+  for (int i = 0; i < count; ++i) {
+    const ssize_t n = ::pread(fd, into[i].iov_base, into[i].iov_len, offset + done);
+    if (n < 0) return done > 0 ? done : n;
+    done += n;
+    if (static_cast<std::size_t>(n) < into[i].iov_len) break;
+  }
+  return done;
+}
+
+// On a Mac fsync() leaves the bytes in the cache of the disk.
+int sync_to_disk(int fd) {
+#ifdef F_FULLFSYNC
+  if (::fcntl(fd, F_FULLFSYNC) == 0) return 0;
+#endif
+  return ::fsync(fd);
+}
 
 constexpr SystemCalls kReal = {
     // Lambdas where the C library has a macro, more arguments, or an older signature.
@@ -25,11 +40,11 @@ constexpr SystemCalls kReal = {
         },
     .close = ::close,
     .pread = ::pread,
-    .preadv = ::preadv,
+    .preadv = read_each,
     .pwrite = ::pwrite,
     .ftruncate = ::ftruncate,
-    .fsync = ::fsync,
-    .syncfs = ::syncfs,
+    .fsync = sync_to_disk,
+    .syncfs = nullptr,
     .flock = ::flock,
     .stat = [](const char* path, struct stat* found) { return ::stat(path, found); },
     .lstat = [](const char* path, struct stat* found) { return ::lstat(path, found); },
@@ -38,7 +53,7 @@ constexpr SystemCalls kReal = {
         [](int folder, const char* name, struct stat* found, int flags) {
           return ::fstatat(folder, name, found, flags);
         },
-    .statx = ::statx,
+    .statx = nullptr,
     .mkdir = ::mkdir,
     .linkat = ::linkat,
     .rename = ::rename,
@@ -46,7 +61,7 @@ constexpr SystemCalls kReal = {
     .unlinkat = ::unlinkat,
     .fdopendir = ::fdopendir,
     .readdir = ::readdir,
-    .memfd_create = ::memfd_create,
+    .memfd_create = nullptr,
     .shm_open = ::shm_open,
     .shm_unlink = ::shm_unlink,
     .fcntl = [](int fd, int command, long argument) { return ::fcntl(fd, command, argument); },
@@ -58,10 +73,7 @@ constexpr SystemCalls kReal = {
                const sockaddr* address,
                socklen_t nbytes) { return ::bind(fd, address, nbytes); },
     .listen = ::listen,
-    .accept4 =
-        [](int fd, sockaddr* address, socklen_t* nbytes, int flags) {
-          return ::accept4(fd, address, nbytes, flags);
-        },
+    .accept4 = nullptr,
     .connect = [](int fd,
                   const sockaddr* address,
                   socklen_t nbytes) { return ::connect(fd, address, nbytes); },
@@ -71,21 +83,9 @@ constexpr SystemCalls kReal = {
     .setsockopt = ::setsockopt,
     .poll =
         [](pollfd* fds, nfds_t count, int timeout_ms) { return ::poll(fds, count, timeout_ms); },
-    .pidfd_open =
-        [](pid_t pid, unsigned flags) {
-          return static_cast<int>(::syscall(SYS_pidfd_open, pid, flags));
-        },
-#ifdef HEADRACE_HAVE_URING
-    .ring_submit_and_wait = ::io_uring_submit_and_wait,
-    .ring_wait =
-        [](io_uring* ring) {
-          io_uring_cqe* entry = nullptr;
-          return ::io_uring_wait_cqe(ring, &entry);
-        },
-#else
+    .pidfd_open = nullptr,
     .ring_submit_and_wait = nullptr,
     .ring_wait = nullptr,
-#endif
 };
 
 }  // namespace
@@ -93,6 +93,8 @@ constexpr SystemCalls kReal = {
 namespace detail {
 constinit std::atomic<const SystemCalls*> system_calls = &kReal;
 }
+
+bool is_portable() { return true; }
 
 const SystemCalls& real_system_calls() { return kReal; }
 

@@ -1,20 +1,13 @@
-#include "shm/futex.h"
-
-#ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
-#else
-#include <algorithm>
-#include <thread>
-#endif
+
+#include "shm/futex.h"
 
 namespace headrace::shm {
-
-#ifdef __linux__
 
 namespace {
 
@@ -37,22 +30,5 @@ bool futex_wait(std::atomic<std::uint32_t>& word,
 void futex_wake(std::atomic<std::uint32_t>& word, int count) {
   futex(word, FUTEX_WAKE, static_cast<std::uint32_t>(count), nullptr);
 }
-
-#else  // elsewhere there is no such call for memory that processes share
-
-bool futex_wait(std::atomic<std::uint32_t>& word,
-                std::uint32_t value,
-                std::chrono::nanoseconds timeout) {
-  using namespace std::chrono_literals;
-  for (std::chrono::nanoseconds left = timeout; left > 0ns; left -= 200us) {
-    if (word.load(std::memory_order_relaxed) != value) return true;
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, 200us));
-  }
-  return false;
-}
-
-void futex_wake(std::atomic<std::uint32_t>&, int) {}
-
-#endif
 
 }  // namespace headrace::shm

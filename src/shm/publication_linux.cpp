@@ -5,11 +5,6 @@
 // Other users may bind the name, and connect to it. Each side therefore asks the kernel who the
 // other one is before it sends or believes anything.
 
-#include "headrace/error.h"
-#include "headrace/shm.h"
-
-#ifdef __linux__
-
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -34,6 +29,8 @@
 #include "base/mutex.h"
 #include "base/start_thread.h"
 #include "base/system.h"
+#include "headrace/error.h"
+#include "headrace/shm.h"
 #include "shm/peer.h"
 #include "shm/segment.h"
 
@@ -475,25 +472,3 @@ Message attach(const std::string& name, const Wait& wait) {
 }
 
 }  // namespace headrace::shm
-
-#else  // sockets without a file, and the identity of who is at the other end, are Linux's
-
-namespace headrace::shm {
-
-namespace {
-[[noreturn]] void refuse() {
-  throw Error(ErrorCode::unsupported, "[shm] publications work on Linux only");
-}
-}  // namespace
-
-class Publication::Server {};
-
-const std::string& Publication::name() const { refuse(); }
-std::size_t Publication::nbytes() const { refuse(); }
-void Publication::close() { refuse(); }
-Publication publish(const std::string&, Parts) { refuse(); }
-Message attach(const std::string&, const Wait&) { refuse(); }
-
-}  // namespace headrace::shm
-
-#endif

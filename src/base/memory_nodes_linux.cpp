@@ -1,5 +1,4 @@
-#include "base/memory_nodes.h"
-
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,6 +7,8 @@
 #include <cstdint>
 #include <fstream>
 #include <string_view>
+
+#include "base/memory_nodes.h"
 
 namespace headrace {
 namespace {
@@ -82,6 +83,10 @@ NearMemory::~NearMemory() {
 #endif
 }
 
+struct RunsOn::Processors {
+  cpu_set_t set;
+};
+
 RunsOn::RunsOn(std::span<const int> processors) {
   cpu_set_t before;
   if (processors.empty() || sched_getaffinity(0, sizeof before, &before) != 0) return;
@@ -91,11 +96,12 @@ RunsOn::RunsOn(std::span<const int> processors) {
     if (processor < CPU_SETSIZE && CPU_ISSET(processor, &before)) CPU_SET(processor, &wanted);
   }
   if (CPU_COUNT(&wanted) == 0 || CPU_EQUAL(&wanted, &before)) return;
-  if (sched_setaffinity(0, sizeof wanted, &wanted) == 0) before_ = before;
+  if (sched_setaffinity(0, sizeof wanted, &wanted) == 0)
+    before_ = std::make_unique<Processors>(before);
 }
 
 RunsOn::~RunsOn() {
-  if (before_) sched_setaffinity(0, sizeof *before_, &*before_);
+  if (before_) sched_setaffinity(0, sizeof before_->set, &before_->set);
 }
 
 }  // namespace headrace

@@ -1,5 +1,3 @@
-#include "base/processors.h"
-
 #include <sched.h>
 
 #include <algorithm>
@@ -10,6 +8,8 @@
 #include <sstream>
 #include <string_view>
 #include <vector>
+
+#include "base/processors.h"
 
 namespace headrace {
 namespace {
@@ -167,6 +167,22 @@ int cgroup_processors(const std::string& root) {
       take_least(least, least_quota(root, mounted, *group));
   }
   return least;
+}
+
+int allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+std::string processor_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return {};
 }
 
 int usable_processors() {

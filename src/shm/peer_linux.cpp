@@ -1,12 +1,9 @@
-#include "shm/peer.h"
-
-#ifdef __linux__
-
 #include <sys/socket.h>
 
 #include <fstream>
 
 #include "base/system.h"
+#include "shm/peer.h"
 #include "shm/process.h"
 
 namespace headrace::shm {
@@ -40,5 +37,3 @@ std::optional<uid_t> peer_user(int connection) {
 bool is_this_user(uid_t user) { return user == this_user.load()() && !may_be_several(user); }
 
 }  // namespace headrace::shm
-
-#endif

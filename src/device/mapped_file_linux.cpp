@@ -1,5 +1,3 @@
-#include "device/mapped_file.h"
-
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -7,10 +5,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <system_error>
 
 #include "base/system.h"
+#include "device/mapped_file.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -78,6 +78,15 @@ std::size_t page_nbytes_in_memory(int fd) {
   const auto magic = static_cast<unsigned long>(found.f_type);
   if (magic != TMPFS_MAGIC && magic != HUGETLBFS_MAGIC) return 0;
   return static_cast<std::size_t>(found.f_bsize);
+}
+
+std::string path_of_open(int fd) {
+  std::array<char, 4096> path{};
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t n = ::readlink(link.c_str(), path.data(), path.size());
+  return n > 0 && static_cast<std::size_t>(n) < path.size()
+             ? std::string(path.data(), static_cast<std::size_t>(n))
+             : std::string();
 }
 
 }  // namespace headrace
