@@ -1,3 +1,4 @@
+#include "base/system.h"
 #include "headrace/store.h"
 
 #include <gtest/gtest.h>
@@ -142,7 +143,6 @@ StoreCase at_path(std::string name, std::string file, StorageOptions options) {
 std::vector<StoreCase> cases() {
   std::vector<StoreCase> all = {
       at_path("file", "a.zarr", {}),
-      at_path("direct", "a.zarr", {{"direct", "true"}}),
       at_path("durable", "a.zarr", {{"fsync", "true"}}),
       at_path("zip", "a.zip", {}),
       {"memory", [] { return std::make_unique<MemoryFixture>(); }},
@@ -152,6 +152,7 @@ std::vector<StoreCase> cases() {
       {"cached_http", [] { return std::make_unique<CachedHttpFixture>(); }},
       {"inject", [] { return std::make_unique<InjectFixture>(); }},
   };
+  if (!is_portable()) all.push_back(at_path("direct", "a.zarr", {{"direct", "true"}}));
   std::string why_not;
   if (uring_available(why_not)) {
     all.push_back(at_path("uring", "a.zarr", {{"io", "uring"}}));

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "shm/shm_kit.h"
+#include "support/portable.h"
 
 namespace headrace::shm {
 namespace {
@@ -319,6 +320,7 @@ TEST(ShmChannel, LosesNothingBetweenManyThreads) {
 }
 
 TEST(ShmPublication, IsAttachedToByNameUntilItIsClosed) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = "test-" + std::to_string(getpid());
   const std::vector<std::span<const std::byte>> parts{bytes_of("head"), {}, bytes_of("body")};
   EXPECT_EQ(code_of([&] { attach(name, kNow); }), ErrorCode::not_found);
@@ -342,6 +344,7 @@ TEST(ShmPublication, IsAttachedToByNameUntilItIsClosed) {
 }
 
 TEST(ShmPublication, EndsWithItsProcessThoughAChildOfItLives) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = "orphan-" + std::to_string(getpid());
   const Arena arena = Arena::create(kMiB);
   const Channel to_grandchild = arena.channel(1);

@@ -2,6 +2,7 @@
 // out, and processes that have none left.
 
 #include "shm/hostile_kit.h"
+#include "support/portable.h"
 
 namespace headrace::shm {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 // ---------------------------------------------------------------- memory
 
 TEST(ShmPublication, IsMemoryThatNobodyCanWriteToOrCutShort) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const Publication publication = publish_text(name, std::string(100'000, 'x'));
   const Message message = attach(name, kNow);
@@ -50,6 +52,7 @@ TEST(ShmPublication, IsMemoryThatNobodyCanWriteToOrCutShort) {
 }
 
 TEST(ShmSegment, RefusesWhatCanBeCutShort) {
+  SKIP_IF_PORTABLE("sealed memory");
   const std::size_t before = open_descriptors();
   const std::vector<std::byte> zeros(1 << 16);
   for (const int seals : {0, F_SEAL_GROW, F_SEAL_GROW | F_SEAL_SEAL}) {
@@ -111,6 +114,7 @@ std::chrono::nanoseconds processor_time() {
 }
 
 TEST(ShmDescriptors, OfAPublisherThatAreUsedUpMakeClientsWaitNotTheServerSpin) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const Arena arena = Arena::create(kMiB);
   const Channel ready = arena.channel(1);
@@ -137,6 +141,7 @@ void expect(bool holds, const std::string& what) {
 }
 
 TEST(ShmDescriptors, OfAClientThatAreUsedUpAreSaid) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const Publication publication = publish_text(name, "text");
   expect_success(start_child([&] {

@@ -6,6 +6,7 @@
 
 #include "base/system.h"
 #include "shm/hostile_kit.h"
+#include "support/portable.h"
 
 namespace headrace::shm {
 namespace {
@@ -220,12 +221,14 @@ TEST(ShmFaults, OfPosixSharedMemoryAreErrorsAndLeaveNothing) {
 }
 
 TEST(ShmFaults, OfAPublicationAreErrorsAndLeaveNothing) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   fail_everywhere([&] { publish_text(name, "text").close(); });
 }
 
 // Its server's calls, too: a client that is left without an answer asks again.
 TEST(ShmFaults, OfAttachingToAPublicationAreErrorsAndLeaveNothing) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   fail_everywhere([&] {
     Publication publication = publish_text(name, "text");

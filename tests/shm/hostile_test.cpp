@@ -2,6 +2,7 @@
 // servers that send what they should not.
 
 #include "shm/hostile_kit.h"
+#include "support/portable.h"
 
 namespace headrace::shm {
 namespace {
@@ -56,6 +57,7 @@ class PretendedUser {
 };
 
 TEST(ShmPeer, OfAnotherUserIsNotAttachedTo) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const Publication publication = publish_text(name, "mine");
   const pid_t child = start_child([&] {
@@ -70,6 +72,7 @@ TEST(ShmPeer, OfAnotherUserIsNotAttachedTo) {
 }
 
 TEST(ShmPeer, OfAnotherUserIsNotServed) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const Publication publication = publish_text(name, "mine");
   const PretendedUser pretended_by_the_server;
@@ -78,6 +81,7 @@ TEST(ShmPeer, OfAnotherUserIsNotServed) {
 
 // What code of uid 65534 once ran as root by.
 TEST(ShmPeer, OfAnotherUserThatTakesTheNameFirstIsPassedOver) {
+  SKIP_IF_PORTABLE("publications");
   if (geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
   const std::string name = test_name();
   const Arena arena = Arena::create(kMiB);
@@ -112,6 +116,7 @@ TEST(ShmPeer, OfAnotherUserThatTakesTheNameFirstIsPassedOver) {
 }
 
 TEST(ShmPeer, OfAnotherUserAsksInVain) {
+  SKIP_IF_PORTABLE("publications");
   if (geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
   const std::string name = test_name();
   const Publication publication = publish_text(name, "mine");
@@ -142,6 +147,7 @@ TEST(ShmPeer, OfAnotherUserOwnsNoMemoryThatIsAttachedTo) {
 // ---------------------------------------------------------------- servers that send what they want
 
 TEST(ShmServer, ThatSendsNoMemoryIsCorrupt) {
+  SKIP_IF_PORTABLE("publications");
   const std::size_t before = open_descriptors();
   const std::vector<std::byte> good = publication_bytes({128, 1, 64, 64}, 128);
   int pipe_ends[2];
@@ -199,6 +205,7 @@ TEST(ShmServer, ThatSendsNoMemoryIsCorrupt) {
 }
 
 TEST(ShmServer, ThatSendsBadSizesIsCorrupt) {
+  SKIP_IF_PORTABLE("publications");
   constexpr std::uint64_t kMany = UINT64_MAX;
   const std::vector<std::vector<std::uint64_t>> headers{{kMany, 0},
                                                         {129, 1, 64, 64},
@@ -231,6 +238,7 @@ TEST(ShmServer, ThatSendsBadSizesIsCorrupt) {
 }
 
 TEST(ShmServer, ThatSaysNothingIsNotWaitedForForEver) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const FakeServer server(name, [](int) {});
   const auto begin = Clock::now();
@@ -246,6 +254,7 @@ TEST(ShmServer, ThatSaysNothingIsNotWaitedForForEver) {
 
 // Its queue is full: who connects would wait in connect().
 TEST(ShmServer, ThatAcceptsNobodyIsNotWaitedForForEver) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const ScopedFd listener(listen_as(name, geteuid(), 1));
   const auto begin = Clock::now();
@@ -259,6 +268,7 @@ TEST(ShmServer, ThatAcceptsNobodyIsNotWaitedForForEver) {
 }
 
 TEST(ShmServer, ThatClosesIsAskedAgain) {
+  SKIP_IF_PORTABLE("publications");
   const std::string name = test_name();
   const ScopedFd memory(make_memory(publication_bytes({128, 1, 64, 64}, 128), kAllSeals));
   int asked = 0;

@@ -7,6 +7,7 @@
 
 #include "shm/process.h"
 #include "shm/shm_kit.h"
+#include "support/portable.h"
 
 namespace headrace::shm {
 namespace {
@@ -114,6 +115,7 @@ TEST(ShmPlace, OfAChildThatNeverCameIsInherited) {
 // ---------------------------------------------------------------- PID namespaces
 
 TEST(ShmNamespace, ThatIsAnotherIsRefused) {
+  SKIP_IF_PORTABLE("PID namespaces");
   const Arena arena = Arena::create(kMiB);
   auto& header = *reinterpret_cast<Header*>(arena.memory().data());
   EXPECT_EQ(header.pid_namespace, pid_namespace());
@@ -137,6 +139,7 @@ TEST(ShmNamespace, ThatIsAnotherIsRefused) {
 }
 
 TEST(ShmNamespace, ThatIsAnotherIsRefusedForReal) {
+  SKIP_IF_PORTABLE("PID namespaces");
   const Arena arena = Arena::create(kMiB);
   const Block block = arena.allocate(64, kNow).value();
   constexpr int kCannot = 77;

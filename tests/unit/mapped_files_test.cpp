@@ -43,7 +43,7 @@ bool has_memory_files() {
 class MappedFilesTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_memory_files()) GTEST_SKIP() << "/dev/shm is no tmpfs";
+    if (!has_memory_files()) GTEST_SKIP() << "no files are known to be in memory";
   }
 
   std::string write(const std::string& name, std::size_t nbytes, char value) {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/portable.h"
+
 namespace headrace {
 namespace {
 
@@ -31,6 +33,7 @@ class MemoryNodes : public testing::Test {
 };
 
 TEST_F(MemoryNodes, ADeviceIsAtOneOfSeveral) {
+  SKIP_IF_PORTABLE("nodes of memory");
   EXPECT_EQ(node_of_pci_device("0000:3B:00.0", root_), std::nullopt) << "no /sys";
   put_device("1");
   put("/sys/devices/system/node/online", "0");
@@ -45,6 +48,7 @@ TEST_F(MemoryNodes, ADeviceIsAtOneOfSeveral) {
 }
 
 TEST_F(MemoryNodes, HasProcessors) {
+  SKIP_IF_PORTABLE("nodes of memory");
   EXPECT_TRUE(processors_of_node(1, root_).empty());
   for (const auto& [text, processors] : std::vector<std::pair<std::string, std::vector<int>>>{
            {"0-2,5,8-9", {0, 1, 2, 5, 8, 9}}, {"7", {7}}, {"", {}}, {"3-", {}}, {"a-b", {}}}) {
@@ -63,6 +67,7 @@ std::vector<int> own_processors() {
 }
 
 TEST_F(MemoryNodes, AThreadRunsWhereItMayForAWhile) {
+  SKIP_IF_PORTABLE("nodes of memory");
   const std::vector<int> before = own_processors();
   {
     const std::vector<int> first{before.front(), CPU_SETSIZE - 1, CPU_SETSIZE + 5};
@@ -81,6 +86,7 @@ TEST_F(MemoryNodes, AThreadRunsWhereItMayForAWhile) {
 
 #ifdef SYS_get_mempolicy
 TEST_F(MemoryNodes, MemoryIsOfANodeForAWhile) {
+  SKIP_IF_PORTABLE("nodes of memory");
   const auto policy = [] {
     int found = -1;
     return syscall(SYS_get_mempolicy, &found, nullptr, 0, nullptr, 0) == 0 ? found : -1;

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "support/portable.h"
+
 namespace headrace {
 namespace {
 
@@ -53,6 +55,7 @@ TEST_F(Groups, NoneIsNoQuota) {
 }
 
 TEST_F(Groups, QuotaOfTheRootOfAContainer) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v2();
   put("/proc/self/cgroup", "0::/\n");
   put("/sys/fs/cgroup/cpu.max", "250000 100000\n");
@@ -60,6 +63,7 @@ TEST_F(Groups, QuotaOfTheRootOfAContainer) {
 }
 
 TEST_F(Groups, QuotaOfASlice) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v2();
   put("/proc/self/cgroup", "0::/user.slice/run-7.scope\n");
   put("/sys/fs/cgroup/user.slice/cpu.max", "max 100000\n");
@@ -68,6 +72,7 @@ TEST_F(Groups, QuotaOfASlice) {
 }
 
 TEST_F(Groups, LeastQuotaOnTheWayCounts) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v2();
   put("/proc/self/cgroup", "0::/a/b/c\n");
   put("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
@@ -77,6 +82,7 @@ TEST_F(Groups, LeastQuotaOnTheWayCounts) {
 }
 
 TEST_F(Groups, MountThatBeginsAtTheGroup) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v2("/docker/1234");
   put("/proc/self/cgroup", "0::/docker/1234/inner\n");
   put("/sys/fs/cgroup/inner/cpu.max", "400000 100000\n");
@@ -85,6 +91,7 @@ TEST_F(Groups, MountThatBeginsAtTheGroup) {
 }
 
 TEST_F(Groups, OldQuota) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v1();
   put("/proc/self/cgroup", "12:cpuset:/x\n4:cpu,cpuacct:/system/job\n1:name=systemd:/system/job\n");
   quota_v1("/system/job", "-1", "100000");
@@ -94,6 +101,7 @@ TEST_F(Groups, OldQuota) {
 }
 
 TEST_F(Groups, BothKindsAtOnce) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v1();
   mount_v2("/", "/sys/fs/cgroup/unified");
   put("/proc/self/cgroup", "4:cpu,cpuacct:/job\n0::/job\n");
@@ -102,6 +110,7 @@ TEST_F(Groups, BothKindsAtOnce) {
 }
 
 TEST_F(Groups, PointsWithSpaces) {
+  SKIP_IF_PORTABLE("control groups");
   mount_v2("/", "/my\\040groups");
   put("/proc/self/cgroup", "0::/g\n");
   put("/my groups/g/cpu.max", "100000 100000\n");

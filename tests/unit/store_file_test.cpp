@@ -29,6 +29,7 @@
 #include "headrace/store.h"
 #include "store/store.h"
 #include "store/uring.h"
+#include "support/portable.h"
 
 namespace headrace {
 namespace {
@@ -86,6 +87,7 @@ class FileStoreTest : public testing::TestWithParam<Variant> {
   void SetUp() override {
     std::string why_not;
     if (GetParam().options.contains("io") && !uring_available(why_not)) GTEST_SKIP() << why_not;
+    if (GetParam().options.contains("direct")) SKIP_IF_PORTABLE("reads past the page cache");
     store_ = open_store(path_, StoreMode::create, GetParam().options).shared_driver();
   }
   void put(std::string_view key, std::string_view text) { store_->set(key, bytes_of(text)); }
@@ -382,6 +384,7 @@ TEST_P(FileStoreTest, ThreadsShareNothing) {
 }
 
 TEST(FileStore, DirectReadsOfEveryAlignment) {
+  SKIP_IF_PORTABLE("reads past the page cache");
   TempFolder folder;
   Store store = open_store(folder.path(), StoreMode::append, {{"direct", "true"}});
   std::mt19937 random(1);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,8 +21,9 @@
 #include "headrace/error.h"
 #include "headrace/store.h"
 #include "store/store.h"
-#include "store/temporary_file.h"
+#include "store/temporary_name.h"
 #include "store/uring.h"
+#include "support/portable.h"
 
 #ifdef HEADRACE_HAVE_URING
 #include <liburing.h>
@@ -58,6 +60,7 @@ class SystemCallsTest : public testing::Test {
 
 // Kernels before 3.11 take O_TMPFILE for O_DIRECTORY, many file systems do not know it.
 TEST_F(SystemCallsTest, WithoutNamelessFiles) {
+  SKIP_IF_PORTABLE("files without a name");
   for (const int refusal : {EISDIR, EOPNOTSUPP, EINVAL}) {
     static int error;
     error = refusal;
@@ -148,14 +151,15 @@ std::string temporary_name_of_child(const std::string& path, bool stays, pid_t& 
 }
 
 TEST_F(SystemCallsTest, StoresRemoveWhatDeadWritersOfThisHostLeft) {
+  SKIP_IF_PORTABLE("processes in names");
   const Store store = open_store(path_, StoreMode::append);
   store.driver().set("k", bytes_of("old"));
   pid_t living = 0;
   pid_t gone = 0;
   const std::string of_living = temporary_name_of_child(path_, true, living);
   const std::string of_dead = temporary_name_of_child(path_, false, gone);
-  EXPECT_FALSE(TemporaryFile::is_abandoned(of_living)) << of_living;
-  EXPECT_TRUE(TemporaryFile::is_abandoned(of_dead)) << of_dead;
+  EXPECT_FALSE(is_abandoned(AT_FDCWD, of_living)) << of_living;
+  EXPECT_TRUE(is_abandoned(AT_FDCWD, of_dead)) << of_dead;
   // Of another host, of another start of this one, and of versions that had no host in them.
   std::string elsewhere = of_dead;
   char& digit = elsewhere[std::string(".headrace-tmp-2-").size()];
@@ -183,9 +187,62 @@ TEST_F(SystemCallsTest, StoresRemoveWhatDeadWritersOfThisHostLeft) {
   const std::size_t pid_at = of_dead.find('-', std::string(".headrace-tmp-2-").size()) + 1;
   std::string reused = of_dead;
   reused.replace(pid_at, reused.find('-', pid_at) - pid_at, std::to_string(::getpid()));
-  EXPECT_TRUE(TemporaryFile::is_abandoned(reused)) << reused;
+  EXPECT_TRUE(is_abandoned(AT_FDCWD, reused)) << reused;
   store.list("");
   EXPECT_FALSE(fs::exists(path_ + "/" + of_living));
+}
+
+// The same in the portable build, where a writer has its file locked.
+TEST_F(SystemCallsTest, StoresRemoveWhatNobodyHasLocked) {
+  if (!is_portable()) GTEST_SKIP() << "names say whose they are";
+  const Store store = open_store(path_, StoreMode::append);
+  store.driver().set("k", bytes_of("old"));
+  pid_t living = 0;
+  pid_t gone = 0;
+  const std::string of_living = temporary_name_of_child(path_, true, living);
+  const std::string of_dead = temporary_name_of_child(path_, false, gone);
+  // Of other versions, and what is no file.
+  std::vector<std::string> kept = {
+      of_living, ".headrace-tmp-1-0-0123456789abcdef", ".headrace-tmp-2-0-1-1-1-1", "k"};
+  for (const std::string& name : kept) {
+    if (!fs::exists(path_ + "/" + name)) std::ofstream(path_ + "/" + name) << "half";
+  }
+  kept.push_back(".headrace-tmp-3-link");
+  fs::create_symlink("k", path_ + "/" + kept.back());
+  kept.push_back(".headrace-tmp-3-pipe");
+  ASSERT_EQ(::mkfifo((path_ + "/" + kept.back()).c_str(), 0600), 0);
+  kept.push_back(of_dead);
+  std::sort(kept.begin(), kept.end());
+  const Store reader = open_store(path_);
+  EXPECT_EQ(reader.list(""), std::vector<std::string>{"k"});
+  EXPECT_EQ(names(), kept) << "a reader removed something";
+  EXPECT_EQ(store.list_dir(""), std::vector<std::string>{"k"});
+  std::erase(kept, of_dead);
+  EXPECT_EQ(names(), kept);
+  EXPECT_EQ(get(store, "k"), "old");
+  ::kill(living, SIGKILL);
+  ::waitpid(living, nullptr, 0);
+  store.list("");
+  EXPECT_FALSE(fs::exists(path_ + "/" + of_living));
+}
+
+// Who lists the folder between the making of a file and its lock takes it for one that was left:
+// the writer makes another.
+TEST_F(SystemCallsTest, AFileThatWasTakenAwayIsMadeAnew) {
+  const Store store = open_store(path_, StoreMode::append);
+  store.driver().set("k", bytes_of("old"));
+  static int taken;
+  taken = 0;
+  calls_.open = [](const char* path, int flags, mode_t mode) {
+    const int fd = real_system_calls().open(path, flags, mode);
+    if (fd >= 0 && (flags & O_CREAT) != 0 && ++taken <= 3) ::unlink(path);
+    return fd;
+  };
+  use();
+  store.driver().set("k", bytes_of("new"));
+  restore();
+  EXPECT_EQ(get(store, "k"), "new");
+  EXPECT_EQ(names(), std::vector<std::string>{"k"});
 }
 
 #ifdef HEADRACE_HAVE_URING
