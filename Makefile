@@ -22,7 +22,7 @@ export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan test-tsan \
-        build-races test-races test-shadow demo bench docs fuzz \
+        build-races test-races build-portable test-portable test-shadow demo bench docs fuzz \
         wheel check format stubs clean
 
 setup:
@@ -81,6 +81,15 @@ build-races: $(STAMPS)/extra-build
 
 test-races: build-races
 	@$(NO_ASLR) tests/run_races build/tsan/tests
+
+# What a Mac would compile, on this machine: docs/mac.md. The module is in a copy of the package.
+build-portable: $(STAMPS)/extra-build
+	@cmake --preset portable -DPython_EXECUTABLE=$(CURDIR)/$(PY) --log-level=WARNING
+	@cmake --build build/portable $(NINJA_FLAGS)
+
+test-portable: build-portable $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
+	@ctest --preset portable -j $(JOBS)
+	@tools/test_portable build/portable $(PYTEST_ARGS)
 
 # Races between the CTAs of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
 test-shadow: prepare

@@ -370,11 +370,16 @@ def arena_at(address: Address) -> Arena:
     FileNotFoundError
         The sender is gone, on another machine, or another user's.
     NotImplementedError
-        It is in another PID namespace: another container.
+        It is in another PID namespace: another container. Or this system, a Mac, has no /proc.
     """
     found = _arenas.get(address.arena_id)
     if found is not None:
         return found
+    if not os.path.isdir("/proc/self/fd"):
+        raise NotImplementedError(
+            f"[receive] arena {address.arena_id}: this system does not open what another process "
+            "has open: hand the arena to the process when it is started, or fork it"
+        )
     try:
         arena = _attach(address.arena_id, _open_memory(f"/proc/{address.pid}/fd/{address.fd}"))
     except (OSError, ValueError) as error:
