@@ -53,7 +53,7 @@ TemporaryFile::TemporaryFile(std::string target, bool durable)
     fd_ = FileDescriptor(open_retrying(path_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0666));
     if (fd_) {
       pending_ = true;
-      if (hold_temporary(fd_.get())) return;
+      if (hold_temporary(fd_.get(), hold_)) return;
       pending_ = false;
       continue;
     }
@@ -88,6 +88,7 @@ bool TemporaryFile::publish(bool keep_open) {
     close_published();
   }
   pending_ = false;
+  hold_ = {};
   path_ = target_;
   if (durable_) sync_folder(parent_of(target_));
   return true;
@@ -118,7 +119,13 @@ std::optional<bool> TemporaryFile::publish_new(bool keep_open) {
         throw_io(errno, "name", target_);
     }
   }
-  nameless_ = false;  // of one with a temporary name the destructor removes that
+  // The other name, if it has one; what cannot be removed now, the destructor tries again.
+  if (!nameless_ && os().unlink(path_.c_str()) == 0) {
+    pending_ = false;
+    path_ = target_;
+  }
+  nameless_ = false;
+  hold_ = {};
   if (!keep_open) close_published();
   if (durable_) sync_folder(parent_of(target_));
   return true;

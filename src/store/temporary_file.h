@@ -49,6 +49,7 @@ class TemporaryFile {
   bool pending_ = false;  // has a temporary name
   unsigned generation_;   // of forks
   FileDescriptor fd_;
+  FileDescriptor hold_;  // temporary_name.h
 };
 
 }  // namespace headrace

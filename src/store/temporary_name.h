@@ -21,15 +21,18 @@
 #include <string>
 #include <string_view>
 
+#include "store/posix.h"
+
 namespace headrace {
 
 inline constexpr std::string_view kTemporaryPrefix = ".headrace-tmp-";
 
 std::string temporary_name();
 
-// What the writer does with a new file of such a name. False when somebody has taken it away
-// meanwhile, for one that was left: make another.
-bool hold_temporary(int fd);
+// What the writer does with a new file of such a name, and keeps in `hold` until it has its final
+// one: the file itself is closed before. False when somebody has taken it away meanwhile, for one
+// that was left: make another.
+bool hold_temporary(int fd, FileDescriptor& hold);
 
 // Whether the process that made this name, in the folder open as `folder`, is gone, for certain.
 bool is_abandoned(int folder, std::string_view name);

@@ -106,7 +106,7 @@ std::string temporary_name() {
   return std::string(text, static_cast<std::size_t>(n));
 }
 
-bool hold_temporary(int) { return true; }  // its name says whose it is
+bool hold_temporary(int, FileDescriptor&) { return true; }  // its name says whose it is
 
 bool is_abandoned(int, std::string_view name) {
   if (!name.starts_with(kTemporaryPrefix)) return false;

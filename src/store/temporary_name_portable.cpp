@@ -59,9 +59,14 @@ std::string temporary_name() {
 
 // Whoever looks at the file between its making and this takes it for one that was left. So the lock
 // is waited for, until that one has removed it; where there are no locks, nobody removes it.
-bool hold_temporary(int fd) {
+bool hold_temporary(int fd, FileDescriptor& hold) {
   struct stat st;
-  return !lock(fd, 0) || ::fstat(fd, &st) != 0 || st.st_nlink > 0;
+  if (!lock(fd, 0) || ::fstat(fd, &st) != 0) return true;
+  if (st.st_nlink == 0) return false;
+  // The lock is that of all descriptors of this opening. Without a second one the file may be taken
+  // away between its closing and its renaming, and is written anew.
+  hold = FileDescriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  return true;
 }
 
 bool is_abandoned(int folder, std::string_view name) {

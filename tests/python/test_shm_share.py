@@ -13,7 +13,7 @@ import headrace.shm as shm
 import numpy as np
 import pytest
 from headrace.shm import _share
-from helpers import assert_same, python
+from helpers import assert_same, needs_publications, python
 from shm_children import (
     METHODS,
     answer,
@@ -142,6 +142,7 @@ def name():
     return f"headrace-test-{os.getpid()}"
 
 
+@needs_publications
 @pytest.mark.parametrize("method", METHODS)
 def test_attach_in_other_processes(name, method):
     context = multiprocessing.get_context(method)
