@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("include", "src", "cli", "python/src")
 
 POSIX_HEADERS = re.compile(
-    r"(dirent|dlfcn|fcntl|limits|poll|pthread|signal|spawn|stdlib|string|time|unistd|arpa/inet"
+    r"(dirent|dlfcn|fcntl|limits|locale|poll|pthread|signal|spawn|stdlib|string|time|unistd|arpa/inet"
     r"|netinet/(in|tcp)|sys/(mman|resource|socket|stat|types|uio|un|wait))\.h"
 )
 MACOS_HEADERS = re.compile(r"sys/(file|random)\.h")

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "base/double_text.h"
 #include "base/json_scan.h"
 
 namespace headrace {
@@ -188,7 +189,7 @@ double json_number(std::string_view text) {
       negative ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
   if (text.substr(negative ? 1 : 0) == "Infinity") return infinity;
   double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto result = double_from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec == std::errc::result_out_of_range) {
     return is_large(text) ? infinity : (negative ? -0.0 : 0.0);
   }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/double_text.h"
+
 namespace headrace {
 
 void refuse_place(ErrorCode code, std::string_view place, const std::string& why) {
@@ -69,7 +71,7 @@ std::optional<std::chrono::milliseconds> OptionReader::take_duration(
   constexpr double kLongest = 1e9;  // ms: longer than any process waits for an answer
   double value = 0;
   const char* const end = text->data() + text->size();
-  const auto [stopped, error] = std::from_chars(text->data(), end, value);
+  const auto [stopped, error] = double_from_chars(text->data(), end, value);
   const std::string_view unit(stopped, static_cast<std::size_t>(end - stopped));
   double scale = 0;
   if (unit.empty() || unit == "s") scale = 1e3;
