@@ -123,9 +123,10 @@ BENCHMARKS = {
         {"annbatch-cpu.json": "e2e.annbatch_loader"},
     ),
     "cells": Benchmark(
-        "`CellLoader` beside annbatch's loader, cells of 1,460 elements; wants annbatch",
+        "`CellLoader` beside annbatch's loader, scDataset and AnnLoader, cells of 1,460 elements; "
+        "wants annbatch; $TORCH_PYTHON: a Python with the others, see the script",
         "[cells](../docs/cells.md)",
-        {"cells-cpu.json": "ecosystem.cells"},
+        {"cells-cpu.json": "ecosystem.cells --torch-python $TORCH_PYTHON"},
     ),
     "cells-device": Benchmark(
         "the same on a GPU, beside annbatch's `preload_to_gpu` where it is installed",

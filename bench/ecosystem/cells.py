@@ -8,8 +8,14 @@ the same sampler, annbatch's RandomSampler, so that they read the same runs and 
 batches; each loader lives through all epochs, of which the first does not count. "headrace-own" is
 CellLoader's own order of windows of the same size. A pipeline whose library is not there is left
 out. headrace's runs with fallback="raise": what it would leave to zarr-python ends the run.
+
+With --torch-python, a Python that has what cells_peers.py needs, scDataset and anndata's AnnLoader
+take their turns in processes of it. They read the same matrix from an uncompressed .h5ad file, as
+they are used: scDataset blocks and windows of the same size, AnnLoader cells one by one.
 """
 
+import json
+import subprocess
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +33,7 @@ PIPELINES = {
     "annbatch-zarrs": "zarrs.ZarrsCodecPipeline",
     "annbatch-headrace": "headrace.zarr.CodecPipeline",
 }
+PEERS = ("scdataset", "annloader")
 GENES = 62710  # of Tahoe-100M
 BATCH, WINDOW = 4096, (256, 64)
 
@@ -70,8 +77,36 @@ def write(folder: Path, cells: int, elements: int) -> None:
     import annbatch
     import anndata
 
-    group = zarr.open_group(folder, mode="w", zarr_format=3)
-    annbatch.write_sharded(group, anndata.AnnData(X=counts(cells, elements)))
+    made = anndata.AnnData(X=counts(cells, elements))
+    made.write_h5ad(file_of(folder))
+    annbatch.write_sharded(zarr.open_group(folder, mode="w", zarr_format=3), made)
+
+
+def file_of(folder: Path) -> Path:
+    return folder.with_suffix(".h5ad")
+
+
+class Peer:
+    """A loader in a process of another Python."""
+
+    def __init__(self, python: Path, name: str, path: Path) -> None:
+        self._process = subprocess.Popen(
+            [python, Path(__file__).with_name("cells_peers.py"), name, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.versions = self._answer()
+
+    def epoch(self) -> dict:
+        print(file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def _answer(self) -> dict:
+        return json.loads(self._process.stdout.readline())
 
 
 def sampler():
@@ -99,7 +134,9 @@ def epoch(loader, pipeline: str | None) -> int:
 
 
 def main() -> None:
-    args = harness.parser(__doc__, cells=65536, elements=1460, runs=5, data=None).parse_args()
+    args = harness.parser(
+        __doc__, cells=65536, elements=1460, runs=5, data=None, torch_python=None
+    ).parse_args()
     with tempfile.TemporaryDirectory() as scratch, headrace.config.set(fallback="raise"):
         folder = (args.data or Path(scratch)) / "cells.zarr"
         if not folder.exists():
@@ -115,19 +152,32 @@ def main() -> None:
             "headrace-normalized": CellLoader(data, transforms=normalized, **own),
         }
 
+        peers = (
+            {name: Peer(args.torch_python, name, file_of(folder)) for name in PEERS}
+            if args.torch_python
+            else {}
+        )
+
         def measured(name):
+            if name in peers:
+                found = peers[name].epoch()
+                assert found["cells"] == args.cells, found
+                return harness.Took(found["seconds"], found["cpu_s"])
             cells = []
             took = harness.took(lambda: cells.append(epoch(loaders[name], pipelines.get(name))))
             assert cells == [args.cells], cells
             return took
 
-        ways = {name: lambda name=name: measured(name) for name in loaders}
+        ways = {name: lambda name=name: measured(name) for name in [*loaders, *peers]}
         headrace.zarr.fallbacks(reset=True)
         runs = harness.in_turns(ways, args.runs)
+        for peer in peers.values():
+            peer.close()
         report = {
             **harness.head(
                 "cells", folder, "annbatch", "anndata", "zarr", "zarrs", "numpy", "headrace"
             ),
+            **({"peers": {name: peer.versions for name, peer in peers.items()}} if peers else {}),
             "cells": args.cells,
             "genes": GENES,
             "elements_per_cell": args.elements,

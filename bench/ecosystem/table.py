@@ -216,6 +216,8 @@ def loader_tables(result: dict) -> str:
 
 
 CELL_LOADERS = {
+    "annloader": "anndata's AnnLoader, .h5ad, cell by cell",
+    "scdataset": "scDataset, .h5ad",
     "annbatch-default": "annbatch, zarr-python's default pipeline",
     "annbatch-fused": "annbatch, zarr-python's fused pipeline",
     "annbatch-zarrs": "annbatch, zarrs",
