@@ -1,8 +1,8 @@
-#include "base/system.h"
 #include "headrace/store.h"
 
 #include <gtest/gtest.h>
 
+#include "base/system.h"
 #include "conformance/inject.h"
 #include "conformance/store_kit.h"
 #include "conformance/temp_folder.h"
