@@ -83,8 +83,9 @@ bool is_portable();
 const SystemCalls& real_system_calls();
 
 namespace detail {
+extern const SystemCalls real_calls;
 extern std::atomic<const SystemCalls*> system_calls;
-}
+}  // namespace detail
 
 inline const SystemCalls& os() { return *detail::system_calls.load(std::memory_order_acquire); }
 

@@ -19,10 +19,11 @@ sys.path.insert(0, str(GOLDEN / "generate"))
 
 from formula import smooth, values  # noqa: E402, F401
 
+DOCTOR = hr.doctor()
 # What the portable build leaves out is skipped (docs/mac.md): conftest.py.
-PORTABLE = hr.doctor()["portable"]
+PORTABLE = DOCTOR["portable"]
 needs_publications = pytest.mark.skipif(PORTABLE, reason="the portable build has no publications")
-HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in hr.doctor()["devices"])
+HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in DOCTOR["devices"])
 DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_CUDA, reason="no GPU"))]
 
 
