@@ -35,8 +35,9 @@ class Buffers {
     Stream ready = stream_;
     if (auto view = exported_view(object, writable, what, device_, ready, waited_)) {
       order_behind(ready, what);
-      exported_.push_back(std::move(*view));
-      return exported_.back().view;
+      exported_.push_back(std::move(view->keep_alive));
+      if (found_.is_cpu()) found_ = view->view.device;
+      return std::move(view->view);
     }
     if (holds_objects(object))
       raise(PyExc_TypeError, std::string(what) + ": expected buffers of bytes, got one of objects");
@@ -84,17 +85,12 @@ class Buffers {
   }
 
   // Where the first one lies that is not on the host; else the host.
-  Device device() const {
-    for (const ArrayView& view : exported_) {
-      if (!view.view.device.is_cpu()) return view.view.device;
-    }
-    return Device::cpu();
-  }
+  const Device& device() const { return found_; }
   const Stream& stream() const { return stream_; }
   // What work needs that is done later: what exported memory of devices, and the caller's stream.
   nb::object kept(nb::handle stream) const {
     nb::list objects;
-    for (const ArrayView& view : exported_) objects.append(view.keep_alive);
+    for (const nb::object& object : exported_) objects.append(object);
     objects.append(stream);
     return objects;
   }
@@ -152,7 +148,8 @@ class Buffers {
   Stream stream_;
   ProducerStreams waited_;
   std::vector<std::unique_ptr<Py_buffer>> host_;
-  std::vector<ArrayView> exported_;
+  std::vector<nb::object> exported_;
+  Device found_ = Device::cpu();
 };
 
 // Of each object of an iterable, or of each row of one array.
@@ -165,6 +162,7 @@ std::vector<TensorView> views(nb::handle objects,
   if (Buffers::has_rows(objects)) return buffers.add_rows(objects, writable, what);
   const nb::list all(nb::borrow(objects));
   std::vector<TensorView> result;
+  result.reserve(all.size());
   for (nb::handle object : all) result.push_back(buffers.add(object, writable, what));
   return result;
 }

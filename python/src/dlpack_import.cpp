@@ -24,44 +24,44 @@ struct ExchangeTable {
   int (*current_stream)(std::int32_t device_type, std::int32_t index, void** stream);
 };
 
+// Sub-byte types are packed in DLPack and take a byte each here.
 DType dtype_from_dlpack(const DLDataType& type) {
-  // Codes 7 to 17 came with DLPack 1.1.
-  static constexpr const char* kSmallFloats[] = {"float8_e3m4",
-                                                 "float8_e4m3",
-                                                 "float8_e4m3b11fnuz",
-                                                 "float8_e4m3fn",
-                                                 "float8_e4m3fnuz",
-                                                 "float8_e5m2",
-                                                 "float8_e5m2fnuz",
-                                                 "float8_e8m0fnu",
-                                                 "float6_e2m3fn",
-                                                 "float6_e3m2fn",
-                                                 "float4_e2m1fn"};
-  const std::string bits = std::to_string(static_cast<int>(type.bits));
-  if (type.lanes == 1) {
-    switch (type.code) {
-      case 0:
-        return DType::from_name("int" + bits);
-      case 1:
-        return DType::from_name("uint" + bits);
-      case 2:
-        return DType::from_name("float" + bits);
-      case 4:
-        return DType::bfloat16;
-      case 5:
-        return DType::from_name("complex" + bits);
-      case 6:
-        return DType::boolean;
-      default:
-        // Sub-byte types are packed in DLPack and take a byte each here.
-        if (type.code >= 7 && type.code <= 17 && type.bits == 8) {
-          return DType::from_name(kSmallFloats[type.code - 7]);
-        }
-    }
-  }
+  struct Known {
+    std::uint8_t code;
+    std::uint8_t bits;
+    DType dtype;
+  };
+  static const Known known[] = {
+      {kDLUInt, 8, DType::uint8},
+      {kDLFloat, 32, DType::float32},
+      {kDLInt, 8, DType::int8},
+      {kDLInt, 16, DType::int16},
+      {kDLInt, 32, DType::int32},
+      {kDLInt, 64, DType::int64},
+      {kDLUInt, 16, DType::uint16},
+      {kDLUInt, 32, DType::uint32},
+      {kDLUInt, 64, DType::uint64},
+      {kDLFloat, 16, DType::float16},
+      {kDLFloat, 64, DType::float64},
+      {kDLBfloat, 16, DType::bfloat16},
+      {kDLComplex, 64, DType::complex64},
+      {kDLComplex, 128, DType::complex128},
+      {kDLBool, 8, DType::boolean},
+      {kDLFloat8_e3m4, 8, DType::from_name("float8_e3m4")},
+      {kDLFloat8_e4m3, 8, DType::from_name("float8_e4m3")},
+      {kDLFloat8_e4m3b11fnuz, 8, DType::from_name("float8_e4m3b11fnuz")},
+      {kDLFloat8_e4m3fn, 8, DType::from_name("float8_e4m3fn")},
+      {kDLFloat8_e4m3fnuz, 8, DType::from_name("float8_e4m3fnuz")},
+      {kDLFloat8_e5m2, 8, DType::from_name("float8_e5m2")},
+      {kDLFloat8_e5m2fnuz, 8, DType::from_name("float8_e5m2fnuz")},
+      {kDLFloat8_e8m0fnu, 8, DType::from_name("float8_e8m0fnu")},
+  };
+  for (const Known& row : known)
+    if (row.code == type.code && row.bits == type.bits && type.lanes == 1) return row.dtype;
   raise(PyExc_ValueError,
-        "DLPack type code " + std::to_string(static_cast<int>(type.code)) + " with " + bits +
-            " bits and " + std::to_string(type.lanes) + " lanes has no headrace data type");
+        "DLPack type code " + std::to_string(static_cast<int>(type.code)) + " with " +
+            std::to_string(static_cast<int>(type.bits)) + " bits and " +
+            std::to_string(type.lanes) + " lanes has no headrace data type");
 }
 
 // Where the memory of a tensor lies; nothing when that is neither the host nor CUDA.
@@ -115,11 +115,29 @@ std::optional<void*> current_stream(const ExchangeTable& table, const Device& de
 bool may_be_refused(nb::handle object, const DLTensor& tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   if (tensor.dtype.code == kDLComplex) return true;  // conjugated, perhaps
+  if (tensor.dtype.code <= kDLUInt || tensor.dtype.code == kDLBool) return false;
   nb::object found = nb::steal(PyObject_GetAttr(object.ptr(), name));
   if (found.is_valid()) return !found.is(Py_False);
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
   PyErr_Clear();
   return false;
+}
+
+// PyTorch exports the memory of what is negated only when it is read, such as z.conj().imag,
+// without a word.
+void check_signs(nb::handle object, const DLTensor& tensor, const char* what) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  const std::uint8_t code = tensor.dtype.code;
+  if (code != kDLFloat && code != kDLBfloat && code != kDLComplex) return;
+  nb::object found = nb::steal(PyObject_GetAttr(object.ptr(), name));
+  if (!found.is_valid()) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+  } else if (PyCallable_Check(found.ptr()) != 0 && found().is(Py_True)) {
+    raise(PyExc_BufferError,
+          std::string(what) + ": the signs of the tensor's elements are not those in its memory; " +
+              "call resolve_neg()");
+  }
 }
 
 nb::object produce_capsule(nb::handle object, const Device& device, const Stream& stream) {
@@ -208,6 +226,7 @@ std::optional<ArrayView> view_by_table(const ExchangeTable& table,
   const DLTensor& tensor = tensor_of(capsule, writable, what);
   const std::optional<Device> device = device_of(tensor.device);
   if (!device || may_be_refused(object, tensor)) return std::nullopt;
+  check_signs(object, tensor, what);
   if (!device->is_cpu()) {
     const std::optional<void*> producer = current_stream(table, *device);
     if (!producer || !waited.is_waited_for(*device, *producer, stream.raw())) return std::nullopt;
@@ -261,6 +280,7 @@ ArrayView view_of_dlpack(nb::handle object,
   nb::object capsule = produce_capsule(object, device, stream);
   if (producer) waited.note(device, *producer, stream.raw());
   const DLTensor& tensor = tensor_of(capsule, writable, what);
+  check_signs(object, tensor, what);
   return view_of_tensor(tensor, device, std::move(capsule), what);
 }
 

@@ -453,3 +453,18 @@ def test_torch_refuses_what_its_table_does_not(pair):
     out = torch.ones(8, dtype=torch.complex64)
     hr.codecs.decode_batch("lz4", frames, out=[out], device="cpu")
     assert not out.any()
+
+
+def test_signs_that_torch_has_not_written_yet(store):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    array = hr.create_array(store, shape=(9, 7), dtype="float32", chunks=(4, 3))
+    negated = torch.ones((9, 7), dtype=torch.complex64).conj().imag
+    assert negated.is_neg()
+    with pytest.raises(BufferError, match="resolve_neg"):
+        array[...] = negated
+    with pytest.raises(BufferError, match="resolve_neg"):
+        array.read(out=negated)
+    with pytest.raises(BufferError, match="resolve_neg"):
+        hr.codecs.encode_batch("zstd", [negated], device="cpu")
+    array[...] = torch.full_like(negated.resolve_neg(), -2)
+    assert (array[...] == -2).all()
