@@ -83,7 +83,7 @@ SUBJECTS = [
         "Devices and diagnosis",
         "Arrays in a device's memory, and what this build and machine offer. Guides: "
         "[to the GPU](../../gpu.md), [devices](../../devices.md).",
-        ("DeviceArray", "set_allocator", "doctor", "trace"),
+        ("DeviceArray", "DeviceArrowArray", "set_allocator", "doctor", "trace"),
     ),
     Subject(
         "loader",

@@ -135,11 +135,11 @@ class Array {
   // Elements of variable length are VlenElements: read() makes them, in host memory and nowhere
   // else, and the other reads are `unsupported`; write() takes them, from memory of the caller.
   Tensor read(const Selection& selection = {}, const ReadOptions& options = {}) const;
-  // Elements of variable length as offsets and values, into new host memory, with no object an
-  // element: what read() reads, checked alike, and a copy of the bytes more, which both are there
-  // for a while. `invalid_argument` for elements of one length, `unsupported` on a device,
-  // `out_of_memory` where the values do not fit: an element that is selected a thousand times takes
-  // its bytes a thousand times.
+  // Elements of variable length as offsets and values, with no object an element: what read()
+  // reads, checked alike, and a copy of the bytes more, which both are there for a while. The host
+  // decodes; for a device both blocks are copied to new memory there, which is done when this
+  // returns. `invalid_argument` for elements of one length, `out_of_memory` where the values do not
+  // fit: an element that is selected a thousand times takes its bytes a thousand times.
   RaggedTensor read_ragged(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // Into memory that `place` gives when it is told the shape of the result, before anything is
   // read.

@@ -170,7 +170,7 @@ class Tensor {
 
 // Elements of variable length one behind the other, as Arrow's large types (large_string,
 // large_binary, large_list) lay them out: element i begins at values[offsets[i]] and ends before
-// values[offsets[i + 1]], in C order of the shape. Both tensors lie in host memory.
+// values[offsets[i + 1]], in C order of the shape. Both tensors lie on one device.
 struct RaggedTensor {
   Shape shape{};     // of the elements
   DType dtype{};     // string, bytes, object or array

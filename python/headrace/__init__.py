@@ -32,6 +32,7 @@ from .group import Group, create_group
 
 if TYPE_CHECKING:
     from . import codecs, config, errors, lazy, loader, shm
+    from ._arrow_device import DeviceArrowArray
     from ._cached import cache_stats, cached
     from ._cells import Cells, cells
     from ._doctor import doctor
@@ -50,6 +51,7 @@ __all__ = [
     "ConflictError",
     "CorruptError",
     "DeviceArray",
+    "DeviceArrowArray",
     "DeviceError",
     "Future",
     "Group",
@@ -108,6 +110,7 @@ _LAZY = {
     "array": ("_fill", "array"),
     "cache_stats": ("_cached", "cache_stats"),
     "Cells": ("_cells", "Cells"),
+    "DeviceArrowArray": ("_arrow_device", "DeviceArrowArray"),
     "cached": ("_cached", "cached"),
     "cells": ("_cell_stores", "cells"),
     "copy": ("_ops", "copy"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ._arrow_device import DeviceArrowArray
+from ._core import DeviceArray
 from .errors import CorruptError
 
 try:
@@ -20,11 +23,16 @@ _UNITS = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}
 _MAX_LIST = 2**31 - 1
 
 
-def check(dtype: np.dtype[Any]) -> None:
-    """NotImplementedError where Arrow has no type for elements of `dtype`."""
+def check(dtype: np.dtype[Any], device: str) -> None:
+    """NotImplementedError where Arrow has no type for elements of `dtype`, or other elements."""
+    if device != "cpu" and (dtype.isbuiltin == 2 or dtype.kind not in "iuf"):
+        raise NotImplementedError(
+            f'[to_arrow] elements of {dtype} are converted on the host (device="cpu"), not on '
+            f"{device}: integers, floats and elements of variable length are not converted"
+        )
     if dtype.names is not None:
         for name in dtype.names:
-            check(dtype[name].base)
+            check(dtype[name].base, device)
         return
     # 2: of another package, ml_dtypes.
     if dtype.isbuiltin == 2 or dtype.kind not in "?biufMmSUV":
@@ -38,8 +46,11 @@ def check(dtype: np.dtype[Any]) -> None:
             )
 
 
-def fixed(array: np.ndarray[Any, Any]) -> pa.Array:
+def fixed(array: np.ndarray[Any, Any] | DeviceArray) -> pa.Array | DeviceArrowArray:
     """What was read of elements of one length."""
+    if isinstance(array, DeviceArray):
+        flat = _made(pa.from_numpy_dtype(array.dtype), array.size, [None, array])
+        return _nested(flat, array.shape)
     dtype = array.dtype
     # A field of a structure lies between others, in the byte order in which it is stored.
     if dtype.names is None:
@@ -49,23 +60,32 @@ def fixed(array: np.ndarray[Any, Any]) -> pa.Array:
 
 def ragged(
     kind: str,
-    values: np.ndarray[Any, Any],
-    offsets: np.ndarray[Any, Any],
+    values: np.ndarray[Any, Any] | DeviceArray,
+    offsets: np.ndarray[Any, Any] | DeviceArray,
     shape: tuple[int, ...],
-) -> pa.Array:
+) -> pa.Array | DeviceArrowArray:
     """What was read of elements of variable length; `kind`: "string", "bytes", ..."""
+    count = len(offsets) - 1
     if kind == "array":
         items = fixed(values)
-        type_, buffers, children = pa.large_list(items.type), [], [items]
-    else:
-        type_ = pa.large_binary() if kind == "bytes" else pa.large_string()
-        buffers, children = [pa.py_buffer(values)], []
-    flat = pa.Array.from_buffers(
-        type_, len(offsets) - 1, [None, pa.py_buffer(offsets), *buffers], children=children or None
-    )
+        return _nested(_made(pa.large_list(items.type), count, [None, offsets], [items]), shape)
+    type_ = pa.large_binary() if kind == "bytes" else pa.large_string()
     if kind == "object":
-        flat = pa.ExtensionArray.from_storage(pa.json_(pa.large_string()), flat)
-    return _nested(flat, shape)
+        type_ = pa.json_(type_)
+    return _nested(_made(type_, count, [None, offsets, values]), shape)
+
+
+def _made(
+    type_: pa.DataType, length: int, buffers: Sequence[Any], children: Sequence[Any] = ()
+) -> pa.Array | DeviceArrowArray:
+    """Of buffers and children that lie on one device, or on the host."""
+    if any(isinstance(part, DeviceArray | DeviceArrowArray) for part in (*buffers, *children)):
+        return DeviceArrowArray(type_, length, buffers, children)
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = _made(type_.storage_type, length, buffers, children)
+        return pa.ExtensionArray.from_storage(type_, storage)
+    host = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(type_, length, host, children=children or None)
 
 
 def _flat(flat: np.ndarray[Any, Any]) -> pa.Array:
@@ -74,8 +94,7 @@ def _flat(flat: np.ndarray[Any, Any]) -> pa.Array:
         fields = [fixed(flat[name]) for name in dtype.names]
         return pa.StructArray.from_arrays(fields, names=list(dtype.names))
     if dtype.kind == "V":
-        type_ = pa.binary(dtype.itemsize)
-        return pa.Array.from_buffers(type_, len(flat), [None, pa.py_buffer(flat.view(np.uint8))])
+        return _made(pa.binary(dtype.itemsize), len(flat), [None, flat.view(np.uint8)])
     if dtype == "M8[D]":
         days = flat.view(np.int64)
         if np.any((days != days.astype(np.int32)) & ~np.isnat(flat)):  # pyarrow would wrap around
@@ -90,7 +109,9 @@ def _flat(flat: np.ndarray[Any, Any]) -> pa.Array:
     return pa.array(flat)
 
 
-def _nested(flat: pa.Array, shape: tuple[int, ...]) -> pa.Array:
+def _nested(
+    flat: pa.Array | DeviceArrowArray, shape: tuple[int, ...]
+) -> pa.Array | DeviceArrowArray:
     """The dimensions behind the first as lists of one size; `flat` is in C order."""
     for axis in range(len(shape) - 1, 0, -1):
         if shape[axis] > _MAX_LIST:
@@ -99,5 +120,5 @@ def _nested(flat: pa.Array, shape: tuple[int, ...]) -> pa.Array:
                 f"{_MAX_LIST}; select less, or read_ragged() and reshape"
             )
         type_ = pa.list_(flat.type, shape[axis])
-        flat = pa.Array.from_buffers(type_, math.prod(shape[:axis]), [None], children=[flat])
+        flat = _made(type_, math.prod(shape[:axis]), [None], [flat])
     return flat

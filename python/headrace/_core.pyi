@@ -12,7 +12,6 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy
 import numpy.typing
-import pyarrow
 from typing_extensions import Buffer
 
 import headrace._info
@@ -256,10 +255,10 @@ class _Indexer:
     def read(self, selection: Any, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Any:
         """As `Array.read`, with this kind of selection."""
 
-    def to_arrow(self, selection: Any, *, device: str | None = None, implementations: dict[str, str] | None = None) -> pyarrow.Array:
+    def to_arrow(self, selection: Any, *, device: str | None = None, implementations: dict[str, str] | None = None) -> Any:
         """As `Array.to_arrow`, with this kind of selection."""
 
-    def read_ragged(self, selection: Any, *, device: str | None = None, implementations: dict[str, str] | None = None) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.int64]]:
+    def read_ragged(self, selection: Any, *, device: str | None = None, implementations: dict[str, str] | None = None) -> tuple[Any, Any]:
         """As `Array.read_ragged`, with this kind of selection."""
 
 class Array:
@@ -549,7 +548,7 @@ class Array:
     def codecs(self) -> list[headrace.codecs.Codec]:
         """The chain of codecs; v2 filters and compressors by their v3 meaning."""
 
-    def to_arrow(self, selection: Any = None, *, device: str | None = None, implementations: dict[str, str] | None = None) -> pyarrow.Array:
+    def to_arrow(self, selection: Any = None, *, device: str | None = None, implementations: dict[str, str] | None = None) -> Any:
         """
         Read a selection to an array of Arrow.
 
@@ -577,14 +576,16 @@ class Array:
         selection
             What ``array[selection]`` takes; None is the whole array.
         device
-            "cpu" where the handle is of another device: Arrow's arrays are made in host memory.
+            Where the result lies; None is where the handle reads to. The host decodes elements of variable
+            length, and they are copied to the device.
         implementations
             ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
         Returns
         -------
         pyarrow.Array
-            As long as the first dimension of the result. Further dimensions are fixed_size_list within each
+            On a device a `DeviceArrowArray`, which cuDF takes without a copy. As long as the first dimension
+            of the result. Further dimensions are fixed_size_list within each
             other: ``flatten()`` takes one off. Of a result without dimensions, one element.
 
         Raises
@@ -592,9 +593,9 @@ class Array:
         ImportError
             pyarrow cannot be imported (``pip install 'headrace[arrow]'``).
         NotImplementedError
-            The handle or ``device`` is no host memory; Arrow has no such type: complex numbers, bfloat16 and
-            other types of ml_dtypes, times in other units than s, ms, us and ns; or a dimension behind the
-            first is longer than 2**31 - 1.
+            Arrow has no such type: complex numbers, bfloat16 and other types of ml_dtypes, times in other
+            units than s, ms, us and ns; a dimension behind the first is longer than 2**31 - 1; or for a
+            device, what is converted or looked at: bool, "S", "U", times, raw bytes, structures.
         headrace.CorruptError
             A chunk whose sizes lie, or strings that are no Unicode.
         ValueError
@@ -608,7 +609,7 @@ class Array:
         ['Oslo', '-']
         """
 
-    def read_ragged(self, selection: Any = None, *, device: str | None = None, implementations: dict[str, str] | None = None) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[numpy.int64]]:
+    def read_ragged(self, selection: Any = None, *, device: str | None = None, implementations: dict[str, str] | None = None) -> tuple[Any, Any]:
         """
         Read elements of variable length as one array of values and one of offsets.
 
@@ -620,24 +621,25 @@ class Array:
         selection
             What ``array[selection]`` takes; None is the whole array.
         device
-            "cpu" where the handle is of another device: such elements are decoded in host memory.
+            Where the result lies; None is where the handle reads to. The host decodes, and both arrays are
+            copied to the device.
         implementations
             ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
         Returns
         -------
-        values : numpy.ndarray
+        values : numpy.ndarray or DeviceArray
             One dimension: the bytes as uint8, of strings UTF-8, of JSON values their text; of arrays
             (vlen-array) their items.
-        offsets : numpy.ndarray
+        offsets : numpy.ndarray or DeviceArray
             int64, one more than there are elements, in units of ``values``.
 
         Raises
         ------
         ValueError
             The elements have one length.
-        NotImplementedError
-            The handle or ``device`` is no host memory.
+        headrace.DeviceError
+            There is no such device.
         headrace.CorruptError
             A chunk whose sizes lie, or strings that are no UTF-8.
 
@@ -768,6 +770,8 @@ def read_many(requests: Iterable[tuple[Any, ...]], *, implementations: dict[str,
     --------
     >>> u, v = headrace.read_many([(group["u"], np.s_[0]), (group["v"], np.s_[0])])
     """
+
+def arrow_device_array(parts: tuple[int, Any, Any], device: str) -> object: ...
 
 class GroupHandle:
     def members(self) -> list[tuple[str, bool]]: ...

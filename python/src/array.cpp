@@ -30,6 +30,12 @@ const nb::object& PyArray::numpy_dtype() {
   return numpy_dtype_;
 }
 
+nb::object wrap(Tensor&& tensor, nb::handle numpy_dtype) {
+  if (tensor.dtype().variable_length()) return vlen_to_ndarray(tensor, numpy_dtype);
+  if (tensor.device().is_cpu()) return to_ndarray(std::move(tensor), numpy_dtype);
+  return nb::cast(device_array(std::move(tensor), numpy_dtype));
+}
+
 namespace {
 
 constexpr std::initializer_list<const char*> kReadArguments = {
@@ -39,13 +45,6 @@ ArrayView new_result(PyArray& self, const Shape& shape) {
   ArrayView result = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
   result.view.dtype = self.dtype;
   return result;
-}
-
-// The result as Python sees it: an ndarray or a DeviceArray.
-nb::object wrap(Tensor&& tensor, nb::handle numpy_dtype) {
-  if (tensor.dtype().variable_length()) return vlen_to_ndarray(tensor, numpy_dtype);
-  if (tensor.device().is_cpu()) return to_ndarray(std::move(tensor), numpy_dtype);
-  return nb::cast(device_array(std::move(tensor), numpy_dtype));
 }
 
 Tensor read_tensor(const Array& array, const ParsedKey& key, const ReadOptions& options) {

@@ -22,6 +22,8 @@ ParsedKey parse_key(PyArray& self, nb::handle key, KeyKind kind);
 // That of read() and its like: None is the whole array, and results are never scalars.
 ParsedKey parse_selection(PyArray& self, nb::handle selection);
 ReadOptions read_options(const Device& device, nb::handle stream, nb::handle implementations);
+// A result as Python sees it: an ndarray or a DeviceArray.
+nb::object wrap(Tensor&& tensor, nb::handle numpy_dtype);
 // What `key` selects, in new memory of the device of `array`, a handle of the same array.
 nb::object read_new(PyArray& self,
                     const Array& array,

@@ -14,16 +14,8 @@ namespace headrace::python {
 
 namespace {
 
-// To host memory, or NotImplementedError.
-Array on_host(const char* action, PyArray& self, nb::handle device) {
-  Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
-  if (!array.device().is_cpu()) {
-    raise(PyExc_NotImplementedError,
-          std::string("[") + action + "] " + printable(array.path()) +
-              ": results are in host memory only (device=\"cpu\"), not on " +
-              array.device().to_string());
-  }
-  return array;
+Array on_device(PyArray& self, nb::handle device) {
+  return device.is_none() ? self.array : self.array.to(device_from_python(device));
 }
 
 RaggedTensor read_ragged(PyArray& self,
@@ -39,8 +31,8 @@ RaggedTensor read_ragged(PyArray& self,
 
 nb::tuple values_and_offsets(RaggedTensor&& read) {
   nb::object values_dtype = numpy_dtype(read.values.dtype());
-  nb::object values = to_ndarray(std::move(read.values), values_dtype);
-  nb::object offsets = to_ndarray(std::move(read.offsets), numpy_dtype(DType::int64));
+  nb::object values = wrap(std::move(read.values), values_dtype);
+  nb::object offsets = wrap(std::move(read.offsets), numpy_dtype(DType::int64));
   return nb::make_tuple(values, offsets);
 }
 
@@ -48,17 +40,17 @@ nb::object ragged_key(PyArray& self,
                       const ParsedKey& key,
                       nb::handle device,
                       nb::handle implementations) {
-  const Array array = on_host("read_ragged", self, device);
-  return values_and_offsets(read_ragged(self, array, key, implementations));
+  return values_and_offsets(read_ragged(self, on_device(self, device), key, implementations));
 }
 
 nb::object arrow_key(PyArray& self,
                      const ParsedKey& key,
                      nb::handle device,
                      nb::handle implementations) {
-  const Array array = on_host("to_arrow", self, device);
+  const Array array = on_device(self, device);
   const bool ragged = self.dtype.variable_length();
   const DType& dtype = self.dtype;
+  const nb::str place(array.device().to_string().c_str());
   // Before anything is read: is there pyarrow, and has it such a type?
   const nb::object make = package_attribute("headrace._arrow", ragged ? "ragged" : "fixed");
   const nb::object check = package_attribute("headrace._arrow", "check");
@@ -66,11 +58,11 @@ nb::object arrow_key(PyArray& self,
     check_fields(key, dtype);
     nb::object type = self.numpy_dtype();
     if (key.fields.is_valid()) type = type[key.fields];
-    check(type);
+    check(type, place);
     return make(
-        read_new(self, array, key, read_options(Device::cpu(), nb::none(), implementations)));
+        read_new(self, array, key, read_options(array.device(), nb::none(), implementations)));
   }
-  if (dtype.kind() == DType::Kind::array) check(numpy_dtype(dtype.item()));
+  if (dtype.kind() == DType::Kind::array) check(numpy_dtype(dtype.item()), place);
   RaggedTensor read = read_ragged(self, array, key, implementations);
   const nb::object shape = shape_tuple(read.shape);
   return make(dtype.name(), *values_and_offsets(std::move(read)), shape);
@@ -117,7 +109,7 @@ void bind_array_ragged(nb::class_<PyArray>& cls) {
           nb::arg("implementations") = nb::none(),
           nb::arg("unknown"),
           nb::sig("def to_arrow(self, selection: typing.Any = None, *, device: str | None = None, "
-                  "implementations: dict[str, str] | None = None) -> pyarrow.Array"),
+                  "implementations: dict[str, str] | None = None) -> typing.Any"),
           docs::kToArrow)
       .def("read_ragged",
            of_array("read_ragged", ragged_key),
@@ -128,7 +120,7 @@ void bind_array_ragged(nb::class_<PyArray>& cls) {
            nb::arg("unknown"),
            nb::sig("def read_ragged(self, selection: typing.Any = None, *, "
                    "device: str | None = None, implementations: dict[str, str] | None = None) -> "
-                   "tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[numpy.int64]]"),
+                   "tuple[typing.Any, typing.Any]"),
            docs::kReadRagged);
 }
 
@@ -141,7 +133,7 @@ void bind_indexer_ragged(nb::class_<Indexer>& cls) {
           nb::arg("implementations") = nb::none(),
           nb::arg("unknown"),
           nb::sig("def to_arrow(self, selection: typing.Any, *, device: str | None = None, "
-                  "implementations: dict[str, str] | None = None) -> pyarrow.Array"),
+                  "implementations: dict[str, str] | None = None) -> typing.Any"),
           "As `Array.to_arrow`, with this kind of selection.")
       .def("read_ragged",
            of_indexer("read_ragged", ragged_key),
@@ -152,7 +144,7 @@ void bind_indexer_ragged(nb::class_<Indexer>& cls) {
            nb::arg("unknown"),
            nb::sig("def read_ragged(self, selection: typing.Any, *, device: str | None = None, "
                    "implementations: dict[str, str] | None = None) -> "
-                   "tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[numpy.int64]]"),
+                   "tuple[typing.Any, typing.Any]"),
            "As `Array.read_ragged`, with this kind of selection.");
 }
 

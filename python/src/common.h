@@ -23,6 +23,7 @@ void bind_store(nb::module_& m);
 void bind_python_store(nb::module_& m);
 void add_python_codecs();
 void bind_array(nb::module_& m);
+void bind_arrow_device(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_create(nb::module_& m);
 void bind_codecs(nb::module_& m);

@@ -91,14 +91,16 @@ Parameters
 selection
     What ``array[selection]`` takes; None is the whole array.
 device
-    "cpu" where the handle is of another device: Arrow's arrays are made in host memory.
+    Where the result lies; None is where the handle reads to. The host decodes elements of variable
+    length, and they are copied to the device.
 implementations
     ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
 Returns
 -------
 pyarrow.Array
-    As long as the first dimension of the result. Further dimensions are fixed_size_list within each
+    On a device a `DeviceArrowArray`, which cuDF takes without a copy. As long as the first dimension
+    of the result. Further dimensions are fixed_size_list within each
     other: ``flatten()`` takes one off. Of a result without dimensions, one element.
 
 Raises
@@ -106,9 +108,9 @@ Raises
 ImportError
     pyarrow cannot be imported (``pip install 'headrace[arrow]'``).
 NotImplementedError
-    The handle or ``device`` is no host memory; Arrow has no such type: complex numbers, bfloat16 and
-    other types of ml_dtypes, times in other units than s, ms, us and ns; or a dimension behind the
-    first is longer than 2**31 - 1.
+    Arrow has no such type: complex numbers, bfloat16 and other types of ml_dtypes, times in other
+    units than s, ms, us and ns; a dimension behind the first is longer than 2**31 - 1; or for a
+    device, what is converted or looked at: bool, "S", "U", times, raw bytes, structures.
 headrace.CorruptError
     A chunk whose sizes lie, or strings that are no Unicode.
 ValueError
@@ -133,24 +135,25 @@ Parameters
 selection
     What ``array[selection]`` takes; None is the whole array.
 device
-    "cpu" where the handle is of another device: such elements are decoded in host memory.
+    Where the result lies; None is where the handle reads to. The host decodes, and both arrays are
+    copied to the device.
 implementations
     ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
 Returns
 -------
-values : numpy.ndarray
+values : numpy.ndarray or DeviceArray
     One dimension: the bytes as uint8, of strings UTF-8, of JSON values their text; of arrays
     (vlen-array) their items.
-offsets : numpy.ndarray
+offsets : numpy.ndarray or DeviceArray
     int64, one more than there are elements, in units of ``values``.
 
 Raises
 ------
 ValueError
     The elements have one length.
-NotImplementedError
-    The handle or ``device`` is no host memory.
+headrace.DeviceError
+    There is no such device.
 headrace.CorruptError
     A chunk whose sizes lie, or strings that are no UTF-8.
 

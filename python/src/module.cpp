@@ -42,6 +42,7 @@ NB_MODULE(_core, m) {
   bind_python_store(m);
   add_python_codecs();
   bind_array(m);
+  bind_arrow_device(m);
   bind_group(m);
   bind_create(m);
   bind_codecs(m);

@@ -1,6 +1,7 @@
 """Array.to_arrow and Array.read_ragged, beside zarr-python, numcodecs and pyarrow."""
 
 import base64
+import ctypes
 import functools
 import itertools
 import json
@@ -390,25 +391,119 @@ def test_values_can_be_written_to(store):
     assert np.from_dlpack(values).tolist() == values.tolist()
 
 
+# In memory of a device.
+
+
+class DeviceArray(ctypes.Structure):
+    """ArrowDeviceArray, with the ArrowArray that it begins with."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers")),
+        ("n_children", ctypes.c_int64),
+        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+        ("children", ctypes.c_void_p),
+        ("dictionary", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+        ("device_id", ctypes.c_int64),
+        ("device_type", ctypes.c_int32),
+        ("sync_event", ctypes.c_void_p),
+        ("reserved", ctypes.c_int64 * 3),
+    )
+
+
+def exported(array):
+    """The structure, and the capsule that it lives in."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = array.__arrow_c_device_array__()[1]
+    return DeviceArray.from_address(pointer(capsule, b"arrow_device_array")), capsule
+
+
+@pytest.mark.parametrize("dtype", [str, bytes, "i2", "u8", "f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 2), (), (0,), (2, 0)], ids=str)
+def test_what_lies_on_a_device_is_what_lies_on_the_host(store, dtype, shape):
+    chunks = tuple(min(2, n) or 1 for n in shape)
+    array = hr.create_array(store, shape=shape, chunks=chunks, dtype=dtype)
+    words = itertools.islice(itertools.cycle(WORDS), array.size)
+    values = objects([word.encode() if dtype is bytes else word for word in words])
+    if dtype not in (str, bytes):
+        values = np.arange(array.size, dtype=dtype)
+    array[...] = values.reshape(shape)
+    there = array.to_arrow(device="simt")
+    assert isinstance(there, hr.DeviceArrowArray)
+    assert len(there) == (shape[0] if shape else 1)
+    assert there.device == "simt"
+    assert pa.DataType._import_from_c_capsule(there.__arrow_c_schema__()) == there.type
+    got = pa.array(there)  # whose memory goes back when `got` does
+    del there
+    got.validate(full=True)
+    assert got.equals(array.to_arrow())
+    if shape and shape[0] > 1 and np.prod(shape):
+        assert pa.array(array.to("simt").oindex.to_arrow([1, 0])).equals(
+            array.oindex.to_arrow([1, 0])
+        )
+
+
+@pytest.mark.parametrize("codec", [numcodecs.JSON(), numcodecs.VLenArray("<f4")], ids=repr)
+def test_nested_elements_on_a_device(store, codec):
+    array = hr.create_array(store, shape=3, chunks=2, dtype=object, filters=codec, zarr_format=2)
+    lists = [[1.0, 2.0], [], [3.0]]
+    array[...] = objects(lists if codec.codec_id == "json2" else [np.float32(v) for v in lists])
+    there, here = array.to_arrow(device="simt"), array.to_arrow()
+    assert there.type == here.type
+    assert pa.array(there).equals(here)
+
+
+def test_capsules_of_a_device_keep_its_memory(store, device):
+    array = hr.create_array(store, shape=3, dtype=str, fill_value="abc")
+    there = array.to_arrow(device=device)
+    structure, capsule = exported(there)
+    assert (structure.device_type, structure.device_id) == ((2, 0) if device == "cuda" else (1, -1))
+    assert (structure.length, structure.n_buffers, structure.n_children) == (3, 3, 0)
+    assert structure.sync_event is None
+    assert list(structure.reserved) == [0, 0, 0]
+    nulls, *buffers = structure.buffers[:3]
+    assert nulls is None
+    values, offsets = array.to(device).read_ragged()
+    assert {type(values), type(offsets)} == {hr.DeviceArray}
+    assert offsets.to_numpy().tolist() == [0, 3, 6, 9]
+    assert bytes(values.to_numpy()) == b"abc" * 3
+    if device != "cuda":
+        del there  # the capsule has what it needs
+        assert ctypes.string_at(buffers[1], 9) == b"abc" * 3
+    with pytest.raises(NotImplementedError, match="flavour"):
+        array.to_arrow(device=device).__arrow_c_device_array__(flavour="mint", nothing=None)
+    del capsule
+
+
+def test_jagged_tensors_on_a_device(store, device):
+    torch = pytest.importorskip("torch")
+    filters = [numcodecs.VLenArray("<f4")]
+    array = hr.create_array(store, shape=4, chunks=3, dtype=object, filters=filters, zarr_format=2)
+    ragged = [np.arange(n, dtype="f4") for n in (3, 1, 5, 2)]
+    array[...] = objects(ragged)
+    values, offsets = map(torch.from_dlpack, array.to(device).read_ragged())
+    assert {values.device.type, offsets.device.type} == {"cuda" if device == "cuda" else "cpu"}
+    nested = torch.nested.nested_tensor_from_jagged(values, offsets)
+    assert [part.tolist() for part in nested.unbind()] == [part.tolist() for part in ragged]
+
+
+def test_what_is_converted_is_not_made_on_a_device(store):
+    for dtype in ("?", "S3", "U2", "M8[s]", "V4", "c8"):
+        array = hr.create_array(store, shape=2, dtype=dtype, overwrite=True)
+        with pytest.raises(NotImplementedError, match="to_arrow"):
+            array.to_arrow(device="simt")
+        if dtype != "c8":
+            assert len(array.to("simt").to_arrow(device="cpu")) == 2
+
+
 # What is refused, and hostile bytes.
 
 
-def test_devices_and_numbers(store):
-    array = hr.create_array(f"{store}/s", shape=2, dtype=str, fill_value="a")
-    numbers = hr.create_array(f"{store}/n", shape=2, dtype="i4")
-    for there in (array, numbers):
-        for call in (there.to("simt").to_arrow, functools.partial(there.to_arrow, device="simt")):
-            with pytest.raises(NotImplementedError, match=r'host memory only \(device="cpu"\)'):
-                call()
-        with pytest.raises(NotImplementedError, match="host memory only"):
-            there.to("simt").oindex.to_arrow([0])
-    with pytest.raises(NotImplementedError, match="host memory only"):
-        array.read_ragged(device="simt")
-    assert array.to("simt").to_arrow(device="cpu").to_pylist() == ["a", "a"]
-    assert numbers.to("simt").to_arrow(device="cpu").to_pylist() == [0, 0]
-    assert joined(*array.to("simt").vindex.read_ragged([1], device="cpu")) == ["a"]
+def test_numbers_are_not_ragged(store):
     with pytest.raises(ValueError, match="one length"):
-        numbers.read_ragged()
+        hr.create_array(store, shape=2, dtype="i4").read_ragged()
 
 
 def test_bad_chunks_are_named(store):

@@ -223,6 +223,14 @@ Tensor Array::read(const Selection& selection, const ReadOptions& options) const
 }
 
 RaggedTensor Array::read_ragged(const Selection& selection, const ReadOptions& options) const {
+  const Device& device = state_->choice().device;
+  check_device(device);
+  if (!device.is_cpu()) {
+    RaggedTensor read = to(Device::cpu()).read_ragged(selection, options);
+    read.offsets = copy(read.offsets.view(), device);
+    read.values = copy(read.values.view(), device);
+    return read;
+  }
   const Prepared read = prepare(*state_, selection, options.implementations);
   const DType& dtype = read.layout->metadata->dtype;
   if (!read.layout->variable_length()) {
@@ -230,7 +238,6 @@ RaggedTensor Array::read_ragged(const Selection& selection, const ReadOptions& o
                 "[read_ragged] " + state_->path() + ": elements of " + dtype.to_string() +
                     " have one length, read() reads them");
   }
-  check_vlen_device(*state_, dtype);
   return read_ragged_selection(*state_, read.layout, read.selection, options);
 }
 
