@@ -190,6 +190,28 @@ def test_integers_of_64_bits_with_floats_stay_what_they_are(tmp_path, make):
     assert batch["X"].dtype == np.int64 and batch["X"][1, 2] == -(2**53) - 1
 
 
+@pytest.mark.parametrize(
+    ("types", "common"),
+    [
+        (("i4", "u1"), "i4"),
+        (("i4", "i8"), "i8"),
+        (("u1", "u2"), "u2"),
+        (("?", "i2"), "i2"),
+        (("u4", "i1", "u1"), "i8"),
+        (("u8", "i8"), "f8"),
+    ],
+)
+@pytest.mark.parametrize("make", [dense, sp.csr_matrix])
+def test_integers_of_several_types_become_the_one_that_holds_all(tmp_path, types, common, make):
+    values = np.arange(12).reshape(4, 3)
+    stored = [values.astype(dtype) for dtype in types]
+    paths = [write(tmp_path / f"{n}.zarr", make(x)) for n, x in enumerate(stored)]
+    group = hr.cells.convert(paths, tmp_path / "out.zarr", shuffle=False)
+    batch = next(CellLoader(hr.cells(group), 4 * len(types), shuffle=False, output="dense"))
+    assert batch["X"].dtype == np.dtype(common)
+    np.testing.assert_array_equal(batch["X"], np.concatenate(stored))
+
+
 def test_what_is_left_out_is_said(stores, tmp_path):
     paths, _ = stores
     root = zarr.open_group(paths[0], mode="r+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from dataclasses import dataclass
@@ -49,15 +50,29 @@ class Conversion:
             raise ValueError(f"cells: {job.count} cells became {cells.n_obs} meanwhile")
         self.cells = cells
         self.work = Path(job.work)
-        self.matrices: list[BatchMatrix] = [self._matrix(path) for path in job.paths]
+        # As rows are read of stores of several types, and as the result has them.
+        self._read: list[BatchMatrix] = [self._matrix(path) for path in job.paths]
+        self.matrices: list[BatchMatrix] = [
+            dataclasses.replace(item, dtype=self._integers(item) or item.dtype)
+            for item in self._read
+        ]
 
     def _matrix(self, path: str) -> BatchMatrix:
         stored = {np.dtype(matrix.data.dtype) for matrix in self.cells.matrices(path)}
         wide = any(is_wide_integer(one) for one in stored)
+        integers = all(one.kind in "biu" for one in stored)
         # Of what float64 does not hold the values are looked at, block by block.
-        dtype = np.float64 if wide and any(one.kind == "f" for one in stored) else None
+        dtype = np.float64 if len(stored) > 1 and (wide or integers) else None
         output = "dense" if self._is_dense(path) else "csr"
         return batch_matrix(self.cells, path, output, dtype, None, "cpu")
+
+    def _integers(self, item: BatchMatrix) -> np.dtype[Any] | None:
+        """What stores of several types of integers become, where there is one that holds all."""
+        stored = _types(item)
+        if len(stored) == 1 or any(one.kind not in "biu" for one in stored):
+            return None
+        common = self.cells.dtype(item.selected.name)
+        return None if common.kind == "f" else common
 
     def _is_dense(self, path: str) -> bool:
         """Where one store has it sparse it is sparse."""
@@ -133,17 +148,17 @@ class Conversion:
         folder = self.work / "rows" / f"{number}.{os.getpid()}.tmp"
         folder.mkdir()
         _save(folder / "places.npy", own[rows])
-        for at, item in enumerate(self.matrices):
+        for at, item in enumerate(self._read):
             window = windows[item.selected.name]
             if item.output == "dense":
                 data = _dense(window, rows, item)
                 self._check_integers(item, data, begin)
-                _save(folder / f"{at}.data.npy", data)
+                _save(folder / f"{at}.data.npy", _become(data, item, self.matrices[at]))
                 continue
             offsets, data, indices = _csr(window, rows, item)
             self._check_integers(item, data, begin)
             _save(folder / f"{at}.offsets.npy", offsets)
-            _save(folder / f"{at}.data.npy", data)
+            _save(folder / f"{at}.data.npy", _become(data, item, self.matrices[at]))
             _save(folder / f"{at}.indices.npy", indices)
         _sync_folder(folder)
         os.rename(folder, folder.with_name(str(number)))
@@ -159,7 +174,7 @@ class Conversion:
         if values.size and max(values.max(), -values.min()) >= _EXACT:
             raise ValueError(
                 f"{matrix.where}: {matrix.data.dtype} of 2^53 and more, which float64, that of "
-                "stores of integers and floats together, does not hold; convert them apart"
+                "stores of several types together, does not hold; convert them apart"
             )
 
     @cached_property
@@ -363,6 +378,13 @@ def _dense(window: _core.CellWindow, rows: Rows, item: BatchMatrix, moved: bool 
     data = np.empty((len(rows), item.selected.columns), _bits(item))
     window.gather_dense(rows, _how(item, moved), _bytes(data), item.dtype.itemsize)
     return data
+
+
+def _become(data: Rows, read: BatchMatrix, item: BatchMatrix) -> Rows:
+    if read.dtype == item.dtype:
+        return data
+    result: Rows = data.view(read.dtype).astype(item.dtype).view(_bits(item))
+    return result
 
 
 def _types(item: BatchMatrix) -> set[Any]:
