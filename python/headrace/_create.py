@@ -175,6 +175,20 @@ class _Data:
             if wanted != self.shape:
                 raise ValueError(f"shape: expected that of data, {self.shape}, got {wanted}")
 
+    def convert(self, arguments: dict[str, Any]) -> None:
+        """Raises for elements that the array cannot hold, before anything is made or removed."""
+        found = self.elements
+        if not isinstance(found, np.ndarray) or self.dtype is found.dtype:
+            return
+        try:
+            like = _core.create_array(_core.memory_store(), "", **{**arguments, "device": None})
+        except (NotImplementedError, TypeError, ValueError):  # which tells where it should be made
+            return
+        if like.dtype == object:
+            like.write(None, found)
+        elif found.dtype.kind != like.dtype.kind or found.dtype.kind in "SUTVO":
+            self.elements = np.asarray(found, like.dtype)
+
 
 def _on_a_device(data: Any) -> bool:
     if isinstance(data, _core.DeviceArray) or hasattr(data, "__cuda_array_interface__"):
@@ -335,6 +349,8 @@ def create_array(
         "device": device,
         **_key_encoding(chunk_key_encoding, zarr_format),
     }
+    if given is not None:
+        given.convert(arguments)
     handle, base = creation_store(store, not name, overwrite, storage_options)
     with discarding(store, handle):
         try:

@@ -381,3 +381,19 @@ def test_a_folder_of_stores_across_a_network_is_refused(tmp_path):
         with pytest.raises(ValueError, match="no Zarr node"):
             overwrite()
         assert sorted(store._store._store_dict) == before
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [(["a", "b"], "i4"), (["2020-99-01"], "M8[s]"), (["\u00e9"], "S5"), ([1], bytes)],
+)
+def test_elements_that_are_refused_replace_nothing(tmp_path, data, dtype):
+    path = tmp_path / "x.zarr"
+    hr.create_array(path, data=np.arange(5))
+    for replace in (
+        lambda: hr.create_array(path, data=data, dtype=dtype, overwrite=True),
+        lambda: hr.open_array(path, mode="w", data=data, dtype=dtype),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            replace()
+        np.testing.assert_array_equal(hr.open(path)[:], np.arange(5))
