@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from . import _check, _core
-from ._create import CREATION_ARGUMENTS, create_array
+from ._create import CREATION_ARGUMENTS, create_array, creation_store
 from ._paths import join
 from ._stores import check_mode, discarding, resolve_store, store_mode
 from ._suggest import checks_names, did_you_mean, unknown_argument
@@ -60,6 +60,20 @@ def _refuse_creation_arguments(mode: str, create: dict[str, Any]) -> None:
         if name not in CREATION_ARGUMENTS:
             raise unknown_argument("open", name, [*_ARGUMENTS, *sorted(CREATION_ARGUMENTS)])
     raise TypeError(f"{', '.join(sorted(create))}: only for a mode that creates, got {mode!r}")
+
+
+def _makes_array(create: dict[str, Any]) -> bool:
+    return "shape" in create or create.get("data") is not None
+
+
+def _format_of_group_above(store: _core.Store, path: str) -> int:
+    """What a node is made as where nothing is said."""
+    while path:
+        path = path.rpartition("/")[0]
+        for zarr_format in (3, 2):
+            if _core.node_is_group(store, path, zarr_format):
+                return zarr_format
+    return 3
 
 
 _ARGUMENTS = ("path", "mode", "zarr_format", "device", "implementations", "storage_options")
@@ -119,7 +133,7 @@ def open(
         ``"r"`` reads only, ``"r+"`` reads and writes what exists, ``"a"`` creates what is missing,
         ``"w"`` replaces what is there, ``"w-"`` creates and fails when something is there.
     zarr_format
-        2 or 3; None detects.
+        2 or 3; None detects, and makes what the group above is.
     device
         Where results go: ``"cpu"``, ``"cuda:0"``, ``"auto"``; the configured default when None.
     implementations
@@ -127,8 +141,8 @@ def open(
     storage_options
         Options of the store, see `open_store`.
     **create
-        Arguments of `create_array` for the modes that create: with ``shape`` a missing node is
-        created as an array, without it as a group.
+        Arguments of `create_array` for the modes that create: with ``shape`` or ``data`` a missing
+        node is created as an array, without them as a group.
 
     Returns
     -------
@@ -149,9 +163,9 @@ def open(
     check_mode(mode)
     _check.zarr_format(zarr_format)
     _core.check_device(device)
-    if "shape" in create or mode in ("w", "w-"):
+    if _makes_array(create) or mode in ("w", "w-"):
         opener: Callable[..., _core.Array | Group] = open_group
-        if "shape" in create:
+        if _makes_array(create):
             opener = open_array
         return opener(
             store,
@@ -165,9 +179,10 @@ def open(
         )
     handle, base = resolve_store(store, store_mode(mode), storage_options)
     where = join(base, path)
-    is_group = _core.node_is_group(handle, where, zarr_format)
-    if is_group is None and mode == "a":
-        return open_group(handle, where, mode=mode, zarr_format=zarr_format, **create)
+    with discarding(store, handle):
+        is_group = _core.node_is_group(handle, where, zarr_format)
+        if is_group is None and mode == "a":
+            return open_group(handle, where, mode=mode, zarr_format=zarr_format, **create)
     if is_group is None:
         raise _missing("array or group", handle, where)
     _refuse_creation_arguments(mode, create)
@@ -210,21 +225,22 @@ def open_array(
                 return _core.open_array(
                     handle, where, device, zarr_format, mode == "r", implementations
                 )
-            if "shape" not in create:
+            if not _makes_array(create):
                 raise _missing("array", handle, where)
-            array = create_array(
-                handle, where, zarr_format=zarr_format or 3, device=device, **create
-            )
+            zarr_format = zarr_format or _format_of_group_above(handle, where)
+            array = create_array(handle, where, zarr_format=zarr_format, device=device, **create)
         return array.with_implementations(implementations) if implementations else array
-    array = create_array(
-        store,
-        path,
-        zarr_format=zarr_format or 3,
-        overwrite=mode == "w",
-        device=device,
-        storage_options=storage_options,
-        **create,
-    )
+    handle, base = creation_store(store, not path, mode == "w", storage_options)
+    where = join(base, path)
+    with discarding(store, handle):
+        array = create_array(
+            handle,
+            where,
+            zarr_format=zarr_format or _format_of_group_above(handle, where),
+            overwrite=mode == "w",
+            device=device,
+            **create,
+        )
     return array.with_implementations(implementations) if implementations else array
 
 
@@ -268,15 +284,17 @@ def open_group(
                     f"use_consolidated: /{where} in {handle.url} has no consolidated metadata"
                 )
             return Group(found, device, implementations, use_consolidated is not False)
-        store, path, storage_options = handle, where, None
-    group = create_group(
-        store,
-        path,
-        attributes=attributes,
-        zarr_format=zarr_format or 3,
-        overwrite=mode == "w",
-        storage_options=storage_options,
-    )
+    else:
+        handle, base = creation_store(store, not path, mode == "w", storage_options)
+        where = join(base, path)
+    with discarding(store, handle):
+        group = create_group(
+            handle,
+            where,
+            attributes=attributes,
+            zarr_format=zarr_format or _format_of_group_above(handle, where),
+            overwrite=mode == "w",
+        )
     return Group(group._handle, device, implementations)
 
 

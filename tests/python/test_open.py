@@ -275,3 +275,28 @@ def test_metadata_change_is_seen_by_a_new_handle(store):
     assert hr.open_array(store).shape == (4,)
     edit_json(Path(store, "zarr.json"), lambda meta: meta.update(shape=[2]))
     assert hr.open_array(store).shape == (2,)
+
+
+@pytest.mark.parametrize("opener", [hr.open, hr.open_array])
+@pytest.mark.parametrize("mode", ["a", "w", "w-"])
+def test_elements_say_what_is_made(store, opener, mode):
+    data = values("f4", (5,))
+    assert_same(opener(store, "x", mode=mode, data=data)[:], data)
+    if mode == "a":
+        assert opener(store, "x", mode=mode, data=data[:2]).shape == (5,)
+
+
+@pytest.mark.parametrize("mode", ["a", "w", "w-"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_new_members_have_the_format_of_their_group(store, mode, zarr_format):
+    hr.create_group(store, zarr_format=zarr_format)
+    new = {"shape": 3, "dtype": "i4"}
+    assert hr.open_array(store, "a", mode=mode, **new).zarr_format == zarr_format
+    assert hr.open_array(store, "g/h/b", mode=mode, **new).zarr_format == zarr_format
+    assert hr.open_group(store, "i", mode=mode).zarr_format == zarr_format
+    assert hr.open(store, "j/k", mode=mode).zarr_format == zarr_format
+    if mode == "w":
+        assert hr.open_array(store, "a", mode=mode, **new).zarr_format == zarr_format
+    other = 5 - zarr_format
+    with pytest.raises(ValueError, match="as that of the group"):
+        hr.open_array(store, "z", mode=mode, zarr_format=other, **new)
