@@ -147,7 +147,14 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
   options.progress = [&](const CopyProgress& p) {
     bar.set(static_cast<std::int64_t>(p.done_nbytes), static_cast<std::int64_t>(p.nbytes));
   };
-  const CopyProgress done = copy_objects(from, "", open_destination, "", options);
+  const CopyProgress done = [&] {
+    try {
+      return copy_objects(from, "", open_destination, "", options);
+    } catch (...) {
+      if (to) to->discard();
+      throw;
+    }
+  }();
   to->close();
   bar.clear();
   tell(done.left_out);

@@ -174,7 +174,12 @@ void run(const Node& source, const Options& options, bool choose_shards) {
     Progress progress("rechunk", 1, Progress::Unit::bytes);
     progress.begin();
     chosen.progress = [&](std::int64_t done, std::int64_t total) { progress.set(done, total); };
-    rechunk(source, store, "", chosen);
+    try {
+      rechunk(source, store, "", chosen);
+    } catch (...) {
+      store.discard();
+      throw;
+    }
     store.close();
   }
   if (options.json) {

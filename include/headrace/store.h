@@ -74,7 +74,8 @@ class Store {
   // that this is enough may still close() it.
   void close();
   // Drops the archive that close() would publish; what was there stays. Writes after it fail, and
-  // close() does nothing.
+  // close() does nothing. Of a folder that opening has made, with those above it, what is empty is
+  // removed.
   void discard();
   // Returns when what was written through this process is on the disk of a file store, whatever
   // its option "fsync" says. An archive is synced by close(); of other stores it does nothing.

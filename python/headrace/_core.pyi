@@ -183,7 +183,9 @@ class Store:
         """
 
     def discard(self) -> None:
-        """Drop the zip archive that `close` would publish; what was there stays."""
+        """
+        Drop the zip archive that `close` would publish; what was there stays. Of a folder that opening has made, with those above it, remove what is empty.
+        """
 
     def sync(self) -> None:
         """

@@ -18,7 +18,7 @@ from ._open import open
 from ._paths import join, node_path
 from ._place import overlap
 from ._progress import Progress, showing
-from ._stores import resolve_store
+from ._stores import discarding, resolve_store
 from ._suggest import checks_names
 from .group import Group, create_group
 
@@ -460,10 +460,14 @@ class _Target:
         )
         mode = ("w" if overwrite else "w-") if self.closes else "a"
         self.store, self.path = resolve_store(store, mode)
+        self._discarding = discarding(store, self.store)
 
     def __enter__(self) -> _Target:
+        self._discarding.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self.closes:
             self.store.__exit__(*error)
+        else:
+            self._discarding.__exit__(*error)

@@ -148,7 +148,8 @@ def _resolve_object(
 
 @contextlib.contextmanager
 def discarding(given: Any, handle: _core.Store) -> Iterator[None]:
-    """Drops the zip archive that was begun for a call that fails; not one that was given to it."""
+    """Drops what was begun for a call that fails, a zip archive or folders in which nothing lies;
+    not of a store that was given to it."""
     try:
         yield
     except BaseException:

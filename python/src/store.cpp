@@ -300,7 +300,8 @@ void bind_store(nb::module_& m) {
             nb::gil_scoped_release release;
             self.store.discard();
           },
-          "Drop the zip archive that `close` would publish; what was there stays.")
+          "Drop the zip archive that `close` would publish; what was there stays. Of a folder that "
+          "opening has made, with those above it, remove what is empty.")
       .def(
           "sync",
           [](PyStore& self) {

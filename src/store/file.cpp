@@ -417,7 +417,21 @@ void FileStore::erase(std::string_view key) {
   if (is_durable(key)) sync_folder(parent_of(path));
 }
 
-std::unique_ptr<StoreDriver> make_file_store(std::string root, FileOptions options) {
+void FileStore::made_below(std::string topmost) {
+  const ForkLock lock(mutex_);
+  topmost_made_ = std::move(topmost);
+}
+
+void FileStore::discard() {
+  std::string topmost;
+  {
+    const ForkLock lock(mutex_);
+    topmost.swap(topmost_made_);
+  }
+  if (!topmost.empty()) remove_empty_folders(root_, topmost);
+}
+
+std::unique_ptr<FileStore> make_file_store(std::string root, FileOptions options) {
   return std::make_unique<FileStore>(std::move(root), options);
 }
 

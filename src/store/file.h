@@ -60,6 +60,10 @@ class FileStore : public StoreDriver {
   std::vector<StoredName> list_names(std::string_view prefix) override;
   void erase_names(std::span<const StoredName> names, std::string_view kept) override;
   void sync() override;
+  // Removes the folders that were made for it, if nothing has come to lie there.
+  void discard() override;
+  // The topmost of them, as make_folders() gives it.
+  void made_below(std::string topmost);
 
  protected:
   std::string path_of(std::string_view key) const;
@@ -82,6 +86,7 @@ class FileStore : public StoreDriver {
   ForkMutex mutex_;
   // Folders whose entry is known to be synced.
   std::map<std::string, FolderId> settled_ GUARDED_BY(mutex_);
+  std::string topmost_made_ GUARDED_BY(mutex_);
 };
 
 // invalid_argument for the root of the file system, and, if so wanted, of a mount: by what lies
@@ -109,6 +114,6 @@ MutableBytes direct_place(Buffer& into, std::uint64_t nbytes);
 // Moves the `nbytes` read there to the front of `into`.
 void direct_settle(Buffer& into, MutableBytes place, std::uint64_t nbytes);
 
-std::unique_ptr<StoreDriver> make_file_store(std::string root, FileOptions options);
+std::unique_ptr<FileStore> make_file_store(std::string root, FileOptions options);
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/system.h"
@@ -193,15 +194,17 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-void make_folders(const std::string& path, bool durable) {
+std::string make_folders(const std::string& path, bool durable) {
+  std::string topmost;
   for (int attempt = 0; attempt < kRaceAttempts; ++attempt) {
     if (os().mkdir(path.c_str(), 0777) == 0) {
       if (durable) sync_folder(parent_of(path));
-      return;
+      return topmost.empty() ? path : topmost;
     }
     int failure = errno;
     if (failure == ENOENT && path != "/" && path != ".") {
-      make_folders(parent_of(path), durable);
+      std::string above = make_folders(parent_of(path), durable);
+      if (!above.empty()) topmost = std::move(above);
       continue;
     }
     if (failure == EEXIST) {
@@ -209,13 +212,19 @@ void make_folders(const std::string& path, bool durable) {
       if (os().stat(path.c_str(), &st) != 0) {
         if (errno == ENOENT) continue;
       } else {
-        if (S_ISDIR(st.st_mode)) return;
+        if (S_ISDIR(st.st_mode)) return topmost;
         failure = ENOTDIR;
       }
     }
     throw_io(failure, "make folder", path);
   }
   throw_io(ENOENT, "make folder", path);
+}
+
+void remove_empty_folders(const std::string& path, const std::string& topmost) {
+  std::string folder = path;
+  while (os().unlinkat(AT_FDCWD, folder.c_str(), AT_REMOVEDIR) == 0 && folder != topmost)
+    folder = parent_of(folder);
 }
 
 }  // namespace headrace

@@ -87,7 +87,10 @@ inline constexpr int kRaceAttempts = 200;
 
 // The folder that a path lies in: "/a/b" -> "/a", "/a" -> "/".
 std::string parent_of(const std::string& path);
-// mkdir -p. With `durable`, the new entries are on the disk when it returns.
-void make_folders(const std::string& path, bool durable);
+// mkdir -p. With `durable`, the new entries are on the disk when it returns. Gives the topmost
+// folder that was made; "" where all were there.
+std::string make_folders(const std::string& path, bool durable);
+// Removes the empty folders from `path` up to `topmost`, which make_folders() gave.
+void remove_empty_folders(const std::string& path, const std::string& topmost);
 
 }  // namespace headrace

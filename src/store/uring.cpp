@@ -339,7 +339,7 @@ bool uring_available(std::string& why_not) {
   return ok;
 }
 
-std::unique_ptr<StoreDriver> make_uring_store(std::string root, FileOptions options) {
+std::unique_ptr<FileStore> make_uring_store(std::string root, FileOptions options) {
   std::string why_not;
   if (!uring_available(why_not)) {
     throw Error(ErrorCode::unsupported, "store " + root + ": io=uring: " + why_not);
@@ -358,7 +358,7 @@ bool uring_available(std::string& why_not) {
   return false;
 }
 
-std::unique_ptr<StoreDriver> make_uring_store(std::string root, FileOptions) {
+std::unique_ptr<FileStore> make_uring_store(std::string root, FileOptions) {
   throw Error(ErrorCode::unsupported, "store " + root + ": io=uring: built without liburing");
 }
 

@@ -12,7 +12,7 @@
 namespace headrace {
 
 // `unsupported`, with the reason, where uring_available() says no.
-std::unique_ptr<StoreDriver> make_uring_store(std::string root, FileOptions options);
+std::unique_ptr<FileStore> make_uring_store(std::string root, FileOptions options);
 
 // Whether this build has io_uring and this kernel grants it.
 bool uring_available(std::string& why_not);

@@ -160,7 +160,7 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
                  place,
                  "option direct: this build has no reads past the page cache");
   }
-  std::shared_ptr<StoreDriver> driver =
+  std::shared_ptr<FileStore> driver =
       io == "uring" ? make_uring_store(path, file) : make_file_store(path, file);
   switch (mode) {
     case StoreMode::read:
@@ -179,7 +179,7 @@ std::shared_ptr<StoreDriver> open_folder(const std::string& path,
       break;
   }
   if (kind == PathKind::missing) {
-    make_folders(path, file.durability != Durability::nothing);
+    driver->made_below(make_folders(path, file.durability != Durability::nothing));
   }
   return driver;  // with mode w the caller empties it
 }

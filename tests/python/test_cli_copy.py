@@ -117,3 +117,15 @@ def test_what_no_key_names_in_an_archive_is_told(tmp_path):
             archive.writestr(name, "" if name.endswith("/") else "text")
     done = run("cp", tmp_path / "a.zip", tmp_path / "copy")
     assert done.stderr == "left out: 1 object whose key is no path (first: ../q)\n"
+
+
+def test_what_is_refused_leaves_no_folders(tmp_path):
+    group = hr.create_group(tmp_path / "g.zarr")
+    group.create_array("x", shape=4, dtype="i4", chunks=2)[:] = 1
+    (tmp_path / "link").symlink_to("g.zarr")
+    for *command, source in (["cp", "g.zarr"], ["rechunk", "--chunks", "1", "g.zarr"]):
+        for place in ("g.zarr/x/new", "g.zarr/new/er", "link/new"):
+            run(*command, tmp_path / source, tmp_path / place, status=1)
+    run("convert", tmp_path / "g.zarr/x", tmp_path / "g.zarr/x/c/new", status=1)
+    names = {path.name for path in (tmp_path / "g.zarr").rglob("*")}
+    assert names == {"zarr.json", "x", "c", "0", "1"}

@@ -300,3 +300,37 @@ def test_new_members_have_the_format_of_their_group(store, mode, zarr_format):
     other = 5 - zarr_format
     with pytest.raises(ValueError, match="as that of the group"):
         hr.open_array(store, "z", mode=mode, zarr_format=other, **new)
+
+
+REFUSED = {
+    "chunks": lambda path: hr.create_array(path, shape=3, dtype="i4", chunks=(1, 2)),
+    "codec": lambda path: hr.open_array(path, mode="w", shape=3, dtype="i4", compressors="no"),
+    "elements": lambda path: hr.create_array(path, data=["a"], dtype="i4"),
+    "nothing there": lambda path: hr.open_array(path, mode="a"),
+    "arguments": lambda path: hr.open(path, mode="a", shap=3),
+    "within itself": lambda path: hr.copy(Path(path).parents[1] / "source", path),
+    "rechunk": lambda path: hr.rechunk(
+        hr.full((4,), 1, "i4"), path, chunks=2, shards=3, max_memory="1MiB"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_leaves_no_folders(tmp_path, what):
+    (tmp_path / "there").mkdir()
+    with pytest.raises((ValueError, TypeError, FileNotFoundError, NotImplementedError)):
+        REFUSED[what](str(tmp_path / "there/new/deep"))
+    assert os.listdir(tmp_path / "there") == []
+    with pytest.raises((ValueError, TypeError, FileNotFoundError, NotImplementedError)):
+        REFUSED[what](str(tmp_path / "there"))
+    assert (tmp_path / "there").is_dir()  # it was not made for that
+
+
+def test_discarding_a_folder_keeps_what_lies_in_it(tmp_path):
+    made = hr.open_store(tmp_path / "a/b/c", mode="a")
+    (tmp_path / "a/mine").touch()
+    made.discard()
+    assert os.listdir(tmp_path / "a") == ["mine"]
+    hr.create_array(made, shape=3, dtype="i4")[:] = 1
+    made.discard()
+    assert_same(hr.open(tmp_path / "a/b/c")[:], np.ones(3, "i4"))
