@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from . import _check, _core
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
-ZIP_AND_PATH = re.compile(r"(?:zip://)?(.+?\.zip)/(.+)", re.IGNORECASE)
+_ZIP_AND_PATH = re.compile(r"((?:zip|file)://)?(.+?\.zip)/(.+)", re.IGNORECASE)
 
 # What Zarr keeps under a node's path. No node can have such a name.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
@@ -29,6 +29,15 @@ def node_path(path: str, name: str = "path") -> str:
 def expanded(path: str) -> str:
     """A path with its ``~`` written out, as a shell does; URLs as they are."""
     return os.path.expanduser(path) if path.startswith("~") else path
+
+
+def archive_and_path(place: str) -> tuple[str, str] | None:
+    """The archive that a path or URL goes into, and where in it."""
+    found = _ZIP_AND_PATH.fullmatch(place)
+    if found is None:
+        return None
+    archive, path = (unquote(part) if found[1] else part for part in found.group(2, 3))
+    return (archive, path) if os.path.isfile(archive) else None
 
 
 def join(base: str, path: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from . import _core
-from ._paths import SCHEME, ZIP_AND_PATH, expanded, join, place_of, real_path
+from ._paths import SCHEME, archive_and_path, expanded, join, place_of, real_path
 from ._stores import resolve_store
 
 
@@ -87,7 +87,7 @@ def _named(other: str | os.PathLike[str]) -> str | None:
         parts = [part for part in rest.split("/") if part]
         return "memory://" + "/".join(parts) if parts else None
     if kind == "zip":
-        archive = ZIP_AND_PATH.fullmatch(url)
-        if archive and os.path.isfile(unquote(archive[1])):
-            return real_path(unquote(archive[1]), archive[2])
+        archive = archive_and_path(url)
+        if archive:
+            return real_path(*archive)
     return real_path(unquote(rest)) if kind in ("file", "zip") else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _check, _core, _secrets
-from ._paths import SCHEME, ZIP_AND_PATH, expanded
+from ._paths import SCHEME, archive_and_path, expanded
 from ._suggest import did_you_mean
 
 _MODES = ("r", "r+", "a", "w", "w-")
@@ -67,9 +67,9 @@ def resolve_store(
         if scheme and not _is_own(scheme[1].lower(), storage_options):
             return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
         url, storage_options = _secrets.without_secrets(url, storage_options)
-        archive = ZIP_AND_PATH.fullmatch(url)
-        if archive and os.path.isfile(archive[1]):
-            url, base = archive[1], archive[2]
+        archive = archive_and_path(url)
+        if archive:
+            url, base = archive
         elif url.startswith("memory://"):
             name, _, base = url.removeprefix("memory://").partition("/")
             url = "memory://" + name

@@ -245,3 +245,11 @@ def test_ways_to_say_what_is_synced(tmp_path, fsync):
         assert list(hr.load(tmp_path / name)) == [1, 1]
     with pytest.raises(ValueError, match="fsync"):
         hr.open_store(tmp_path / "b.zarr", mode="w", storage_options={"fsync": "some"})
+
+
+def test_a_node_of_an_archive_by_its_url(tmp_path):
+    for name, value in (("a b.zip", 1), ("p%41.zip", 2), ("pA.zip", 3)):
+        hr.save(tmp_path / name, x=np.full(3, value))
+        url = hr.open(tmp_path / name).store.url
+        for place in (url, url.replace("zip://", "file://"), str(tmp_path / name)):
+            assert list(hr.open(place)["x"]) == list(hr.open(f"{place}/x")) == [value] * 3
