@@ -61,8 +61,9 @@ class HeadraceArray(BackendArray):
         )
 
     def _finish(self, elements: Any) -> Any:
-        # One string or object is an element like any other to xarray.
-        return np.asarray(elements, self.dtype) if self.dtype.kind in ("O", "T") else elements
+        # One string or object is an element like any other to xarray, and has the array's type: a
+        # scalar of NumPy is as wide as what it holds.
+        return np.asarray(elements, self.dtype) if self.dtype.kind in "OTSU" else elements
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)

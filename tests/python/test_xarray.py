@@ -736,3 +736,17 @@ def test_chunks_of_several_shapes(tmp_path):
     assert ds["x"].chunks == ((4, 4, 2), (1, 5))
     assert ds["x"].encoding["preferred_chunks"] == {"time": (4, 4, 2), "lat": (1, 5)}
     np.testing.assert_array_equal(ds["x"].values, data)
+
+
+@pytest.mark.parametrize("dtype", ["S3", "U9"])
+@pytest.mark.parametrize("chunks", [None, {}])
+def test_one_string_has_the_type_of_its_array(tmp_path, dtype, chunks):
+    path = tmp_path / "x.zarr"
+    data = xr.Dataset({"v": ("x", np.array(["ab", "c"], dtype))})
+    data.to_zarr(path, zarr_format=2, consolidated=False)
+    one, wanted = (
+        xr.open_dataset(path, engine=engine, chunks=chunks, consolidated=False).v.isel(x=0).load()
+        for engine in ("headrace", "zarr")
+    )
+    assert one.dtype == wanted.dtype == dtype
+    xr.testing.assert_identical(one, wanted)
