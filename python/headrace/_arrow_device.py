@@ -38,9 +38,10 @@ class DeviceArrowArray:
         children: Sequence[DeviceArrowArray] = (),
     ) -> None:
         self._type = type
-        self._parts = (length, buffers, [child._parts for child in children])
-        on_device = [buffer for buffer in buffers if buffer is not None]
-        self._device: str = (*on_device, *children)[0].device
+        self._length = length
+        self._parts: tuple[int, Any, Any] = (length, buffers, [c._parts for c in children])
+        devices = {part.device for part in (*buffers, *children) if part is not None}
+        (self._device,) = devices  # all lie on one
 
     @property
     def type(self) -> pyarrow.DataType:
@@ -53,7 +54,7 @@ class DeviceArrowArray:
         return self._device
 
     def __len__(self) -> int:
-        return self._parts[0]
+        return self._length
 
     def __repr__(self) -> str:
         return f"<headrace.DeviceArrowArray {len(self)} of {self._type} on {self._device}>"
