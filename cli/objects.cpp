@@ -166,6 +166,8 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
                                  done.copied,
                                  counted(static_cast<std::int64_t>(done.objects), "object"),
                                  human_nbytes(static_cast<double>(done.copied_nbytes)));
+  if (over == CopyOver::other_size && done.done > done.copied)
+    text += fmt::format("; {} of the same size taken for the same", done.done - done.copied);
   if (done.removed > 0) text += fmt::format("; removed {}", done.removed);
   print_text(text + '\n');
 }
@@ -228,7 +230,9 @@ void add_sync(CLI::App& app) {
   command->add_flag(
       "--delete", options->remove_others, "Remove what only the destination has, at the end");
   command->footer(
-      "Without --delete an array is not copied onto one that has chunks which the source lacks.\n\n"
+      "Chunks of the same size are taken for the same, which those without a compressor always\n"
+      "have: --checksum where they may have been written anew. Without --delete an array is not\n"
+      "copied onto one that has chunks which the source lacks.\n\n"
       "Examples:\n  headrace sync era5.zarr s3://bucket/era5.zarr --delete");
   command->callback([options] {
     copy(*options, "sync", options->checksum ? CopyOver::other_bytes : CopyOver::other_size);

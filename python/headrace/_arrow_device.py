@@ -65,7 +65,7 @@ class DeviceArrowArray:
     def __arrow_c_device_array__(
         self, requested_schema: Any = None, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Capsules of the schema and of the array. No other schema is made, as the protocol has it."""
+        """Capsules of the schema and of the array, whatever schema is requested."""
         wanted = [name for name, value in kwargs.items() if value is not None]
         if wanted:
             raise NotImplementedError(f"__arrow_c_device_array__: {', '.join(wanted)}")
