@@ -4,9 +4,7 @@ import gc
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import headrace.shm as shm
@@ -161,6 +159,7 @@ def test_attach_in_other_processes(name, method):
             child.join(30)
 
 
+@needs_publications
 def test_attached_arrays_outlive_the_publication(name):
     publication = shm.publish(name, {"a": field(), "text": "t"})
     got = shm.attach(name)
@@ -179,12 +178,14 @@ def test_attached_arrays_outlive_the_publication(name):
     shm.publish(name, 2).close()
 
 
+@needs_publications
 def test_a_publication_ends_with_its_process(name):
     python("import headrace.shm as shm, sys; kept = shm.publish(sys.argv[1], 1)", name)
     with pytest.raises(FileNotFoundError):
         shm.attach(name)
 
 
+@needs_publications
 def test_names_and_objects_that_are_refused(name):
     for wrong in ("", "x" * 65):
         with pytest.raises(ValueError):
@@ -194,6 +195,7 @@ def test_names_and_objects_that_are_refused(name):
     shm.publish(name, 1).close()
 
 
+@needs_publications
 def test_several_threads_close_one_publication(name):
     for _ in range(50):
         publication = shm.publish(name, 1)
@@ -203,35 +205,49 @@ def test_several_threads_close_one_publication(name):
             closing.result(30)
 
 
+# In a small process: to fork one that has torch 200 times took half a minute on a busy machine.
+FORK_MEANWHILE = """
+import os, signal, sys, threading, time, warnings
+import headrace.shm as shm
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+children = []
+
+def fork():
+    for _ in range(200):
+        if (child := os.fork()) == 0:
+            signal.alarm(60)  # whatever becomes of the parent
+            signal.pause()
+        children.append(child)
+        time.sleep(0.001)
+
+forking = threading.Thread(target=fork)
+forking.start()
+try:
+    published = 0
+    while forking.is_alive():
+        until = time.monotonic() + 20
+        while True:
+            try:
+                shm.publish(sys.argv[1], 1).close()
+                published += 1
+                break
+            except ValueError:
+                assert time.monotonic() < until
+                time.sleep(0.001)
+finally:
+    forking.join()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+assert (len(children), published > 0) == (200, True)
+"""
+
+
+@needs_publications
 def test_a_fork_meanwhile_keeps_no_name(name):
     """A child that is forked in the middle of `publish` or `close` has the socket for a moment."""
-    children = []
-
-    def fork():
-        for _ in range(200):
-            if (child := os.fork()) == 0:
-                signal.pause()
-            children.append(child)
-            time.sleep(0.001)
-
-    with ThreadPoolExecutor(1) as pool:
-        forking = pool.submit(fork)
-        try:
-            while not forking.done():
-                until = time.monotonic() + 20
-                while True:
-                    try:
-                        shm.publish(name, 1).close()
-                        break
-                    except ValueError:
-                        assert time.monotonic() < until
-                        time.sleep(0.001)
-            forking.result()
-        finally:
-            pool.shutdown()
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+    python(FORK_MEANWHILE, name)
 
 
 # --- without shared memory ------------------------------------------------------------------------
@@ -298,5 +314,6 @@ for i in range(30):
 """
 
 
+@needs_publications
 def test_threads_close_one_publication():
     python(CLOSE, timeout=60)

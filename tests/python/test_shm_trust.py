@@ -13,6 +13,7 @@ import headrace.shm as shm
 import numpy as np
 import pytest
 from headrace.shm._arena import Address, arena_at
+from helpers import needs_publications
 from shm_children import produce_for_ever
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
@@ -61,13 +62,13 @@ def name():
 
 @pytest.fixture
 def squatter(name, tmp_path):
-    """Starts one as a user; what its pickle would make."""
+    """Starts one as a user; what its pickle would make. It is killed in the end."""
     started = []
 
-    def start(uid):
+    def start(uid, code=SQUATTER):
         marker = tmp_path / "ran"
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", SQUATTER, name, str(uid), str(marker)],
+            [sys.executable, "-I", "-c", code, name, str(uid), str(marker)],
             stdout=subprocess.PIPE,
         )
         started.append(process)
@@ -81,6 +82,7 @@ def squatter(name, tmp_path):
         process.stdout.close()
 
 
+@needs_publications
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_what_another_user_serves_is_not_loaded(name, squatter):
     marker = squatter(NOBODY)
@@ -92,6 +94,7 @@ def test_what_another_user_serves_is_not_loaded(name, squatter):
     assert not marker.exists()
 
 
+@needs_publications
 def test_the_squatter_does_what_it_should(name, squatter):
     """A pickle of one's own user is trusted: without this the test above would prove nothing."""
     marker = squatter(os.geteuid())
@@ -99,17 +102,11 @@ def test_the_squatter_does_what_it_should(name, squatter):
     assert marker.exists()
 
 
-def test_what_is_no_publication_is_corrupt(name):
-    code = SQUATTER.replace("fcntl.fcntl(memory", "None and fcntl.fcntl(memory")
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-c", code, name, str(os.geteuid()), "/dev/null"],
-        stdout=subprocess.PIPE,
-    )
-    with process:
-        assert process.stdout.readline() == b"ready\n"
-        with pytest.raises(headrace.CorruptError, match="cut it short"):
-            shm.attach(name)
-        process.kill()
+@needs_publications
+def test_what_is_no_publication_is_corrupt(name, squatter):
+    squatter(os.geteuid(), SQUATTER.replace("fcntl.fcntl(memory", "None and fcntl.fcntl(memory"))
+    with pytest.raises(headrace.CorruptError, match="cut it short"):
+        shm.attach(name)
 
 
 def test_what_is_behind_a_descriptor_by_now(tmp_path):
