@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 import headrace as hr
-from helpers import DEVICES, PORTABLE
+from helpers import DEVICES
 
 HANG_SECONDS = 120
 
@@ -48,26 +48,6 @@ def pytest_terminal_summary(terminalreporter):
     if missing:
         counts = (f"{name} ({count} skipped)" for name, count in sorted(missing.items()))
         terminalreporter.write_line(f"not installed here: {', '.join(counts)}")
-
-
-def _or_skip():
-    """In the portable build a test ends where it asks for what only Linux has."""
-    try:
-        return (yield)
-    except NotImplementedError as error:
-        if not PORTABLE or "this build" not in str(error):
-            raise
-        pytest.skip(f"portable build: {error}")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item):
-    return (yield from _or_skip())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    return (yield from _or_skip())
 
 
 @pytest.fixture(autouse=True)

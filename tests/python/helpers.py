@@ -20,9 +20,21 @@ sys.path.insert(0, str(GOLDEN / "generate"))
 from formula import smooth, values  # noqa: E402, F401
 
 DOCTOR = hr.doctor()
-# What the portable build leaves out is skipped (docs/mac.md): conftest.py.
 PORTABLE = DOCTOR["portable"]
-needs_publications = pytest.mark.skipif(PORTABLE, reason="the portable build has no publications")
+
+
+def linux_only(feature):
+    """The mark of a test of what the portable build leaves out (docs/mac.md)."""
+    return pytest.mark.skipif(PORTABLE, reason=f"the portable build has no {feature}")
+
+
+needs_publications = linux_only("publications")
+needs_memfd = linux_only("memory that never had a name (memfd)")
+needs_mapped_files = linux_only("files that stay mapped for devices")
+# A kernel may refuse it, too.
+needs_uring = pytest.mark.skipif(
+    not DOCTOR["io_uring"]["available"], reason=f"no io_uring: {DOCTOR['io_uring']['why_not']}"
+)
 HAS_CUDA = any(d["device"] == "cuda:0" and d["available"] for d in DOCTOR["devices"])
 DEVICES = ["simt", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_CUDA, reason="no GPU"))]
 

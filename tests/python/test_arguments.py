@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from headrace import shm
 from headrace.loader import CellLoader, Loader, Transform, shuffle_quality
+from helpers import needs_publications
 
 
 class Thing:
@@ -311,7 +312,15 @@ def complaint(error, name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, marks=needs_publications)
+        if call in ("shm.publish", "shm.attach")
+        else call
+        for call in CALLS
+    ],
+)
 def test_a_wrong_argument_is_named(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = Place(tmp_path / "stores")

@@ -14,7 +14,7 @@ from pathlib import Path
 import headrace as hr
 import numpy as np
 import pytest
-from helpers import HAS_CUDA
+from helpers import HAS_CUDA, needs_publications, needs_uring
 
 PACKAGE = Path(hr.__file__).parent
 # Why an example is not run here, and what runs the like.
@@ -63,8 +63,22 @@ def examples():
                     yield path.relative_to(PACKAGE).as_posix(), getattr(node, "name", ""), found
 
 
+def marks_of(file, found):
+    """What examples need."""
+    if file == "shm/_publish.py":
+        return needs_publications
+    return needs_uring if any('"uring"' in each.source for each in found) else ()
+
+
 EXAMPLES = [
-    pytest.param(file, name, found, id=f"{file} {name}".strip()) for file, name, found in examples()
+    pytest.param(
+        file,
+        name,
+        found,
+        id=f"{file} {name}".strip(),
+        marks=marks_of(file, found),
+    )
+    for file, name, found in examples()
 ]
 
 

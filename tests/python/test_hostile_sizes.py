@@ -8,10 +8,14 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr.codecs as zc
-from helpers import chunk_files, python, smooth, write_zarr
+from helpers import chunk_files, needs_uring, python, smooth, write_zarr
 
 DATA = smooth("f4", (8, 6))
 HUGE = 100 << 30
+OPTIONS = [
+    pytest.param(None, id="pread"),
+    pytest.param({"io": "uring"}, id="uring", marks=needs_uring),
+]
 
 
 def make_sparse(path, nbytes=HUGE):
@@ -27,7 +31,7 @@ def peak_of(code, *args):
     return int(python(f"{start}{code}\nprint(({measure} - start) >> 10)", *args))
 
 
-@pytest.mark.parametrize("options", [None, {"io": "uring"}], ids=["pread", "uring"])
+@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"])
 def test_a_document_of_100_gib(store, name, options):
     if name.startswith(".z"):
@@ -36,10 +40,7 @@ def test_a_document_of_100_gib(store, name, options):
         if name in (".zattrs", ".zmetadata"):
             Path(store, ".zgroup").write_text('{"zarr_format": 2}')
     make_sparse(Path(store) / name)
-    try:
-        opened = hr.open_store(store, storage_options=options)
-    except NotImplementedError:
-        pytest.skip("no io_uring here")
+    opened = hr.open_store(store, storage_options=options)
     with pytest.raises(ValueError, match=rf"(?s){name}.*at most 268435456"):
         hr.open(opened)
     with pytest.raises(ValueError, match="at most"):
@@ -60,16 +61,12 @@ def test_a_child_of_100_gib(store):
     [zc.ZstdCodec(), zc.GzipCodec(), zc.BloscCodec(), zc.Crc32cCodec()],
     ids=lambda codec: type(codec).__name__,
 )
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_chunk_of_100_gib(store, codec, batched):
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_chunk_of_100_gib(store, codec, options):
     write_zarr(store, DATA, chunks=(2, 3), compressors=codec)
     key, chunk = min(chunk_files(store).items())
     make_sparse(chunk)
-    options = {"io": "uring"} if batched else None
-    try:
-        opened = hr.open_store(store, storage_options=options)
-    except NotImplementedError:
-        pytest.skip("no io_uring here")
+    opened = hr.open_store(store, storage_options=options)
     for source in opened, hr.cached(opened):
         with pytest.raises(hr.CorruptError, match=key):
             hr.open_array(source)[...]

@@ -13,6 +13,7 @@ from pathlib import Path
 import headrace as hr
 import numpy as np
 import pytest
+from helpers import needs_mapped_files
 
 SHM = Path("/dev/shm")
 needs_tmpfs = pytest.mark.skipif(
@@ -61,6 +62,7 @@ def numpy_of(a):
     return a[...].to_numpy()
 
 
+@needs_mapped_files
 @needs_tmpfs
 @pytest.mark.parametrize("shards", [None, (3, 1 << 17)])
 @pytest.mark.parametrize("codec", [None, hr.codecs.Zstd(level=1), hr.codecs.LZ4()])
@@ -102,6 +104,7 @@ def test_a_file_that_is_replaced_or_cut_short_is_no_signal(folder):
     assert np.array_equal(numpy_of(a), x)
 
 
+@needs_mapped_files
 @needs_tmpfs
 def test_a_child_maps_for_itself(folder):
     x, a = make(folder / "a")

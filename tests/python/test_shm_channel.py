@@ -12,7 +12,15 @@ import headrace as hr
 import headrace.shm as shm
 import numpy as np
 import pytest
-from helpers import HAS_CUDA, assert_same, is_asleep, python, shm_names, wait_until
+from helpers import (
+    HAS_CUDA,
+    assert_same,
+    is_asleep,
+    needs_memfd,
+    python,
+    shm_names,
+    wait_until,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -21,7 +29,10 @@ from shm_children import block_of, field
 ARENA_NBYTES = 16 << 20
 
 
-@pytest.fixture(scope="module", params=["memfd", "posix"])
+BACKINGS = [pytest.param("memfd", marks=needs_memfd), "posix"]
+
+
+@pytest.fixture(scope="module", params=BACKINGS)
 def shared(request):
     arena = shm.Arena(ARENA_NBYTES, backing=request.param)
     return arena, arena.channel(4)
@@ -489,7 +500,7 @@ def test_import_of_shm_imports_no_heavy_module():
     assert python(code.format(["torch", "pandas", "xarray"])).strip() == "[]"
 
 
-@pytest.mark.parametrize("backing", ["memfd", "posix"])
+@pytest.mark.parametrize("backing", BACKINGS)
 def test_arenas_leave_nothing(backing):
     def open_now():
         return len(os.listdir("/proc/self/fd")), shm_names()

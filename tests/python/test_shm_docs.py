@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import python
+from helpers import needs_publications, python
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = [
@@ -27,7 +27,13 @@ def test_the_page_has_examples():
     assert len(BLOCKS) == 2
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, marks=needs_publications) if "shm.publish" in block else block
+        for block in BLOCKS
+    ],
+)
 def test_examples_of_the_page(block):
     assert python(block) == ""
 
