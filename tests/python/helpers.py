@@ -194,5 +194,7 @@ numcodecs.register_codec(OfTheApplication)
 
 
 def shm_names():
-    """Shared memory that has a name. Other tests have folders there at the same time."""
-    return sorted(entry.name for entry in os.scandir("/dev/shm") if entry.is_file())
+    """Shared memory that has a name. Other tests have folders and Python's semaphores there at the
+    same time."""
+    entries = [entry for entry in os.scandir("/dev/shm") if entry.is_file()]
+    return sorted(entry.name for entry in entries if not entry.name.startswith("sem.mp-"))
