@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import headrace as hr
 import pytest
+from helpers import needs_uring
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = Path(hr.__file__).parents[1]  # what is tested; another headrace may be installed
 BENCH = ROOT / "bench"
 SCRIPTS = [
     path
@@ -34,7 +37,7 @@ def start(*arguments, **environment):
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(BENCH), **environment},
+        env={**os.environ, "PYTHONPATH": f"{BENCH}{os.pathsep}{PACKAGES}", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -107,9 +110,8 @@ def test_e2e_says_of_a_peer_that_it_does_not_know(folder):
 
 
 def test_checkouts(measured):
-    python = ROOT / "python"
     arguments = ["--rows", "128KiB-none-whole,shard-none-write", "--steps", 2, "--runs", 2]
-    result = measured("before-after", f"a={python}", f"b={python}", "--only", "cpu", *arguments)
+    result = measured("before-after", f"a={PACKAGES}", f"b={PACKAGES}", "--only", "cpu", *arguments)
     assert [row["row"] for row in result["rows"]] == ["128KiB-none-whole", "shard-none-write"]
     known = {row["row"] for row in kept("before-after.json")["rows"]}
     for row in result["rows"]:
@@ -121,7 +123,7 @@ def test_checkouts(measured):
 def test_checkouts_on_a_device(measured):
     pytest.importorskip("torch")
     arguments = ["--rows", "128KiB-blosc-*", "--steps", 1, "--runs", 1, "--only", "simt"]
-    result = measured("before-after", f"a={ROOT / 'python'}", *arguments)
+    result = measured("before-after", f"a={PACKAGES}", *arguments)
     assert [(row["where"], row["row"], row["ok"]) for row in result["rows"]] == [
         ("simt", "128KiB-blosc-whole", True)
     ]
@@ -140,6 +142,7 @@ def test_small_calls(measured):
     assert result["import"]["headrace"].keys() == before["import"]["headrace"].keys()
 
 
+@needs_uring  # io="uring" and direct=True are two of its ways
 def test_file_io(measured, folder):
     result = measured("file-io", "--codecs", "none", "--runs", 2, "--steps", 2, "--data", folder)
     before = kept("file-io.json")["rows"]
