@@ -167,7 +167,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
                                  counted(static_cast<std::int64_t>(done.objects), "object"),
                                  human_nbytes(static_cast<double>(done.copied_nbytes)));
   if (over == CopyOver::other_size && done.done > done.copied)
-    text += fmt::format("; {} of the same size taken for the same", done.done - done.copied);
+    text += fmt::format("; {} were there in the same size", done.done - done.copied);
   if (done.removed > 0) text += fmt::format("; removed {}", done.removed);
   print_text(text + '\n');
 }

@@ -586,9 +586,9 @@ class Array:
         Returns
         -------
         pyarrow.Array
-            On a device a `DeviceArrowArray`, which cuDF takes without a copy. As long as the first dimension
-            of the result. Further dimensions are fixed_size_list within each
-            other: ``flatten()`` takes one off. Of a result without dimensions, one element.
+            On a device a `DeviceArrowArray`, for who takes it there without a copy. As long as the first
+            dimension of the result. Further dimensions are fixed_size_list within each other: ``flatten()``
+            takes one off. Of a result without dimensions, one element.
 
         Raises
         ------

@@ -66,6 +66,24 @@ def _makes_array(create: dict[str, Any]) -> bool:
     return "shape" in create or create.get("data") is not None
 
 
+def _node_place(
+    store: Any, path: str | None, mode: str, storage_options: dict[str, Any] | None
+) -> tuple[_core.Store, str]:
+    """The store as `mode` of the node opens it, and the node's path in it."""
+    if mode in ("w", "w-"):
+        handle, base = creation_store(store, not path, mode == "w", storage_options)
+    else:
+        handle, base = resolve_store(store, store_mode(mode), storage_options)
+    return handle, join(base, path)
+
+
+def _is_opened(handle: _core.Store, where: str, mode: str, zarr_format: int | None) -> bool:
+    """Whether a node is opened, and not made."""
+    if mode == "a":
+        return _core.node_is_group(handle, where, zarr_format) is not None
+    return mode in ("r", "r+")
+
+
 def _format_of_group_above(store: _core.Store, path: str) -> int:
     """What a node is made as where nothing is said."""
     while path:
@@ -177,8 +195,7 @@ def open(
             storage_options=storage_options,
             **create,
         )
-    handle, base = resolve_store(store, store_mode(mode), storage_options)
-    where = join(base, path)
+    handle, where = _node_place(store, path, mode, storage_options)
     with discarding(store, handle):
         is_group = _core.node_is_group(handle, where, zarr_format)
         if is_group is None and mode == "a":
@@ -217,22 +234,14 @@ def open_array(
     _core.check_device(device)
     if mode in ("r", "r+"):
         _refuse_creation_arguments(mode, create)
-    if mode not in ("w", "w-"):
-        handle, base = resolve_store(store, store_mode(mode), storage_options)
-        where = join(base, path)
-        with discarding(store, handle):
-            if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
-                return _core.open_array(
-                    handle, where, device, zarr_format, mode == "r", implementations
-                )
-            if not _makes_array(create):
-                raise _missing("array", handle, where)
-            zarr_format = zarr_format or _format_of_group_above(handle, where)
-            array = create_array(handle, where, zarr_format=zarr_format, device=device, **create)
-        return array.with_implementations(implementations) if implementations else array
-    handle, base = creation_store(store, not path, mode == "w", storage_options)
-    where = join(base, path)
+    handle, where = _node_place(store, path, mode, storage_options)
     with discarding(store, handle):
+        if _is_opened(handle, where, mode, zarr_format):
+            return _core.open_array(
+                handle, where, device, zarr_format, mode == "r", implementations
+            )
+        if mode == "a" and not _makes_array(create):
+            raise _missing("array", handle, where)
         array = create_array(
             handle,
             where,
@@ -272,10 +281,9 @@ def open_group(
     check_mode(mode)
     _check.zarr_format(zarr_format)
     _core.check_device(device)
-    if mode not in ("w", "w-"):
-        handle, base = resolve_store(store, store_mode(mode), storage_options)
-        where = join(base, path)
-        if mode != "a" or _core.node_is_group(handle, where, zarr_format) is not None:
+    handle, where = _node_place(store, path, mode, storage_options)
+    with discarding(store, handle):
+        if _is_opened(handle, where, mode, zarr_format):
             found = _core.open_group(
                 handle, where, zarr_format, mode == "r", use_consolidated is not False
             )
@@ -284,10 +292,6 @@ def open_group(
                     f"use_consolidated: /{where} in {handle.url} has no consolidated metadata"
                 )
             return Group(found, device, implementations, use_consolidated is not False)
-    else:
-        handle, base = creation_store(store, not path, mode == "w", storage_options)
-        where = join(base, path)
-    with discarding(store, handle):
         group = create_group(
             handle,
             where,

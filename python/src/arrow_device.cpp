@@ -1,8 +1,6 @@
 // Arrays of Arrow in memory of devices, for who takes them without a copy.
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html
 
-#include <headrace/dlpack.h>
-
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -10,6 +8,7 @@
 
 #include "common.h"
 #include "device_array.h"
+#include "dlpack.h"
 
 namespace headrace::python {
 
@@ -88,9 +87,8 @@ ArrowArray arrow_array(nb::handle parts) {
 
 nb::object capsule_of(nb::handle parts, const Device& device) {
   auto exported = std::make_unique<ArrowDeviceArray>();
-  const bool on_host = device.type != Device::Type::cuda;  // simt's memory is the host's
-  exported->device_type = on_host ? kDLCPU : kDLCUDA;
-  exported->device_id = on_host ? -1 : device.index;
+  exported->device_type = dlpack_type_of(device);
+  exported->device_id = exported->device_type == kDLCPU ? -1 : device.index;
   exported->array = arrow_array(parts);
   const auto drop = [](PyObject* capsule) {
     const std::unique_ptr<ArrowDeviceArray> dropped(

@@ -69,17 +69,19 @@ nb::object dlpack_capsule(DLManagedTensorVersioned* managed, nb::handle max_vers
   return versioned ? versioned_capsule(managed) : legacy_capsule(managed);
 }
 
-nb::object dlpack_device_of(const Device& device) {
-  DLDeviceType type = kDLCPU;
+DLDeviceType dlpack_type_of(const Device& device) {
   switch (device.type) {
     case Device::Type::cuda:
-      type = kDLCUDA;
-      break;
+      return kDLCUDA;
     case Device::Type::cpu:
     case Device::Type::simt:  // its memory is the host's
       break;
   }
-  return nb::make_tuple(static_cast<int>(type), device.index);
+  return kDLCPU;
+}
+
+nb::object dlpack_device_of(const Device& device) {
+  return nb::make_tuple(static_cast<int>(dlpack_type_of(device)), device.index);
 }
 
 void check_dlpack_type(const DType& dtype) {

@@ -10,6 +10,8 @@ namespace headrace::python {
 nb::object dlpack_capsule(DLManagedTensorVersioned* managed, nb::handle max_version);
 nb::object versioned_capsule(DLManagedTensorVersioned* managed);
 
+DLDeviceType dlpack_type_of(const Device& device);
+
 // What __dlpack_device__ gives.
 nb::object dlpack_device_of(const Device& device);
 

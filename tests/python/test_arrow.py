@@ -501,9 +501,14 @@ def test_what_is_converted_is_not_made_on_a_device(store):
 # What is refused, and hostile bytes.
 
 
-def test_numbers_are_not_ragged(store):
+def test_a_handle_on_a_device_reads_to_the_host(store):
+    array = hr.create_array(f"{store}/s", shape=2, dtype=str, fill_value="a")
+    numbers = hr.create_array(f"{store}/n", shape=2, dtype="i4")
+    assert array.to("simt").to_arrow(device="cpu").to_pylist() == ["a", "a"]
+    assert numbers.to("simt").to_arrow(device="cpu").to_pylist() == [0, 0]
+    assert joined(*array.to("simt").vindex.read_ragged([1], device="cpu")) == ["a"]
     with pytest.raises(ValueError, match="one length"):
-        hr.create_array(store, shape=2, dtype="i4").read_ragged()
+        numbers.read_ragged()
 
 
 def test_bad_chunks_are_named(store):
