@@ -182,7 +182,8 @@ struct Stats {
   double read_amplification = 0;       // decoded by needed
   std::int64_t peak_cache_nbytes = 0;
   std::int64_t replaced_samples = 0;
-  std::vector<std::string> bad_chunks{};  // what the errors said
+  std::vector<std::string> bad_chunks{};    // what the errors said
+  std::vector<std::string> failed_ahead{};  // likewise, of reads ahead: batches tried them again
 };
 
 // Copies are one loader. Any thread may take batches, one at a time: a second one's call, while

@@ -203,6 +203,7 @@ nb::dict stats(PyLoader& self) {
   result["peak_cache_bytes"] = stats.peak_cache_nbytes;
   result["replaced_samples"] = stats.replaced_samples;
   result["bad_chunks"] = stats.bad_chunks;
+  result["failed_ahead"] = stats.failed_ahead;
   return result;
 }
 

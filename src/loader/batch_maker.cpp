@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,17 @@ namespace {
 constexpr std::size_t kDeviceChunks = 64;
 constexpr std::int64_t kBatchesAhead = 64;
 constexpr std::chrono::milliseconds kPollInterval{50};
+
+// Where there is no memory for the message it is left out.
+void add_once(std::vector<std::string>& messages, std::string_view message) noexcept {
+  constexpr std::size_t kMost = 100;
+  const bool is_known = std::find(messages.begin(), messages.end(), message) != messages.end();
+  if (is_known || messages.size() == kMost) return;
+  try {
+    messages.emplace_back(message);
+  } catch (const std::bad_alloc&) {
+  }
+}
 
 std::size_t largest_chunk_nbytes(const Plan& plan) {
   std::size_t largest = 1;
@@ -124,7 +136,8 @@ struct BatchMaker::BesideRead {
   Mutex mutex;
   ConditionVariable changed;
   bool over GUARDED_BY(mutex) = false;
-  std::thread thread;  // the last member: it uses all others
+  std::vector<std::string> failures{};  // what the errors said; used by the thread alone
+  std::thread thread;                   // the last member: it uses all others
 
   void run(const std::atomic<bool>& session_stops, StatsBoard& board) {
     const Span span("read beside");
@@ -143,6 +156,7 @@ struct BatchMaker::BesideRead {
         stats.decoded_nbytes += static_cast<std::int64_t>(job.nbytes);
       }
       stats.compressed_nbytes += static_cast<std::int64_t>(compressed.load());
+      for (const std::string& failure : failures) add_once(stats.failed_ahead, failure);
     });
     const MutexLock lock(mutex);
     over = true;
@@ -168,8 +182,12 @@ struct BatchMaker::BesideRead {
       return;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::cancelled) return drop(first, count);
-    } catch (...) {
+      add_once(failures, error.what());
+    } catch (const std::exception& error) {
       // A codec of the application's, or no memory: likewise.
+      add_once(failures, error.what());
+    } catch (...) {
+      add_once(failures, "unknown error");
     }
     if (count == 1) return drop(first, count);
     read(first, count / 2, options);
@@ -480,8 +498,9 @@ void BatchMaker::begin_read_beside(std::vector<ReadJob> jobs, std::int64_t posit
   beside_.push_back(std::move(read));
   try {
     begun.thread = start_thread([this, &begun] { begun.run(stop_, board_); });
-  } catch (...) {
+  } catch (const std::exception& error) {
     // Nobody reads them: the batches that need them do.
+    board_.update([&](Stats& stats) { add_once(stats.failed_ahead, error.what()); });
     for (ReadJob& job : begun.jobs) job.dropped = true;
     const MutexLock lock(begun.mutex);
     begun.over = true;
@@ -632,16 +651,13 @@ void BatchMaker::read_alone(ReadJob& job, const ReadRequest& request, const Read
     if (error.code() == ErrorCode::cancelled) throw;
     if (!job.need) {
       job.dropped = true;
+      board_.update([&](Stats& stats) { add_once(stats.failed_ahead, error.what()); });
       return;
     }
     if (error.code() != ErrorCode::corrupt || plan_->options.on_bad_chunk == BadChunk::raise) throw;
     job.bad = true;
     bad_message_ = error.what();
-    board_.update([&](Stats& stats) {
-      auto& known = stats.bad_chunks;
-      if (std::find(known.begin(), known.end(), bad_message_) == known.end())
-        known.push_back(bad_message_);
-    });
+    board_.update([&](Stats& stats) { add_once(stats.bad_chunks, bad_message_); });
   }
 }
 

@@ -134,10 +134,11 @@ def test_neighbours_in_a_shard_are_one_request(server, place, shuffle):
         server.asked.clear()
         made = batches(loader)
         assert loader.stats()["chunks_decoded"] == STEPS // 4 * 2
+        failed = loader.stats()["failed_ahead"]
     assert len(made) == STEPS // 8
     # 12 shards of four inner chunks: an index and a range each, or all at once; to a device a few
     # are divided. Alone, each chunk was a request, and most an index, too.
-    assert len(server.asked) <= 30, server.asked
+    assert len(server.asked) <= 30, (server.asked, failed)
 
 
 @pytest.mark.parametrize("place", ["cpu", "simt"])
@@ -196,6 +197,7 @@ def test_a_bad_chunk_fails_the_batch_that_needs_it(server, prefetch, place):
             next(made)
         with pytest.raises(hr.CorruptError, match="c/40/0/0"):
             next(made)
+        assert ["c/40/0/0" in text for text in loader.stats()["failed_ahead"]] == [True]
     options["on_bad_chunk"] = "fill"
     with contextlib.closing(Loader({"a": arrays(server.url)["a"]}, **options)) as loader:
         made = np.concatenate([on_host(batch["a"])[:, 0] for batch in loader])

@@ -380,6 +380,8 @@ class Loader:
         chunks have none. ``read_amplification``: bytes decoded by those of the chunks needed, each
         once an epoch.
         ``bad_chunks``: what was wrong with them; ``replaced_samples``: by ``on_bad_chunk="skip"``.
+        ``failed_ahead``: what the errors of reads ahead of the batches said, each once. The batches
+        read those chunks again, and raise what fails then.
         """
         return self._core.stats()
 

@@ -16,13 +16,18 @@ std::shared_ptr<const ArrayLayout> ArrayState::layout(const Implementations& ext
 std::shared_ptr<const ArrayLayout> ArrayState::layout_of(std::shared_ptr<const ArrayMetadata> now,
                                                          const Implementations& extra) const {
   Implementations wanted = merged_implementations(choice_.implementations, extra);
+  const auto is_known = [&](const ArrayMetadata* metadata) REQUIRES(mutex_) {
+    return layout_ && layout_->metadata.get() == metadata && layout_implementations_ == wanted;
+  };
   {
     ForkLock lock(mutex_);
-    if (layout_ && layout_->metadata == now && layout_implementations_ == wanted) return layout_;
+    if (is_known(now.get())) return layout_;
   }
   const auto made = std::make_shared<const ArrayLayout>(make_layout(std::move(now), wanted));
   auto layout = made;  // takes the one before, whose codecs may be the application's, off the lock
   ForkLock lock(mutex_);
+  // Another thread was faster: reads of one array find each other by its layout.
+  if (is_known(made->metadata.get())) return layout_;
   layout_.swap(layout);
   layout_implementations_.swap(wanted);
   return made;
