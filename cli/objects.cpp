@@ -116,6 +116,7 @@ struct CopyCommand : PlaceOptions {
   bool verify = false;
   bool resume = false;
   bool checksum = false;
+  bool size_only = false;
   bool remove_others = false;
   int at_once = 16;
 };
@@ -210,7 +211,7 @@ void add_cp(CLI::App& app) {
   const auto options = std::make_shared<CopyCommand>();
   CLI::App* command =
       add_copy(app, "cp", "Copy the objects of a store as they are to another", *options);
-  command->add_flag("--resume", options->resume, "Leave out what is there in the same size");
+  command->add_flag("--resume", options->resume, "Leave out what is there already, as sync does");
   command->footer(
       "An array is not copied onto one that has chunks which the source lacks: \"headrace sync\n"
       "--delete\" removes them.\n\n"
@@ -218,24 +219,30 @@ void add_cp(CLI::App& app) {
       "  headrace cp era5.zarr /backup/era5.zarr --resume --verify\n"
       "  headrace cp s3://bucket/era5.zarr era5.zarr --storage-option anon=true");
   command->callback([options] {
-    copy(*options, "cp", options->resume ? CopyOver::other_size : CopyOver::everything);
+    copy(*options, "cp", options->resume ? CopyOver::older : CopyOver::everything);
   });
 }
 
 void add_sync(CLI::App& app) {
   const auto options = std::make_shared<CopyCommand>();
   CLI::App* command =
-      add_copy(app, "sync", "Copy what another store lacks or has in another size", *options);
-  command->add_flag("--checksum", options->checksum, "Compare bytes, not only sizes");
+      add_copy(app, "sync", "Copy what another store lacks or has as it was before", *options);
+  CLI::Option* checksum =
+      command->add_flag("--checksum", options->checksum, "Compare bytes, not sizes and times");
+  command->add_flag("--size-only", options->size_only, "Compare sizes, not times")
+      ->excludes(checksum);
   command->add_flag(
       "--delete", options->remove_others, "Remove what only the destination has, at the end");
   command->footer(
-      "Chunks of the same size are taken for the same, which those without a compressor always\n"
-      "have: --checksum where they may have been written anew. Without --delete an array is not\n"
-      "copied onto one that has chunks which the source lacks.\n\n"
+      "What has the same size and was written after the source's is left as it is: --checksum\n"
+      "where clocks differ, or what is read may change meanwhile. Without --delete an array is\n"
+      "not copied onto one that has chunks which the source lacks.\n\n"
       "Examples:\n  headrace sync era5.zarr s3://bucket/era5.zarr --delete");
   command->callback([options] {
-    copy(*options, "sync", options->checksum ? CopyOver::other_bytes : CopyOver::other_size);
+    const CopyOver over = options->checksum    ? CopyOver::other_bytes
+                          : options->size_only ? CopyOver::other_size
+                                               : CopyOver::older;
+    copy(*options, "sync", over);
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -44,9 +45,17 @@ class StoredObject {
   std::shared_ptr<const ObjectReader> reader_;
 };
 
+// When an object was written, as its store tells: by clocks of seconds, or by a file's times, which
+// programs may set.
+struct WrittenAt {
+  using Time = std::chrono::sys_time<std::chrono::nanoseconds>;
+  Time earliest{}, latest{};
+};
+
 struct ObjectSize {
   std::string key;
   std::uint64_t nbytes = 0;
+  std::optional<WrittenAt> written{};  // nothing: the store does not tell
 };
 
 // Objects that lie in a place and that no key can name ("a//b", "x/", "../q"): lists leave them
@@ -143,7 +152,9 @@ std::string doctor_json(std::string_view path_or_url, const StorageOptions& opti
 // Which objects copy_objects() leaves as they are in the other store.
 enum class CopyOver {
   everything,   // none
-  other_size,   // those of equal size: what an interrupted copy has done
+  older,        // those of equal size that were written after the source's: what a copy has done;
+                // where a store does not tell when, those of equal bytes
+  other_size,   // those of equal size
   other_bytes,  // those of equal bytes, which are read for it
 };
 

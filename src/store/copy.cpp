@@ -71,7 +71,7 @@ class Copy {
     if (to_->read_only()) throw_read_only(to_->url());
     if (options.over != CopyOver::everything || options.remove_others) {
       for (ObjectSize& object : to_->list_sizes(check_prefix(to_prefix)))
-        present_.emplace(std::move(object.key), object.nbytes);
+        present_.emplace(object.key, std::move(object));
     }
     if (!options.remove_others) refuse_others_in_arrays(check_prefix(to_prefix));
     const MutexLock lock(mutex_);
@@ -215,19 +215,26 @@ class Copy {
   bool copy(const ObjectSize& object, Buffer& bytes, Buffer& other, std::uint64_t& held_nbytes) {
     const std::string target = target_of(object.key);
     const auto present = present_.find(target);
-    const bool same_size = present != present_.end() && present->second == object.nbytes;
-    // A document says other things in as many bytes: "shape": [100], [200].
-    const bool by_size = options_.over == CopyOver::other_size && !names_metadata(object.key);
-    if (same_size && by_size) return false;
-    if (!get(object.key, bytes, held_nbytes)) return false;
-    if (same_size && options_.over != CopyOver::everything && has(target, bytes, other))
-      return false;
+    const Same same = present == present_.end() ? Same::no : compare(object, present->second);
+    if (same == Same::yes || !get(object.key, bytes, held_nbytes)) return false;
+    if (same == Same::by_bytes && has(target, bytes, other)) return false;
     to_->set(target, bytes);
     if (options_.verify && !has(target, bytes, other)) {
       throw Error(ErrorCode::corrupt,
                   to_->url() + ": " + target + " is not what was written when it is read back");
     }
     return true;
+  }
+
+  // Whether what the target has is what the source has, as far as the lists tell.
+  enum class Same { no, yes, by_bytes };
+  Same compare(const ObjectSize& object, const ObjectSize& present) const {
+    if (options_.over == CopyOver::everything || object.nbytes != present.nbytes) return Same::no;
+    // A document says other things in as many bytes: "shape": [100], [200].
+    if (options_.over == CopyOver::other_bytes || names_metadata(object.key)) return Same::by_bytes;
+    if (options_.over == CopyOver::other_size) return Same::yes;
+    if (!object.written || !present.written) return Same::by_bytes;
+    return present.written->earliest > object.written->latest ? Same::yes : Same::no;
   }
 
   // Whether the target has these bytes by now.
@@ -261,7 +268,7 @@ class Copy {
   template <typename Visit>
   void for_each_present(std::string_view to_prefix, Visit visit) {
     if (options_.over != CopyOver::everything) {
-      for (const auto& [key, nbytes] : present_) visit(key);
+      for (const auto& [key, object] : present_) visit(key);
       return;
     }
     std::vector<std::string> keys;
@@ -292,7 +299,7 @@ class Copy {
     for (const std::string& key : source_.appeared()) wanted.insert(target_of(key));
     for (const ObjectSize& object : objects_) wanted.insert(target_of(object.key));
     std::set<std::string> others;
-    for (const auto& [key, nbytes] : present_) {
+    for (const auto& [key, object] : present_) {
       if (wanted.contains(key)) continue;
       const std::string link = link_above(key);
       if (link.empty()) {
@@ -350,9 +357,9 @@ class Copy {
   const CopyOptions& options_;
   const CopySource source_;
   const std::vector<ObjectSize>& objects_ = source_.objects();
-  std::map<std::string, std::uint64_t> present_;  // in the target; not changed while threads run
-  std::map<std::string, bool> is_link_;           // folders of the target
-  std::map<std::string, bool> is_array_;          // likewise, by what is copied
+  std::map<std::string, ObjectSize> present_;  // in the target; not changed while threads run
+  std::map<std::string, bool> is_link_;        // folders of the target
+  std::map<std::string, bool> is_array_;       // likewise, by what is copied
 
   Mutex mutex_;
   ConditionVariable changed_;

@@ -48,6 +48,13 @@ std::uint64_t version_of(const struct stat& st) {
   return hash | 1;  // 0 means unknown
 }
 
+std::optional<WrittenAt> written_of(const timespec& modified, const timespec& changed) {
+  const auto a = written_time(modified.tv_sec, modified.tv_nsec);
+  const auto b = written_time(changed.tv_sec, changed.tv_nsec);
+  if (!a || !b) return std::nullopt;
+  return WrittenAt{std::min(*a, *b), std::max(*a, *b)};
+}
+
 namespace {
 
 class FileReader : public ObjectReader {
@@ -57,10 +64,12 @@ class FileReader : public ObjectReader {
         size_(static_cast<std::uint64_t>(st.st_size)),
         version_(version_of(st)),
         modified_(modified_at(st)),
+        changed_(changed_at(st)),
         path_(std::move(path)) {}
 
   std::uint64_t size() const override { return size_; }
   std::uint64_t version() const override { return version_; }
+  std::optional<WrittenAt> written() const override { return written_of(modified_, changed_); }
   // A file that was replaced stays what it was; only its count of names changes.
   bool unchanged() const override {
     struct stat st;
@@ -104,6 +113,7 @@ class FileReader : public ObjectReader {
   std::uint64_t size_;
   std::uint64_t version_;
   timespec modified_;
+  timespec changed_;
   std::string path_;
 };
 

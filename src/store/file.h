@@ -105,6 +105,9 @@ bool open_found_nothing(int os_error, const std::string& path, bool direct);
 std::optional<std::uint64_t> object_size(const struct stat& st, std::string_view path);
 // A replaced file has another inode, one written over has other times.
 std::uint64_t version_of(const struct stat& st);
+// Between the file's times: that of its bytes, and that of anything about it, which no program
+// sets.
+std::optional<WrittenAt> written_of(const timespec& modified, const timespec& changed);
 [[noreturn]] void throw_open_failure(int os_error, const std::string& path, bool direct);
 
 // O_DIRECT wants memory, offset and length in multiples of the device's block, at most this.

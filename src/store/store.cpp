@@ -118,13 +118,14 @@ void StoreDriver::erase_names(std::span<const StoredName> names, std::string_vie
 
 std::vector<ObjectSize> StoreDriver::list_sizes(std::string_view prefix) {
   std::vector<std::string> keys = list(prefix);
-  std::vector<std::optional<std::uint64_t>> sizes(keys.size());
+  std::vector<std::optional<ObjectSize>> objects(keys.size());
   parallel_for(keys.size(), [&](std::size_t i) {
-    if (const auto reader = open(keys[i])) sizes[i] = reader->size();
+    if (const auto reader = open(keys[i]))
+      objects[i] = {std::move(keys[i]), reader->size(), reader->written()};
   });
   std::vector<ObjectSize> found;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    if (sizes[i]) found.push_back({std::move(keys[i]), *sizes[i]});
+  for (std::optional<ObjectSize>& object : objects)
+    if (object) found.push_back(std::move(*object));
   return found;
 }
 
@@ -144,6 +145,16 @@ void StoreDriver::get_many(std::span<GetRequest> requests) {
       request.error = std::current_exception();
     }
   }
+}
+
+std::optional<WrittenAt::Time> written_time(std::int64_t seconds, std::int64_t nanoseconds) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  std::int64_t since = 0;
+  if (__builtin_mul_overflow(seconds, kSecond, &since) ||
+      __builtin_add_overflow(since, nanoseconds, &since)) {
+    return std::nullopt;
+  }
+  return WrittenAt::Time(std::chrono::nanoseconds(since));
 }
 
 void check_object_range(std::string_view object,

@@ -56,6 +56,7 @@ class ObjectReader {
   // Whether the object still is what version() was told of: false where it was written over in its
   // place since, and what was read may be a mix. True where the store cannot tell.
   virtual bool unchanged() const { return true; }
+  virtual std::optional<WrittenAt> written() const { return std::nullopt; }
   // Reads all of it where the store keeps a checksum: `corrupt` where that does not hold.
   virtual void check() const {}
   // Fills dst from `offset`. `corrupt` when the object ends before; `not_found` when it was removed
@@ -169,7 +170,7 @@ class StoreDriver {
   virtual std::optional<std::vector<std::string>> list_at_rest(std::string_view) { return {}; }
   // The names directly under a prefix, sorted, objects and prefixes told apart.
   virtual std::vector<DirEntry> list_dir(std::string_view prefix) = 0;
-  // As list(), with the objects' sizes; what is removed meanwhile may be left out.
+  // As list(), with the objects' sizes and times; what is removed meanwhile may be left out.
   virtual std::vector<ObjectSize> list_sizes(std::string_view prefix);
   // All that was set and erased before is on the disk, as far as the store has one.
   virtual void sync() {}
@@ -216,6 +217,8 @@ void check_key(std::string_view key);
 
 // For the drivers.
 //
+// Nothing where it is out of what WrittenAt can tell.
+std::optional<WrittenAt::Time> written_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 // Whether a key is of a document that describes nodes, of v2 or v3, and not of a chunk.
 bool names_metadata(std::string_view key);
 // Tells whom on_dropped_archive() named.

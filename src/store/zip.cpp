@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/file_times.h"
 #include "base/system.h"
 #include "base/trace.h"
 #include "headrace/error.h"
@@ -34,7 +35,8 @@ struct ZipFile {
   FileDescriptor fd;
   std::uint64_t size = 0;
   std::uint64_t version = 0;
-  std::string path;
+  std::optional<WrittenAt> written{};
+  std::string path{};
 };
 
 std::string place_of(const ZipFile& file, const ZipEntry& entry) {
@@ -240,14 +242,23 @@ class ZipStore : public StoreDriver {
   void erase_prefix(std::string_view) override { throw_read_only(url()); }
 
   std::vector<std::string> list(std::string_view prefix) override {
-    prefix = check_prefix(prefix);
     std::vector<std::string> keys;
+    for (ObjectSize& object : list_sizes(prefix)) keys.push_back(std::move(object.key));
+    return keys;
+  }
+
+  // The times that an archive has of its entries are those of some clock of some zone, to two
+  // seconds: its own is later.
+  std::vector<ObjectSize> list_sizes(std::string_view prefix) override {
+    prefix = check_prefix(prefix);
+    std::vector<ObjectSize> objects;
     for (const ZipEntry& entry : directory_.entries()) {
-      if (lies_below(entry.name, prefix)) keys.emplace_back(entry.name);
+      if (lies_below(entry.name, prefix))
+        objects.push_back({std::string(entry.name), entry.size, file_->written});
     }
     for (const std::string_view name : directory_.unnamed())
       if (lies_below(name, prefix)) tell_left_out(name);
-    return keys;
+    return objects;
   }
 
   std::vector<DirEntry> list_dir(std::string_view prefix) override {
@@ -317,6 +328,7 @@ std::unique_ptr<StoreDriver> open_zip_archive(const std::string& path) {
   if (!size) throw Error(ErrorCode::invalid_argument, path + " is a folder, not a zip archive");
   file->size = *size;
   file->version = version_of(st);
+  file->written = written_of(modified_at(st), changed_at(st));
   return std::make_unique<ZipStore>(std::move(file));
 }
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_old_chunks_are_no_elements_of_a_copy(tmp_path, command, inside):
     run("sync", "--checksum", "--delete", source, target)
     assert hr.open_array(target / inside)[...].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
     run(*command, source, target)
+
+
+def test_sync_takes_chunks_of_the_same_size_that_were_written_since(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    array = hr.create_array(source, shape=8, chunks=4, dtype="u1", compressors=None)
+    array[...] = 1
+    time.sleep(0.05)  # a step of the file system's clock
+    run("sync", source, target)
+    assert "copied 0 of 3 objects" in run("sync", source, target).stdout
+    array[:4] = 2
+    assert "3 were there in the same size" in run("sync", "--size-only", source, target).stdout
+    assert hr.open_array(target)[...].tolist() == [1] * 8
+    assert "copied 1 of 3 objects" in run("cp", "--resume", source, target).stdout
+    assert hr.open_array(target)[...].tolist() == [2] * 4 + [1] * 4
+    assert "excludes" in run("sync", "--size-only", "--checksum", source, target, status=2).stderr
 
 
 def test_what_lies_beside_an_array_stays(tmp_path):

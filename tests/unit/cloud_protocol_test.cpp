@@ -501,12 +501,16 @@ TEST(AzureProtocol, ReadsLists) {
       200,
       "\xef\xbb\xbf<?xml version=\"1.0\"?><EnumerationResults><Prefix>p/</Prefix><Blobs>"
       "<Blob><Name>p/a</Name><Properties><Etag>0x1</Etag><Content-Length>5</Content-Length>"
-      "</Properties></Blob><BlobPrefix><Name>p/d/</Name></BlobPrefix>"
+      "<Last-Modified>Mon, 23 Nov 2026 07:00:01 "
+      "GMT</Last-Modified></Properties></Blob><BlobPrefix><Name>p/d/</Name></BlobPrefix>"
       "<Blob><Name Encoded=\"true\">p/b%01</Name><Properties><Content-Length>6</Content-Length>"
       "</Properties></Blob></Blobs><NextMarker>m</NextMarker></EnumerationResults>"));
   ASSERT_EQ(page.objects.size(), 2U);
   EXPECT_EQ(page.objects[0].key, "a");
   EXPECT_EQ(page.objects[0].version, "\"0x1\"");
+  ASSERT_TRUE(page.objects[0].written);
+  EXPECT_EQ(page.objects[0].written->earliest.time_since_epoch().count(), 1795417201'000'000'000);
+  EXPECT_FALSE(page.objects[1].written);
   EXPECT_EQ(page.objects[1].key, "b\x01");
   EXPECT_EQ(page.objects[1].nbytes, 6U);
   EXPECT_EQ(page.prefixes, std::vector<std::string>{"d/"});

@@ -100,6 +100,7 @@ TEST(S3Xml, ReadsAListBelowItsRoot) {
 <Name>b</Name><Prefix>data%2Fa.zarr%2F</Prefix><EncodingType>url</EncodingType>
 <IsTruncated>true</IsTruncated><NextContinuationToken>1/a&amp;b==</NextContinuationToken>
 <Contents><Key>data/a.zarr/c/a%3Db+c%2Bd%0A</Key><ETag>&quot;12&quot;</ETag><Size>7</Size>
+<LastModified>2026-11-23T07:00:01.250Z</LastModified>
 <Owner><ID>Key</ID></Owner></Contents>
 <Contents><Key>data/a.zarr/</Key><Size>0</Size></Contents>
 <Contents><Key>data/a.zarr/folder/</Key><Size>0</Size></Contents>
@@ -111,8 +112,22 @@ TEST(S3Xml, ReadsAListBelowItsRoot) {
   EXPECT_EQ(page.objects[0].key, "c/a=b c+d\n");
   EXPECT_EQ(page.objects[0].nbytes, 7U);
   EXPECT_EQ(page.objects[0].version, "\"12\"");
+  ASSERT_TRUE(page.objects[0].written);
+  EXPECT_EQ(page.objects[0].written->earliest.time_since_epoch().count(), 1795417201'000'000'000);
+  EXPECT_EQ(page.objects[0].written->latest.time_since_epoch().count(), 1795417201'999'999'999);
   EXPECT_EQ(page.prefixes, std::vector<std::string>{"x y/"});
   EXPECT_EQ(page.next, "1/a&b==");
+}
+
+TEST(S3Xml, LeavesOutTimesThatAreNone) {
+  for (const std::string time : {"", "yesterday", "9999-12-31T23:59:59Z", "2026-11-23"}) {
+    const std::string list =
+        "<ListBucketResult><Contents><Key>a</Key><Size>1</Size><LastModified>" + time +
+        "</LastModified></Contents></ListBucketResult>";
+    const ListPage page = parse_object_list(bytes_of(list), KeyRoot(""), "ETag");
+    ASSERT_EQ(page.objects.size(), 1U);
+    EXPECT_FALSE(page.objects[0].written) << time;
+  }
 }
 
 TEST(S3Xml, RefusesListsThatAreNone) {

@@ -68,6 +68,75 @@ TEST_F(Copies, RemoveALinkAndNotWhatLiesBehindIt) {
   EXPECT_EQ(get(to, "kept/a"), "other");
 }
 
+// Chunks without a compressor always have the same size.
+TEST_F(Copies, TakeAnewWhatWasWrittenSinceInTheSameSize) {
+  using namespace std::chrono_literals;
+  const Store from = folder("from"), to = folder("to");
+  const auto copied = [&](const Store& source, CopyOver over) {
+    CopyOptions options;
+    options.over = over;
+    return copy_objects(source, "", to, "", options).copied;
+  };
+  set(from, "x/c/0", "before");
+  set(from, "x/c/1", "before");
+  std::this_thread::sleep_for(50ms);  // steps of a file system's clock: up to 10 ms
+  EXPECT_EQ(copied(from, CopyOver::older), 2u);
+  EXPECT_EQ(copied(from, CopyOver::older), 0u);
+  set(from, "x/c/0", "behind");
+  EXPECT_EQ(copied(from, CopyOver::other_size), 0u);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(copied(from, CopyOver::older), 1u);
+  EXPECT_EQ(get(to, "x/c/0"), "behind");
+  EXPECT_EQ(copied(from, CopyOver::older), 0u);
+  // As programs restore files, with the time that they had.
+  set(from, "x/c/0", "former");
+  std::filesystem::last_write_time(folder_ / "from/x/c/0",
+                                   std::filesystem::file_time_type::clock::now() - 24h);
+  EXPECT_EQ(copied(from, CopyOver::older), 1u);
+  EXPECT_EQ(get(to, "x/c/0"), "former");
+  // And a copy whose time tells nothing of when it was made.
+  std::filesystem::last_write_time(folder_ / "to/x/c/0",
+                                   std::filesystem::file_time_type::clock::now() + 24h);
+  set(from, "x/c/0", "at last");
+  set(from, "x/c/0", "latest");
+  EXPECT_EQ(copied(from, CopyOver::older), 1u);
+  EXPECT_EQ(get(to, "x/c/0"), "latest");
+}
+
+TEST_F(Copies, CompareBytesWhereAStoreTellsNoTimes) {
+  const Store from = memory_store(), to = folder("to");
+  CopyOptions options;
+  options.over = CopyOver::older;
+  set(from, "x/c/0", "before");
+  set(from, "x/c/1", "before");
+  EXPECT_EQ(copy_objects(from, "", to, "", options).copied, 2u);
+  set(from, "x/c/1", "behind");
+  EXPECT_EQ(copy_objects(from, "", to, "", options).copied, 1u);
+  EXPECT_EQ(get(to, "x/c/1"), "behind");
+}
+
+TEST_F(Copies, FromAnArchiveGoByItsTime) {
+  using namespace std::chrono_literals;
+  const auto write = [&](std::string_view text) {
+    Store archive = open_store(folder_ / "a.zip", StoreMode::overwrite);
+    archive.set("x/c/0", bytes_of(text));
+    archive.close();
+  };
+  const Store to = folder("to");
+  const auto copied = [&] {
+    CopyOptions options;
+    options.over = CopyOver::older;
+    return copy_objects(open_store(folder_ / "a.zip"), "", to, "", options).copied;
+  };
+  write("before");
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(copied(), 1u);
+  EXPECT_EQ(copied(), 0u);
+  write("behind");
+  EXPECT_EQ(copied(), 1u);
+  EXPECT_EQ(get(to, "x/c/0"), "behind");
+}
+
 TEST_F(Copies, OfNothingAreNotFoundAndMakeNothing) {
   const Store from = folder("from"), to = folder("to");
   EXPECT_EQ(code_of([&] { sync(from, to); }), ErrorCode::not_found);

@@ -265,6 +265,8 @@ ListPage AzureProtocol::page_of(const HttpResponse& response) const {
       objects.back().key = name_text();
     } else if (name == "Etag" && !objects.empty()) {
       objects.back().version = quoted(xml.text());
+    } else if (name == "Last-Modified" && !objects.empty()) {
+      objects.back().written = within_second(http_time(xml.text()));
     } else if (name == "Content-Length" && !objects.empty()) {
       const std::string text = xml.text();
       const auto [end, error] =

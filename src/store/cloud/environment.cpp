@@ -117,7 +117,7 @@ void expect_service(const HttpResponse& response,
   }
 }
 
-std::chrono::system_clock::time_point parse_time(const std::string& text) {
+std::optional<std::chrono::system_clock::time_point> read_time(const std::string& text) {
   std::tm parts{};
   const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
   if (end != nullptr && *end == '.') end += 1 + std::strspn(end + 1, "0123456789");
@@ -127,11 +127,15 @@ std::chrono::system_clock::time_point parse_time(const std::string& text) {
   const char* rest = end;
   if (shifted) rest = strptime(end + 1, std::strchr(end, ':') ? "%H:%M" : "%H%M", &shift);
   if (rest != nullptr && !shifted && *rest == 'Z') ++rest;
-  if (rest == nullptr || *rest != '\0') {
-    throw Error(ErrorCode::corrupt, "credentials end at \"" + text + "\", which is no time");
-  }
+  if (rest == nullptr || *rest != '\0') return std::nullopt;
   const std::int64_t ahead = shift.tm_hour * 3600 + shift.tm_min * 60;
   return time_at(timegm(&parts) - (shifted && *end == '-' ? -ahead : ahead));
+}
+
+std::chrono::system_clock::time_point parse_time(const std::string& text) {
+  const auto time = read_time(text);
+  if (time) return *time;
+  throw Error(ErrorCode::corrupt, "credentials end at \"" + text + "\", which is no time");
 }
 
 std::chrono::system_clock::time_point time_at(std::int64_t seconds) {

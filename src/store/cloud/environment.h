@@ -43,7 +43,9 @@ void expect_service(const HttpResponse& response,
                     const std::string& who,
                     const std::string& none_found);
 
-// "2026-11-23T07:00:00Z", with a fraction or without, or with "+02:00"; `corrupt` for another.
+// "2026-11-23T07:00:00Z", with a fraction, which is left out, or without, or with "+02:00"; nothing
+// for another, and `corrupt` of credentials that end then.
+std::optional<std::chrono::system_clock::time_point> read_time(const std::string& text);
 std::chrono::system_clock::time_point parse_time(const std::string& text);
 // Of so many seconds since 1970, of hostile ones too: max() where the clock does not reach.
 std::chrono::system_clock::time_point time_at(std::int64_t seconds);

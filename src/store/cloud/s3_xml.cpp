@@ -7,6 +7,7 @@
 
 #include "headrace/error.h"
 #include "store/cloud/digest.h"
+#include "store/cloud/environment.h"
 #include "store/cloud/xml.h"
 
 namespace headrace {
@@ -56,6 +57,7 @@ ListPage parse_object_list(ConstBytes body, const KeyRoot& root, std::string_vie
       if (objects.empty()) continue;
       if (name == "Key") objects.back().key = xml.text();
       if (name == "Size") objects.back().nbytes = parse_size(xml.text());
+      if (name == "LastModified") objects.back().written = within_second(read_time(xml.text()));
       if (name == version_element) objects.back().version = xml.text();
     }
   }

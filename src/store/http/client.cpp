@@ -104,11 +104,15 @@ std::shared_ptr<HttpClient> make_http_client(const HttpOptions& options) {
   return std::make_shared<CurlClient>(options);
 }
 
-std::optional<std::chrono::system_clock::time_point> time_of(const HttpResponse& response) {
-  const std::string* text = response.header("Date");
-  const std::time_t time = text == nullptr ? -1 : curl_getdate(text->c_str(), nullptr);
+std::optional<std::chrono::system_clock::time_point> http_time(const std::string& text) {
+  const std::time_t time = curl_getdate(text.c_str(), nullptr);
   if (time < 0) return std::nullopt;
   return std::chrono::system_clock::from_time_t(time);
+}
+
+std::optional<std::chrono::system_clock::time_point> time_of(const HttpResponse& response) {
+  const std::string* text = response.header("Date");
+  return text == nullptr ? std::nullopt : http_time(*text);
 }
 
 std::string without_secrets(std::string_view url) {

@@ -158,6 +158,8 @@ class HttpClient {
 // Clients of equal options share connections and threads; max_in_flight bounds each by itself.
 std::shared_ptr<HttpClient> make_http_client(const HttpOptions& options);
 
+// "Mon, 23 Nov 2026 07:00:00 GMT"; nothing for what is no time.
+std::optional<std::chrono::system_clock::time_point> http_time(const std::string& text);
 // The header Date; nothing: there is none, or it is no time.
 std::optional<std::chrono::system_clock::time_point> time_of(const HttpResponse& response);
 

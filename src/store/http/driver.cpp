@@ -622,7 +622,8 @@ std::vector<ObjectSize> Driver::list_sizes(std::string_view prefix) {
   std::vector<ObjectSize> objects;
   for_each_page(prefix, false, [&](ListPage& page) {
     for (ListedObject& object : page.objects) {
-      if (lies_below(object.key, prefix)) objects.push_back({std::move(object.key), object.nbytes});
+      if (lies_below(object.key, prefix))
+        objects.push_back({std::move(object.key), object.nbytes, object.written});
     }
   });
   std::ranges::sort(objects, {}, &ObjectSize::key);
@@ -663,6 +664,14 @@ std::vector<DirEntry> Driver::list_dir(std::string_view prefix) {
 }
 
 }  // namespace
+
+std::optional<WrittenAt> within_second(std::optional<std::chrono::system_clock::time_point> time) {
+  if (!time) return std::nullopt;
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time->time_since_epoch()).count();
+  const auto earliest = written_time(seconds), latest = written_time(seconds, 999'999'999);
+  if (!earliest || !latest) return std::nullopt;
+  return WrittenAt{*earliest, *latest};
+}
 
 std::shared_ptr<HttpDriver> make_http_driver(std::shared_ptr<ObjectProtocol> protocol,
                                              std::shared_ptr<HttpClient> client,

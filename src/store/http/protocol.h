@@ -4,6 +4,7 @@
 // answers mean. store/http/driver.h makes a store of a protocol and a client; the protocols are
 // plain HTTP, S3, GCS and Azure.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "headrace/error.h"
+#include "headrace/store.h"
 #include "store/async.h"
 #include "store/http/client.h"
 
@@ -21,7 +23,11 @@ struct ListedObject {
   std::string key;  // below the root of the store
   std::uint64_t nbytes = 0;
   std::string version{};
+  std::optional<WrittenAt> written{};
 };
+
+// What a clock of seconds tells.
+std::optional<WrittenAt> within_second(std::optional<std::chrono::system_clock::time_point> time);
 
 struct ListPage {
   std::vector<ListedObject> objects;
