@@ -91,6 +91,16 @@ std::string arrays_text(const Group& group) {
 
 }  // namespace
 
+StoreMode mode_of_destination(std::string location, bool overwrite) {
+  while (location.size() > 1 && location.ends_with('/')) location.pop_back();
+  std::error_code is_none;
+  const bool is_archive =
+      location.starts_with("zip://") ||
+      (location.ends_with(".zip") && !std::filesystem::is_directory(location, is_none));
+  if (!is_archive) return StoreMode::append;
+  return overwrite ? StoreMode::overwrite : StoreMode::create;
+}
+
 StorageOptions parse_storage_options(std::string_view option,
                                      const std::vector<std::string>& pairs) {
   StorageOptions result;

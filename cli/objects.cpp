@@ -135,7 +135,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
   const auto open_destination = [&] {
     return to.emplace(
         open_store(command.destination,
-                   command.destination.ends_with(".zip") ? StoreMode::create : StoreMode::append,
+                   mode_of_destination(command.destination, false),
                    parse_storage_options("--to-option", command.destination_options)));
   };
   Progress bar(label, 1, Progress::Unit::bytes);

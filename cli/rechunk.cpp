@@ -110,11 +110,6 @@ RechunkOptions rechunk_options(const Options& options, bool choose_shards) {
 }
 
 // A folder or URL, made when missing, or a new archive.
-Store open_destination(const std::string& location, bool overwrite) {
-  if (!location.ends_with(".zip")) return open_store(location, StoreMode::append);
-  return open_store(location, overwrite ? StoreMode::overwrite : StoreMode::create);
-}
-
 Json plan_json(const RechunkPlan& plan) {
   Json passes = Json::array();
   for (const RechunkPass& pass : plan.passes) {
@@ -170,7 +165,8 @@ void run(const Node& source, const Options& options, bool choose_shards) {
   if (!options.plan_only) {
     // Beside the work, which goes on whoever reads of it, or stops to.
     if (!options.json) say(left_out_text(source) + plans);
-    Store store = open_destination(options.destination, options.overwrite);
+    Store store = open_store(options.destination,
+                             mode_of_destination(options.destination, options.overwrite));
     Progress progress("rechunk", 1, Progress::Unit::bytes);
     progress.begin();
     chosen.progress = [&](std::int64_t done, std::int64_t total) { progress.set(done, total); };

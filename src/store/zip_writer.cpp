@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -47,10 +49,26 @@ class WrittenReader : public ObjectReader {
   std::string place_;
 };
 
+// Where a link leads to, of a file that is not there yet too: a new archive takes the file's place,
+// and not the link's.
+std::string behind_links(const std::string& path) {
+  constexpr int kMost = 40;  // as Linux follows
+  std::filesystem::path file = path;
+  for (int i = 0; i < kMost; ++i) {
+    std::error_code is_no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(file, is_no_link);
+    if (is_no_link) return file.string();
+    file = file.parent_path() / target;
+  }
+  throw Error(ErrorCode::io, "zip archive " + path + ": too many links", ELOOP);
+}
+
 class ZipWriter : public StoreDriver {
  public:
   ZipWriter(const std::string& path, bool durable, bool is_new)
-      : path_(path), is_new_(is_new), file_(std::make_shared<TemporaryFile>(path, durable)) {
+      : path_(path),
+        is_new_(is_new),
+        file_(std::make_shared<TemporaryFile>(behind_links(path), durable)) {
     writers().add(this);
   }
 

@@ -75,6 +75,20 @@ def test_sync_takes_chunks_of_the_same_size_that_were_written_since(tmp_path):
     assert "excludes" in run("sync", "--size-only", "--checksum", source, target, status=2).stderr
 
 
+@pytest.mark.parametrize("command", [("cp",), ("rechunk", "--chunks", "2"), ("convert",)])
+@pytest.mark.parametrize("name", ["new.zip", "new.zip/", "zip://{}/new.any"])
+def test_an_archive_is_a_new_one_however_it_is_named(tmp_path, command, name):
+    array_of(tmp_path / "source", 3)
+    target = name.format(tmp_path) if "{}" in name else f"{tmp_path}/{name}"
+    run(*command, tmp_path / "source", target)
+    assert hr.open_array(target)[...].tolist() == [3] * 8
+    run(*command, tmp_path / "source", target, status=1)
+    if command != ("cp",):
+        array_of(tmp_path / "source2", 4)
+        run(*command, tmp_path / "source2", target, "--overwrite")
+        assert hr.open_array(target)[...].tolist() == [4] * 8
+
+
 def test_what_lies_beside_an_array_stays(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     array_of(source / "x", 1)

@@ -387,6 +387,22 @@ TEST_F(ZipTest, LargeSizesGoThroughZip64Fields) {
   EXPECT_EQ(text_of(part), std::string_view("\0\0end", 5));
 }
 
+TEST_F(ZipTest, ThroughLinksTheFileIsReplaced) {
+  const std::string real = folder_ / "real.zip", link = folder_ / "link.zip";
+  fs::create_symlink("real.zip", folder_ / "second.zip");
+  fs::create_symlink(folder_ / "second.zip", link);
+  for (const std::string value : {"one", "two"}) {  // first of a link that leads nowhere
+    Store store = open_store(link, value == "one" ? StoreMode::create : StoreMode::overwrite);
+    store.set("a", bytes_of(value));
+    store.close();
+    EXPECT_TRUE(fs::is_symlink(link));
+    ASSERT_TRUE(fs::is_regular_file(fs::symlink_status(real)));
+    EXPECT_EQ(get(open_store(real), "a"), value);
+  }
+  fs::create_symlink("loop.zip", folder_ / "loop.zip");
+  EXPECT_THROW(open_store(folder_ / "loop.zip", StoreMode::overwrite), Error);
+}
+
 TEST_F(ZipTest, NothingAppearsBeforeClose) {
   Store store = open_store(path_, StoreMode::create);
   store.driver().set("k", bytes_of("v"));
