@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <system_error>
 
@@ -52,7 +53,15 @@ std::optional<WrittenAt> written_of(const timespec& modified, const timespec& ch
   const auto a = written_time(modified.tv_sec, modified.tv_nsec);
   const auto b = written_time(changed.tv_sec, changed.tv_nsec);
   if (!a || !b) return std::nullopt;
-  return WrittenAt{std::min(*a, *b), std::max(*a, *b)};
+  const auto [earliest, latest] = std::minmax(*a, *b);
+  // Times are those of the kernel's last tick, or, on file systems that keep no fractions, of the
+  // last second or two.
+  constexpr std::chrono::milliseconds kTick{10}, kWithoutFractions{2000};
+  const bool has_fraction =
+      latest.time_since_epoch() % std::chrono::seconds(1) != std::chrono::nanoseconds(0);
+  const auto step = has_fraction ? kTick : kWithoutFractions;
+  if (latest > WrittenAt::Time::max() - step) return std::nullopt;
+  return WrittenAt{earliest, latest + step};
 }
 
 namespace {

@@ -21,6 +21,7 @@
 #include "conformance/temp_folder.h"
 #include "headrace/error.h"
 #include "headrace/store.h"
+#include "store/file.h"
 #include "store/overlap.h"
 #include "store/reference/catalogue.h"
 #include "store/store.h"
@@ -101,6 +102,21 @@ TEST_F(Copies, TakeAnewWhatWasWrittenSinceInTheSameSize) {
   set(from, "x/c/0", "latest");
   EXPECT_EQ(copied(from, CopyOver::older), 1u);
   EXPECT_EQ(get(to, "x/c/0"), "latest");
+}
+
+// A file is written after the time that a coarse clock gives it.
+TEST(WrittenOf, ReachesToTheNextTickOfTheFileSystemsClock) {
+  const auto between = [](timespec modified, timespec changed) {
+    const WrittenAt at = written_of(modified, changed).value();
+    return std::pair(at.earliest.time_since_epoch().count(), at.latest.time_since_epoch().count());
+  };
+  using Times = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(between({5, 1}, {4, 0}), Times(4'000'000'000, 5'010'000'001));
+  EXPECT_EQ(between({4, 0}, {5, 1}), Times(4'000'000'000, 5'010'000'001));
+  EXPECT_EQ(between({5, 0}, {4, 3}), Times(4'000'000'003, 7'000'000'000));
+  EXPECT_EQ(between({-5, 0}, {-5, 0}), Times(-5'000'000'000, -3'000'000'000));
+  EXPECT_FALSE(written_of({INT64_MAX, 0}, {0, 0}));
+  EXPECT_FALSE(written_of({INT64_MAX / 1'000'000'000, 0}, {0, 0}));
 }
 
 TEST_F(Copies, CompareBytesWhereAStoreTellsNoTimes) {
