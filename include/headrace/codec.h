@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -67,6 +68,32 @@ struct BatchOptions {
   std::string configuration{};   // JSON text, as in CodecSpec
 };
 
+// The buffers of a batch: contiguous views, or consecutive pieces of one, for which thousands of
+// views need not be made.
+class BatchViews {
+ public:
+  // Borrows them.
+  template <typename Views>
+  requires std::convertible_to<const Views&, std::span<const TensorView>> BatchViews(
+      const Views& views)
+      : views_(views) {}
+  // The bytes of `all` from offsets[i] to offsets[i + 1]. `invalid_argument` where these fall or
+  // end behind it, and where it is not contiguous.
+  BatchViews(TensorView all, std::vector<std::size_t> offsets);
+
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+
+  std::span<const TensorView> views() const { return views_; }  // empty: pieces of all()
+  const TensorView& all() const { return all_; }
+  const std::vector<std::size_t>& offsets() const { return offsets_; }
+
+ private:
+  std::span<const TensorView> views_{};
+  TensorView all_{};
+  std::vector<std::size_t> offsets_{};
+};
+
 // Decodes inputs[i] into outputs[i], whose size must be the decoded size; done when it returns.
 // `corrupt` names the index of a bad input; what the outputs hold then is unspecified.
 void decode_batch(std::string_view codec,
@@ -77,13 +104,13 @@ void decode_batch(std::string_view codec,
 // The same for contiguous memory of the host and of one device, in any mix. Bytes count, whatever
 // shape and type the views give them.
 void decode_batch(std::string_view codec,
-                  std::span<const TensorView> inputs,
-                  std::span<const TensorView> outputs,
+                  const BatchViews& inputs,
+                  const BatchViews& outputs,
                   const BatchOptions& options = {});
 
 // Into new memory of uint8 on `options.device`, `nbytes[i]` for inputs[i].
 std::vector<Tensor> decode_batch(std::string_view codec,
-                                 std::span<const TensorView> inputs,
+                                 const BatchViews& inputs,
                                  std::span<const std::size_t> nbytes,
                                  const BatchOptions& options = {});
 
@@ -103,12 +130,12 @@ std::vector<Tensor> decode_batch(std::string_view codec,
 // headers of inputs that lie there: of zstd, blosc and lz4. `unsupported` while the stream is being
 // captured into a graph.
 [[nodiscard]] Ready decode_batch_async(std::string_view codec,
-                                       std::span<const TensorView> inputs,
-                                       std::span<const TensorView> outputs,
+                                       const BatchViews& inputs,
+                                       const BatchViews& outputs,
                                        std::shared_ptr<void> keep_alive,
                                        const BatchOptions& options = {});
 [[nodiscard]] std::vector<Tensor> decode_batch_async(std::string_view codec,
-                                                     std::span<const TensorView> inputs,
+                                                     const BatchViews& inputs,
                                                      std::span<const std::size_t> nbytes,
                                                      std::shared_ptr<void> keep_alive,
                                                      const BatchOptions& options = {});
@@ -124,7 +151,7 @@ std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
 // not configured, 1 MiB) together; everything else, the host. An implementation that is asked for
 // does it wherever they lie; `unsupported` when it cannot, as nvCOMP, which only decodes here.
 std::vector<Tensor> encode_batch(std::string_view codec,
-                                 std::span<const TensorView> inputs,
+                                 const BatchViews& inputs,
                                  const BatchOptions& options = {});
 
 }  // namespace headrace

@@ -20,6 +20,14 @@ namespace headrace::python {
 
 namespace {
 
+// Objects of their own, or pieces of one.
+struct Views {
+  std::vector<TensorView> list{};
+  std::optional<BatchViews> pieces{};
+
+  BatchViews get() const { return pieces ? *pieces : BatchViews(list); }
+};
+
 // Contiguous memory of Python objects, on the host and on devices, released together.
 class Buffers {
  public:
@@ -53,7 +61,7 @@ class Buffers {
     return PySequence_Check(shape.ptr()) != 0 && nb::len(shape) >= 2;
   }
 
-  std::vector<TensorView> add_rows(nb::handle object, bool writable, const char* what) {
+  Views add_rows(nb::handle object, bool writable, const char* what) {
     const TensorView all = add(object, writable, what);
     if (!all.is_c_contiguous())
       raise(PyExc_ValueError, std::string(what) + ": one array must be C-contiguous");
@@ -63,25 +71,15 @@ class Buffers {
       raise(PyExc_ValueError, std::string(what) + ": its shape is not that of its bytes");
     std::vector<std::size_t> offsets(count + 1);
     for (std::size_t i = 0; i <= count; ++i) offsets[i] = i * nbytes;
-    return pieces(all, offsets);
+    return {{}, BatchViews(all, std::move(offsets))};
   }
 
   // The bytes of `object` from each offset to the next.
-  std::vector<TensorView> add_pieces(nb::handle object,
-                                     std::span<const std::size_t> offsets,
-                                     const char* what) {
+  Views add_pieces(nb::handle object, std::vector<std::size_t> offsets, const char* what) {
     const TensorView all = add(object, false, what);
     if (!all.is_c_contiguous())
       raise(PyExc_ValueError, std::string(what) + ": one buffer must be C-contiguous");
-    const std::size_t nbytes = nbytes_of(all);
-    for (std::size_t i = 0; i < offsets.size(); ++i) {
-      if (offsets[i] > nbytes || (i > 0 && offsets[i] < offsets[i - 1])) {
-        raise(PyExc_ValueError,
-              "offsets: expected sizes in bytes that do not fall, up to " + std::to_string(nbytes) +
-                  ", got " + std::to_string(offsets[i]) + " at " + std::to_string(i));
-      }
-    }
-    return pieces(all, offsets);
+    return {{}, BatchViews(all, std::move(offsets))};
   }
 
   // Where the first one lies that is not on the host; else the host.
@@ -130,20 +128,6 @@ class Buffers {
     return view.size() * view.dtype.itemsize();
   }
 
-  static std::vector<TensorView> pieces(const TensorView& all,
-                                        std::span<const std::size_t> offsets) {
-    std::vector<TensorView> result;
-    result.reserve(offsets.size());
-    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-      result.push_back({static_cast<std::byte*>(all.data) + offsets[i],
-                        {static_cast<std::int64_t>(offsets[i + 1] - offsets[i])},
-                        {},
-                        DType::uint8,
-                        all.device});
-    }
-    return result;
-  }
-
   Device device_;
   Stream stream_;
   ProducerStreams waited_;
@@ -153,17 +137,14 @@ class Buffers {
 };
 
 // Of each object of an iterable, or of each row of one array.
-std::vector<TensorView> views(nb::handle objects,
-                              bool writable,
-                              const char* what,
-                              Buffers& buffers) {
+Views views(nb::handle objects, bool writable, const char* what, Buffers& buffers) {
   // All are there before the first is taken: what a generator gives its stream for a later one
   // would not be waited for else.
   if (Buffers::has_rows(objects)) return buffers.add_rows(objects, writable, what);
   const nb::list all(nb::borrow(objects));
-  std::vector<TensorView> result;
-  result.reserve(all.size());
-  for (nb::handle object : all) result.push_back(buffers.add(object, writable, what));
+  Views result;
+  result.list.reserve(all.size());
+  for (nb::handle object : all) result.list.push_back(buffers.add(object, writable, what));
   return result;
 }
 
@@ -189,16 +170,14 @@ Buffers new_buffers(nb::handle device, nb::handle stream) {
 }
 
 // `offsets`: a contiguous array of int64, or None where each input is an object of its own.
-std::vector<TensorView> input_views(nb::handle inputs,
-                                    nb::handle offsets,
-                                    const char* what,
-                                    Buffers& buffers) {
+Views input_views(nb::handle inputs, nb::handle offsets, const char* what, Buffers& buffers) {
   if (offsets.is_none()) return views(inputs, false, what, buffers);
   Buffers of_offsets(Device::cpu(), {});
   const TensorView found = of_offsets.add(offsets, false, "offsets");
   const auto* const first = static_cast<const std::int64_t*>(found.data);
   const std::size_t count = found.size() / sizeof(*first);
   std::vector<std::size_t> values;
+  values.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     if (first[i] < 0)
       raise(PyExc_ValueError,
@@ -206,7 +185,7 @@ std::vector<TensorView> input_views(nb::handle inputs,
                 std::to_string(i));
     values.push_back(static_cast<std::size_t>(first[i]));
   }
-  return buffers.add_pieces(inputs, values, what);
+  return buffers.add_pieces(inputs, std::move(values), what);
 }
 
 nb::object uint8_dtype() {
@@ -295,7 +274,8 @@ nb::object decode(const std::string& codec,
   } else if (!out.is_none()) {
     outputs = nb::list(nb::borrow(out));
   }
-  const auto sources = input_views(inputs, offsets, "[decode_batch] inputs", buffers);
+  const Views inputs_found = input_views(inputs, offsets, "[decode_batch] inputs", buffers);
+  const BatchViews sources = inputs_found.get();
   if (out.is_none()) {
     const BatchOptions options = batch_options(device, buffers, implementation, configuration);
     const std::vector<std::size_t> sizes = sizes_from_python(out_nbytes);
@@ -312,15 +292,16 @@ nb::object decode(const std::string& codec,
       return queued ? with_future(std::move(arrays), ready) : std::move(arrays);
     }
     outputs = new_ndarrays(sizes);
-    const auto targets = views(outputs, true, "[decode_batch] out", buffers);
+    const Views targets = views(outputs, true, "[decode_batch] out", buffers);
     {
       nb::gil_scoped_release release;
-      decode_batch(codec, sources, targets, options);
+      decode_batch(codec, sources, targets.get(), options);
     }
     return queued ? with_future(std::move(outputs), {}) : std::move(outputs);
   }
-  const auto targets = in_rows ? buffers.add_rows(out, true, "[decode_batch] out")
-                               : views(outputs, true, "[decode_batch] out", buffers);
+  const Views outputs_found = in_rows ? buffers.add_rows(out, true, "[decode_batch] out")
+                                      : views(outputs, true, "[decode_batch] out", buffers);
+  const BatchViews targets = outputs_found.get();
   check_counts(sources.size(), targets.size());
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
   if (!queued) {
@@ -345,11 +326,11 @@ nb::list encode(const std::string& codec,
                 nb::handle stream,
                 const std::string& implementation) {
   Buffers buffers = new_buffers(device, stream);
-  const auto sources = input_views(inputs, offsets, "[encode_batch] inputs", buffers);
+  const Views sources = input_views(inputs, offsets, "[encode_batch] inputs", buffers);
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
   std::vector<Tensor> encoded = [&] {
     nb::gil_scoped_release release;
-    return encode_batch(codec, sources, options);
+    return encode_batch(codec, sources.get(), options);
   }();
   if (!options.device.is_cpu()) return device_arrays(std::move(encoded));
   nb::list result;

@@ -3,6 +3,7 @@
 #include <zstd.h>
 
 #include "tests/conformance/codec_kit.h"
+#include "tests/conformance/error_code.h"
 
 namespace headrace {
 namespace {
@@ -283,6 +284,44 @@ TEST(Batch, DecodesAllAndNamesTheBadInput) {
   BatchOptions cuda;
   cuda.device = Device::cuda();
   EXPECT_THROW(decode_batch("zstd", inputs, outputs, cuda), Error);
+}
+
+TEST(Batch, TakesPiecesOfOneBuffer) {
+  const Bytes plain = kit::smooth_floats(12000, 1);
+  const std::vector<std::size_t> cuts{0, 4000, 4000, 9000, plain.size()};
+  Bytes encoded;
+  std::vector<std::size_t> offsets{5};  // the first bytes are no piece's
+  encoded.resize(5);
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const std::span<const std::byte> piece(plain.data() + cuts[i], cuts[i + 1] - cuts[i]);
+    const Bytes frame = encode_batch("zstd", std::span(&piece, 1))[0];
+    encoded.insert(encoded.end(), frame.begin(), frame.end());
+    offsets.push_back(encoded.size());
+  }
+  const auto view = [](Bytes& bytes) {
+    return TensorView{
+        bytes.data(), {static_cast<std::int64_t>(bytes.size())}, {}, DType::uint8, {}};
+  };
+  Bytes decoded(plain.size());
+  const BatchViews inputs(view(encoded), offsets);
+  EXPECT_EQ(inputs.size(), 4u);
+  decode_batch("zstd", inputs, BatchViews(view(decoded), cuts));
+  EXPECT_EQ(decoded, plain);
+  const auto refused = [&](std::vector<std::size_t> wrong) {
+    return code_of([&] { BatchViews(view(encoded), std::move(wrong)); });
+  };
+  EXPECT_EQ(refused({0, encoded.size() + 1}), ErrorCode::invalid_argument);
+  EXPECT_EQ(refused({4, 3}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              decode_batch("zstd", inputs, BatchViews(view(decoded), {0, 1}));
+            }),
+            ErrorCode::invalid_argument);
+  EXPECT_TRUE(BatchViews(view(encoded), {}).empty());
+  EXPECT_TRUE(BatchViews(view(encoded), {7}).empty());
+  TensorView apart = view(decoded);
+  apart.shape = {2};
+  apart.strides = {8};
+  EXPECT_EQ(code_of([&] { BatchViews(apart, {0, 1}); }), ErrorCode::invalid_argument);
 }
 
 }  // namespace

@@ -112,11 +112,27 @@ std::vector<Buffer> encode_by_host(const Codec& codec,
 }
 
 // The bytes of the views. `device` becomes the one where some lie.
-std::vector<BatchBuffer> buffers_of(std::span<const TensorView> views,
-                                    const char* what,
-                                    Device& device) {
+std::vector<BatchBuffer> buffers_of(const BatchViews& batch, const char* what, Device& device) {
   std::vector<BatchBuffer> buffers;
-  buffers.reserve(views.size());
+  buffers.reserve(batch.size());
+  if (!batch.offsets().empty()) {
+    const TensorView& all = batch.all();
+    if (!all.device.is_cpu()) {
+      if (device.is_cpu()) device = all.device;
+      if (device != all.device) {
+        throw Error(ErrorCode::invalid_argument,
+                    std::string(what) + "s lie on " + all.device.to_string() + ", others on " +
+                        device.to_string());
+      }
+    }
+    const std::span<const std::size_t> offsets = batch.offsets();
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+      buffers.push_back({static_cast<std::byte*>(all.data) + offsets[i],
+                         offsets[i + 1] - offsets[i],
+                         !all.device.is_cpu()});
+    return buffers;
+  }
+  const std::span<const TensorView> views = batch.views();
   for (std::size_t i = 0; i < views.size(); ++i) {
     const TensorView& view = views[i];
     const auto refuse = [&](const std::string& problem) {
@@ -362,19 +378,36 @@ std::vector<TensorView> views_of(std::span<const std::span<Byte>> buffers) {
 
 }  // namespace
 
+BatchViews::BatchViews(TensorView all, std::vector<std::size_t> offsets)
+    : all_(std::move(all)), offsets_(std::move(offsets)) {
+  if (!all_.is_c_contiguous()) {
+    throw Error(ErrorCode::invalid_argument,
+                "batch: pieces are those of one buffer that is C-contiguous");
+  }
+  const std::size_t nbytes = all_.size() * all_.dtype.itemsize();
+  for (std::size_t i = 0; i < offsets_.size(); ++i) {
+    if (offsets_[i] <= nbytes && (i == 0 || offsets_[i] >= offsets_[i - 1])) continue;
+    throw Error(ErrorCode::invalid_argument,
+                "offsets: expected sizes in bytes that do not fall, up to " +
+                    std::to_string(nbytes) + ", got " + std::to_string(offsets_[i]) + " at " +
+                    std::to_string(i));
+  }
+}
+
+std::size_t BatchViews::size() const {
+  return offsets_.empty() ? views_.size() : offsets_.size() - 1;
+}
+
 void decode_batch(std::string_view codec,
                   std::span<const std::span<const std::byte>> inputs,
                   std::span<const std::span<std::byte>> outputs,
                   const BatchOptions& options) {
-  decode_batch(codec,
-               std::span<const TensorView>(views_of(inputs)),
-               std::span<const TensorView>(views_of(outputs)),
-               options);
+  decode_batch(codec, BatchViews(views_of(inputs)), BatchViews(views_of(outputs)), options);
 }
 
 void decode_batch(std::string_view codec,
-                  std::span<const TensorView> inputs,
-                  std::span<const TensorView> outputs,
+                  const BatchViews& inputs,
+                  const BatchViews& outputs,
                   const BatchOptions& options) {
   check_counts(inputs.size(), outputs.size());
   if (inputs.empty()) return;
@@ -388,8 +421,8 @@ void decode_batch(std::string_view codec,
 }
 
 Ready decode_batch_async(std::string_view codec,
-                         std::span<const TensorView> inputs,
-                         std::span<const TensorView> outputs,
+                         const BatchViews& inputs,
+                         const BatchViews& outputs,
                          std::shared_ptr<void> keep_alive,
                          const BatchOptions& options) {
   check_counts(inputs.size(), outputs.size());
@@ -411,7 +444,7 @@ Ready decode_batch_async(std::string_view codec,
 }
 
 std::vector<Tensor> decode_batch(std::string_view codec,
-                                 std::span<const TensorView> inputs,
+                                 const BatchViews& inputs,
                                  std::span<const std::size_t> nbytes,
                                  const BatchOptions& options) {
   check_counts(inputs.size(), nbytes.size());
@@ -437,7 +470,7 @@ std::vector<Tensor> decode_batch(std::string_view codec,
 }
 
 std::vector<Tensor> decode_batch_async(std::string_view codec,
-                                       std::span<const TensorView> inputs,
+                                       const BatchViews& inputs,
                                        std::span<const std::size_t> nbytes,
                                        std::shared_ptr<void> keep_alive,
                                        const BatchOptions& options) {
@@ -472,8 +505,7 @@ std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
   BatchOptions on_host = options;
   on_host.device = Device::cpu();
   std::vector<std::vector<std::byte>> results;
-  for (const Tensor& encoded :
-       encode_batch(codec, std::span<const TensorView>(views_of(inputs)), on_host)) {
+  for (const Tensor& encoded : encode_batch(codec, BatchViews(views_of(inputs)), on_host)) {
     const auto* data = static_cast<const std::byte*>(encoded.data());
     results.emplace_back(data, data + encoded.nbytes());
   }
@@ -481,7 +513,7 @@ std::vector<std::vector<std::byte>> encode_batch(std::string_view codec,
 }
 
 std::vector<Tensor> encode_batch(std::string_view codec,
-                                 std::span<const TensorView> inputs,
+                                 const BatchViews& inputs,
                                  const BatchOptions& options) {
   std::vector<Tensor> results;
   if (inputs.empty()) return results;
