@@ -7,18 +7,16 @@
 
 namespace headrace {
 
-using Json = nlohmann::json;
-
 namespace {
 constexpr int kMaxDepth = 100;
 }
 
 struct CodecConfig::Impl {
   std::string codec;
-  Json json = Json::object();
+  nlohmann::json json = nlohmann::json::object();
   std::set<std::string, std::less<>> known{"id"};
 
-  const Json* find(std::string_view field) {
+  const nlohmann::json* find(std::string_view field) {
     known.emplace(field);
     const auto it = json.find(field);
     return it == json.end() || it->is_null() ? nullptr : &*it;
@@ -28,13 +26,13 @@ struct CodecConfig::Impl {
 CodecConfig::CodecConfig(const CodecSpec& spec) : impl_(std::make_unique<Impl>()) {
   impl_->codec = spec.name;
   if (spec.configuration.empty()) return;
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
+  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     // Printing and destroying JSON recurses; shards within shards do not go this deep.
     if (depth > kMaxDepth)
       throw Error(ErrorCode::unsupported, "a codec configuration nests too deep");
     return true;
   };
-  impl_->json = Json::parse(spec.configuration, shallow, /*allow_exceptions=*/false);
+  impl_->json = nlohmann::json::parse(spec.configuration, shallow, /*allow_exceptions=*/false);
   if (!impl_->json.is_object()) {
     throw Error(ErrorCode::invalid_argument,
                 "codec " + spec.name + ": the configuration is no JSON object");
@@ -51,12 +49,12 @@ void CodecConfig::fail(std::string_view field, const std::string& problem) const
 bool CodecConfig::has(std::string_view field) { return impl_->find(field) != nullptr; }
 
 bool CodecConfig::is_string(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   return value != nullptr && value->is_string();
 }
 
 std::int64_t CodecConfig::integer(std::string_view field, std::int64_t min, std::int64_t max) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");
   const bool fits = value->is_number_integer() &&
                     !(value->is_number_unsigned() &&
@@ -84,7 +82,7 @@ void EncoderLevel::check() const {
 
 EncoderLevel CodecConfig::level(
     std::string_view field, int min, int max, int fallback, BeyondRange beyond) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) return {fallback, {}};
   if (beyond == BeyondRange::clamped && value->is_number_integer()) {
     if (value->is_number_unsigned())
@@ -101,21 +99,21 @@ EncoderLevel CodecConfig::level(
 }
 
 double CodecConfig::number(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");
   if (!value->is_number()) fail(field, "must be a number, got " + value->dump());
   return value->get<double>();
 }
 
 bool CodecConfig::boolean(std::string_view field, bool fallback) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) fail(field, "must be true or false, got " + value->dump());
   return value->get<bool>();
 }
 
 std::string CodecConfig::string(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");
   if (!value->is_string()) fail(field, "must be a string, got " + value->dump());
   return value->get<std::string>();
@@ -126,11 +124,11 @@ std::string CodecConfig::string(std::string_view field, std::string_view fallbac
 }
 
 std::vector<std::int64_t> CodecConfig::integers(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");
   if (!value->is_array()) fail(field, "must be a list of integers, got " + value->dump());
   std::vector<std::int64_t> out;
-  for (const Json& item : *value) {
+  for (const nlohmann::json& item : *value) {
     if (!item.is_number_integer()) fail(field, "must be a list of integers, got " + value->dump());
     out.push_back(item.get<std::int64_t>());
   }
@@ -138,11 +136,11 @@ std::vector<std::int64_t> CodecConfig::integers(std::string_view field) {
 }
 
 std::vector<CodecSpec> CodecConfig::codecs(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");
   if (!value->is_array()) fail(field, "must be a list of codecs, got " + value->dump());
   std::vector<CodecSpec> out;
-  for (const Json& item : *value) {
+  for (const nlohmann::json& item : *value) {
     if (item.is_string()) {
       out.push_back({item.get<std::string>(), {}});
       continue;
@@ -159,11 +157,11 @@ std::vector<CodecSpec> CodecConfig::codecs(std::string_view field) {
 }
 
 std::vector<CodecSpec> CodecConfig::objects(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   std::vector<CodecSpec> out;
   if (value == nullptr) return out;
   if (!value->is_array()) fail(field, "must be a list of objects, got " + value->dump());
-  for (const Json& item : *value) {
+  for (const nlohmann::json& item : *value) {
     if (!item.is_object()) fail(field, "must be a list of objects, got " + value->dump());
     out.push_back({impl_->codec, item.dump()});
   }
@@ -171,7 +169,7 @@ std::vector<CodecSpec> CodecConfig::objects(std::string_view field) {
 }
 
 std::string CodecConfig::json(std::string_view field) {
-  const Json* value = impl_->find(field);
+  const nlohmann::json* value = impl_->find(field);
   return value == nullptr ? std::string() : value->dump();
 }
 
