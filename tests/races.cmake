@@ -22,5 +22,7 @@ target_include_directories(race_tests PRIVATE
 target_link_libraries(race_tests PRIVATE
   headrace_test_options headrace headrace_options GTest::gtest GTest::gtest_main ${GMOCK_LIBRARY}
   nlohmann_json::nlohmann_json ${headrace_link_dependencies})
+target_compile_options(race_tests PRIVATE -O0)
+headrace_link_library_first(race_tests)
 headrace_precompile(race_tests <filesystem> <fstream> <random> <gmock/gmock.h> <gtest/gtest.h>)
 add_custom_target(races DEPENDS race_tests kernel_tests shm_tests)
