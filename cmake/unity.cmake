@@ -1,6 +1,6 @@
 # With HEADRACE_UNITY a folder is one source for the compiler, which reads headers and instantiates
-# templates once for it: the library in two thirds of the time, the command in a third. A folder, not a
-# number of files, so that a new file meets only its neighbours.
+# templates once for it: the library in two thirds of the time, the command in less than half. A
+# folder, not a number of files, so that a new file meets only its neighbours.
 #
 # What is in unnamed namespaces of a folder is then in one namespace: "redefinition of" or "reference
 # to ... is ambiguous" in a file that compiles in build/dev means that a neighbour has that name too;
