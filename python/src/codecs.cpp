@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,15 +21,8 @@ namespace headrace::python {
 
 namespace {
 
-// Objects of their own, or pieces of one.
-struct Views {
-  std::vector<TensorView> list{};
-  std::optional<BatchViews> pieces{};
-
-  BatchViews get() const { return pieces ? *pieces : BatchViews(list); }
-};
-
-// Contiguous memory of Python objects, on the host and on devices, released together.
+// Contiguous memory of Python objects, on the host and on devices, released together. What it gives
+// lives no longer.
 class Buffers {
  public:
   // `device`: of memory that does not tell. `stream`: of the caller, may be none.
@@ -61,7 +55,15 @@ class Buffers {
     return PySequence_Check(shape.ptr()) != 0 && nb::len(shape) >= 2;
   }
 
-  Views add_rows(nb::handle object, bool writable, const char* what) {
+  // Each object by itself.
+  BatchViews add_all(const nb::list& objects, bool writable, const char* what) {
+    std::vector<TensorView>& views = lists_.emplace_back();
+    views.reserve(objects.size());
+    for (nb::handle object : objects) views.push_back(add(object, writable, what));
+    return views;
+  }
+
+  BatchViews add_rows(nb::handle object, bool writable, const char* what) {
     const TensorView all = add(object, writable, what);
     if (!all.is_c_contiguous())
       raise(PyExc_ValueError, std::string(what) + ": one array must be C-contiguous");
@@ -71,15 +73,15 @@ class Buffers {
       raise(PyExc_ValueError, std::string(what) + ": its shape is not that of its bytes");
     std::vector<std::size_t> offsets(count + 1);
     for (std::size_t i = 0; i <= count; ++i) offsets[i] = i * nbytes;
-    return {{}, BatchViews(all, std::move(offsets))};
+    return {all, std::move(offsets)};
   }
 
   // The bytes of `object` from each offset to the next.
-  Views add_pieces(nb::handle object, std::vector<std::size_t> offsets, const char* what) {
+  BatchViews add_pieces(nb::handle object, std::vector<std::size_t> offsets, const char* what) {
     const TensorView all = add(object, false, what);
     if (!all.is_c_contiguous())
       raise(PyExc_ValueError, std::string(what) + ": one buffer must be C-contiguous");
-    return {{}, BatchViews(all, std::move(offsets))};
+    return {all, std::move(offsets)};
   }
 
   // Where the first one lies that is not on the host; else the host.
@@ -133,19 +135,16 @@ class Buffers {
   ProducerStreams waited_;
   std::vector<std::unique_ptr<Py_buffer>> host_;
   std::vector<nb::object> exported_;
+  std::deque<std::vector<TensorView>> lists_;
   Device found_ = Device::cpu();
 };
 
 // Of each object of an iterable, or of each row of one array.
-Views views(nb::handle objects, bool writable, const char* what, Buffers& buffers) {
+BatchViews views(nb::handle objects, bool writable, const char* what, Buffers& buffers) {
   // All are there before the first is taken: what a generator gives its stream for a later one
   // would not be waited for else.
   if (Buffers::has_rows(objects)) return buffers.add_rows(objects, writable, what);
-  const nb::list all(nb::borrow(objects));
-  Views result;
-  result.list.reserve(all.size());
-  for (nb::handle object : all) result.list.push_back(buffers.add(object, writable, what));
-  return result;
+  return buffers.add_all(nb::list(nb::borrow(objects)), writable, what);
 }
 
 // Without a name: where the buffers lie, else the configured device.
@@ -170,7 +169,7 @@ Buffers new_buffers(nb::handle device, nb::handle stream) {
 }
 
 // `offsets`: a contiguous array of int64, or None where each input is an object of its own.
-Views input_views(nb::handle inputs, nb::handle offsets, const char* what, Buffers& buffers) {
+BatchViews input_views(nb::handle inputs, nb::handle offsets, const char* what, Buffers& buffers) {
   if (offsets.is_none()) return views(inputs, false, what, buffers);
   Buffers of_offsets(Device::cpu(), {});
   const TensorView found = of_offsets.add(offsets, false, "offsets");
@@ -274,8 +273,7 @@ nb::object decode(const std::string& codec,
   } else if (!out.is_none()) {
     outputs = nb::list(nb::borrow(out));
   }
-  const Views inputs_found = input_views(inputs, offsets, "[decode_batch] inputs", buffers);
-  const BatchViews sources = inputs_found.get();
+  const BatchViews sources = input_views(inputs, offsets, "[decode_batch] inputs", buffers);
   if (out.is_none()) {
     const BatchOptions options = batch_options(device, buffers, implementation, configuration);
     const std::vector<std::size_t> sizes = sizes_from_python(out_nbytes);
@@ -292,16 +290,15 @@ nb::object decode(const std::string& codec,
       return queued ? with_future(std::move(arrays), ready) : std::move(arrays);
     }
     outputs = new_ndarrays(sizes);
-    const Views targets = views(outputs, true, "[decode_batch] out", buffers);
+    const BatchViews targets = views(outputs, true, "[decode_batch] out", buffers);
     {
       nb::gil_scoped_release release;
-      decode_batch(codec, sources, targets.get(), options);
+      decode_batch(codec, sources, targets, options);
     }
     return queued ? with_future(std::move(outputs), {}) : std::move(outputs);
   }
-  const Views outputs_found = in_rows ? buffers.add_rows(out, true, "[decode_batch] out")
-                                      : views(outputs, true, "[decode_batch] out", buffers);
-  const BatchViews targets = outputs_found.get();
+  const BatchViews targets = in_rows ? buffers.add_rows(out, true, "[decode_batch] out")
+                                     : views(outputs, true, "[decode_batch] out", buffers);
   check_counts(sources.size(), targets.size());
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
   if (!queued) {
@@ -326,11 +323,11 @@ nb::list encode(const std::string& codec,
                 nb::handle stream,
                 const std::string& implementation) {
   Buffers buffers = new_buffers(device, stream);
-  const Views sources = input_views(inputs, offsets, "[encode_batch] inputs", buffers);
+  const BatchViews sources = input_views(inputs, offsets, "[encode_batch] inputs", buffers);
   const BatchOptions options = batch_options(device, buffers, implementation, configuration);
   std::vector<Tensor> encoded = [&] {
     nb::gil_scoped_release release;
-    return encode_batch(codec, sources.get(), options);
+    return encode_batch(codec, sources, options);
   }();
   if (!options.device.is_cpu()) return device_arrays(std::move(encoded));
   nb::list result;

@@ -113,38 +113,30 @@ std::vector<Buffer> encode_by_host(const Codec& codec,
 
 // The bytes of the views. `device` becomes the one where some lie.
 std::vector<BatchBuffer> buffers_of(const BatchViews& batch, const char* what, Device& device) {
+  const auto refuse = [&](std::size_t i, const std::string& problem) {
+    throw Error(ErrorCode::invalid_argument, std::string(what) + ' ' + std::to_string(i) + problem);
+  };
+  const auto check_device = [&](std::size_t i, const Device& found) {
+    if (found.is_cpu()) return;
+    if (device.is_cpu()) device = found;
+    if (device != found)
+      refuse(i, " lies on " + found.to_string() + ", others on " + device.to_string());
+  };
   std::vector<BatchBuffer> buffers;
   buffers.reserve(batch.size());
-  if (!batch.offsets().empty()) {
+  if (const std::span<const std::size_t> offsets = batch.offsets(); !offsets.empty()) {
     const TensorView& all = batch.all();
-    if (!all.device.is_cpu()) {
-      if (device.is_cpu()) device = all.device;
-      if (device != all.device) {
-        throw Error(ErrorCode::invalid_argument,
-                    std::string(what) + "s lie on " + all.device.to_string() + ", others on " +
-                        device.to_string());
-      }
-    }
-    const std::span<const std::size_t> offsets = batch.offsets();
+    check_device(0, all.device);
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
       buffers.push_back({static_cast<std::byte*>(all.data) + offsets[i],
                          offsets[i + 1] - offsets[i],
                          !all.device.is_cpu()});
     return buffers;
   }
-  const std::span<const TensorView> views = batch.views();
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    const TensorView& view = views[i];
-    const auto refuse = [&](const std::string& problem) {
-      throw Error(ErrorCode::invalid_argument,
-                  std::string(what) + ' ' + std::to_string(i) + problem);
-    };
-    if (!view.is_c_contiguous()) refuse(" is not contiguous");
-    if (!view.device.is_cpu()) {
-      if (device.is_cpu()) device = view.device;
-      if (device != view.device)
-        refuse(" lies on " + view.device.to_string() + ", others on " + device.to_string());
-    }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const TensorView& view = batch.views()[i];
+    if (!view.is_c_contiguous()) refuse(i, " is not contiguous");
+    check_device(i, view.device);
     buffers.push_back({static_cast<std::byte*>(view.data),
                        view.size() * view.dtype.itemsize(),
                        !view.device.is_cpu()});
