@@ -101,6 +101,26 @@ TEST_P(DeflateKernel, DecodesWithEachNumberOfThreads) {
   }
 }
 
+// Output goes to the target by words: matches of all short lengths begin and end at each of their
+// bytes, behind runs of literals of none, some and several words.
+TEST_P(DeflateKernel, DecodesShortMatchesAtEveryByteOfAWord) {
+  std::vector<Bytes> encoded, originals;
+  for (std::size_t i = 0; i < 64; ++i) {
+    std::mt19937_64 random(i);
+    Bytes original = noise(40);
+    while (original.size() < 3000) {
+      const std::size_t nbytes = 3 + random() % 8, from = random() % (original.size() - nbytes);
+      for (std::size_t k = 0; k < nbytes; ++k) original.push_back(original[from + k]);
+      for (std::size_t k = random() % 11; k > 0; --k)
+        original.push_back(static_cast<std::uint8_t>(random()));
+    }
+    originals.push_back(original);
+    encoded.push_back(compress(original, {.level = 9, .window_bits = -15}));
+  }
+  for (std::uint64_t seed = 0; seed < 3; ++seed)
+    expect_decodes(place(), place().kernels->deflate, encoded, originals, seed);
+}
+
 // Enough of them, of equal size: their tiles are taken in order.
 TEST_P(DeflateKernel, DecodesManyStreams) {
   std::vector<Bytes> encoded, originals;

@@ -55,7 +55,6 @@ SIMT_DEVICE void store_bytes(const Tile& tile, u32 at, u32 word) {
     for (u32 k = 0; k < 4 && at + k < tile.nbytes; ++k) to[k] = static_cast<u8>(word >> 8 * k);
 }
 
-constexpr unsigned kTileThreads = 512;
 // Longer matches are for whole warps.
 constexpr u32 kShortMatch = 24;
 struct TileMemory {
@@ -64,7 +63,8 @@ struct TileMemory {
   u32 long_count;
 };
 
-// Makes the entries of a tile, as far as the tile itself tells.
+// Makes the entries of a tile, as far as the tile itself tells, by that many threads.
+template <unsigned kThreads>
 class TileEntries {
  public:
   SIMT_DEVICE TileEntries(TileMemory& shared, const DeflateWork& work, const Tile& tile)
@@ -101,7 +101,7 @@ class TileEntries {
   SIMT_DEVICE void load() const {
     if (simt::thread_index() == 0) s.long_count = 0;
     const bool aligned = (reinterpret_cast<std::uintptr_t>(bytes_) & 3) == 0;
-    for (u32 i = 4 * simt::thread_index(); i < tile_.nbytes; i += 4 * kTileThreads) {
+    for (u32 i = 4 * simt::thread_index(); i < tile_.nbytes; i += 4 * kThreads) {
       u32 word = 0;
       if (aligned && i + 4 <= tile_.nbytes)
         word = *reinterpret_cast<const u32*>(bytes_ + i);
@@ -127,9 +127,13 @@ class TileEntries {
 
   SIMT_DEVICE void expand_short() const {
     const u32* starts = work_.match_starts + u64{tile_.index} * (kDeflateTile / 32);
-    for (u32 w = simt::thread_index(); 32 * w < tile_.nbytes; w += kTileThreads) {
-      for (u32 bits = starts[w]; bits; bits &= bits - 1) {
-        const u32 at = 32 * w + simt::trailing_zeros(bits);
+    constexpr u32 kSpan = kDeflateTile / kThreads < 32 ? kDeflateTile / kThreads : 32;
+    for (u32 begin = kSpan * simt::thread_index(); begin < tile_.nbytes;
+         begin += kSpan * kThreads) {
+      u32 bits = starts[begin / 32] >> begin % 32;
+      if (kSpan < 32) bits &= (1u << kSpan % 32) - 1;
+      for (; bits; bits &= bits - 1) {
+        const u32 at = begin + simt::trailing_zeros(bits);
         const Match match = match_at(at);
         if (match.nbytes > kShortMatch) {
           s.long_matches[simt::atomic_add(&s.long_count, 1u)] = static_cast<u16>(at);
@@ -157,7 +161,7 @@ class TileEntries {
       const MatchRest rest = work_.rests[tile_.index];
       expand(0, {rest.nbytes, rest.distance});
     }
-    for (u32 i = warp; i < s.long_count; i += kTileThreads / simt::kWarp) {
+    for (u32 i = warp; i < s.long_count; i += kThreads / simt::kWarp) {
       const u32 at = s.long_matches[i];
       const Match match = match_at(at);
       simt::sync_warp();
@@ -172,9 +176,10 @@ class TileEntries {
 };
 
 // A CTA a stream: what is before a tile is done, and read from the target.
+template <unsigned kCtaThreads>
 struct ExpandInOrder {
-  static constexpr unsigned kThreads = kTileThreads;
-  static constexpr unsigned kMinCtas = 2;
+  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kMinCtas = 1024 / kThreads;
   using Shared = TileMemory;
 
   DeflateWork work;
@@ -185,7 +190,7 @@ struct ExpandInOrder {
     for (u32 i = 0; i < tiles; ++i) {
       const Tile tile(work, stream.first_tile + i);
       if (!tile.good) return;
-      const TileEntries entries(shared, work, tile);
+      const TileEntries<kThreads> entries(shared, work, tile);
       entries.make();
       for (u32 at = 4 * simt::thread_index(); at < tile.nbytes; at += 4 * kThreads) {
         FourEntries four = entries.resolve(at);
@@ -201,7 +206,7 @@ struct ExpandInOrder {
 
 // A CTA a tile, all tiles at once.
 struct ExpandTile {
-  static constexpr unsigned kThreads = kTileThreads;
+  static constexpr unsigned kThreads = 512;
   static constexpr unsigned kMinCtas = 2;
   using Shared = TileMemory;
 
@@ -212,7 +217,7 @@ struct ExpandTile {
   SIMT_DEVICE void operator()(Shared& shared) const {
     const Tile tile(work, first_tile + simt::cta_index());
     if (!tile.good) return;
-    const TileEntries own(shared, work, tile);
+    const TileEntries<kThreads> own(shared, work, tile);
     own.make();
     simt::Pair* to = entries + u64{simt::cta_index()} * (kDeflateTile / 4);
     for (u32 at = 4 * simt::thread_index(); at < tile.nbytes; at += 4 * kThreads)
@@ -281,7 +286,12 @@ struct ChaseBytes {
 }  // namespace
 
 void execute_in_order(Queue& queue, const DeflateWork& work) {
-  simt::launch(queue, work.count, ExpandInOrder{work});
+  // While a stream has a multiprocessor to itself, or a half, more threads shorten the way through
+  // it.
+  if (work.count <= 2 * queue.processors())
+    simt::launch(queue, work.count, ExpandInOrder<1024>{work});
+  else
+    simt::launch(queue, work.count, ExpandInOrder<512>{work});
 }
 
 void execute_tiles(Queue& queue, const DeflateWork& work, u32 first, u32 end) {

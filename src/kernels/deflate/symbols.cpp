@@ -202,7 +202,7 @@ struct WriteFoundBlocks {
 // at once fill the device.
 void decode_streams(Queue& queue, const DeflateWork& work, u64 most_source_nbytes) {
   const u64 many = tuning_of(queue).deflate.many_streams;
-  const u64 segments = 8 * most_source_nbytes / kSegmentBits;
+  const u64 segments = 8 * most_source_nbytes / SegmentSize<512>::kBits;
   if (work.count > many || segments <= 128)
     simt::launch(queue, work.count, DecodeStreams<128, 10>{work});
   else if (work.count > many / 2 || segments <= 256)

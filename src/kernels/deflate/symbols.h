@@ -5,17 +5,26 @@
 // They are one chain of Huffman codes of unknown length, so the bits are cut into segments, a lane
 // each. Lanes start blind at their segment; a chain begun at a wrong bit soon falls in with the
 // right one (of zlib's streams, after 150 to 600 bits on average). Each lane then starts again from
-// where its left neighbour ended, until none has to. The first lane starts right, so what all agree
-// on is right, whatever the bytes: wrong guesses cost only time.
+// where its left neighbour ended, until none has to, as far as its chain differs from the one
+// before. The first lane starts right, so what all agree on is right, whatever the bytes: wrong
+// guesses cost only time.
 
 #include "kernels/deflate/block.h"
 #include "kernels/deflate/stream.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 
-// An odd number of words: lanes that read their segments side by side hit different banks.
-inline constexpr unsigned kSegmentWords = 15;
-inline constexpr u32 kSegmentBits = kSegmentWords * 32;
+// Of a lane, in a CTA of so many threads: few, where many streams fill the device, follow longer
+// segments, of which less is read twice. The words are an odd number: lanes that read their
+// segments side by side hit different banks.
+template <unsigned kThreads>
+struct SegmentSize {
+  static constexpr unsigned kWords = kThreads >= 512 ? 15 : 31;
+  static constexpr u32 kBits = kWords * 32;
+  // A chain is compared with the one followed before each time it has come so far.
+  static constexpr u32 kMarkBits = 240;
+  static constexpr u32 kMarks = (kBits - 1) / kMarkBits;
+};
 
 // What a lane found from `start` on: up to the first end of block or invalid code, or to the end of
 // its segment.
@@ -25,6 +34,12 @@ struct Segment {
   u32 nbytes = 0;   // output
   u32 stop = 0;     // first bit behind the end of block or invalid code
   Code reason = 0;  // kEnd, kInvalid
+};
+
+// Where the chain of a lane came to lie behind a mark.
+struct ChainMark {
+  u32 at;
+  u32 nbytes;  // output before it
 };
 
 // Where the output of a block goes.
@@ -41,51 +56,95 @@ struct CountSymbols {
   SIMT_DEVICE void match(u32 length, u32) { nbytes += length; }
 };
 
+// Puts a lane's output into the target, a word of four bytes at a time. What a match does not need
+// of its place meanwhile is set to zero.
 class WriteSymbols {
  public:
   SIMT_DEVICE WriteSymbols(const DeflateOutput& output, u32 position)
-      : target_(output.stream.target),
+      : words_(reinterpret_cast<u32*>(output.stream.target - skew_of(output.stream.target))),
+        skew_(skew_of(output.stream.target)),
         starts_(output.work.match_starts + u64{output.stream.first_tile} * (kDeflateTile / 32)),
         rests_(output.work.rests + output.stream.first_tile),
         member_start_(output.member_start),
-        position_(position),
-        word_(position / 32) {}
+        at_(position + skew_),
+        foreign_(at_ % 4),
+        bits_index_(position / 32) {}
 
-  SIMT_DEVICE void literal(u32 byte) { target_[position_++] = static_cast<u8>(byte); }
+  SIMT_DEVICE void literal(u32 byte) {
+    word_ = simt::funnel_right(word_, byte, 8);
+    if (++at_ % 4 == 0) store(at_ / 4 - 1, word_);
+  }
 
   SIMT_DEVICE void match(u32 length, u32 distance) {
-    const u32 packed = pack_match(length, distance), end = position_ + length;
-    too_far_ |= distance > position_ - member_start_;
-    SIMT_UNROLL
-    for (unsigned i = 0; i < 3; ++i) target_[position_ + i] = static_cast<u8>(packed >> 8 * i);
-    if (position_ / 32 != word_) {
-      flush();
-      word_ = position_ / 32;
+    const u32 position = at_ - skew_, end = position + length;
+    too_far_ |= distance > position - member_start_;
+    put(pack_match(length, distance), length);
+    if (position / 32 != bits_index_) {
+      flush_bits();
+      bits_index_ = position / 32;
     }
-    bits_ |= 1u << position_ % 32;
+    bits_ |= 1u << position % 32;
     const u32 tile = (end - 1) / kDeflateTile;
-    if (position_ / kDeflateTile != tile) rests_[tile] = {end - tile * kDeflateTile, distance};
-    position_ = end;
+    if (position / kDeflateTile != tile) rests_[tile] = {end - tile * kDeflateTile, distance};
   }
 
   // True when all distances were good.
   SIMT_DEVICE bool finish() {
-    flush();
+    if (at_ % 4 > foreign_) store_bytes(at_ / 4, word_ >> (32 - 8 * (at_ % 4)), at_ % 4);
+    flush_bits();
     return !too_far_;
   }
 
  private:
-  SIMT_DEVICE void flush() {
-    if (bits_) simt::atomic_or(starts_ + word_, bits_);
+  SIMT_DEVICE static u32 skew_of(const u8* target) {
+    return static_cast<u32>(reinterpret_cast<std::uintptr_t>(target) & 3);
+  }
+
+  // The three bytes of a match, whose output is of that length.
+  SIMT_DEVICE void put(u32 packed, u32 length) {
+    const u32 used = at_ % 4, first = at_ / 4;
+    const u64 bytes = used ? word_ >> (32 - 8 * used) | u64{packed} << 8 * used : packed;
+    const u32 next = static_cast<u32>(bytes >> 32);
+    at_ += length;
+    const u32 left = at_ % 4, last = at_ / 4;
+    u32 word = static_cast<u32>(bytes);  // what is known of the last word
+    if (last != first) {
+      store(first, word);
+      word = next;
+      if (last != first + 1) {
+        if (used > 1) words_[first + 1] = next;
+        word = 0;
+      }
+    }
+    word_ = left ? word << (32 - 8 * left) : 0;
+  }
+
+  SIMT_DEVICE void store(u32 index, u32 word) {
+    if (foreign_)
+      store_bytes(index, word, 4);
+    else
+      words_[index] = word;
+    foreign_ = 0;
+  }
+  SIMT_DEVICE void store_bytes(u32 index, u32 word, u32 end) const {
+    u8* const bytes = reinterpret_cast<u8*>(words_ + index);
+    for (u32 i = foreign_; i < end; ++i) bytes[i] = static_cast<u8>(word >> 8 * i);
+  }
+
+  SIMT_DEVICE void flush_bits() {
+    if (bits_) simt::atomic_or(starts_ + bits_index_, bits_);
     bits_ = 0;
   }
 
-  u8* target_;
+  u32* words_;  // from which the target begins at byte `skew_`
+  u32 skew_;
   u32* starts_;
   MatchRest* rests_;
   u32 member_start_;
-  u32 position_;
-  u32 word_;  // of starts_, whose new bits are in bits_
+  u32 at_;          // bytes from words_ on
+  u32 word_ = 0;    // its upper bytes are those before `at_` in the word that `at_` lies in
+  u32 foreign_;     // bytes of that word which are another lane's
+  u32 bits_index_;  // of starts_, whose new bits are in bits_
   u32 bits_ = 0;
   bool too_far_ = false;
 };
@@ -93,14 +152,15 @@ class WriteSymbols {
 template <unsigned kThreads, unsigned kLiteralRoot>
 struct BlockShared {
   // The longest header, a segment for each thread, and what the last symbol may need.
-  Stage<kThreads * kSegmentWords + (kMaxHeaderBits / 32 + 12) / 4 * 4> stage;
+  Stage<kThreads * SegmentSize<kThreads>::kWords + (kMaxHeaderBits / 32 + 12) / 4 * 4> stage;
   Huffman<LiteralCodes, kLiteralRoot> literals;
   Huffman<DistanceCodes, 8> distances;
   CountTable counts;
   CodeLengths lengths;
   BlockHeader header;
   u32 code_is_good[2];
-  u32 ends[kThreads];        // of the lanes' segments
+  u32 ends[kThreads];  // of the lanes' segments
+  ChainMark marks[SegmentSize<kThreads>::kMarks][kThreads];
   u32 wrong[2], stopped[2];  // first lane that started wrong; that met the end
   u32 sums[kThreads / simt::kWarp];
   u32 next;  // bit behind the last lane's segment
@@ -113,6 +173,7 @@ template <unsigned kThreads, unsigned kLiteralRoot>
 class BlockDecoder {
  public:
   using Shared = BlockShared<kThreads, kLiteralRoot>;
+  using Size = SegmentSize<kThreads>;
 
   SIMT_DEVICE BlockDecoder(Shared& shared, const BitSource& source, u64 bit)
       : s(shared), source_(source), bit_(bit) {}
@@ -217,7 +278,7 @@ class BlockDecoder {
     const u64 left = source_.end - stage_begin_;
     const u32 limit = left < kNone ? static_cast<u32>(left) : kNone;
     if (first >= limit) return Fault::truncated;
-    const u32 most = (limit - first + kSegmentBits - 1) / kSegmentBits;
+    const u32 most = (limit - first + Size::kBits - 1) / Size::kBits;
     u32 lanes = most < kThreads ? most : kThreads;
     const Segment segment = settle(first, lanes, ended);
     if (lane + 1 == lanes) {
@@ -234,7 +295,8 @@ class BlockDecoder {
     if constexpr (kWrite) {
       if (lane < lanes) {
         WriteSymbols writer(output, output.position + start);
-        walk(segment.start, segment.reason ? segment.stop : segment_end(first, lane), writer);
+        Segment written{segment.start, segment.start, 0, 0, 0};
+        walk(written, segment.reason ? segment.stop : segment_end(first, lane), writer);
         if (!writer.finish()) s.too_far = 1;
       }
     }
@@ -244,7 +306,7 @@ class BlockDecoder {
   }
 
   SIMT_DEVICE static u32 segment_end(u32 first, u32 lane) {
-    return first + (lane + 1) * kSegmentBits;
+    return first + (lane + 1) * Size::kBits;
   }
 
   // Makes the first `lanes` lanes agree on their starts, up to the one that meets the end of the
@@ -252,12 +314,12 @@ class BlockDecoder {
   SIMT_DEVICE Segment settle(u32 first, u32& lanes, bool& ended) {
     const u32 lane = simt::thread_index();
     Segment segment;
-    segment.start = first + lane * kSegmentBits;
+    segment.start = first + lane * Size::kBits;
     bool again = lane < lanes;
     if (lane == 0) s.wrong[0] = s.stopped[0] = kNone;
     for (u32 round = 0;; ++round) {
       if (again) {
-        segment = count(segment.start, segment_end(first, lane));
+        count(segment, first + lane * Size::kBits, round > 0);
         s.ends[lane] = segment.end;
       }
       simt::sync_cta();
@@ -281,27 +343,56 @@ class BlockDecoder {
     }
   }
 
-  SIMT_DEVICE Segment count(u32 start, u32 end) const {
+  // Follows the chain of a lane's segment, from its start on. `again`: as far as it differs from
+  // the one that was followed before, of which it is given what was found.
+  SIMT_DEVICE void count(Segment& segment, u32 begin, bool again) const {
+    const u32 lane = simt::thread_index();
+    const Segment before = segment;
     CountSymbols counter;
-    Segment segment = walk(start, end, counter);
+    segment = {segment.start, segment.start, 0, 0, 0};
+    for (u32 i = 0;; ++i) {
+      const bool is_last = i == Size::kMarks;
+      walk(segment, is_last ? begin + Size::kBits : begin + (i + 1) * Size::kMarkBits, counter);
+      if (is_last) break;
+      ChainMark& mark = s.marks[i][lane];
+      if (again && mark.at == segment.end && (!before.reason || before.stop > segment.end)) {
+        const u32 more = counter.nbytes - mark.nbytes;
+        for (u32 k = i; k < Size::kMarks; ++k) s.marks[k][lane].nbytes += more;
+        if (!segment.reason) {
+          segment.reason = before.reason;
+          segment.stop = before.stop;
+          segment.nbytes = before.nbytes + more;
+        }
+        segment.end = before.end;
+        return;
+      }
+      mark = {segment.end, counter.nbytes};
+    }
     if (!segment.reason) segment.nbytes = counter.nbytes;
-    return segment;
   }
 
-  // Of symbols that begin before bit `end`. Behind an end of block it goes on as if there were
-  // none, so that a wrong guess of a lane does not leave its right neighbour without a start.
+  // Goes on with a segment, by the symbols that begin before bit `end`. Behind an end of block it
+  // goes on as if there were none, so that a wrong guess of a lane does not leave its right
+  // neighbour without a start.
   template <class Symbols>
-  SIMT_DEVICE Segment walk(u32 start, u32 end, Symbols& symbols) const {
-    Segment segment;
-    segment.start = start;
-    u32 at = start;
+  SIMT_DEVICE void walk(Segment& segment, u32 end, Symbols& symbols) const {
+    u32 at = segment.end;
     while (at < end) {
       const u32* words = s.stage.words + at / 32;
-      const u32 low = simt::funnel_right(words[0], words[1], at);
-      const u32 high = simt::funnel_right(words[1], words[2], at);
-      const Code code = s.literals.look_up(low);
-      const u32 used = code_total_bits(code);
+      u32 low = simt::funnel_right(words[0], words[1], at);
+      u32 high = simt::funnel_right(words[1], words[2], at);
+      Code code = s.literals.look_up(low);
+      u32 used = code_total_bits(code);
       at += used;
+      // Behind a literal, 49 of the 64 bits are left: a length and its distance have 48 at most.
+      if (code & kLiteral && at < end) {
+        symbols.literal(code_base(code));
+        low = simt::funnel_right(low, high, used);
+        high >>= used;
+        code = s.literals.look_up(low);
+        used = code_total_bits(code);
+        at += used;
+      }
       Code stop = code & (kEnd | kInvalid);
       if (code & kLiteral) {
         symbols.literal(code_base(code));
@@ -319,7 +410,6 @@ class BlockDecoder {
       }
     }
     segment.end = at;
-    return segment;
   }
 
   // The sum of `nbytes` over the lanes before; nbytes becomes that over all.
