@@ -296,6 +296,12 @@ void consolidate_metadata(const Store& store,
                           std::string_view path = "",
                           const std::function<void()>& poll = {});
 
+// Takes the node at `path` and those below it out of the consolidated metadata of the groups above,
+// as create_array() and create_group() with `overwrite` do: for who removes them otherwise.
+void leave_consolidated(const Store& store,
+                        std::string_view path,
+                        const std::function<void()>& poll = {});
+
 // Removes the node at `path` and those below it, as StoreMode::overwrite does.
 void remove_nodes(const Store& store,
                   std::string_view path = "",

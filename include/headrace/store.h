@@ -182,8 +182,9 @@ struct CopyOptions {
 // is removed meanwhile is left out. The first failure ends the copy; to call it again with another
 // CopyOver goes on where it ended. `invalid_argument` where one place lies within the other,
 // `not_found` where the source has no object, as a place whose name is wrong. `invalid_argument`,
-// with nothing copied, where the target has objects in the folder of an array that is copied which
-// the source lacks, unless `remove_others`: they would be read as its chunks.
+// with nothing copied, where the target has chunks in the folder of an array that is copied, or
+// documents in that of a node, which the source lacks, unless `remove_others`: they would be read
+// as parts of the copy.
 CopyProgress copy_objects(const Store& from,
                           std::string_view from_prefix,
                           const Store& to,

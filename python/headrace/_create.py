@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from . import _check, _core, _json
 from ._dimensions import axes_of
-from ._paths import join, node_path
+from ._paths import is_archive, join, node_path
 from ._stores import discarding, resolve_store
 from ._suggest import checks_names, did_you_mean
 
@@ -21,9 +20,7 @@ def creation_store(
     store: Any, at_root: bool, overwrite: bool, storage_options: dict[str, Any] | None
 ) -> tuple[_core.Store, str]:
     # A zip archive is written from new: overwriting its root is a new archive.
-    is_path = isinstance(store, str | os.PathLike)
-    is_zip = is_path and os.fsdecode(store).lower().endswith(".zip")
-    mode = "w" if is_zip and at_root and overwrite else "a"
+    mode = "w" if at_root and overwrite and is_archive(store) else "a"
     return resolve_store(store, mode, storage_options)
 
 

@@ -74,6 +74,8 @@ def _node_place(
         handle, base = creation_store(store, not path, mode == "w", storage_options)
     else:
         handle, base = resolve_store(store, store_mode(mode), storage_options)
+    if mode == "r+" and handle.read_only:
+        raise PermissionError(f"{_core.printable(handle.url)} is open for reading only: mode='r'")
     return handle, join(base, path)
 
 
@@ -160,7 +162,7 @@ def open(
         Options of the store, see `open_store`.
     **create
         Arguments of `create_array` for the modes that create: with ``shape`` or ``data`` a missing
-        node is created as an array, without them as a group.
+        node is created as an array, without them as a group. What ``"a"`` finds is opened as it is.
 
     Returns
     -------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import os
 import struct
 from collections.abc import Iterator
 from types import TracebackType
@@ -15,7 +14,7 @@ import numpy as np
 from . import _check, _core, _json
 from ._create import create_array, elements_of
 from ._open import open
-from ._paths import join, node_path
+from ._paths import is_archive, join, node_path
 from ._place import overlap
 from ._progress import Progress, showing
 from ._stores import discarding, resolve_store
@@ -68,6 +67,8 @@ def save(store: Any, *args: Any, progress: Progress | bool | None = None, **kwar
     _check.place(store)
     # All at once: any of them may be a view of what makes room for the others.
     elements = {path: elements_of(data) for path, data in named.items()}
+    for data, dtype in elements.values():  # what no array can have, while what is there still is
+        create_array(_core.memory_store(), shape=data.shape, dtype=dtype)
     total = sum(data.nbytes for data, _ in elements.values())
     with _Tally(progress, "save", total) as tally, _Target(store) as target:
         create_group(target.store, target.path, overwrite=True)
@@ -409,7 +410,7 @@ def _mark_in_v2(src: _core.Array, attributes: str) -> tuple[str, Any]:
         del found[_FILL_VALUE]
         return _json.dumps(found), mark
     fill_value = src.fill_value
-    if isinstance(fill_value, str):
+    if isinstance(fill_value, str | bytes):
         return attributes, fill_value or None
     has_bits = src.dtype.kind not in "biufcmM" or any(np.asarray(fill_value).tobytes())
     return attributes, fill_value if has_bits else None
@@ -455,9 +456,7 @@ class _Target:
     """A store to write to; a zip archive that was made here appears at the end, or not at all."""
 
     def __init__(self, store: Any, *, overwrite: bool = True) -> None:
-        self.closes = isinstance(store, str | os.PathLike) and os.fspath(store).lower().endswith(
-            ".zip"
-        )
+        self.closes = is_archive(store)
         mode = ("w" if overwrite else "w-") if self.closes else "a"
         self.store, self.path = resolve_store(store, mode)
         self._discarding = discarding(store, self.store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 from urllib.parse import unquote
 
 from . import _check, _core
@@ -38,6 +39,22 @@ def archive_and_path(place: str) -> tuple[str, str] | None:
         return None
     archive, path = (unquote(part) if found[1] else part for part in found.group(2, 3))
     return (archive, path) if os.path.isfile(archive) else None
+
+
+def is_archive(store: Any) -> bool:
+    """Whether it names an archive itself, there or still to be made, and not a folder that is called
+    so, or a node in an archive, in memory or in a bucket."""
+    if not isinstance(store, str | os.PathLike):
+        return False
+    place = expanded(os.fsdecode(store))
+    scheme = SCHEME.match(place)
+    kind = scheme[1].lower() if scheme else "file"
+    if kind not in ("file", "zip") or archive_and_path(place):
+        return False
+    path = unquote(place[scheme.end() :]) if scheme else place
+    if scheme and path.startswith("localhost/"):
+        path = path.removeprefix("localhost")
+    return kind == "zip" or (path.rstrip("/").endswith(".zip") and not os.path.isdir(path))
 
 
 def join(base: str, path: str | None) -> str:

@@ -57,7 +57,7 @@ def resolve_store(
             raise ValueError("storage_options: the store is open already")
         return (store.store, store.path) if isinstance(store, StorePlace) else (store, "")
     if isinstance(store, str | os.PathLike):
-        url, base = os.fspath(store), ""
+        url = os.fspath(store)
         if isinstance(url, bytes):
             url = os.fsdecode(url)
         _check.text("store", url)
@@ -67,12 +67,7 @@ def resolve_store(
         if scheme and not _is_own(scheme[1].lower(), storage_options):
             return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
         url, storage_options = _secrets.without_secrets(url, storage_options)
-        archive = archive_and_path(url)
-        if archive:
-            url, base = archive
-        elif url.startswith("memory://"):
-            name, _, base = url.removeprefix("memory://").partition("/")
-            url = "memory://" + name
+        url, base = _store_and_path(url)
     else:
         _check.place(store)
         return _resolve_object(store, mode, storage_options)
@@ -211,6 +206,9 @@ def open_store(
         The mode wants it to exist and it does not.
     NotImplementedError
         A scheme whose package is not installed.
+    ValueError
+        It is a place within a store: ``archive.zip/PATH``, ``memory://NAME/PATH``, a `Group`
+        below the root.
 
     Examples
     --------
@@ -220,4 +218,30 @@ def open_store(
     check_mode(mode)
     if isinstance(store, _core.Store):
         return store
+    path = _path_within(store)  # asked before anything is made, or made empty
+    if path:
+        raise ValueError(
+            f"open_store: {path!r} is a place within a store: open the store, and give the path to "
+            "what opens a node"
+        )
     return resolve_store(store, mode, storage_options)[0]
+
+
+def _path_within(store: Any) -> str:
+    """The path of a place that is not a store but within one."""
+    if isinstance(store, str | os.PathLike):
+        return _store_and_path(expanded(os.fsdecode(store)))[1]
+    place = getattr(store, "store_path", store)  # arrays and groups of zarr-python
+    is_place = isinstance(place, StorePlace) or type(place).__name__ == "StorePath"
+    return place.path if is_place else ""
+
+
+def _store_and_path(url: str) -> tuple[str, str]:
+    """The store that a path or URL of headrace's own names, and the path within it."""
+    archive = archive_and_path(url)
+    if archive:
+        return archive
+    if url.startswith("memory://"):
+        name, _, path = url.removeprefix("memory://").partition("/")
+        return "memory://" + name, path
+    return url, ""

@@ -74,7 +74,8 @@ class Group(StorePlace):
         """Create the array `name` of `data`, or replace the one that is there.
 
         It is made anew, with the chunks and codecs that `create_array` chooses. To write into the
-        array that is there: ``group[name][...] = data``. A group is not replaced.
+        array that is there: ``group[name][...] = data``. A group is not replaced. The consolidated
+        metadata of the groups that it is in go along with an array that is replaced.
         """
         self._check_name(name)
         if isinstance(data, Group | _core.Array):
@@ -89,7 +90,7 @@ class Group(StorePlace):
     def __delitem__(self, name: str) -> None:
         """Remove an array, or a group and everything below it, from the store.
 
-        A group that was opened by its consolidated metadata refuses: they would go on naming it.
+        The consolidated metadata of the groups that it is in go on without it.
         """
         self._check_name(name)
         self._refuse_read_only("del")
@@ -99,12 +100,14 @@ class Group(StorePlace):
                 f"no array or group {name!r} in /{self.path} of {self.store.url}"
                 f"{self._what_is_there(name)}"
             )
-        if self.consolidated:
-            raise ValueError(
-                f"del group[{name!r}]: the group was opened by its consolidated metadata, which "
-                "would go on naming it: open it with use_consolidated=False, and consolidate anew"
-            )
+        self.store._leave_consolidated(join(self.path, path))
         self.store._remove_nodes(join(self.path, path))
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """At consolidated metadata, which go along with what is replaced or removed."""
+        if self.consolidated:
+            self._handle = _core.open_group(self.store, self.path, self.zarr_format, self.read_only)
 
     @staticmethod
     def _check_name(name: Any) -> None:
@@ -208,13 +211,18 @@ class Group(StorePlace):
         """Create an array below this group; see `headrace.create_array`."""
         self._refuse_read_only("create_array")
         kwargs.setdefault("zarr_format", self.zarr_format)
-        return create_array(self, name, device=kwargs.pop("device", self._device), **kwargs)
+        array = create_array(self, name, device=kwargs.pop("device", self._device), **kwargs)
+        if kwargs.get("overwrite"):
+            self._look_again()
+        return array
 
     def create_group(self, name: str, **kwargs: Any) -> Group:
         """Create a group below this one; see `headrace.create_group`."""
         self._refuse_read_only("create_group")
         kwargs.setdefault("zarr_format", self.zarr_format)
         group = create_group(self, name, **kwargs)
+        if kwargs.get("overwrite"):
+            self._look_again()
         return Group(group._handle, self._device, self._implementations)
 
     def require_group(self, name: str) -> Group:

@@ -73,7 +73,7 @@ class Copy {
       for (ObjectSize& object : to_->list_sizes(check_prefix(to_prefix)))
         present_.emplace(object.key, std::move(object));
     }
-    if (!options.remove_others) refuse_others_in_arrays(check_prefix(to_prefix));
+    if (!options.remove_others) refuse_others_in_nodes(check_prefix(to_prefix));
     const MutexLock lock(mutex_);
     progress_.left_out = source_.left_out();
     progress_.objects = objects_.size();
@@ -247,22 +247,29 @@ class Copy {
     }
   }
 
-  // Chunks of what was there would be elements of the array that is copied onto it.
-  void refuse_others_in_arrays(std::string_view to_prefix) {
-    if (!source_.has_documents_of_arrays()) return;
+  // Chunks of what was there would be elements of the array that is copied onto it, and documents,
+  // of another format or consolidated, would be read in place of those that are copied.
+  void refuse_others_in_nodes(std::string_view to_prefix) {
+    if (!source_.has_documents()) return;
     std::size_t n = 0;
     std::string first;
     for_each_present(to_prefix, [&](const std::string& key) {
-      if (source_.has(source_of(key)) || !is_in_copied_array(key)) return;
+      if (source_.has(source_of(key))) return;
+      if (!is_document_of_copied_node(key) && !is_in_copied_array(key)) return;
       if (n++ == 0) first = key;
     });
     if (n == 0) return;
-    throw Error(
-        ErrorCode::invalid_argument,
-        "copy of " + from_.url() + " to " + to_->url() +
-            ": in the folders of arrays that are copied the destination has " + std::to_string(n) +
-            (n == 1 ? " object" : " objects") + " that the source lacks (first: " + first +
-            "), which would be read as elements of the copy; \"sync --delete\" removes them");
+    throw Error(ErrorCode::invalid_argument,
+                "copy of " + from_.url() + " to " + to_->url() +
+                    ": in the folders of nodes that are copied the destination has " +
+                    std::to_string(n) + (n == 1 ? " object" : " objects") +
+                    " that the source lacks (first: " + first +
+                    "), which would be read as parts of the copy; \"sync --delete\" removes them");
+  }
+
+  bool is_document_of_copied_node(const std::string& target) const {
+    return names_metadata(target) &&
+           source_.is_node(source_of(target.substr(0, target.rfind('/') + 1)));
   }
 
   template <typename Visit>

@@ -128,12 +128,9 @@ bool CopySource::has(const std::string& key) const {
          appeared_.contains(key);
 }
 
-bool CopySource::has_documents_of_arrays() const {
-  return std::any_of(objects_.begin() + static_cast<std::ptrdiff_t>(first_document_),
-                     objects_.end(),
-                     [](const ObjectSize& object) {
-                       return object.key.ends_with("zarr.json") || object.key.ends_with(".zarray");
-                     });
+bool CopySource::is_node(const std::string& folder) const {
+  return std::ranges::any_of(
+      kMetadataNames, [&](std::string_view name) { return has(folder + std::string(name)); });
 }
 
 bool CopySource::is_array(const std::string& folder) const {

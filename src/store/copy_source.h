@@ -35,7 +35,8 @@ class CopySource {
   const std::set<std::string, std::less<>>& appeared() const { return appeared_; }
 
   bool has(const std::string& key) const;  // as one of objects() or appeared()
-  bool has_documents_of_arrays() const;    // as far as their names tell
+  bool has_documents() const { return first_document_ < objects_.size(); }
+  bool is_node(const std::string& folder) const;  // "" or "a/b/": whether it has a document there
   // Of a folder, "" or "a/b/": by its .zarray, or its zarr.json.
   bool is_array(const std::string& folder) const;
 

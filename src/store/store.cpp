@@ -50,10 +50,8 @@ void check_key(std::string_view key) {
 }
 
 bool names_metadata(std::string_view key) {
-  static constexpr std::array<std::string_view, 5> kNames = {
-      "zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"};
   const std::string_view name = key.substr(key.rfind('/') + 1);  // npos + 1 is 0
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return std::ranges::find(kMetadataNames, name) != kMetadataNames.end();
 }
 
 void on_dropped_archive(DroppedArchiveHandler handler) { g_dropped_archive = handler; }

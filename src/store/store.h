@@ -11,6 +11,7 @@
 // Every method may be called from any thread. Keys are "a/b/c", without a leading slash, and were
 // checked by check_key().
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -221,6 +222,8 @@ void check_key(std::string_view key);
 std::optional<WrittenAt::Time> written_time(std::int64_t seconds, std::int64_t nanoseconds = 0);
 // Whether a key is of a document that describes nodes, of v2 or v3, and not of a chunk.
 bool names_metadata(std::string_view key);
+inline constexpr std::array<std::string_view, 5> kMetadataNames = {
+    "zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"};
 // Tells whom on_dropped_archive() named.
 void tell_dropped_archive(const std::string& url) noexcept;
 // What check_key() would complain of; null for a good key.

@@ -173,3 +173,12 @@ def test_data_sets_of_xarray_into_the_other_format(tmp_path):
                 **({"consolidated": False} if engine == "zarr" else {}),
             ) as found:
                 xr.testing.assert_identical(found.load(), wanted)
+
+
+def test_empty_bytes_are_no_missing_elements_for_xarray(tmp_path):
+    xr = pytest.importorskip("xarray")
+    names = np.array([b"a", b"", b"cd"])
+    xr.Dataset({"name": ("n", names)}).to_zarr(tmp_path / "3.zarr", zarr_format=3)
+    hr.copy(tmp_path / "3.zarr", tmp_path / "2.zarr", zarr_format=2)
+    got = xr.open_zarr(tmp_path / "2.zarr")["name"].values
+    assert got.tolist() == names.tolist() and got.dtype == names.dtype

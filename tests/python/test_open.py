@@ -334,3 +334,12 @@ def test_discarding_a_folder_keeps_what_lies_in_it(tmp_path):
     hr.create_array(made, shape=3, dtype="i4")[:] = 1
     made.discard()
     assert_same(hr.open(tmp_path / "a/b/c")[:], np.ones(3, "i4"))
+
+
+def test_a_store_that_is_read_only_opens_nothing_to_be_written(store):
+    hr.create_array(store, "x", data=[1, 2])
+    for place in (hr.open_store(store), hr.cached(store)):
+        for opener in (hr.open, hr.open_array):
+            with pytest.raises(PermissionError, match="reading only"):
+                opener(place, "x", mode="r+")
+        assert hr.open(place, "x")[:].tolist() == [1, 2]

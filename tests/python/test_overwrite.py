@@ -383,6 +383,57 @@ def test_a_folder_of_stores_across_a_network_is_refused(tmp_path):
         assert sorted(store._store._store_dict) == before
 
 
+CALLED_ZIP = {
+    "save": lambda path: hr.save(path, ONES),
+    "create_array": lambda path: make_array(path, overwrite=True),
+    "create_group": lambda path: hr.create_group(path, overwrite=True),
+    "open_group": lambda path: hr.open_group(path, mode="w"),
+    "array": lambda path: hr.array(ONES, store=path, overwrite=True),
+    "copy": lambda path: overwrite_by_copy(path),
+    "rechunk": lambda path: overwrite_by_rechunk(path),
+}
+
+
+@pytest.mark.parametrize("write", CALLED_ZIP.values(), ids=CALLED_ZIP)
+def test_what_is_called_zip_and_is_no_archive(tmp_path, write):
+    """A node in memory, a folder, a node in an archive: what lies beside it stays."""
+    make_array("memory://kept", "precious", overwrite=True)
+    write("memory://kept/in/a.zip")
+    assert hr.load("memory://kept/precious").tolist() == ONES.tolist()
+    folder = tmp_path / "a.zip"
+    hr.save(tmp_path / "made", x=ONES)
+    (tmp_path / "made").rename(folder)
+    (folder / "README.txt").write_text("mine")
+    write(str(folder))
+    assert (folder / "README.txt").read_text() == "mine" and (folder / "zarr.json").exists()
+    archive = tmp_path / "s.zip"
+    hr.save(archive, precious=ONES)
+    with pytest.raises(NotImplementedError, match="existing zip archive"):
+        write(f"{archive}/in/a.zip")
+    assert hr.load(f"{archive}/precious").tolist() == ONES.tolist()
+
+
+def test_a_place_within_a_store_is_no_store(tmp_path):
+    make_array("memory://whole", "precious", overwrite=True)
+    archive = tmp_path / "s.zip"
+    hr.save(archive, **{"in/x": ONES})
+    for place in ("memory://whole/run", f"{archive}/in", hr.open(archive)["in"]):
+        for take in (hr.open_store, hr.cached, lambda place: hr.open_store(place, mode="w")):
+            with pytest.raises(ValueError, match="a place within a store"):
+                take(place)
+    zarr.create_group(f"{tmp_path}/g.zarr").create_group("in")
+    with pytest.raises(ValueError, match="'in' is a place within a store"):
+        hr.open_store(zarr.open_group(f"{tmp_path}/g.zarr")["in"])
+    assert hr.load("memory://whole/precious").tolist() == ONES.tolist()
+
+
+def test_what_no_array_can_have_is_known_before_anything_is_removed(tmp_path):
+    hr.save(tmp_path / "a.zarr", precious=ONES)
+    with pytest.raises(NotImplementedError, match="no long double"):
+        hr.save(tmp_path / "a.zarr", a=ONES, b=np.ones(3, np.longdouble))
+    assert hr.open(tmp_path / "a.zarr").keys() == ["precious"]
+
+
 @pytest.mark.parametrize(
     ("data", "dtype"),
     [(["a", "b"], "i4"), (["2020-99-01"], "M8[s]"), (["\u00e9"], "S5"), ([1], bytes)],

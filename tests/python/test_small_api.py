@@ -93,14 +93,6 @@ def test_what_is_read_only_keeps_its_members(group, store):
     assert opened["x"][0] == 1
 
 
-def test_consolidated_metadata_do_not_go_on_naming_what_is_gone(group, store):
-    group["x"] = [1]
-    hr.consolidate_metadata(store)
-    with pytest.raises(ValueError, match="use_consolidated=False"):
-        del hr.open_group(store, mode="r+")["x"]
-    del hr.open_group(store, mode="r+", use_consolidated=False)["x"]
-
-
 def test_arrays_by_what_they_hold(store):
     assert hr.zeros((2, 3))[:].tolist() == [[0.0] * 3] * 2
     assert hr.ones(3, "i4")[:].tolist() == [1, 1, 1]

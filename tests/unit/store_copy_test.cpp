@@ -212,6 +212,35 @@ TEST_F(Copies, AreRefusedOntoChunksThatTheSourceLacks) {
   }
 }
 
+// They would be read in place of those that were copied.
+TEST_F(Copies, AreRefusedOntoDocumentsThatTheSourceLacks) {
+  const Store from = folder("from");
+  set(from, ".zgroup", R"({"zarr_format": 2})");
+  set(from, "x/.zarray", kArray);
+  set(from, "x/0", "chunk");
+  for (const char* document :
+       {".zmetadata", ".zattrs", "zarr.json", ".zarray", "x/zarr.json", "x/.zattrs"}) {
+    const Store to = folder("to");
+    copy_objects(from, "", to, "");
+    set(to, "beside/zarr.json", kGroup);
+    set(to, "x/0", "older");
+    set(to, document, kGroup);
+    for (const CopyOver over : {CopyOver::everything, CopyOver::older}) {
+      CopyOptions options;
+      options.over = over;
+      std::string message;
+      EXPECT_EQ(code_of([&] { copy_objects(from, "", to, "", options); }, &message),
+                ErrorCode::invalid_argument);
+      EXPECT_NE(message.find(std::string("1 object that the source lacks (first: ") + document),
+                std::string::npos)
+          << message;
+    }
+    EXPECT_EQ(get(to, "x/0"), "older");
+    sync(from, to);
+    EXPECT_EQ(to.list(""), from.list(""));
+  }
+}
+
 // They are no array's as long as no document says so.
 TEST_F(Copies, GoOntoOthersInGroups) {
   const Store from = folder("from"), to = folder("to");

@@ -14,7 +14,7 @@ import torch
 from .. import _core, _json
 from .._create import create_array, creation_store
 from .._open import consolidate_metadata, open_group
-from .._paths import join
+from .._paths import is_archive, join
 from .._stores import resolve_store
 from ..group import create_group
 from ._layout import Layout
@@ -178,7 +178,7 @@ class _Target:
     def __init__(self, store: Any, path: str | None, options: dict[str, Any] | None) -> None:
         self._name = os.fspath(store) if isinstance(store, os.PathLike) else store
         self._path, self._options = path, options
-        self.is_zip = isinstance(self._name, str) and self._name.lower().endswith(".zip")
+        self.is_zip = is_archive(self._name)
         self._handle: _core.Store | None = None
         self._where = ""
         self._arrays: dict[str, _core.Array] = {}

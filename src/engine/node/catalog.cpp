@@ -100,6 +100,15 @@ std::string join_key(std::string_view path, std::string_view key) {
   return joined;
 }
 
+std::vector<std::string> groups_above(const std::string& path) {
+  std::vector<std::string> result;
+  if (path.empty()) return result;
+  result.emplace_back();
+  for (std::size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1))
+    result.push_back(path.substr(0, at));
+  return result;
+}
+
 std::string node_path(std::string_view path) {
   std::string result;
   for (std::size_t at = 0; at < path.size();) {

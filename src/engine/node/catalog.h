@@ -40,6 +40,9 @@ std::string node_path(std::string_view path);
 // "a/b" + "c/0/1" -> "a/b/c/0/1"; "" + key -> key.
 std::string join_key(std::string_view path, std::string_view key);
 
+// Those of the groups that a node lies in, outermost first: "", "a", "a/b" for "a/b/c".
+std::vector<std::string> groups_above(const std::string& path);
+
 // "file:///data/x.zarr 'a/b'", for messages.
 std::string place_of(const Store& store, std::string_view path);
 

@@ -1,3 +1,7 @@
+#include "engine/node/consolidate.h"
+
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +54,98 @@ std::string consolidated_v2(const NodeDocuments& root, const NodeMap& nodes) {
   return write_consolidated_v2(texts);
 }
 
+// What `change` holds, with these nodes as its consolidated metadata.
+void store_consolidated(const std::string& where,
+                        const Store& store,
+                        const std::string& path,
+                        NodeChange& change,
+                        const NodeMap& nodes) {
+  const NodeDocuments& now = change.documents();
+  if (now.zarr_format == 3) return change.store(consolidated_v3(now, nodes), now.attributes);
+  const std::string document = consolidated_v2(now, nodes);
+  check_readable(where, document);
+  store.driver().set(join_key(path, ".zmetadata"), bytes_of(document));
+}
+
+std::size_t erase_at_and_below(NodeMap& nodes, const std::string& name) {
+  std::size_t n = nodes.erase(name);
+  const std::string prefix = name + '/';
+  auto it = nodes.lower_bound(prefix);
+  while (it != nodes.end() && it->first.starts_with(prefix)) {
+    it = nodes.erase(it);
+    ++n;
+  }
+  return n;
+}
+
+// A node in the store, and those below it, by their paths relative to `above`.
+void gather_at_and_below(const Store& store,
+                         const std::string& above,
+                         const std::string& name,
+                         int zarr_format,
+                         NodeMap& nodes) {
+  auto node = find_node(store, join_key(above, name), zarr_format);
+  if (!node) return;
+  const bool is_group = node->type == NodeType::group;
+  nodes.emplace(name, std::move(*node));
+  WalkLimit limit;
+  if (is_group) gather(store, above, name, zarr_format, limit, nodes);
+}
+
+std::optional<NodeMap> consolidated_of(const Store& store,
+                                       const std::string& path,
+                                       const NodeDocuments& group) {
+  return consolidated_nodes(store, path, group_metadata_of(store, path, group));
+}
+
+// Of each group above: `enter` puts what is there in the place of what it says of the node.
+bool change_consolidated(const char* call,
+                         const Store& store,
+                         const std::string& path,
+                         const std::function<void()>& poll,
+                         bool enter) {
+  bool any = false;
+  for (const std::string& above : groups_above(path)) {
+    const std::string name = path.substr(above.empty() ? 0 : above.size() + 1);
+    const auto found = find_node(store, above, std::nullopt);
+    if (!found || found->type != NodeType::group) continue;
+    auto nodes = consolidated_of(store, above, *found);
+    if (!nodes || (!enter && erase_at_and_below(*nodes, name) == 0)) continue;
+    const std::string where = std::string("[") + call + "] " + place_of(store, above);
+    again_when_forestalled(poll, OnDoubt::again, [&] {
+      NodeChange change(call, store, above, NodeType::group, found->zarr_format, poll);
+      nodes = consolidated_of(store, above, change.documents());
+      if (!nodes) return;
+      const bool is_named = erase_at_and_below(*nodes, name) > 0;
+      if (enter) gather_at_and_below(store, above, name, found->zarr_format, *nodes);
+      if (enter || is_named) store_consolidated(where, store, above, change, *nodes);
+      any |= is_named;
+    });
+  }
+  return any;
+}
+
 }  // namespace
+
+bool leave_consolidated(const char* call,
+                        const Store& store,
+                        const std::string& path,
+                        const std::function<void()>& poll) {
+  return change_consolidated(call, store, path, poll, false);
+}
+
+void enter_consolidated(const char* call,
+                        const Store& store,
+                        const std::string& path,
+                        const std::function<void()>& poll) {
+  change_consolidated(call, store, path, poll, true);
+}
+
+void leave_consolidated(const Store& store,
+                        std::string_view path,
+                        const std::function<void()>& poll) {
+  leave_consolidated("leave_consolidated", store, node_path(path), poll);
+}
 
 void consolidate_metadata(const Store& store,
                           std::string_view path,
@@ -69,14 +164,7 @@ void consolidate_metadata(const Store& store,
     NodeMap nodes;
     WalkLimit limit;
     gather(store, clean, "", root->zarr_format, limit, nodes);
-    const NodeDocuments& now = change.documents();
-    if (root->zarr_format == 3)
-      change.store(consolidated_v3(now, nodes), now.attributes);
-    else {
-      const std::string document = consolidated_v2(now, nodes);
-      check_readable(where, document);
-      store.driver().set(join_key(clean, ".zmetadata"), bytes_of(document));
-    }
+    store_consolidated(where, store, clean, change, nodes);
   });
 }
 

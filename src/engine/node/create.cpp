@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/node/catalog.h"
+#include "engine/node/consolidate.h"
 #include "engine/node/group_state.h"
 #include "engine/node/remove.h"
 #include "engine/request/config.h"
@@ -40,17 +41,6 @@ bool store_node(const Store& store,
   return true;
 }
 
-// "", "a", "a/b" for "a/b/c".
-std::vector<std::string> ancestors(const std::string& path) {
-  std::vector<std::string> result;
-  if (path.empty()) return result;
-  result.emplace_back();
-  for (std::size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
-    result.push_back(path.substr(0, at));
-  }
-  return result;
-}
-
 // The groups above `path` that are missing; invalid_argument where what is there can have no such
 // member.
 std::vector<std::string> missing_above(const std::string& where,
@@ -58,7 +48,7 @@ std::vector<std::string> missing_above(const std::string& where,
                                        const std::string& path,
                                        int zarr_format) {
   std::vector<std::string> missing;
-  for (std::string& above : ancestors(path)) {
+  for (std::string& above : groups_above(path)) {
     const auto node = find_node(store, above, std::nullopt);
     if (!node) {
       missing.push_back(std::move(above));
@@ -101,7 +91,7 @@ void refuse_leftovers(const std::string& where,
 
 // What lies behind a link is not of this store.
 void refuse_links_above(const std::string& where, const Store& store, const std::string& path) {
-  for (const std::string& above : ancestors(path)) {
+  for (const std::string& above : groups_above(path)) {
     if (above.empty() || !store.driver().is_link(above)) continue;
     throw Error(ErrorCode::io,
                 where + "'" + above + "' is a symbolic link, and nothing behind it is overwritten",
@@ -141,13 +131,14 @@ NewNode prepare_node(const char* call,
     if (!missing_above(where, store, join_key(above, "x"), zarr_format).empty())
       store_node(store, above, lock, documents_of_group(zarr_format, "{}"));
   }
+  const bool is_consolidated = overwrite && leave_consolidated(call, store, path, poll);
   if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
   NodeLock lock(store, path, poll, MissingFolder::make);
   if (overwrite)
     remove_node(call, store, path, poll, made);
   else
     refuse_existing(where, store, path);
-  return {std::move(lock), overwrite};
+  return {std::move(lock), overwrite, is_consolidated};
 }
 
 void NewNode::store(const char* call,
@@ -161,6 +152,27 @@ void NewNode::store(const char* call,
   throw Error(ErrorCode::conflict, where + "another writer was at it at the same time");
 }
 
+namespace {
+
+void make_node(const char* call,
+               const Store& store,
+               const std::string& path,
+               const NodeDocuments& documents,
+               bool overwrite,
+               const std::function<void()>& poll,
+               const ArrayMetadata* made) {
+  bool is_consolidated = false;
+  {
+    const NewNode node =
+        prepare_node(call, store, path, documents.zarr_format, overwrite, poll, made);
+    node.store(call, store, path, documents);
+    is_consolidated = node.is_consolidated;
+  }
+  if (is_consolidated) enter_consolidated(call, store, path, poll);
+}
+
+}  // namespace
+
 Array create_array(const Store& store, std::string_view path, const CreateOptions& options) {
   const std::string clean = node_path(path);
   ArrayMetadata metadata;
@@ -169,14 +181,13 @@ Array create_array(const Store& store, std::string_view path, const CreateOption
   } catch (const Error& e) {
     throw e.with_context("[create_array] " + place_of(store, clean));
   }
-  const NewNode node = prepare_node("create_array",
-                                    store,
-                                    clean,
-                                    options.zarr_format,
-                                    options.overwrite,
-                                    options.poll,
-                                    &metadata);
-  node.store("create_array", store, clean, documents_of(metadata));
+  make_node("create_array",
+            store,
+            clean,
+            documents_of(metadata),
+            options.overwrite,
+            options.poll,
+            &metadata);
   ArrayState::Choice choice;
   choice.write_empty_chunks = options.write_empty_chunks;
   return Array(std::make_shared<ArrayState>(
@@ -197,9 +208,13 @@ Group create_group(const Store& store,
   const std::string attributes =
       attributes_json.empty() ? "{}"
                               : checked_json_object(attributes_json, "[create_group] attributes");
-  const NewNode node =
-      prepare_node("create_group", store, clean, zarr_format, overwrite, poll, nullptr);
-  node.store("create_group", store, clean, documents_of_group(zarr_format, attributes));
+  make_node("create_group",
+            store,
+            clean,
+            documents_of_group(zarr_format, attributes),
+            overwrite,
+            poll,
+            nullptr);
   OpenOptions options;
   options.zarr_format = zarr_format;
   return open_group(store, clean, options);

@@ -17,6 +17,9 @@ ArrayMetadata new_array_metadata(const CreateOptions& options);
 struct NewNode {
   NodeLock lock;
   bool overwrite = false;
+  // Groups above had what was there in their consolidated metadata. Those of the new node are for
+  // enter_consolidated(), once this is gone: no two locks are held.
+  bool is_consolidated = false;
 
   // Where other processes are not held off, on condition that there is none yet.
   void store(const char* call,
