@@ -42,8 +42,8 @@ def archive_and_path(place: str) -> tuple[str, str] | None:
 
 
 def is_archive(store: Any) -> bool:
-    """Whether it names an archive itself, there or still to be made, and not a folder that is called
-    so, or a node in an archive, in memory or in a bucket."""
+    """Whether it names an archive itself, there or still to be made: no folder that is called so,
+    and no node in an archive, in memory or in a bucket."""
     if not isinstance(store, str | os.PathLike):
         return False
     place = expanded(os.fsdecode(store))
