@@ -234,7 +234,7 @@ BENCHMARKS = {
     "kernel-trials": Benchmark(
         "what was tried before the kernels were written, and in the encoders",
         "[kernels](../src/kernels/README.md#tried-and-lost)",
-        {"kernel-trials.json": "", "encoder-trials.json": ""},
+        {"kernel-trials.json": "", "encoder-trials.json": "", "deflate-trials.json": ""},
     ),
     "interop": Benchmark(
         "arrays between libraries and versions",
