@@ -391,6 +391,56 @@ def test_tensors_that_torch_shares_stay_shared(arena):
     assert got[0][0] == 0 and isinstance(got[1], torch.nn.Parameter) and got[1].requires_grad
 
 
+SPARSE = {
+    "coo": lambda x: x.to_sparse(),
+    "csr": lambda x: x.to_sparse_csr(),
+    "csc": lambda x: x.to_sparse_csc(),
+    "bsr": lambda x: x.to_sparse_bsr((2, 2)),
+    "bsc": lambda x: x.to_sparse_bsc((2, 2)),
+}
+
+
+class SparseFields:
+    """A dataset of sparse tensors, a layout each."""
+
+    def __len__(self):
+        return len(SPARSE)
+
+    def __getitem__(self, i):
+        return sparse(list(SPARSE)[i])
+
+
+def sparse(kind):
+    import torch
+
+    return SPARSE[kind](torch.from_numpy(np.where(field() > 1, field(), 0)))
+
+
+# Of torch, about csr and its like when one is made; about checks when one is unpickled.
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("kind", SPARSE)
+def test_sparse_tensors(arena, kind):
+    torch = pytest.importorskip("torch")
+    sent = sparse(kind)
+    for got in (through(sent), through({"x": [sent, field()]})["x"][0]):
+        assert (got.layout, got.shape, got.dtype) == (sent.layout, sent.shape, sent.dtype)
+        assert torch.equal(got.to_dense(), sent.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors_of_a_data_loader(arena):
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    options = {"batch_size": None, "num_workers": 1, "timeout": 30}
+    loader = DataLoader(SparseFields(), multiprocessing_context="fork", **options)
+    got = list(loader)
+    for kind, tensor in zip(SPARSE, got, strict=True):
+        assert tensor.layout == sparse(kind).layout
+        assert torch.equal(tensor.to_dense(), sparse(kind).to_dense())
+    del got, tensor, loader
+
+
 @pytest.mark.parametrize("first", ["torch", "headrace.shm"])
 def test_whichever_is_imported_first(first):
     pytest.importorskip("torch")

@@ -240,6 +240,7 @@ def _receive(
 def _reduce_tensor(own: Reducer | None, tensor: Any) -> Reduced:
     """By torch's own reducer what has no plain memory, and what lies in torch's shared memory: it
     was put there to go on being shared with the sender."""
-    if own is not None and (tensor.is_shared() or not _torch.is_plain(tensor)):
+    # In this order: sparse tensors have no storage that is_shared could look at, and raise.
+    if own is not None and (not _torch.is_plain(tensor) or tensor.is_shared()):
         return own(tensor)
     return _torch.reduce_tensor(tensor)
