@@ -191,6 +191,31 @@ def test_a_full_arena_is_passed_by(arena):
     assert block_of(through(big)) is not None
 
 
+def test_sizes_about_that_of_the_arena(arena):
+    room = arena.stats()["nbytes"]
+    most = room - 64  # beside the message's own records
+    behind = arena._memory.size - room  # the arena's own, in the same memory
+    for more in (-64, -1, 0, 1, 63, 64, 65, behind, behind + 63, behind + 64, behind + 65):
+        before = arena.stats()["in_band"]
+        sent = np.resize(np.arange(251, dtype="u1"), most + more)
+        got = through([sent, field()])
+        assert np.array_equal(got[0], sent)
+        assert (block_of(got[0]) is not None) == (more <= 0)
+        # With so much there is no room for the second one.
+        assert (block_of(got[1]) is not None) == (more > 0)
+        assert arena.stats()["in_band"] == before + 1
+        del got
+    turned = np.resize(np.arange(251, dtype="u1"), (2, most // 2))[:, ::-1]
+    held = arena.empty(room - (1 << 16), "u1")
+    for array in (turned, turned[:, : most // 4], held):
+        assert np.array_equal(through(array), array)
+    queue = multiprocessing.Queue()
+    queue.put(np.zeros(room, "u1"))
+    assert queue.get(timeout=30).nbytes == room
+    queue.close()
+    queue.join_thread()
+
+
 def test_a_descriptor_is_good_once(arena):
     sent = bytes(ForkingPickler.dumps(field()))
     assert (pickle.loads(sent) == field()).all()

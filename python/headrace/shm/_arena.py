@@ -203,8 +203,14 @@ class Arena:
         _refuse_pickle(self)
 
     def _send_now(self, buffer: Array) -> bytes | None:
-        """The bytes as a message by itself, its descriptor; None where there is no room."""
-        descriptor = self._core.send([buffer], 0)
+        """The bytes as a message by itself, its descriptor; None where there is no room, or never
+        can be."""
+        try:
+            descriptor = self._core.send([buffer], 0)
+        except ValueError:  # of a message that is larger than the arena, and of others
+            if buffer.nbytes + _MESSAGE_NBYTES <= self._core.stats()["nbytes"]:
+                raise
+            return None
         if descriptor is not None:
             self._sent[descriptor[_BLOCK]] = descriptor
         return descriptor
@@ -333,8 +339,10 @@ def _refuse_pickle(shared: Any) -> NoReturn:
     )
 
 
-# Where a descriptor has its block's index: Ticket in src/shm/layout.h.
+# Of src/shm/layout.h: where a descriptor (Ticket) has its block's index, and what a message of one
+# buffer has before it (MessageRecord and PartRecord, rounded up).
 _BLOCK = slice(16, 20)
+_MESSAGE_NBYTES = 64
 
 # The arenas of this process by id, so that it has each once; and those that it knows only by
 # messages, which would otherwise be mapped anew for the next one.

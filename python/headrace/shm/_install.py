@@ -207,7 +207,7 @@ def _reduce_array(installation: _Installation, array: Array) -> Reduced:
         return array.__reduce_ex__(IN_BAND_PROTOCOL)
     arena = installation.arena
     buffer, offset, strides = span(array, arena)
-    descriptor = _send_now(arena, buffer)
+    descriptor = arena._send_now(buffer)
     if descriptor is None:
         arena._in_band += 1
         return array.__reduce_ex__(IN_BAND_PROTOCOL)
@@ -215,13 +215,6 @@ def _reduce_array(installation: _Installation, array: Array) -> Reduced:
         _sent.messages.append((arena, descriptor))
     dtype = type_of(array.dtype)
     return _receive, (address_of(arena), descriptor, array.shape, dtype, offset, strides)
-
-
-def _send_now(arena: Arena, buffer: Array) -> bytes | None:
-    """None when there is no room, or never can be."""
-    if buffer.nbytes > arena._memory.size:
-        return None
-    return arena._send_now(buffer)
 
 
 def _receive(
