@@ -313,6 +313,16 @@ def test_tensors(channel):
     x.numpy()[0] = 1  # what torch cannot mark read-only is nobody else's memory here
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors(channel, layout):
+    torch = pytest.importorskip("torch")
+    parts = [torch.randn(60, 70), torch.randn(20, 70)]
+    got = through(channel, torch.nested.nested_tensor(parts, layout=getattr(torch, layout)))
+    assert got.is_nested and got.layout == getattr(torch, layout)
+    assert all(map(torch.equal, got.unbind(), parts))
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 

@@ -466,6 +466,16 @@ def test_sparse_tensors_of_a_data_loader(arena):
     del got, tensor, loader
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors(arena, layout):
+    torch = pytest.importorskip("torch")
+    parts = [torch.from_numpy(field()), torch.from_numpy(field(1)[:50])]
+    got = through(torch.nested.nested_tensor(parts, layout=getattr(torch, layout)))
+    assert got.is_nested and got.layout == getattr(torch, layout)
+    assert all(map(torch.equal, got.unbind(), parts))
+
+
 @pytest.mark.parametrize("first", ["torch", "headrace.shm"])
 def test_whichever_is_imported_first(first):
     pytest.importorskip("torch")

@@ -52,6 +52,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return (
         tensor.device.type == "cpu"
         and tensor.layout == torch.strided
+        and not tensor.is_nested
         and tensor.is_leaf
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
         and not (any(getattr(tensor, "names", ())) or tensor._backward_hooks or tensor.__dict__)
