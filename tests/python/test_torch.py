@@ -7,6 +7,7 @@ import shutil
 import warnings
 from collections import namedtuple
 from pathlib import Path
+from types import MappingProxyType
 
 import headrace as hr
 import numpy as np
@@ -297,6 +298,84 @@ def test_into_a_state_dict(store):
     load_state_dict(store, into=target)
     assert torch.equal(target["x"], state["x"]) and torch.equal(inner, torch.ones(2))
     assert target["deep"][1] == 5 and target["rate"] == 0.1
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+def test_into_the_state_dict_of_an_optimizer(store, kind):
+    def trained(rate):
+        model = torch.nn.Linear(2, 2)
+        # Tuples of two groups are one object.
+        groups = [{"params": [model.weight]}, {"params": [model.bias]}]
+        options = {"momentum": rate} if kind is torch.optim.SGD else {"betas": (rate, rate / 2)}
+        optimizer = kind(groups, lr=rate, **options)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+    state, target = trained(0.25), trained(0.5)
+    save_state_dict(state, store)
+    weight = target["model"]["weight"]
+    assert str(load_state_dict(store, into=target)) == "<All keys matched successfully>"
+    assert target["model"]["weight"] is weight
+    assert_same_state(target["model"], state["model"])
+    assert target["optimizer"]["param_groups"] == state["optimizer"]["param_groups"]
+    for i, moments in state["optimizer"]["state"].items():
+        assert_same_state(target["optimizer"]["state"][i], moments)
+
+
+Pair = namedtuple("Pair", "x y")
+
+
+def test_into_tuples(store):
+    def tree(value, tensor):
+        inner = [value, (value, {"deep": (tensor(1.0), value)})]
+        return {
+            "plain": (value, (value, "same"), tensor(2.0)),
+            "named": Pair(value, [Pair(value, tensor(3.0))]),
+            "size": torch.Size([value, 4]),
+            "kept": (tensor(4.0), (tensor(5.0),)),
+            "list": (inner, inner),
+        }
+
+    state = tree(7, torch.tensor)
+    save_state_dict(state, store)
+    target = tree(0, lambda _: torch.zeros(()))
+    kept, size, inner = target["kept"], target["plain"][2], target["list"][0]
+    load_state_dict(store, into=target)
+    assert target == state
+    assert [type(target[name]) for name in state] == [type(state[name]) for name in state]
+    assert type(target["named"].y[0]) is Pair
+    assert target["kept"] is kept and target["plain"][2] is size and target["list"][0] is inner
+    # New tensors have their places there, too.
+    target = tree(0, lambda _: torch.zeros((), device="meta"))
+    load_state_dict(store, into=target, device="cpu")
+    assert target == state and type(target["named"].y[0]) is Pair
+
+
+class OfTwo(tuple):
+    def __new__(cls, x, y):
+        return super().__new__(cls, (x, y))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda x: MappingProxyType({"a": x}), "fixed: mappingproxy takes no new values"),
+        (lambda x: OfTwo(x, x), "fixed: OfTwo takes no new values: .*argument"),
+        (lambda x: [MappingProxyType({"a": (x, [x])})], "fixed/0: mappingproxy takes no new"),
+    ],
+)
+def test_into_what_cannot_be_changed_changes_nothing(store, wrap, message):
+    save_state_dict({"w": torch.ones(2), "step": 7, "fixed": wrap(2), "z": (3,)}, store)
+    target = {"w": torch.zeros(2), "step": 0, "fixed": wrap(0), "z": (0,)}
+    with pytest.raises(TypeError, match=message):
+        load_state_dict(store, into=target)
+    assert (target["w"] == 0).all() and target["step"] == 0 and target["z"] == (0,)
+    # Tensors are filled where they are.
+    tensor = torch.zeros(2)
+    save_state_dict({"fixed": wrap(torch.ones(2))}, store, overwrite=True)
+    load_state_dict(store, into={"fixed": wrap(tensor)})
+    assert (tensor == 1).all()
 
 
 class Counting(torch.nn.Linear):

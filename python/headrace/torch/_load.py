@@ -15,7 +15,16 @@ from ..group import Group
 from ._parts import Part, local_part
 from ._read import Placement, Source, fill, new_tensors
 from ._save import ATTRIBUTE, VERSION
-from ._tree import CARRIERS, Leaf, StoredTensor, decode, dtype_named, join_name, leaves
+from ._tree import (
+    CARRIERS,
+    Leaf,
+    StoredTensor,
+    assignments,
+    decode,
+    dtype_named,
+    join_name,
+    leaves,
+)
 
 Names = Collection[str] | Callable[[str], bool]
 DeviceOf = Any  # torch.device, str, int, or a function of the name that gives one
@@ -57,8 +66,8 @@ def load_state_dict(
         A module, or a state dict: its tensors are filled in place, converted where their dtype is
         another. Of a `DTensor` each process reads its own part, however the tensor was saved.
         Tensors on the meta device are replaced by new ones on `device`, and values that are no
-        tensors by those of the store. Hooks of a module that rename keys do not run: for these,
-        load a state dict and give it to the module.
+        tensors by those of the store; tuples with such ones are made anew. Hooks of a module that
+        rename keys do not run: for these, load a state dict and give it to the module.
     device
         Where new tensors are made, or a function of the name that says so; the host when None.
     dtype
@@ -86,6 +95,8 @@ def load_state_dict(
         There is no state dict, or its save did not finish.
     RuntimeError
         Names or shapes do not fit `into`; the text is that of torch.
+    TypeError
+        `into` has values to be replaced in a container that cannot be changed.
     KeyError
         `names` has one that is not there.
 
@@ -220,6 +231,14 @@ def _load_into(
         for leaf, source in tensors
         if leaf.value.device.type == "meta"
     }
+    new = new_tensors(absent.values(), placed.dtype)
+    values = {
+        leaf.name: new[absent[leaf.name]] if leaf.name in absent else value
+        for leaf, value in pairs
+        if leaf.name in absent or not isinstance(value, StoredTensor)
+    }
+    # Before anything is filled: what cannot be put there is told while all is as it was.
+    changes = assignments(state, values)
     fill(
         [
             (source.part(part), local_part(leaf.value.detach()))
@@ -227,12 +246,8 @@ def _load_into(
             if leaf.name not in absent and not (part := Part.of(leaf.value)).empty
         ]
     )
-    new = new_tensors(absent.values(), placed.dtype)
-    for leaf, value in pairs:
-        if leaf.name in absent:
-            leaf.replace(new[absent[leaf.name]])
-        elif not isinstance(value, StoredTensor):
-            leaf.replace(value)
+    for holder, key, value in changes:
+        holder[key] = value
     if module is not None:
         # What a module only gave out, or is to hold as a new parameter.
         changed = {

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -57,32 +57,69 @@ def dtype_named(name: str) -> torch.dtype:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor or a plain value, and where it is held."""
+    """A tensor or a plain value."""
 
     name: str
     value: Any
-    holder: Any
-    key: Any
-
-    def replace(self, value: Any) -> None:
-        self.holder[self.key] = value
 
 
 def join_name(name: str, key: Any) -> str:
     return f"{name}/{key}" if name else str(key)
 
 
-def leaves(value: Any, name: str = "", holder: Any = None, key: Any = None) -> Iterator[Leaf]:
-    """Tensors and plain values below `value`, in order."""
+def _items(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Keys and values of a container; None of a leaf."""
     if isinstance(value, Mapping):
-        items: Any = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value)
-    else:
-        yield Leaf(name, value, holder, key)
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else None
+
+
+def leaves(value: Any, name: str = "") -> Iterator[Leaf]:
+    """Tensors and plain values below `value`, in order."""
+    items = _items(value)
+    if items is None:
+        yield Leaf(name, value)
         return
-    for inner_key, inner in items:
-        yield from leaves(inner, join_name(name, inner_key), value, inner_key)
+    for key, inner in items:
+        yield from leaves(inner, join_name(name, key))
+
+
+def assignments(tree: Any, new: Mapping[str, Any]) -> list[tuple[Any, Any, Any]]:
+    """What gives leaves, by name, new values: container, key and value of each; changes nothing.
+
+    A tuple is made anew, and goes to where the old one is.
+
+    Raises
+    ------
+    TypeError
+        A leaf is in what takes no other value.
+    """
+    found = []
+
+    def renewed(value: Any, name: str) -> Any:
+        items = _items(value)
+        if items is None:
+            return new.get(name, value)
+        pairs = [(key, inner, renewed(inner, join_name(name, key))) for key, inner in items]
+        changed = [(value, key, after) for key, before, after in pairs if after is not before]
+        if changed and isinstance(value, tuple):
+            return _made_anew(value, [after for *_, after in pairs], name)
+        if changed and not hasattr(value, "__setitem__"):
+            raise TypeError(f"{name}: {type(value).__name__} takes no new values")
+        found.extend(changed)
+        return value
+
+    renewed(tree, "")
+    return found
+
+
+def _made_anew(value: tuple[Any, ...], items: list[Any], name: str) -> tuple[Any, ...]:
+    # The constructor of a named tuple takes each item by itself.
+    make: Callable[[list[Any]], tuple[Any, ...]] = getattr(value, "_make", type(value))
+    try:
+        return make(items)
+    except Exception as error:
+        raise TypeError(f"{name}: {type(value).__name__} takes no new values: {error}") from error
 
 
 def check_dense(tensor: torch.Tensor, name: str) -> None:
