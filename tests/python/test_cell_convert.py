@@ -466,6 +466,26 @@ def test_an_order_of_categories_is_kept_where_it_is_one(stores, tmp_path):
     assert made["obs/turned"].attrs["ordered"] is False
 
 
+@pytest.mark.parametrize("ordered", [True, False, None])
+@pytest.mark.parametrize("frame", ["obs", "var"])
+def test_an_order_of_old_categories_is_kept(stores, tmp_path, frame, ordered):
+    """Before anndata 0.8 it was on the categories, which lay apart."""
+    import zarr
+
+    paths, _ = stores
+    for store in paths:
+        group = zarr.open_group(store, mode="r+")[frame]
+        rows = group["_index"].shape[0]
+        group.create_array("old", data=(np.arange(rows) % 2).astype("i1"))
+        made = group.create_group("__categories").create_array("old", shape=2, dtype=str)
+        made[:] = np.array(["low", "high"], "T")
+        made.attrs.update({} if ordered is None else {"ordered": ordered})
+        group.attrs["column-order"] = [*group.attrs["column-order"], "old"]
+    made = hr.cells.convert(paths, tmp_path / "out")
+    assert made[f"{frame}/old"].attrs["ordered"] is bool(ordered)
+    assert made[f"{frame}/old/categories"][:].tolist() == ["low", "high"]
+
+
 def test_only_stores_and_own_work_are_replaced(stores, tmp_path):
     """Files of somebody's, sources among them, stay where they are."""
     paths, _ = stores

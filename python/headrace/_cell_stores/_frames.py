@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from .._cells import Cells, ObsColumn
-from .._cells._anndata import column_names, frame, index_key, index_of, read_column
+from .._cells._anndata import (
+    column_names,
+    frame,
+    index_key,
+    index_of,
+    is_ordered,
+    read_column,
+)
 from .._open import open_group
 from ..group import Group, create_group
 from ._rows import Conversion, encoded
@@ -115,8 +122,7 @@ def _is_ordered(groups: Sequence[Group], path: str, name: str, column: ObsColumn
     """Whether all stores have the categories in one order, and say that it means something."""
     if column.categories is None:
         return False
-    nodes = [frame(group, path)[name] for group in groups]
-    if not all(isinstance(node, Group) and node.attrs.get("ordered") for node in nodes):
+    if not all(is_ordered(frame(group, path), name) for group in groups):
         return False
     orders = [read_column(frame(group, path), name).categories for group in groups]
     lists = [[] if order is None else order.tolist() for order in orders]

@@ -155,10 +155,8 @@ def read_column(frame: Group, name: str) -> Column:
     if isinstance(node, _core.Array):
         if node.ndim != 1:
             raise CorruptError(f"{where}: expected one dimension, got shape {node.shape}")
-        if f"__categories/{name}" in frame:  # as anndata wrote before 0.8
-            return _codes_into(
-                member(frame, f"__categories/{name}"), node.read(device="cpu"), where
-            )
+        if _old_categories(name) in frame:
+            return _codes_into(member(frame, _old_categories(name)), node.read(device="cpu"), where)
         if kind not in ("array", "string-array"):
             raise ValueError(f"{where}: a column of {kind} is not read")
         return Column(node.read(device="cpu"))
@@ -176,6 +174,21 @@ def read_column(frame: Group, name: str) -> Column:
             return Column(values)
         return Column(values, missing=mask)
     raise ValueError(f"{where}: a column of {kind} is not read")
+
+
+def is_ordered(frame: Group, name: str) -> bool:
+    """Whether a column's categories are said to be in an order that means something."""
+    node = member(frame, name)
+    if isinstance(node, _core.Array):
+        if _old_categories(name) not in frame:
+            return False
+        node = member(frame, _old_categories(name))
+    return bool(node.attrs.get("ordered"))
+
+
+def _old_categories(name: str) -> str:
+    """Where anndata had the categories of a column before 0.8, and on them `ordered`."""
+    return f"__categories/{name}"
 
 
 def _categorical(node: Group, where: str) -> Column:
