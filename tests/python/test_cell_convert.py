@@ -1,13 +1,16 @@
 """`hr.cells.convert`: stores and files of cells as one, by value; killed, resumed, refused."""
 
+import errno
 import fcntl
 import json
 import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
@@ -17,7 +20,7 @@ sp = pytest.importorskip("scipy.sparse")
 zarr = pytest.importorskip("zarr")
 
 from cells_store import counts, dense, write  # noqa: E402
-from headrace._cell_stores import _convert  # noqa: E402
+from headrace._cell_stores import _convert, _rows  # noqa: E402
 from headrace.loader import CellLoader  # noqa: E402
 
 PATHS = ["X", "layers/counts", "layers/dense", "obsm/pca"]
@@ -541,6 +544,42 @@ def test_no_raw_matrix_is_nothing_to_tell_of(stores, tmp_path):
     raw.attrs["encoding-type"] = "array"
     with pytest.warns(UserWarning, match="left out: raw"):
         hr.cells.convert(paths, tmp_path / "b.zarr", **SMALL)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full")
+@pytest.mark.parametrize("count", [0, 1, 1 << 20])
+def test_a_full_disk_of_the_first_pass_is_called_so(count):
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'") as caught:
+        _rows._save(Path("/dev/full"), np.zeros(count))
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
+
+
+FULL = """
+import resource, sys
+import headrace as hr
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+try:
+    hr.cells.convert(sys.argv[2:], sys.argv[1], max_memory=6000)
+except OSError as error:
+    print(error.errno, error.filename)
+"""
+
+
+def test_no_room_for_the_first_pass(stores, tmp_path):
+    paths, wanted = stores
+    out = tmp_path / "out"
+    done = subprocess.run([sys.executable, "-c", FULL, out, *paths], capture_output=True, text=True)
+    number, file = done.stdout.split()
+    assert int(number) == errno.EFBIG and file.startswith(f"{out}.converting/rows/0.")
+    hr.cells.convert(paths, out, max_memory=6000)
+    check(out, wanted, np.random.default_rng(0).permutation(98), paths)
+
+
+@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.zeros((0, 4), "u2"), np.ones(3)])
+def test_what_the_first_pass_writes_is_numpys(tmp_path, array):
+    _rows._save(tmp_path / "a.npy", array)
+    np.save(tmp_path / "b.npy", array)
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
 def test_corrupt_rows_are_told_and_nothing_is_made(stores, tmp_path):
