@@ -45,6 +45,8 @@ BloscFrame::BloscFrame(ConstBytes frame) : frame_(frame) {
   nbytes_ = load_le<std::uint32_t>(frame.data() + 4);
   blocksize_ = load_le<std::uint32_t>(frame.data() + 8);
   const std::size_t frame_nbytes = load_le<std::uint32_t>(frame.data() + 12);
+  // What a crash leaves of a file may be zeros.
+  if (version == 0) throw_corrupt("container format 0, which there is not");
   if (version != kFormatVersion || (flags & kExtended) != 0) {
     throw Error(ErrorCode::unsupported,
                 "container format " + std::to_string(version) + " is not that of blosc 1");

@@ -567,6 +567,25 @@ def test_bad_chunk_is_filled(corrupt, fill_nan, wanted):
     assert got[[9, 12], 5].tolist() == [9, 12]
 
 
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+@pytest.mark.parametrize(
+    "codec",
+    [hr.codecs.Blosc(), hr.codecs.Blosc(cname="zstd"), hr.codecs.Zstd(), hr.codecs.Gzip()],
+    ids=["lz4", "blosc-zstd", "zstd", "gzip"],
+)
+def test_a_chunk_of_zeros_as_a_crash_leaves_is_a_bad_one(store, codec, device):
+    array = hr.create_array(store, shape=(8, 900), dtype="f4", chunks=(2, 900), compressors=codec)
+    array[...] = 1
+    file = chunk_files(store)["c/1/0"]
+    file.write_bytes(bytes(file.stat().st_size))
+    loader = Loader(
+        {"x": array}, batch_size=2, shuffle=None, on_bad_chunk="fill", fill_nan=-5, device=device
+    )
+    batches = [batch["x"] if device == "cpu" else batch["x"].to_numpy() for batch in loader]
+    assert np.concatenate(batches)[:, 0, 0].tolist() == [1, 1, -5, -5, 1, 1, 1, 1]
+    assert "c/1/0" in loader.stats()["bad_chunks"][0]
+
+
 # ---- Wrong calls
 
 

@@ -52,6 +52,7 @@ BloscHeader lay_out_blosc(u32 nbytes, const BloscFormat& format) {
 Fault read_blosc_header(const u8* bytes, const Frame& frame, BloscHeader& header) {
   if (frame.source_nbytes < kBloscHeader) return Fault::truncated;
   const u32 flags = bytes[2];
+  if (bytes[0] == 0) return Fault::malformed;
   if (bytes[0] != kBloscVersion || (flags & kExtended)) return Fault::unsupported;
   header.typesize = bytes[3];
   header.nbytes = load_le_32(bytes + 4);
