@@ -207,7 +207,10 @@ void add_command(CLI::App& app, const char* name, const char* what, bool convert
   command->add_option(
       "--codec", options->codecs, "zstd:LEVEL, gzip:LEVEL, blosc:LEVEL, lz4, crc32c, none; repeat");
   command->add_option("--max-memory", options->max_memory, "Of decoded elements, as in 512MiB");
-  command->add_flag("--overwrite", options->overwrite, "Remove what is at the destination");
+  command->add_flag(
+      "--overwrite",
+      options->overwrite,
+      "Remove what is at the destination; what the same command left halfway goes on");
   command->add_flag("--verify", options->verify, "Compare both at the end");
   command->add_flag("--plan", options->plan_only, "Say how it would go, and stop");
   command->callback([options, convert] {

@@ -36,11 +36,16 @@ struct RechunkOptions {
   // and its write. A chunk or shard that needs more scratch takes it even so; with an executor
   // scratch is what the executor makes of it.
   std::size_t max_memory = std::size_t{1} << 30;
-  bool overwrite = false;  // remove a node that is there, or what others began and left halfway
-  bool verify = false;     // compare source and destination at the end; `corrupt` names a block
+  // Remove a node that is there, or what a call with other arguments left halfway. What the same
+  // call left goes on.
+  bool overwrite = false;
+  bool verify = false;  // compare source and destination at the end; `corrupt` names a block
   std::function<void(std::int64_t done_nbytes, std::int64_t total_nbytes)> progress{};
   std::function<void()> poll{};  // as that of ReadOptions
-  RechunkExecutor executor{};    // none: one block after another, each by all threads
+  RechunkExecutor executor{};  // none: one block after another, each by all threads
+  // What tells the source's elements from others', for a call that goes on, where an executor reads
+  // something else than the source. Empty: what tells its store.
+  std::string source_name{};
 };
 
 // Bytes are those of decoded elements.
@@ -73,9 +78,11 @@ std::vector<RechunkPlan> plan_rechunk(const Group& source, const RechunkOptions&
 // the source's are; chunks that hold nothing but the fill value are not stored.
 //
 // Progress is kept under ".rechunk/" of the destination, with what lies between two passes, and
-// removed at the end. A call with other arguments than those that began, or of a source that was
-// resized since, is `invalid_argument`, and so is a destination within the source or around it. An
-// archive (zip) keeps none and takes one pass.
+// removed at the end. A call with other arguments than those that began, of another source, or of
+// one whose metadata were changed since, is `invalid_argument` until `overwrite` begins anew, and
+// so is a destination within the source or around it. Sources are told apart by the names of their
+// places; one in memory is the same within the process that has it. An archive (zip) keeps none and
+// takes one pass.
 void rechunk(const Array& source,
              const Store& store,
              std::string_view path,

@@ -260,6 +260,9 @@ class CustomStore {
   virtual bool read_only() const = 0;
   // As Store::identity(): writers of one chunk in one process wait for each other by it.
   virtual std::string identity(const std::string& prefix) const;
+  // What another process may know the store by, as that of a rechunk which goes on: where two have
+  // equal names, one keeps what the other does. Empty: it is known by this object alone.
+  virtual std::string lasting_name() const;
   // The folder of this machine that has the objects of a prefix, where there is one: writers of
   // several processes hold each other off by a lock on it. Empty: there is none.
   virtual std::string folder(const std::string& prefix) const;

@@ -1,9 +1,12 @@
-"""Where arrays of other libraries are read from."""
+"""Where arrays of other libraries are read from, and what tells their elements from others'."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,53 @@ def places_of(array: Any) -> list[str] | None:
             return None
         array = inner
     return None
+
+
+# What it makes a name of, hashed. A name that a caller gave says nothing of the elements.
+_MADE_BY_DASK = re.compile("-[0-9a-f]{32}$")
+# Of elements in memory that are told by their values: what is hashed in a quarter of a second.
+_MOST_HASHED_NBYTES = 256 << 20
+
+
+def name_of(arrays: Mapping[str, Any]) -> str:
+    """What tells the elements of these arrays from others', in another process too; "" if nothing.
+
+    Arrays of Dask are told by their names, which it makes of what they are computed from, those of
+    zarr-python by their folder, and those in memory by their values.
+    """
+    names = [f"{path}={_name_of(array)}" for path, array in arrays.items()]
+    if any(name.endswith("=") for name in names):
+        return ""
+    return "arrays:" + hashlib.blake2b("\n".join(names).encode(), digest_size=16).hexdigest()
+
+
+def _name_of(array: Any) -> str:
+    array = getattr(array, "variable", array)  # of a DataArray
+    if getattr(array, "_in_memory", False):  # xarray's
+        array = np.asarray(array)
+    inner = getattr(array, "_data", None)
+    if _is_of("dask.array", "Array", inner):
+        array = inner
+    if _is_of("dask.array", "Array", array):
+        return f"dask:{array.name}" if _MADE_BY_DASK.search(array.name) else ""
+    if is_of_zarr(array):
+        places = _places_of_zarr(array.store_path)
+        return f"zarr:{places[0]}" if places else ""
+    if type(array) is np.ndarray and array.nbytes <= _MOST_HASHED_NBYTES:
+        return _hash_of(array)
+    return ""
+
+
+def _hash_of(array: np.ndarray[Any, Any]) -> str:
+    values = np.ascontiguousarray(array)
+    hashed = hashlib.blake2b(f"{values.dtype.str}{values.shape}".encode(), digest_size=16)
+    if not values.dtype.hasobject:
+        hashed.update(values.reshape(-1).view("u1").data if values.nbytes else b"")
+    elif all(isinstance(value, str) for value in values.flat):
+        hashed.update(repr(values.tolist()).encode())
+    else:
+        return ""
+    return f"values:{hashed.hexdigest()}"
 
 
 def is_of_zarr(array: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from . import _check, _core
 from ._create import _as_list, _is_auto, create_array
 from ._dimensions import axes_of
-from ._foreign_places import is_of_zarr, places_of
+from ._foreign_places import is_of_zarr, name_of, places_of
 from ._open import open
 from ._ops import _FILL_VALUE, _Target, blocks
 from ._place import overlap, place_overlaps
@@ -43,7 +43,10 @@ def rechunk(
     Where a block of whole chunks (shards) of the destination fits into memory and reads little of
     the source more than once, the copy takes one pass; else two, with an uncompressed array
     between them, beside the destination. `rechunk_plan` says which. A call that was killed,
-    cancelled or failed goes on where it stopped when it is repeated.
+    cancelled or failed goes on where it stopped when it is repeated, with the same arguments and
+    a source that is known to be the same: of its name and metadata. Its elements must not have
+    changed. What has no name, as a store in memory, is known while the object is the same; arrays
+    of other libraries by Dask's name for them, the folder of a Zarr array, or their values.
 
     Parameters
     ----------
@@ -72,13 +75,15 @@ def rechunk(
     verify
         Compare source and destination at the end.
     overwrite
-        Remove what is there, also what a call with other arguments left halfway.
+        Remove what is there, also what a call with other arguments, or of another source, left
+        halfway. What the same call left halfway goes on even so.
 
     Raises
     ------
     ValueError
-        There is a node already, or a rechunk with other arguments stopped halfway; source and
-        destination overlap; `max_memory` is less than two chunks.
+        There is a node already, or a rechunk stopped halfway that had other arguments or a source
+        that is not known to be this one; source and destination overlap; `max_memory` is less
+        than two chunks.
     headrace.CorruptError
         A chunk of the source is damaged, or `verify` found a difference.
 
@@ -110,6 +115,7 @@ def rechunk(
             verify=verify and source.foreign is None,
             progress=show,
             executor=_executor(source, executor),
+            source_name=name_of(source.foreign) if source.foreign is not None else "",
         )
         if verify and source.foreign is not None:
             source.verify(open(target.store, target.path))

@@ -74,6 +74,7 @@ class PythonStore : public CustomStore {
         in_memory_(nb::cast<bool>(nb::getattr(object, "in_memory", nb::bool_(false)))),
         identity_(nb::cast<std::string>(object.attr("identity"))),
         folder_(nb::cast<std::string>(object.attr("folder"))),
+        lasting_name_(nb::cast<std::string>(nb::getattr(object, "lasting_name", nb::str("")))),
         object_(keep_alive(object)) {
     using GapAndRun = std::pair<std::uint64_t, std::uint64_t>;
     const auto limits = nb::cast<std::optional<GapAndRun>>(object.attr("coalescing"));
@@ -90,6 +91,7 @@ class PythonStore : public CustomStore {
     while (place.ends_with('/')) place.pop_back();
     return open_store("/", StoreMode::read).identity(place);
   }
+  std::string lasting_name() const override { return lasting_name_; }
   std::string folder(const std::string& prefix) const override {
     return folder_.empty() ? "" : folder_ + '/' + prefix;
   }
@@ -210,6 +212,7 @@ class PythonStore : public CustomStore {
   std::optional<Coalescing> coalescing_;
   std::string identity_;
   std::string folder_;  // on this machine, absolute; empty: elsewhere
+  std::string lasting_name_;
   std::shared_ptr<void> object_;
 };
 

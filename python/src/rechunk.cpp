@@ -80,10 +80,12 @@ void rechunk_node(nb::handle source,
                   bool overwrite,
                   bool verify,
                   nb::handle progress,
-                  nb::handle executor) {
+                  nb::handle executor,
+                  const std::string& source_name) {
   const Source from = source_of(source);
   RechunkOptions options = options_of(chunks, shards, codecs, max_memory);
   options.overwrite = overwrite;
+  options.source_name = source_name;
   options.verify = verify;
   options.poll = check_signals;
   if (!progress.is_none()) {
@@ -179,11 +181,12 @@ void bind_rechunk(nb::module_& m) {
         nb::arg("verify"),
         nb::arg("progress").none(),
         nb::arg("executor").none(),
+        nb::arg("source_name"),
         nb::sig("def rechunk(source: Array | GroupHandle, store: Store, path: str, *, "
                 "chunks: collections.abc.Sequence[int] | None, "
                 "shards: collections.abc.Sequence[int] | None, "
                 "codecs: list[tuple[str, str]] | None, max_memory: int, overwrite: bool, "
-                "verify: bool, progress: typing.Any, executor: typing.Any) -> None"));
+                "verify: bool, progress: typing.Any, executor: typing.Any, source_name: str) -> None"));
   m.def("plan_rechunk",
         plan_node,
         nb::arg("source"),

@@ -17,7 +17,7 @@ namespace headrace {
 namespace {
 
 // URLs do not say by which server a bucket is reached, nor what stands behind a '?'.
-std::string lasting_name(StoreDriver& store) {
+std::string name_of_copies(StoreDriver& store) {
   const std::string url = store.url();
   return store.async_reads() == nullptr ? url : url + " " + store.identity("");
 }
@@ -28,7 +28,7 @@ CachedDriver::CachedDriver(std::shared_ptr<StoreDriver> store, const CacheOption
     : store_(std::move(store)),
       options_(options),
       block_nbytes_(options.block_nbytes),
-      copies_(options, lasting_name(*store_)) {
+      copies_(options, name_of_copies(*store_)) {
   if (AsyncReads* const source = store_->async_reads())
     reads_ = std::make_unique<CachedReads>(copies_, *source, url());
 }

@@ -72,6 +72,7 @@ class CachedDriver final : public StoreDriver, public std::enable_shared_from_th
   void discard() override { store_->discard(); }
   void sync() override { store_->sync(); }
   std::string identity(std::string_view prefix) override { return store_->identity(prefix); }
+  std::string lasting_name() override { return store_->lasting_name(); }
   bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override {
     return store_->get_latest(key, into, max_nbytes);
   }

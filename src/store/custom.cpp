@@ -113,6 +113,10 @@ class CustomDriver : public StoreDriver {
   std::string identity(std::string_view prefix) override {
     return store_->identity(std::string(prefix));
   }
+  std::string lasting_name() override {
+    std::string name = store_->lasting_name();
+    return name.empty() ? name_within_process(name_) : name;
+  }
   // Never made: where an application's prefixes lie is the application's to decide.
   LockAttempt try_lock(std::string_view prefix, MissingFolder) override {
     const std::string folder = store_->folder(std::string(prefix));
@@ -220,6 +224,7 @@ class CustomDriver : public StoreDriver {
 
   std::shared_ptr<CustomStore> store_;
   std::unique_ptr<AsyncReads> reads_;  // null: it answers at once
+  const std::string name_ = new_store_name();
 };
 
 }  // namespace
@@ -233,6 +238,8 @@ void CustomStore::cancel(std::uint64_t) {}
 std::string CustomStore::identity(const std::string& prefix) const {
   return "custom:" + url() + '/' + prefix;
 }
+
+std::string CustomStore::lasting_name() const { return {}; }
 
 std::string CustomStore::folder(const std::string&) const { return {}; }
 

@@ -39,6 +39,8 @@ using Value = std::shared_ptr<const MemoryObject>;
 // Values are shared, never changed: a reader that holds one is untouched by a later set().
 class MemoryContents {
  public:
+  const std::string& name() const { return name_; }
+
   Value find(std::string_view key) {
     Shard& shard = shard_of(key);
     ForkLock lock(shard.mutex);
@@ -140,6 +142,7 @@ class MemoryContents {
     return shards_[(std::hash<std::string_view>()(key) >> 40) % shards_.size()];
   }
 
+  const std::string name_ = new_store_name();
   std::array<Shard, 16> shards_;
 };
 
@@ -243,6 +246,8 @@ class MemoryStore : public StoreDriver {
     return "memory:" + std::to_string(reinterpret_cast<std::uintptr_t>(contents_.get())) + '/' +
            std::string(prefix);
   }
+  // "memory://NAME" is another store in each process.
+  std::string lasting_name() override { return name_within_process(contents_->name()); }
   LockAttempt try_lock(std::string_view, MissingFolder) override {
     return {LockAttempt::State::held};
   }

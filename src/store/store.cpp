@@ -1,9 +1,12 @@
 #include "store/store.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <random>
 #include <string>
 
 #include "base/checked.h"
@@ -100,6 +103,16 @@ std::string StoreDriver::set_if(std::string_view key,
 std::string StoreDriver::identity(std::string_view prefix) {
   return "driver:" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + '/' +
          std::string(prefix);
+}
+
+std::string new_store_name() {
+  std::random_device random;
+  const std::uint64_t high = random();
+  return std::string(kUnnamed) + std::to_string(high << 32 | random());
+}
+
+std::string name_within_process(const std::string& name) {
+  return name + '@' + std::to_string(::getpid());
 }
 
 LockAttempt StoreDriver::try_lock(std::string_view, MissingFolder) { return {}; }

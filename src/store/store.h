@@ -186,6 +186,10 @@ class StoreDriver {
   // both, whichever way leads there: links, "..", mounts, a cache in front. At most one system call
   // where something lies there.
   virtual std::string identity(std::string_view prefix);
+  // What a later call, of another process too, knows the store by: of two stores with equal names
+  // one keeps what the other does, as far as nobody has changed it since. What is within one
+  // process, or has no name, is named anew for each.
+  virtual std::string lasting_name() { return url(); }
   // As get_within(), past what a cache keeps.
   virtual bool get_latest(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
     return get_within(key, into, max_nbytes);
@@ -224,6 +228,11 @@ std::optional<WrittenAt::Time> written_time(std::int64_t seconds, std::int64_t n
 bool names_metadata(std::string_view key);
 inline constexpr std::array<std::string_view, 5> kMetadataNames = {
     "zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"};
+// A name that no other store has, of this process or another; it begins with kUnnamed.
+inline constexpr std::string_view kUnnamed = "unnamed:";
+std::string new_store_name();
+// The same as this process knows it: a child of fork has its own copy of what has the name.
+std::string name_within_process(const std::string& name);
 // Tells whom on_dropped_archive() named.
 void tell_dropped_archive(const std::string& url) noexcept;
 // What check_key() would complain of; null for a good key.

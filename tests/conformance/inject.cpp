@@ -40,6 +40,7 @@ class Wrapper : public StoreDriver {
   }
   void close() override { store_->close(); }
   std::string identity(std::string_view prefix) override { return store_->identity(prefix); }
+  std::string lasting_name() override { return store_->lasting_name(); }
   LockAttempt try_lock(std::string_view prefix, MissingFolder missing) override {
     return store_->try_lock(prefix, missing);
   }

@@ -103,6 +103,40 @@ TEST(Rechunk, RefusesOtherArgumentsUntilToldToOverwrite) {
   EXPECT_EQ(elements(open_array(store)), counting(64));
 }
 
+// Their URLs are the same.
+TEST(Rechunk, GoesOnWithTheSameStoreInMemoryAndNoOther) {
+  const Array source = counting_array({8, 8}, {2, 8});
+  const Array other = counting_array({8, 8}, {2, 8});
+  const Store store = memory_store();
+  RechunkOptions options = into({8, 2}, 128);
+  options.progress = [](std::int64_t, std::int64_t) { throw Error(ErrorCode::cancelled, ""); };
+  EXPECT_EQ(code_of([&] { rechunk(source, store, "", options); }), ErrorCode::cancelled);
+  options.progress = nullptr;
+  EXPECT_EQ(code_of([&] { rechunk(other, store, "", options); }), ErrorCode::invalid_argument);
+  rechunk(open_array(source.store()), store, "", options);
+  EXPECT_EQ(elements(open_array(store)), counting(64));
+}
+
+TEST(Rechunk, ANameGivenIsTheSources) {
+  const Store store = memory_store();
+  RechunkOptions options = into({8, 2}, 128);
+  options.source_name = "field of 2020";
+  options.progress = [](std::int64_t, std::int64_t) { throw Error(ErrorCode::cancelled, ""); };
+  EXPECT_EQ(code_of([&] {
+              rechunk(counting_array({8, 8}, {2, 8}), store, "", options);
+            }),
+            ErrorCode::cancelled);
+  options.progress = nullptr;
+  options.source_name = "field of 2021";
+  EXPECT_EQ(code_of([&] {
+              rechunk(counting_array({8, 8}, {2, 8}), store, "", options);
+            }),
+            ErrorCode::invalid_argument);
+  options.source_name = "field of 2020";
+  rechunk(counting_array({8, 8}, {2, 8}), store, "", options);
+  EXPECT_EQ(elements(open_array(store)), counting(64));
+}
+
 TEST(Rechunk, NeverRemovesItsSource) {
   const Store store = memory_store();
   create_group(store);

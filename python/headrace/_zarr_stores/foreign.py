@@ -25,7 +25,7 @@ from zarr.storage import FsspecStore, MemoryStore, ObjectStore, WrapperStore
 from .. import _core, _secrets, config
 from .pending import Answer as _Answer
 from .pending import PendingReads, loop_closed
-from .place import place_of
+from .place import lasting_name, place_of
 
 _BATCH = 64  # objects asked for at once
 _LOOK_S = 0.5  # how often who waits for a loop looks whether there still is one
@@ -137,6 +137,7 @@ class ForeignStore:
         place = self.place()
         is_folder = place.startswith("/") and not os.path.isfile(place)
         self.identity, self.folder = ("", place) if is_folder else (place, "")
+        self.lasting_name = lasting_name(place)
         self.read_only = bool(store.read_only)
         self._watchers: dict[int, set[str]] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from zarr.storage import (
@@ -39,6 +40,18 @@ def place_of(store: Any) -> str:
     if isinstance(store, ObjectStore):
         return _obstore_place(store.store)
     return _object(store)
+
+
+# Servers and files, whose places say all that tells them apart. Others may mean something else in
+# another process, or keep a part of their name (an account, a commit) in their options.
+_LASTING = re.compile(
+    r"/|(s3a?|gs|gcs|https?|s?ftp|ssh|(web)?hdfs|smb|S3Store|GCSStore|HTTPStore):"
+)
+
+
+def lasting_name(place: str) -> str:
+    """A place by which other processes know the store; "" where there is none."""
+    return place if _LASTING.match(place) else ""
 
 
 def _object(thing: Any) -> str:

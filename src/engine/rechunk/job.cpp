@@ -10,6 +10,7 @@
 #include "engine/rechunk/state.h"
 #include "engine/rechunk/tree.h"
 #include "headrace/rechunk.h"
+#include "store/store.h"
 
 namespace headrace {
 namespace {
@@ -78,12 +79,7 @@ class Rechunk {
                         ": an archive takes one pass; give more max_memory, or write a folder");
       }
     }
-    if (!state_.same_arguments() && !options_.overwrite) {
-      throw Error(ErrorCode::invalid_argument,
-                  "[rechunk] " + place_of(store_, path_) +
-                      ": a rechunk with other arguments, or of what the source was then, stopped "
-                      "halfway there; give the same ones or overwrite");
-    }
+    if (!state_.same_arguments() && !options_.overwrite) throw_other_arguments();
     if (!state_.found() || !state_.same_arguments()) {
       if (state_.found()) state_.forget();
       lock_.reset();  // what is removed may be the folder; under the node's lock nobody else begins
@@ -102,6 +98,25 @@ class Rechunk {
       const std::string where = node_below(path_, name);
       if (!node_is_group(store_, where)) create_group(store_, where, group.attributes_json(), 3);
     }
+  }
+
+  [[noreturn]] void throw_other_arguments() const {
+    std::string names;
+    bool source = false;
+    for (const std::string& name : state_.other_arguments()) {
+      source = source || name == "source";
+      if (name == "blocks" && !names.empty()) continue;  // other ones wherever something else is
+      names += (names.empty() ? "" : ", ");
+      names += name == "documents" ? "metadata of the source" : name;
+    }
+    std::string message = "[rechunk] " + place_of(store_, path_) +
+                          ": a rechunk with other arguments, or of what the source was then, "
+                          "stopped halfway there (other: " +
+                          names + "); give the same ones or overwrite";
+    if (source && source_name(tree_, options_).starts_with(kUnnamed))
+      message +=
+          ". A source without a name, as in memory, is known only by the store that was open";
+    throw Error(ErrorCode::invalid_argument, message);
   }
 
   void count_total() {

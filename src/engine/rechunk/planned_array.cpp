@@ -9,6 +9,7 @@
 #include "engine/rechunk/state.h"
 #include "format/fill_value.h"
 #include "format/json.h"
+#include "store/store.h"
 
 namespace headrace {
 namespace {
@@ -108,6 +109,18 @@ std::uint32_t checksum(const std::vector<PlannedArray>& arrays) {
   return crc32c(bytes_of(text));
 }
 
+// Of what the copy gets from the source besides elements, and by what these are decoded.
+std::uint32_t checksum_of_documents(const RechunkTree& tree) {
+  std::string text;
+  for (const auto& [path, group] : tree.groups)
+    text += json_quote(path) + json_compact(group.attributes_json());
+  for (const auto& [path, array] : tree.arrays) {
+    text += json_quote(path) + json_compact(array.metadata_json()) +
+            json_compact(array.attributes_json());
+  }
+  return crc32c(bytes_of(text));
+}
+
 std::vector<RechunkPlan> plans_of(const RechunkTree& tree, const RechunkOptions& options) {
   std::vector<RechunkPlan> plans;
   for (PlannedArray& array : planned_arrays(tree, options)) plans.push_back(std::move(array.plan));
@@ -123,6 +136,11 @@ std::vector<PlannedArray> planned_arrays(const RechunkTree& tree, const RechunkO
   return arrays;
 }
 
+std::string source_name(const RechunkTree& tree, const RechunkOptions& options) {
+  if (!options.source_name.empty()) return options.source_name;
+  return tree.store.driver().lasting_name() + '/' + tree.path;
+}
+
 std::string arguments_json(const RechunkTree& tree,
                            const std::vector<PlannedArray>& arrays,
                            const RechunkOptions& options) {
@@ -135,7 +153,9 @@ std::string arguments_json(const RechunkTree& tree,
     }
     codecs += ']';
   }
-  return "{\"source\": " + json_quote(tree.place()) + ", \"chunks\": " + json_of(options.chunks) +
+  return "{\"source\": " + json_quote(source_name(tree, options)) +
+         ", \"documents\": " + std::to_string(checksum_of_documents(tree)) +
+         ", \"chunks\": " + json_of(options.chunks) +
          ", \"shards\": " + (options.shards ? json_of(*options.shards) : "null") +
          ", \"codecs\": " + codecs + ", \"max_memory\": " + std::to_string(options.max_memory) +
          ", \"blocks\": " + std::to_string(checksum(arrays)) + '}';

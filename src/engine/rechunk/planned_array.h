@@ -22,7 +22,9 @@ std::optional<std::vector<std::byte>> fill_of(const Array& source);
 
 std::vector<PlannedArray> planned_arrays(const RechunkTree& tree, const RechunkOptions& options);
 
-// What must be the same when a rechunk goes on.
+// What must be the same when a rechunk goes on: {"source": ..., "documents": ..., ...}. A source
+// that only this process knows has a name that begins with kUnnamed.
+std::string source_name(const RechunkTree& tree, const RechunkOptions& options);
 std::string arguments_json(const RechunkTree& tree,
                            const std::vector<PlannedArray>& arrays,
                            const RechunkOptions& options);

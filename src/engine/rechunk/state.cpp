@@ -49,6 +49,18 @@ void RechunkState::load(const std::string& document) {
   }
 }
 
+std::vector<std::string> RechunkState::other_arguments() const {
+  std::vector<std::string> names;
+  if (same_arguments()) return names;
+  const JsonObject found(Json::parse(found_arguments_, key_));
+  const JsonObject given(Json::parse(arguments_, "arguments"));
+  for (const auto& [name, value] : given.members()) {
+    const std::optional<Json> other = found.find(name);
+    if (!other || other->text() != value.text()) names.push_back(name);
+  }
+  return names;
+}
+
 std::string RechunkState::document() const {
   std::string done;
   for (std::size_t block = 0; block < done_.size(); ++block) {

@@ -23,6 +23,7 @@ class RechunkState {
   // Whether somebody began there; then whether with the same arguments.
   bool found() const { return found_; }
   bool same_arguments() const { return !found_ || found_arguments_ == arguments_; }
+  std::vector<std::string> other_arguments() const;  // the names of those that are not the same
 
   std::size_t array() const { return array_; }
   std::size_t pass() const { return pass_; }

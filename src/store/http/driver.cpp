@@ -91,6 +91,8 @@ class Driver final : public HttpDriver {
     if (!prefix.empty()) place.append("/").append(prefix);
     return place;
   }
+  // The URL has neither the endpoint of a bucket nor the query.
+  std::string lasting_name() override { return protocol_->identity(); }
   std::size_t depth() const override {
     return static_cast<std::size_t>(client_->options().max_in_flight);
   }

@@ -219,6 +219,9 @@ class IcechunkCatalogue : public Catalogue {
   std::string identity() const override {
     return "icechunk:" + store_->identity("") + '@' + snapshot_name_;
   }
+  std::string lasting_name() const override {
+    return "icechunk:" + store_->lasting_name() + '@' + snapshot_name_;
+  }
   bool may_be_remote() const override { return !store_->local() || targets_.may_be_remote(); }
 
   std::optional<Whereabouts> find(std::string_view key) override;

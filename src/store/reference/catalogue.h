@@ -38,6 +38,7 @@ class Catalogue {
 
   virtual std::string url() const = 0;
   virtual std::string identity() const = 0;  // equal for catalogues that are one place
+  virtual std::string lasting_name() const { return url(); }  // as that of StoreDriver
   // Whether objects may lie in stores that are not of this machine.
   virtual bool may_be_remote() const = 0;
   // Nothing: there is no such key. May read to find out.

@@ -51,6 +51,7 @@ class OfCatalogue : public Base {
   std::string identity(std::string_view prefix) override {
     return catalogue_->identity() + '#' + std::string(prefix);
   }
+  std::string lasting_name() override { return catalogue_->lasting_name(); }
   bool holds_only_keys() const override { return true; }
 
  protected:

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "base/system.h"
 #include "headrace/error.h"
 #include "store/reference/catalogue.h"
@@ -135,13 +136,35 @@ JsonWindow::Source json_source(const Target& file, const std::string& name) {
   return [unpacked = std::move(unpacked)](MutableBytes into) { return (*unpacked)(into); };
 }
 
+// What the bytes of a source are told by, once they are read.
+struct Digest {
+  std::uint32_t crc = 0;
+  std::uint64_t nbytes = 0;
+
+  void add(ConstBytes bytes) {
+    crc = crc32c_after(crc, bytes);
+    nbytes += bytes.size();
+  }
+};
+
+JsonWindow::Source digested(JsonWindow::Source source, Digest& digest) {
+  return [source = std::move(source), &digest](MutableBytes into) {
+    const std::size_t n = source(into);
+    digest.add(into.first(n));
+    return n;
+  };
+}
+
 class ReferenceCatalogue : public Catalogue {
  public:
   ReferenceCatalogue(std::string url,
+                     const Digest& digest,
                      std::unique_ptr<References> references,
                      TargetRules rules,
                      std::string target)
       : url_(std::move(url)),
+        lasting_name_(url_ + '#' + std::to_string(digest.nbytes) + '-' +
+                      std::to_string(digest.crc)),
         references_(std::move(references)),
         remote_protocol_(is_remote_url(rules.protocol + "://")),
         remote_home_(is_remote_url(rules.home)),
@@ -150,6 +173,7 @@ class ReferenceCatalogue : public Catalogue {
 
   std::string url() const override { return url_; }
   std::string identity() const override { return url_; }
+  std::string lasting_name() const override { return lasting_name_; }
   bool may_be_remote() const override {
     if (!targets_.may_be_remote() && !remote_protocol_) return false;
     // What is relative is so to the home.
@@ -187,6 +211,7 @@ class ReferenceCatalogue : public Catalogue {
 
  private:
   std::string url_;
+  std::string lasting_name_;
   std::unique_ptr<References> references_;
   bool remote_protocol_;
   bool remote_home_;
@@ -231,8 +256,9 @@ std::shared_ptr<StoreDriver> open_reference_store(std::string_view url,
   rules.protocol = given.take("remote_protocol");
   rules.options = options_of_json(given.take("remote_options"), "remote_options");
   Templates overrides;
-  if (const std::string text = given.take("template_overrides"); !text.empty()) {
-    JsonWindow json(source_of(text), "template_overrides");
+  const std::string override_text = given.take("template_overrides");
+  if (!override_text.empty()) {
+    JsonWindow json(source_of(override_text), "template_overrides");
     overrides = read_templates(json);
   }
   std::string target = given.take("target");
@@ -241,11 +267,19 @@ std::shared_ptr<StoreDriver> open_reference_store(std::string_view url,
   near.run = given.take_number("max_block", near.run);
   given.finish();
 
+  // Of all that says where the bytes of a key are, but for what a folder of Parquet has: that is
+  // read as it is needed.
+  Digest digest;
+  for (const std::string& text : {override_text, rules.protocol, target}) {
+    digest.add(bytes_of(text));
+    digest.add(bytes_of(std::string_view("\n")));
+  }
   std::string name;
   std::unique_ptr<References> references;
   if (file.starts_with('{')) {
     name = "reference://";
-    references = references_of(read_kerchunk_json(source_of(file), "references", overrides));
+    references = references_of(
+        read_kerchunk_json(digested(source_of(file), digest), "references", overrides));
   } else {
     const std::string path = local_path(file);
     const std::string place = path.empty() ? file : path;
@@ -256,12 +290,13 @@ std::shared_ptr<StoreDriver> open_reference_store(std::string_view url,
       references = open_parquet_references(place, file_options);
     } else {
       const Target object = open_object(place, file_options);
-      references = references_of(read_kerchunk_json(json_source(object, shown), shown, overrides));
+      references = references_of(
+          read_kerchunk_json(digested(json_source(object, shown), digest), shown, overrides));
     }
   }
   return make_catalogue_store(
       std::make_shared<ReferenceCatalogue>(
-          std::move(name), std::move(references), std::move(rules), std::move(target)),
+          std::move(name), digest, std::move(references), std::move(rules), std::move(target)),
       near);
 }
 
