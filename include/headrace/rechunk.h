@@ -92,6 +92,10 @@ void rechunk(const Group& source,
              std::string_view path,
              const RechunkOptions& options);
 
+// Whether a rechunk to this place is at work or has stopped halfway: what it has not written reads
+// as the fill value.
+bool rechunk_is_unfinished(const Store& store, std::string_view path);
+
 // Whether one of two nodes is within the other, or the same: making room for one would remove the
 // other. Files are compared by their real paths, whatever spelling or link leads there.
 bool nodes_overlap(const Store& store,

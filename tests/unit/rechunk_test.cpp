@@ -111,10 +111,13 @@ TEST(Rechunk, GoesOnWithTheSameStoreInMemoryAndNoOther) {
   RechunkOptions options = into({8, 2}, 128);
   options.progress = [](std::int64_t, std::int64_t) { throw Error(ErrorCode::cancelled, ""); };
   EXPECT_EQ(code_of([&] { rechunk(source, store, "", options); }), ErrorCode::cancelled);
+  EXPECT_TRUE(rechunk_is_unfinished(store, ""));
+  EXPECT_FALSE(rechunk_is_unfinished(store, "a"));
   options.progress = nullptr;
   EXPECT_EQ(code_of([&] { rechunk(other, store, "", options); }), ErrorCode::invalid_argument);
   rechunk(open_array(source.store()), store, "", options);
   EXPECT_EQ(elements(open_array(store)), counting(64));
+  EXPECT_FALSE(rechunk_is_unfinished(store, ""));
 }
 
 TEST(Rechunk, ANameGivenIsTheSources) {

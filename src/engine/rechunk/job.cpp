@@ -15,7 +15,6 @@
 namespace headrace {
 namespace {
 
-constexpr const char* kFolder = ".rechunk";
 // Requests with less fetch objects by several requests each.
 constexpr std::size_t kLeastScratch = std::size_t{1} << 20;
 
@@ -26,7 +25,7 @@ class Rechunk {
         store_(std::move(store)),
         path_(std::move(path)),
         options_(options),
-        folder_(join_key(path_, kFolder)),
+        folder_(RechunkState::folder_of(path_)),
         is_archive_(store_.url().starts_with("zip:")),
         arrays_(planned_arrays(tree, options)),
         lock_(lock_notes(MissingFolder::leave)),
@@ -280,6 +279,10 @@ void rechunk(const Group& source,
              const RechunkOptions& options) {
   const RechunkTree tree = tree_of(source);
   Rechunk(tree, store, node_path(path), options).run();
+}
+
+bool rechunk_is_unfinished(const Store& store, std::string_view path) {
+  return RechunkState::is_in(store, node_path(path));
 }
 
 }  // namespace headrace

@@ -16,6 +16,8 @@ constexpr int kSaveShare = 20;
 // Bounds what a damaged document makes us allocate.
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 28;
 
+std::string key_of(const std::string& folder) { return folder + "/progress.json"; }
+
 std::size_t count_of(const Json& json) {
   const std::int64_t value = json.integer();
   if (value < 0 || value > kMaxBlocks) json.fail(ErrorCode::corrupt, "out of range");
@@ -24,10 +26,22 @@ std::size_t count_of(const Json& json) {
 
 }  // namespace
 
+std::string RechunkState::folder_of(const std::string& path) { return join_key(path, ".rechunk"); }
+
+bool RechunkState::is_in(const Store& store, const std::string& path) {
+  try {
+    return store.exists(key_of(folder_of(path)));
+  } catch (const Error& e) {
+    // What a bucket says of a missing object to who may not list it.
+    if (e.code() != ErrorCode::permission_denied) throw;
+    return false;
+  }
+}
+
 RechunkState::RechunkState(Store store, std::string folder, std::string arguments, bool kept)
     : store_(std::move(store)),
       folder_(std::move(folder)),
-      key_(folder_ + "/progress.json"),
+      key_(key_of(folder_)),
       arguments_(json_compact(arguments)),
       kept_(kept) {
   if (!kept_) return;

@@ -17,6 +17,9 @@ namespace headrace {
 
 class RechunkState {
  public:
+  static std::string folder_of(const std::string& path);  // of the node that is written
+  static bool is_in(const Store& store, const std::string& path);
+
   // What is in the store under `folder`, or a beginning. `kept` false: in memory only.
   RechunkState(Store store, std::string folder, std::string arguments, bool kept);
 

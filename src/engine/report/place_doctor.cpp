@@ -16,6 +16,7 @@
 #include "engine/report/remote_doctor.h"
 #include "headrace/array.h"
 #include "headrace/error.h"
+#include "headrace/rechunk.h"
 #include "headrace/store.h"
 #include "store/http/client.h"
 #include "store/http/driver.h"
@@ -174,7 +175,10 @@ class PlaceDoctor {
   void look_for_zarr() {
     try {
       const std::optional<bool> is_group = node_is_group(*store_, "");
-      if (is_group) return *is_group ? look_at_group() : look_at_array();
+      if (is_group) {
+        *is_group ? look_at_group() : look_at_array();
+        return look_for_notes();
+      }
     } catch (const Error& error) {
       return findings_.problem("zarr", error.what());
     }
@@ -211,6 +215,18 @@ class PlaceDoctor {
                      "the group has no consolidated metadata and nothing is listed here: what lies "
                      "in it is found by its name alone; zarr.consolidate_metadata() writes them");
     }
+  }
+
+  void look_for_notes() {
+    try {
+      if (!rechunk_is_unfinished(*store_, "")) return;
+    } catch (const Error& error) {
+      return findings_.note("rechunk", error.what());
+    }
+    findings_.problem(
+        "rechunk",
+        "a rechunk to here is at work or has stopped halfway: what it has not written "
+        "reads as the fill value; the same call goes on where it stopped");
   }
 
   // Names below the place, and which of them are nodes.
