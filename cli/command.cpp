@@ -207,13 +207,20 @@ void NodeCount::add() {
               fmt::format("more than {} groups and arrays: name a group further down", kMax));
 }
 
-Walk::Walk(const Group& root) { gather(root, root.members()); }
+Walk::Walk(const Group& root) {
+  std::vector<NodeLeftOut> left_out_here;
+  const std::vector<Node> members = root.members(left_out_here);
+  gather(root, members, left_out_here);
+}
 
-void Walk::gather(const Group& group, const std::vector<Node>& members) {
+void Walk::gather(const Group& group,
+                  const std::vector<Node>& members,
+                  const std::vector<NodeLeftOut>& left_out_here) {
   const auto path_of = [&](const std::string& name) {
     return group.path().empty() ? name : group.path() + '/' + name;
   };
-  for (const std::string& name : group.links_back()) left_out.push_back(path_of(name));
+  groups.push_back(group.path());
+  for (const NodeLeftOut& node : left_out_here) left_out.push_back({path_of(node.name), node.why});
   for (const Node& node : members) {
     count_.add();
     if (!node.is_group) {
@@ -221,21 +228,28 @@ void Walk::gather(const Group& group, const std::vector<Node>& members) {
       continue;
     }
     std::optional<std::pair<Group, std::vector<Node>>> below;
+    std::vector<NodeLeftOut> left_out_below;
     try {
       const Group opened = group.group(node.name);
-      below.emplace(opened, opened.members());
+      below.emplace(opened, opened.members(left_out_below));
     } catch (const Error& e) {
       broken.emplace_back(path_of(node.name), e);
     }
-    if (below) gather(below->first, below->second);
+    if (below) gather(below->first, below->second, left_out_below);
   }
 }
 
-std::string Walk::left_out_text() const {
+std::string left_out_text(const std::vector<NodeLeftOut>& nodes) {
   std::string text;
-  for (const std::string& path : left_out)
-    text += fmt::format("left out: {}: {}\n", printable(path), kLeadsBack);
+  for (const NodeLeftOut& node : nodes)
+    text += fmt::format("left out: {}: {}\n", printable(node.name), printable(node.why));
   return text;
+}
+
+std::vector<std::string> names_of(const std::vector<NodeLeftOut>& nodes) {
+  std::vector<std::string> names;
+  for (const NodeLeftOut& node : nodes) names.push_back(node.name);
+  return names;
 }
 
 std::string shape_text(const Shape& shape) {

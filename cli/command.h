@@ -93,18 +93,22 @@ struct Walk {
     Group group;  // it is in
   };
   std::vector<ArrayPlace> arrays;
+  std::vector<std::string> groups;                    // with the one that it began at
   std::vector<std::pair<std::string, Error>> broken;  // groups that cannot be opened or listed
-  std::vector<std::string> left_out;                  // links back to a group they are in
+  std::vector<NodeLeftOut> left_out;
 
   explicit Walk(const Group& root);
-  // "left out: a/b: ..." for each of those.
-  std::string left_out_text() const;
 
  private:
-  void gather(const Group& group, const std::vector<Node>& members);
+  void gather(const Group& group,
+              const std::vector<Node>& members,
+              const std::vector<NodeLeftOut>& left_out_here);
 
   NodeCount count_;
 };
+// "left out: a/b: ..." for each.
+std::string left_out_text(const std::vector<NodeLeftOut>& nodes);
+std::vector<std::string> names_of(const std::vector<NodeLeftOut>& nodes);
 // Why a link back is left out.
 inline constexpr const char* kLeadsBack = "a link that leads back to a group it is in";
 

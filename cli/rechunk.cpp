@@ -152,19 +152,19 @@ std::string plan_text(const Json& plan) {
   return text;
 }
 
-std::string left_out_text(const Array&) { return ""; }
-std::string left_out_text(const Group& group) { return Walk(group).left_out_text(); }
-
 template <typename Node>
 void run(const Node& source, const Options& options, bool choose_shards) {
   RechunkOptions chosen = rechunk_options(options, choose_shards);
   Json arrays = Json::array();
+  std::vector<NodeLeftOut> left_out;
+  chosen.left_out = [&](const NodeLeftOut& node) { left_out.push_back(node); };
   for (const RechunkPlan& plan : plan_rechunk(source, chosen)) arrays.push_back(plan_json(plan));
-  std::string plans;
+  chosen.left_out = nullptr;  // said once
+  std::string plans = left_out_text(left_out);
   for (const Json& plan : arrays) plans += plan_text(plan);
   if (!options.plan_only) {
     // Beside the work, which goes on whoever reads of it, or stops to.
-    if (!options.json) say(left_out_text(source) + plans);
+    if (!options.json) say(plans);
     Store store = open_store(options.destination,
                              mode_of_destination(options.destination, options.overwrite));
     Progress progress("rechunk", 1, Progress::Unit::bytes);
@@ -182,9 +182,10 @@ void run(const Node& source, const Options& options, bool choose_shards) {
     print_json({{"destination", options.destination},
                 {"done", !options.plan_only},
                 {"verified", options.verify && !options.plan_only},
+                {"left_out", names_of(left_out)},
                 {"arrays", std::move(arrays)}});
   } else if (options.plan_only) {
-    print_text(left_out_text(source) + plans);
+    print_text(plans);
   }
 }
 

@@ -123,7 +123,20 @@ std::vector<Finding> verify_all(const Walk& walk) {
   return findings;
 }
 
-Json report_json(const std::vector<Finding>& findings, const std::vector<std::string>& left_out) {
+// Of the target and the groups below it: a rechunk writes to a node of its own.
+std::vector<std::string> unfinished_in(const Target& target, const std::optional<Walk>& walk) {
+  std::vector<std::string> places = walk ? walk->groups : std::vector<std::string>{target.path};
+  if (walk) {
+    for (const Walk::ArrayPlace& array : walk->arrays) places.push_back(array.path);
+  }
+  std::erase_if(
+      places, [&](const std::string& path) { return !rechunk_is_unfinished(target.store, path); });
+  return places;
+}
+
+Json report_json(const std::vector<Finding>& findings,
+                 const std::vector<NodeLeftOut>& left_out,
+                 const std::vector<std::string>& unfinished) {
   Json arrays = Json::array();
   std::int64_t chunks = 0;
   std::size_t bad = 0;
@@ -137,11 +150,12 @@ Json report_json(const std::vector<Finding>& findings, const std::vector<std::st
     bad += finding.bad.size();
     unchecked += finding.checksum == false;
   }
-  return {{"ok", bad == 0},
+  return {{"ok", bad == 0 && unfinished.empty()},
           {"chunks", chunks},
           {"bad", bad},
           {"without_checksum", unchecked},
-          {"left_out", left_out},
+          {"left_out", names_of(left_out)},
+          {"unfinished", unfinished},
           {"arrays", std::move(arrays)}};
 }
 
@@ -154,6 +168,13 @@ std::string report_text(const Json& report) {
                           printable(key.empty() ? array.at("path").get<std::string>() : key),
                           printable(bad.at("message").get<std::string>()));
     }
+  }
+  for (const Json& path : report.at("unfinished")) {
+    const std::string name = path.get<std::string>();
+    text += fmt::format(
+        "unfinished: {}: a rechunk to here is at work or has stopped halfway: what it has not "
+        "written reads as the fill value\n",
+        name.empty() ? "/" : printable(name));
   }
   text += fmt::format("{}, {}, {} bad\n",
                       counted(static_cast<std::int64_t>(report.at("arrays").size()), "array"),
@@ -181,18 +202,19 @@ void add_verify(CLI::App& app, int& status) {
     std::vector<Finding> findings;
     std::optional<Walk> walk;
     if (target.is_group) {
-      walk.emplace(target.group());
+      walk.emplace(target.group().as_stored());
       findings = verify_all(*walk);
     } else {
       const std::function<Array()> open = [&] { return target.array(); };
       Watch watch({open});
       findings.push_back(verify_array(target.path, open, watch));
     }
-    const Json report = report_json(findings, walk ? walk->left_out : std::vector<std::string>());
+    const std::vector<NodeLeftOut> left_out = walk ? walk->left_out : std::vector<NodeLeftOut>();
+    const Json report = report_json(findings, left_out, unfinished_in(target, walk));
     if (options->json) {
       print_json(report);
     } else {
-      print_text((walk ? walk->left_out_text() : "") + report_text(report));
+      print_text(left_out_text(left_out) + report_text(report));
     }
     if (!report.at("ok").get<bool>()) status = 1;
   });

@@ -216,6 +216,12 @@ struct Node {
   bool is_group = false;
 };
 
+// What lies in a group and is no member of it, and why.
+struct NodeLeftOut {
+  std::string name;
+  std::string why;
+};
+
 class Group {
  public:
   explicit Group(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
@@ -224,8 +230,16 @@ class Group {
   // members ends: links that lead back to this group or one it is in are left out, and groups that
   // nest deeper than 64 are `unsupported`.
   std::vector<Node> members() const;
+  // The same, with what looks like a node and is left out: those links, nodes of the other format,
+  // folders with nodes below them and no document of their own, and names that as_stored() knows
+  // from consolidated metadata alone. Looks into the folders that are no nodes. Of a group that has
+  // its members from consolidated metadata: nothing.
+  std::vector<Node> members(std::vector<NodeLeftOut>& left_out) const;
   // The names of the links that members() leaves out.
   std::vector<std::string> links_back() const;
+  // The group, and those below it, as the nodes' own documents have them: consolidated metadata may
+  // be older. Itself where the store does not list, or has none.
+  Group as_stored() const;
   bool contains(std::string_view name) const;
   std::optional<bool> is_group(std::string_view name) const;  // nothing when there is no such node
   Array array(std::string_view name, const OpenOptions& options = {}) const;

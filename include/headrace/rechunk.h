@@ -42,6 +42,8 @@ struct RechunkOptions {
   bool verify = false;  // compare source and destination at the end; `corrupt` names a block
   std::function<void(std::int64_t done_nbytes, std::int64_t total_nbytes)> progress{};
   std::function<void()> poll{};  // as that of ReadOptions
+  // Told, of a group, of what lies in it and is not copied: Group::members().
+  std::function<void(const NodeLeftOut& node)> left_out{};
   RechunkExecutor executor{};  // none: one block after another, each by all threads
   // What tells the source's elements from others', for a call that goes on, where an executor reads
   // something else than the source. Empty: what tells its store.
@@ -73,7 +75,8 @@ struct RechunkPlan {
 std::vector<RechunkPlan> plan_rechunk(const Array& source, const RechunkOptions& options);
 std::vector<RechunkPlan> plan_rechunk(const Group& source, const RechunkOptions& options);
 
-// A copy of an array, or of a group and everything below it, in Zarr v3, cut into other chunks.
+// A copy of an array, or of a group and everything below it, in Zarr v3, cut into other chunks. Of
+// a group with consolidated metadata the nodes themselves are read: Group::as_stored().
 // Attributes, fill values, names of dimensions are kept; a group's metadata are consolidated where
 // the source's are; chunks that hold nothing but the fill value are not stored.
 //

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import struct
+import warnings
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
@@ -236,7 +237,10 @@ def copy(
     """Copy an array, or a group and everything below it, chunk by chunk.
 
     The copy has the shape, chunks, codecs, fill value, names and attributes of the source, and
-    consolidated metadata where the source has them.
+    consolidated metadata where the source has them. These may be older than the nodes, which
+    are what is copied where the store can list them. What lies in a group and is no member of it
+    (nodes of the other format, nodes in a folder without a group's document, links that lead back)
+    is left out with a `UserWarning`.
 
     Parameters
     ----------
@@ -271,16 +275,32 @@ def copy(
         raise ValueError(f"copy: source and destination overlap: /{node.path} of {node.store.url}")
     _check.flag("overwrite", overwrite)
     wanted = progress is not None and progress is not False
-    total = _nbytes_of(node) if wanted else 0
+    stored = _as_stored(node)
+    total = _nbytes_of(stored) if wanted else 0
+    left_out: list[tuple[str, str]] = []
     with _Tally(progress, "copy", total) as tally, _Target(dst, overwrite=overwrite) as target:
-        _copy_node(node, target.store, target.path, zarr_format, overwrite, tally)
+        _copy_node(stored, target.store, target.path, zarr_format, overwrite, tally, left_out)
         if isinstance(node, Group) and node.consolidated:
             _core.consolidate_metadata(target.store, target.path)
+    say_left_out("copy", left_out)
     if target.closes:
         return open(dst)
     if isinstance(node, Group):
         return Group(_core.open_group(target.store, target.path))
     return _core.open_array(target.store, target.path)
+
+
+def say_left_out(what: str, nodes: list[tuple[str, str]]) -> None:
+    """Of a public function that `checks_names`: what lies in its source and was not copied."""
+    if nodes:
+        said = _core.printable("; ".join(f"/{path}: {why}" for path, why in sorted(nodes)))
+        warnings.warn(f"{what}: left out {said}", UserWarning, stacklevel=4)
+
+
+def _as_stored(node: _core.Array | Group) -> _core.Array | Group:
+    if isinstance(node, _core.Array):
+        return node
+    return Group(node._handle.as_stored(), node._device, node._implementations)
 
 
 def _nbytes_of(node: _core.Array | Group) -> int:
@@ -296,6 +316,8 @@ def _copy_node(
     zarr_format: int | None,
     overwrite: bool,
     tally: _Tally,
+    left_out: list[tuple[str, str]],
+    relative: str = "",
 ) -> None:
     if isinstance(node, _core.Array):
         _copy_array(node, store, path, zarr_format, overwrite, tally)
@@ -307,8 +329,11 @@ def _copy_node(
         zarr_format=zarr_format or node.zarr_format,
         overwrite=overwrite,
     )
-    for name, member in node.items():
-        _copy_node(member, store, join(path, name), zarr_format, False, tally)
+    members, others = node._handle.members_and_left_out()
+    left_out += [(join(relative, name), why) for name, why in others]
+    for name, is_group in members:
+        member, below = node._member(name, is_group), join(relative, name)
+        _copy_node(member, store, join(path, name), zarr_format, False, tally, left_out, below)
 
 
 def _copy_array(

@@ -13,7 +13,7 @@ from ._create import _as_list, _is_auto, create_array
 from ._dimensions import axes_of
 from ._foreign_places import is_of_zarr, name_of, places_of
 from ._open import open
-from ._ops import _FILL_VALUE, _Target, blocks
+from ._ops import _FILL_VALUE, _Target, blocks, say_left_out
 from ._place import overlap, place_overlaps
 from ._progress import Progress, showing
 from ._suggest import checks_names, did_you_mean
@@ -47,6 +47,9 @@ def rechunk(
     a source that is known to be the same: of its name and metadata. Its elements must not have
     changed. What has no name, as a store in memory, is known while the object is the same; arrays
     of other libraries by Dask's name for them, the folder of a Zarr array, or their values.
+
+    Of a group with consolidated metadata the nodes themselves are read, where the store can list.
+    What is no member of its group is left out with a `UserWarning`, as by `copy`.
 
     Parameters
     ----------
@@ -104,6 +107,7 @@ def rechunk(
         )
     if overwrite and source.foreign is not None:
         source.check_is_not_below(dst)
+    left_out: list[tuple[str, str]] = []
     with showing(progress, "rechunk") as show, _Target(dst, overwrite=overwrite) as target:
         _core.rechunk(
             _handle(source.node),
@@ -116,9 +120,11 @@ def rechunk(
             progress=show,
             executor=_executor(source, executor),
             source_name=name_of(source.foreign) if source.foreign is not None else "",
+            left_out=lambda path, why: left_out.append((path, why)),
         )
         if verify and source.foreign is not None:
             source.verify(open(target.store, target.path))
+    say_left_out("rechunk", left_out)
     if target.closes:
         return open(dst)
     return open(target.store, target.path)

@@ -90,6 +90,26 @@ nb::list members(PyGroup& self) {
   return result;
 }
 
+nb::tuple members_and_left_out(PyGroup& self) {
+  std::vector<NodeLeftOut> left_out;
+  const auto nodes = [&] {
+    nb::gil_scoped_release release;
+    return self.group.members(left_out);
+  }();
+  nb::list found;
+  for (const Node& node : nodes)
+    found.append(nb::make_tuple(name_to_python(node.name), node.is_group));
+  nb::list others;
+  for (const NodeLeftOut& node : left_out)
+    others.append(nb::make_tuple(name_to_python(node.name), node.why));
+  return nb::make_tuple(found, others);
+}
+
+PyGroup as_stored(PyGroup& self) {
+  nb::gil_scoped_release release;
+  return {self.group.as_stored(), self.origin};
+}
+
 nb::list links_back(PyGroup& self) {
   const auto names = [&] {
     nb::gil_scoped_release release;
@@ -106,6 +126,11 @@ void bind_group(nb::module_& m) {
   // headrace.Group wraps it: mappings, trees and creation are Python's part.
   nb::class_<PyGroup>(m, "GroupHandle")
       .def("members", members, nb::sig("def members(self) -> list[tuple[str, bool]]"))
+      .def("members_and_left_out",
+           members_and_left_out,
+           nb::sig("def members_and_left_out(self) -> "
+                   "tuple[list[tuple[str, bool]], list[tuple[str, str]]]"))
+      .def("as_stored", as_stored, nb::sig("def as_stored(self) -> GroupHandle"))
       .def("links_back", links_back, nb::sig("def links_back(self) -> list[str]"))
       .def(
           "is_group",

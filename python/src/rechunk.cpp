@@ -81,7 +81,8 @@ void rechunk_node(nb::handle source,
                   bool verify,
                   nb::handle progress,
                   nb::handle executor,
-                  const std::string& source_name) {
+                  const std::string& source_name,
+                  nb::handle left_out) {
   const Source from = source_of(source);
   RechunkOptions options = options_of(chunks, shards, codecs, max_memory);
   options.overwrite = overwrite;
@@ -92,6 +93,12 @@ void rechunk_node(nb::handle source,
     options.progress = [progress](std::int64_t done, std::int64_t total) {
       nb::gil_scoped_acquire gil;
       progress(done, total);
+    };
+  }
+  if (!left_out.is_none()) {
+    options.left_out = [left_out](const NodeLeftOut& node) {
+      nb::gil_scoped_acquire gil;
+      left_out(name_to_python(node.name), node.why);
     };
   }
   check_caller(from.origin);
@@ -182,11 +189,13 @@ void bind_rechunk(nb::module_& m) {
         nb::arg("progress").none(),
         nb::arg("executor").none(),
         nb::arg("source_name"),
+        nb::arg("left_out").none(),
         nb::sig("def rechunk(source: Array | GroupHandle, store: Store, path: str, *, "
                 "chunks: collections.abc.Sequence[int] | None, "
                 "shards: collections.abc.Sequence[int] | None, "
                 "codecs: list[tuple[str, str]] | None, max_memory: int, overwrite: bool, "
-                "verify: bool, progress: typing.Any, executor: typing.Any, source_name: str) -> None"));
+                "verify: bool, progress: typing.Any, executor: typing.Any, source_name: str, "
+                "left_out: typing.Any) -> None"));
   m.def("plan_rechunk",
         plan_node,
         nb::arg("source"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from helpers import assert_same
-from test_cli import run
+from test_cli import COMMAND, run, run_json
 
 N = 1 << 22
 CHUNK = 1 << 15
@@ -241,3 +241,24 @@ def test_overwrite_goes_on_with_the_same_arguments(tmp_path):
     )
     assert done[0] >= 0.5
     assert b"left halfway goes on" in run("rechunk", "--help")
+
+
+@pytest.mark.parametrize("below", ["", "g", "g/deeper"])
+def test_an_unfinished_destination_is_told(below, tmp_path):
+    root = tmp_path / "out.zarr"
+    if below:
+        hr.create_group(root)
+        if "/" in below:
+            hr.create_group(root / "g")
+    values = np.arange(N, dtype="i4")
+    stop_halfway(files(values, tmp_path), root / below)
+    report = run_json("verify", root, status=1)
+    assert (report["ok"], report["bad"], report["unfinished"]) == (False, 0, [below])
+    text = subprocess.run([COMMAND, "verify", root], capture_output=True, text=True).stdout
+    assert f"unfinished: {below or '/'}: a rechunk to here" in text
+    facts = hr.doctor(root / below)
+    assert not facts["good"]
+    assert "stopped halfway" in facts["findings"][-1]["says"]
+    hr.rechunk(tmp_path / "1.zarr", root / below, **ARGUMENTS)
+    assert run_json("verify", root)["unfinished"] == []
+    assert hr.doctor(root / below)["good"]

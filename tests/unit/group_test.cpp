@@ -89,6 +89,53 @@ TEST(Group, ListsNodesAndPassesOverTheRest) {
   }
 }
 
+std::string left_out_of(const Group& group) {
+  std::vector<NodeLeftOut> left_out;
+  std::string result;
+  for (const Node& node : group.members(left_out)) result += node.name + ' ';
+  for (const NodeLeftOut& node : left_out) result += '|' + node.name + ": " + node.why;
+  return result;
+}
+
+TEST(Group, TellsWhatIsNoMember) {
+  EXPECT_EQ(left_out_of(open_group(v3_store())), "a b ");
+  EXPECT_EQ(left_out_of(open_group(v2_store())), "a b ");
+  const Store store = v3_store();
+  put(store, "old/.zarray", kArrayV2);
+  put(store, "notes/more/x/zarr.json", array_v3());
+  put(store, ".rechunk/between-0/zarr.json", array_v3());
+  EXPECT_EQ(left_out_of(open_group(store)),
+            "a b |notes: a folder without a group's document, which has notes/more/x"
+            "|old: an array of Zarr 2 in a group of Zarr 3");
+}
+
+TEST(Group, LooksForNodesInSoManyFoldersOnly) {
+  const Store store = v3_store();
+  for (int i = 0; i < 1100; ++i) put(store, "notes/" + std::to_string(i) + "/readme.txt", "");
+  EXPECT_EQ(left_out_of(open_group(store)),
+            "a b |notes: a folder without a group's document, not looked through: there are too "
+            "many");
+}
+
+TEST(Group, AsStoredPassesOverConsolidatedMetadata) {
+  for (const Store& store : {v3_store(), v2_store()}) {
+    const bool third = store.exists("zarr.json");
+    consolidate_metadata(store);
+    put(store, third ? "a/y/zarr.json" : "a/y/.zarray", third ? array_v3() : kArrayV2);
+    store.erase(third ? "b/zarr.json" : "b/.zarray");
+    const Group consolidated = open_group(store);
+    EXPECT_EQ(names(consolidated), "a/ b ");
+    EXPECT_EQ(left_out_of(consolidated), "a b ");
+    const Group group = consolidated.as_stored();
+    EXPECT_FALSE(group.consolidated());
+    EXPECT_EQ(names(group), "a/ ");
+    EXPECT_EQ(names(group.group("a")), "x y ");
+    EXPECT_EQ(left_out_of(group),
+              "a |b: named by consolidated metadata alone: there is no such node");
+    EXPECT_EQ(names(group.as_stored()), "a/ ");
+  }
+}
+
 TEST(Group, NamesWhatItLacks) {
   const Group root = open_group(v3_store());
   const Error missing = error_of([&] { root.array("a/y"); });

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/memory_errors.h"
+#include "headrace/array.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -305,6 +308,87 @@ std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store
     }
     limit.count(store, path);
   }
+  return nodes;
+}
+
+namespace {
+
+constexpr int kFoldersLookedInto = 1000;  // of a group, in search of nodes
+
+// A folder's first node, by its path, in a folder that is none itself; what tools keep for
+// themselves (.git, the notes of a rechunk) has no nodes of anybody's.
+std::optional<std::string> node_within(const Store& store, const std::string& path, int& folders) {
+  for (const DirEntry& entry : store.driver().list_dir(path + '/')) {
+    if (!entry.is_prefix || entry.leads_back || entry.name.starts_with('.')) continue;
+    if (--folders < 0) return std::nullopt;
+    const std::string below = join_key(path, entry.name);
+    for (const char* name : {"zarr.json", ".zarray", ".zgroup"}) {
+      if (store.exists(join_key(below, name))) return below;
+    }
+    if (auto found = node_within(store, below, folders)) return found;
+  }
+  return std::nullopt;
+}
+
+// Why a folder is left out that is no node of the format; nothing where none lies there.
+std::optional<std::string> why_left_out(const Store& store,
+                                        const std::string& path,
+                                        int zarr_format,
+                                        int& folders) {
+  try {
+    if (const auto other = find_node(store, path, 5 - zarr_format)) {
+      return std::string(other->type == NodeType::group ? "a group" : "an array") + " of Zarr " +
+             std::to_string(5 - zarr_format) + " in a group of Zarr " + std::to_string(zarr_format);
+    }
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::corrupt) throw;
+    return e.what();
+  }
+  const std::string what = "a folder without a group's document";
+  try {
+    if (const auto node = node_within(store, path, folders)) return what + ", which has " + *node;
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::permission_denied) throw;
+    return what + ": " + e.what();
+  }
+  if (folders < 0) return what + ", not looked through: there are too many";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
+                                                              const std::string& path,
+                                                              int zarr_format,
+                                                              const NodeMap* consolidated,
+                                                              std::vector<NodeLeftOut>& left_out) {
+  auto nodes = list_nodes(store, path, zarr_format, Malformed::list);
+  int folders = kFoldersLookedInto;
+  std::set<std::string, std::less<>> known;
+  for (const auto& [name, node] : nodes) known.insert(name);
+  for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+    if (!entry.is_prefix || known.contains(entry.name)) continue;
+    if (entry.leads_back) {
+      left_out.push_back({entry.name, "a link that leads back to a group it is in"});
+    } else if (entry.name.starts_with('.')) {
+      continue;
+    } else if (auto why = why_left_out(store, join_key(path, entry.name), zarr_format, folders)) {
+      left_out.push_back({entry.name, std::move(*why)});
+    } else {
+      continue;
+    }
+    known.insert(entry.name);
+  }
+  if (consolidated == nullptr) return nodes;
+  for (const auto& [name, node] : *consolidated) {
+    if (name.find('/') != std::string::npos || known.contains(name)) continue;
+    if (auto found = find_node(store, join_key(path, name), zarr_format)) {
+      nodes.emplace_back(name, std::move(*found));
+    } else {
+      left_out.push_back({name, "named by consolidated metadata alone: there is no such node"});
+    }
+  }
+  std::ranges::sort(nodes, {}, [](const auto& node) -> const std::string& { return node.first; });
   return nodes;
 }
 

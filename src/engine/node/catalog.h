@@ -15,6 +15,8 @@
 
 namespace headrace {
 
+struct NodeLeftOut;  // headrace/array.h
+
 // A node's documents, from the store or from consolidated metadata.
 struct NodeDocuments {
   NodeType type = NodeType::group;
@@ -107,6 +109,13 @@ std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store
                                                               const std::string& path,
                                                               int zarr_format,
                                                               Malformed malformed);
+// The same, with what is left out, and the nodes of consolidated metadata that the listing lacks:
+// some servers list a part of what they have.
+std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
+                                                              const std::string& path,
+                                                              int zarr_format,
+                                                              const NodeMap* consolidated,
+                                                              std::vector<NodeLeftOut>& left_out);
 // The names of those links.
 std::vector<std::string> list_links_back(const Store& store, const std::string& path);
 

@@ -67,11 +67,54 @@ std::vector<Node> Group::members() const {
     }
     return result;
   }
+  if (state_->passed_over) {
+    std::vector<NodeLeftOut> left_out;
+    return members(left_out);
+  }
   for (auto& [name, node] :
        list_nodes(state_->store, state_->path, zarr_format(), Malformed::list)) {
     result.push_back({std::move(name), node.type == NodeType::group});
   }
   return result;
+}
+
+std::vector<Node> Group::members(std::vector<NodeLeftOut>& left_out) const {
+  if (state_->nodes) return members();
+  std::vector<Node> result;
+  for (auto& [name, node] : list_nodes(
+           state_->store, state_->path, zarr_format(), state_->passed_over.get(), left_out)) {
+    result.push_back({std::move(name), node.type == NodeType::group});
+  }
+  return result;
+}
+
+namespace {
+
+// Whether the store names what lies below the path. A web server does not, and a bucket may let
+// nobody list who may read.
+bool lists(const Store& store, const std::string& path) {
+  try {
+    store.driver().list_dir(path.empty() ? "" : path + '/');
+    return true;
+  } catch (const Error& e) {
+    const bool cannot = e.code() == ErrorCode::unsupported ||
+                        e.code() == ErrorCode::permission_denied ||
+                        e.code() == ErrorCode::not_found;
+    if (!cannot) throw;
+    return false;
+  }
+}
+
+}  // namespace
+
+Group Group::as_stored() const {
+  if (!state_->nodes || !lists(state_->store, state_->path)) return *this;
+  OpenOptions options = state_->options;
+  options.use_consolidated = false;
+  options.zarr_format = zarr_format();
+  const Group fresh = open_group(state_->store, state_->path, options);
+  return Group(std::make_shared<GroupState>(
+      state_->store, state_->path, *fresh.state()->metadata(), nullptr, options, state_->nodes));
 }
 
 std::vector<std::string> Group::links_back() const {
@@ -106,6 +149,14 @@ Group Group::group(std::string_view name) const {
   const auto node = state_->find(clean);
   if (!node || node->type != NodeType::group) throw_no_member(*state_, "group", clean, node);
   const std::string path = join_key(state_->path, clean);
+  if (state_->passed_over) {
+    return Group(std::make_shared<GroupState>(state_->store,
+                                              path,
+                                              group_metadata_of(state_->store, path, *node),
+                                              nullptr,
+                                              state_->options,
+                                              nodes_below(*state_->passed_over, clean)));
+  }
   if (!state_->nodes || !state_->nodes->contains(clean)) {
     return make_group(state_->store, path, *node, state_->options);
   }

@@ -19,17 +19,21 @@ class GroupState {
              std::string p,
              GroupMetadata metadata,
              std::shared_ptr<const NodeMap> n,
-             OpenOptions o)
+             OpenOptions o,
+             std::shared_ptr<const NodeMap> names = nullptr)
       : store(std::move(s)),
         path(std::move(p)),
         options(std::move(o)),
         nodes(std::move(n)),
+        passed_over(std::move(names)),
         metadata_(std::make_shared<const GroupMetadata>(std::move(metadata))) {}
 
   const Store store;
   const std::string path;
   const OpenOptions options;
   const std::shared_ptr<const NodeMap> nodes;
+  // Of as_stored(): the consolidated metadata that are not gone by.
+  const std::shared_ptr<const NodeMap> passed_over;
 
   std::shared_ptr<const GroupMetadata> metadata() const;
   // Under the node's lock: change(attributes as the store has them) gives the new ones.

@@ -277,7 +277,7 @@ void rechunk(const Group& source,
              const Store& store,
              std::string_view path,
              const RechunkOptions& options) {
-  const RechunkTree tree = tree_of(source);
+  const RechunkTree tree = tree_of(source, options.left_out);
   Rechunk(tree, store, node_path(path), options).run();
 }
 

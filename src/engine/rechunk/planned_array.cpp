@@ -192,7 +192,7 @@ std::vector<RechunkPlan> plan_rechunk(const Array& source, const RechunkOptions&
 }
 
 std::vector<RechunkPlan> plan_rechunk(const Group& source, const RechunkOptions& options) {
-  return plans_of(tree_of(source), options);
+  return plans_of(tree_of(source, options.left_out), options);
 }
 
 }  // namespace headrace

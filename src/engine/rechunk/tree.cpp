@@ -8,13 +8,22 @@
 namespace headrace {
 namespace {
 
-void gather(const Group& group, const std::string& path, WalkLimit& limit, RechunkTree& tree) {
+using TellLeftOut = std::function<void(const NodeLeftOut&)>;
+
+void gather(const Group& group,
+            const std::string& path,
+            const TellLeftOut& tell,
+            WalkLimit& limit,
+            RechunkTree& tree) {
   limit.count(tree.store, tree.path);
   tree.groups.emplace_back(path, group);
-  for (const Node& node : group.members()) {
+  std::vector<NodeLeftOut> left_out;
+  const std::vector<Node> members = tell ? group.members(left_out) : group.members();
+  for (NodeLeftOut& node : left_out) tell({join_key(path, node.name), std::move(node.why)});
+  for (const Node& node : members) {
     const std::string member = join_key(path, node.name);
     if (node.is_group) {
-      gather(group.group(node.name), member, limit, tree);
+      gather(group.group(node.name), member, tell, limit, tree);
     } else {
       limit.count(tree.store, tree.path);
       tree.arrays.emplace_back(member, group.array(node.name).to(Device::cpu()));
@@ -24,10 +33,10 @@ void gather(const Group& group, const std::string& path, WalkLimit& limit, Rechu
 
 }  // namespace
 
-RechunkTree tree_of(const Group& group) {
+RechunkTree tree_of(const Group& group, const TellLeftOut& left_out) {
   RechunkTree tree{group.store(), group.path(), {}, {}, group.consolidated()};
   WalkLimit limit;
-  gather(group, "", limit, tree);
+  gather(group.as_stored(), "", left_out, limit, tree);
   return tree;
 }
 

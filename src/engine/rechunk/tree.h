@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,9 @@ struct RechunkTree {
   std::string place() const { return place_of(store, path); }
 };
 
-RechunkTree tree_of(const Group& group);
+// Of the nodes as they are, whatever consolidated metadata say.
+RechunkTree tree_of(const Group& group,
+                    const std::function<void(const NodeLeftOut&)>& left_out = {});
 RechunkTree tree_of(const Array& array);
 
 // Of a node below a root, whose own name is "".
