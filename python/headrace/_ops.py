@@ -277,6 +277,8 @@ def copy(
     wanted = progress is not None and progress is not False
     stored = _as_stored(node)
     total = _nbytes_of(stored) if wanted else 0
+    if overwrite:
+        _refuse_what_cannot_be_copied(stored, zarr_format)
     left_out: list[tuple[str, str]] = []
     with _Tally(progress, "copy", total) as tally, _Target(dst, overwrite=overwrite) as target:
         _copy_node(stored, target.store, target.path, zarr_format, overwrite, tally, left_out)
@@ -288,6 +290,15 @@ def copy(
     if isinstance(node, Group):
         return Group(_core.open_group(target.store, target.path))
     return _core.open_array(target.store, target.path)
+
+
+def _refuse_what_cannot_be_copied(node: _core.Array | Group, zarr_format: int | None) -> None:
+    """While what would make room for it is still there."""
+    if isinstance(node, _core.Array):
+        create_like(node, _core.memory_store(), "", zarr_format=zarr_format)
+    else:
+        for member in node.values():
+            _refuse_what_cannot_be_copied(member, zarr_format)
 
 
 def say_left_out(what: str, nodes: list[tuple[str, str]]) -> None:

@@ -432,6 +432,12 @@ def test_what_no_array_can_have_is_known_before_anything_is_removed(tmp_path):
     with pytest.raises(NotImplementedError, match="no long double"):
         hr.save(tmp_path / "a.zarr", a=ONES, b=np.ones(3, np.longdouble))
     assert hr.open(tmp_path / "a.zarr").keys() == ["precious"]
+    source = hr.create_group("memory://of_v3", overwrite=True)
+    source["a"] = ONES
+    source.create_group("in").create_array("sharded", data=ONES, chunks=2, shards=4)
+    with pytest.raises(NotImplementedError, match="shard"):
+        hr.copy(source, tmp_path / "a.zarr", zarr_format=2, overwrite=True)
+    assert hr.load(tmp_path / "a.zarr")["precious"].tolist() == ONES.tolist()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "engine/node/catalog.h"
+#include "engine/node/consolidate.h"
 #include "engine/node/create.h"
 #include "engine/rechunk/blocks.h"
 #include "engine/rechunk/plan.h"
@@ -49,6 +50,7 @@ class Rechunk {
       for (const PlannedArray& array : arrays_) verify(array);
     }
     if (tree_.consolidated) consolidate_metadata(store_, path_);
+    enter_consolidated("rechunk", store_, path_, options_.poll);
     state_.remove();
   }
 
