@@ -1,6 +1,8 @@
 """Consolidated metadata of the groups above a node that is replaced or removed."""
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import headrace as hr
@@ -78,6 +80,19 @@ def test_a_group_that_is_replaced_takes_its_members_out_of_consolidated_metadata
     hr.create_group(store, "in", overwrite=True)
     opened = hr.open(store)
     assert opened.consolidated and opened.keys() == ["in"] and "in/x" not in opened
+
+
+def test_what_is_not_replaced_after_all_stays_in_them(group, store):
+    group["x"] = np.arange(4, dtype="i4")
+    hr.consolidate_metadata(store)
+    folder = Path(store) / "x/.rechunk"
+    folder.mkdir()
+    lock = os.open(folder, os.O_RDONLY)  # as one that is at work holds it
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(RuntimeError, match="a rechunk is at work there"):
+        hr.create_array(store, "x", data=[1.5], overwrite=True)
+    os.close(lock)
+    assert hr.open(store).keys() == ["x"] and hr.open(store)["x"][:].tolist() == [0, 1, 2, 3]
 
 
 def test_cut_off_between_the_two_no_old_metadata_are_left(group, store):

@@ -99,6 +99,14 @@ void refuse_links_above(const std::string& where, const Store& store, const std:
   }
 }
 
+// What is left of a node whose removal failed, whose error counts.
+void enter_again(const char* call, const Store& store, const std::string& path) noexcept {
+  try {
+    enter_consolidated(call, store, path, {});
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
 NewNode prepare_node(const char* call,
@@ -131,14 +139,21 @@ NewNode prepare_node(const char* call,
     if (!missing_above(where, store, join_key(above, "x"), zarr_format).empty())
       store_node(store, above, lock, documents_of_group(zarr_format, "{}"));
   }
-  const bool is_consolidated = overwrite && leave_consolidated(call, store, path, poll);
-  if (overwrite && !path.empty() && store.driver().is_link(path)) store.erase(path);
-  NodeLock lock(store, path, poll, MissingFolder::make);
-  if (overwrite)
-    remove_node(call, store, path, poll, made);
-  else
+  if (!overwrite) {
+    NodeLock lock(store, path, poll, MissingFolder::make);
     refuse_existing(where, store, path);
-  return {std::move(lock), overwrite, is_consolidated};
+    return {std::move(lock)};
+  }
+  const bool is_consolidated = leave_consolidated(call, store, path, poll);
+  try {
+    if (!path.empty() && store.driver().is_link(path)) store.erase(path);
+    NodeLock lock(store, path, poll, MissingFolder::make);
+    remove_node(call, store, path, poll, made);
+    return {std::move(lock), overwrite, is_consolidated};
+  } catch (...) {
+    if (is_consolidated) enter_again(call, store, path);
+    throw;
+  }
 }
 
 void NewNode::store(const char* call,
