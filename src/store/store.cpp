@@ -106,9 +106,15 @@ std::string StoreDriver::identity(std::string_view prefix) {
 }
 
 std::string new_store_name() {
-  std::random_device random;
-  const std::uint64_t high = random();
-  return std::string(kUnnamed) + std::to_string(high << 32 | random());
+  // Drawing a number takes longer than making a store. Forks, which have the same, are told apart
+  // by name_within_process().
+  static const std::string of_process = [] {
+    std::random_device random;
+    const std::uint64_t high = random();
+    return std::string(kUnnamed) + std::to_string(high << 32 | random()) + '-';
+  }();
+  static std::atomic<std::uint64_t> n{0};
+  return of_process + std::to_string(n++);
 }
 
 std::string name_within_process(const std::string& name) {
