@@ -213,9 +213,8 @@ void add_cp(CLI::App& app) {
       add_copy(app, "cp", "Copy the objects of a store as they are to another", *options);
   command->add_flag("--resume", options->resume, "Leave out what is there already, as sync does");
   command->footer(
-      "Nothing is copied where the destination has chunks of an array, or documents of a node, "
-      "that\n"
-      "the source lacks: \"headrace sync --delete\" removes them.\n\n"
+      "Nothing is copied where the destination has chunks of an array, or documents of a node,\n"
+      "that the source lacks: \"headrace sync --delete\" removes them.\n\n"
       "Examples:\n"
       "  headrace cp era5.zarr /backup/era5.zarr --resume --verify\n"
       "  headrace cp s3://bucket/era5.zarr era5.zarr --storage-option anon=true");
@@ -236,10 +235,9 @@ void add_sync(CLI::App& app) {
       "--delete", options->remove_others, "Remove what only the destination has, at the end");
   command->footer(
       "What has the same size and was written after the source's is left as it is: --checksum\n"
-      "where clocks differ, or what is read may change meanwhile. Without --delete nothing is "
-      "copied\n"
-      "where the destination has chunks of an array, or documents of a node, that the source "
-      "lacks.\n\n"
+      "where clocks differ, or what is read may change meanwhile. Without --delete nothing is\n"
+      "copied where the destination has chunks of an array, or documents of a node, that the\n"
+      "source lacks.\n\n"
       "Examples:\n  headrace sync era5.zarr s3://bucket/era5.zarr --delete");
   command->callback([options] {
     const CopyOver over = options->checksum    ? CopyOver::other_bytes
