@@ -244,6 +244,9 @@ class Group {
   std::optional<bool> is_group(std::string_view name) const;  // nothing when there is no such node
   Array array(std::string_view name, const OpenOptions& options = {}) const;
   Group group(std::string_view name) const;
+  // Removes an array, or a group and everything below it, from the store, and from the consolidated
+  // metadata of the groups that it is in. This handle goes on by those that it was opened with.
+  void remove(std::string_view name, const std::function<void()>& poll = {}) const;
   std::string attributes_json() const;
   void set_attributes_json(std::string_view json, const WriteOptions& options = {}) const;
   std::string update_attributes(const AttributeChanges& changes,
@@ -258,6 +261,8 @@ class Group {
   const std::shared_ptr<GroupState>& state() const { return state_; }
 
  private:
+  std::vector<Node> listed_members(std::vector<NodeLeftOut>* left_out) const;
+
   std::shared_ptr<GroupState> state_;
 };
 
@@ -309,12 +314,6 @@ Group create_group(const Store& store,
 void consolidate_metadata(const Store& store,
                           std::string_view path = "",
                           const std::function<void()>& poll = {});
-
-// Takes the node at `path` and those below it out of the consolidated metadata of the groups above,
-// as create_array() and create_group() with `overwrite` do: for who removes them otherwise.
-void leave_consolidated(const Store& store,
-                        std::string_view path,
-                        const std::function<void()>& poll = {});
 
 // Removes the node at `path` and those below it, as StoreMode::overwrite does.
 void remove_nodes(const Store& store,

@@ -100,8 +100,7 @@ class Group(StorePlace):
                 f"no array or group {name!r} in /{self.path} of {self.store.url}"
                 f"{self._what_is_there(name)}"
             )
-        self.store._leave_consolidated(join(self.path, path))
-        self.store._remove_nodes(join(self.path, path))
+        self._handle.remove(path)
         self._look_again()
 
     def _look_again(self) -> None:

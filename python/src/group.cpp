@@ -141,6 +141,15 @@ void bind_group(nb::module_& m) {
           },
           nb::arg("name"),
           nb::sig("def is_group(self, name: str) -> bool | None"))
+      .def(
+          "remove",
+          [](PyGroup& self, nb::handle member) {
+            const std::string name = name_from_python(member);
+            nb::gil_scoped_release release;
+            self.group.remove(name, check_signals);
+          },
+          nb::arg("name"),
+          nb::sig("def remove(self, name: str) -> None"))
       .def("array",
            member_array,
            nb::arg("name"),

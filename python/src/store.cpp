@@ -177,13 +177,6 @@ void bind_keys(nb::class_<PyStore>& cls) {
           nb::arg("prefix"),
           without_gil)
       .def(
-          "_leave_consolidated",
-          [](PyStore& self, const std::string& path) {
-            leave_consolidated(self.store, path, check_signals);
-          },
-          nb::arg("path"),
-          without_gil)
-      .def(
           "_remove_nodes",
           [](PyStore& self, const std::string& path) {
             remove_nodes(self.store, path, check_signals);

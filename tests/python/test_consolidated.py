@@ -9,6 +9,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
+from helpers import edit_json
 
 
 @pytest.fixture
@@ -82,7 +83,16 @@ def test_a_group_that_is_replaced_takes_its_members_out_of_consolidated_metadata
     assert opened.consolidated and opened.keys() == ["in"] and "in/x" not in opened
 
 
-def test_what_is_not_replaced_after_all_stays_in_them(group, store):
+def replace(store):
+    hr.create_array(store, "x", data=[1.5], overwrite=True)
+
+
+def remove(store):
+    del hr.open_group(store, mode="r+")["x"]
+
+
+@pytest.mark.parametrize("change", [replace, remove])
+def test_what_is_not_replaced_or_removed_after_all_stays_in_them(group, store, change):
     group["x"] = np.arange(4, dtype="i4")
     hr.consolidate_metadata(store)
     folder = Path(store) / "x/.rechunk"
@@ -90,7 +100,7 @@ def test_what_is_not_replaced_after_all_stays_in_them(group, store):
     lock = os.open(folder, os.O_RDONLY)  # as one that is at work holds it
     fcntl.flock(lock, fcntl.LOCK_EX)
     with pytest.raises(RuntimeError, match="a rechunk is at work there"):
-        hr.create_array(store, "x", data=[1.5], overwrite=True)
+        change(store)
     os.close(lock)
     assert hr.open(store).keys() == ["x"] and hr.open(store)["x"][:].tolist() == [0, 1, 2, 3]
 
@@ -101,6 +111,9 @@ def test_cut_off_between_the_two_no_old_metadata_are_left(group, store):
     with pytest.raises(TypeError):  # on the way to its elements, which the array has no place for
         hr.create_array(store, "x", data=np.array([b"a", 1], object), overwrite=True)
     assert hr.open(store)["x"][:].tolist() == [0, 1, 2, 3]
-    opened = hr.open_group(store, mode="r+")
-    opened.store._leave_consolidated("x")  # what replacing begins with
+
+    def leave(root):  # what replacing begins with
+        del root["consolidated_metadata"]["metadata"]["x"]
+
+    edit_json(Path(store, "zarr.json"), leave)
     assert hr.open(store).keys() == [] and hr.open(store)["x"][:].tolist() == [0, 1, 2, 3]

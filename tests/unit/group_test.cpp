@@ -320,6 +320,24 @@ TEST(Consolidated, RefusesHostileTables) {
   }
 }
 
+TEST(Consolidated, GoAlongWithWhatIsRemoved) {
+  const Store store = v3_store();
+  consolidate_metadata(store);
+  const Group group = open_group(store);
+  group.remove("a/x");
+  EXPECT_EQ(names(open_group(store).group("a")), "");
+  group.remove("a");
+  EXPECT_EQ(names(open_group(store)), "b ");
+  EXPECT_TRUE(open_group(store).consolidated());
+  EXPECT_FALSE(store.exists("a/zarr.json"));
+  EXPECT_EQ(error_of([&] { group.remove("none"); }).code(), ErrorCode::not_found);
+  OpenOptions options;
+  options.read_only = true;
+  EXPECT_EQ(error_of([&] { open_group(store, "", options).remove("b"); }).code(),
+            ErrorCode::permission_denied);
+  EXPECT_EQ(names(open_group(store)), "b ");
+}
+
 TEST(Consolidated, NeedsAGroup) {
   const Store store = v3_store();
   EXPECT_EQ(error_of([&] { consolidate_metadata(store, "b"); }).code(), ErrorCode::not_found);

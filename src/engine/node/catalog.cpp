@@ -289,14 +289,23 @@ void WalkLimit::count(const Store& store, std::string_view path) {
                   " groups and arrays below one group: open one further down");
 }
 
-std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
-                                                              const std::string& path,
-                                                              int zarr_format,
-                                                              Malformed malformed) {
+namespace {
+
+using NamedNodes = std::vector<std::pair<std::string, NodeDocuments>>;
+
+std::vector<DirEntry> entries_of(const Store& store, const std::string& path) {
   check_depth(store, path);
-  std::vector<std::pair<std::string, NodeDocuments>> nodes;
+  return store.driver().list_dir(path.empty() ? "" : path + '/');
+}
+
+NamedNodes nodes_among(const std::vector<DirEntry>& entries,
+                       const Store& store,
+                       const std::string& path,
+                       int zarr_format,
+                       Malformed malformed) {
+  NamedNodes nodes;
   WalkLimit limit(kMaxMembers);
-  for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+  for (const DirEntry& entry : entries) {
     if (!entry.is_prefix || entry.leads_back) continue;
     try {
       auto node = find_node(store, join_key(path, entry.name), zarr_format);
@@ -310,8 +319,6 @@ std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store
   }
   return nodes;
 }
-
-namespace {
 
 constexpr int kFoldersLookedInto = 1000;  // of a group, in search of nodes
 
@@ -355,40 +362,61 @@ std::optional<std::string> why_left_out(const Store& store,
   return std::nullopt;
 }
 
-}  // namespace
-
-std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
-                                                              const std::string& path,
-                                                              int zarr_format,
-                                                              const NodeMap* consolidated,
-                                                              std::vector<NodeLeftOut>& left_out) {
-  auto nodes = list_nodes(store, path, zarr_format, Malformed::list);
+// Of the entries that are none of the nodes, what looks like one.
+std::vector<NodeLeftOut> left_out_among(const std::vector<DirEntry>& entries,
+                                        const Store& store,
+                                        const std::string& path,
+                                        int zarr_format,
+                                        const NamedNodes& nodes) {
+  std::vector<NodeLeftOut> left_out;
   int folders = kFoldersLookedInto;
-  std::set<std::string, std::less<>> known;
+  std::set<std::string_view> known;
   for (const auto& [name, node] : nodes) known.insert(name);
-  for (const DirEntry& entry : store.driver().list_dir(path.empty() ? "" : path + '/')) {
+  for (const DirEntry& entry : entries) {
     if (!entry.is_prefix || known.contains(entry.name)) continue;
     if (entry.leads_back) {
       left_out.push_back({entry.name, "a link that leads back to a group it is in"});
-    } else if (entry.name.starts_with('.')) {
-      continue;
-    } else if (auto why = why_left_out(store, join_key(path, entry.name), zarr_format, folders)) {
-      left_out.push_back({entry.name, std::move(*why)});
-    } else {
-      continue;
-    }
-    known.insert(entry.name);
-  }
-  if (consolidated == nullptr) return nodes;
-  for (const auto& [name, node] : *consolidated) {
-    if (name.find('/') != std::string::npos || known.contains(name)) continue;
-    if (auto found = find_node(store, join_key(path, name), zarr_format)) {
-      nodes.emplace_back(name, std::move(*found));
-    } else {
-      left_out.push_back({name, "named by consolidated metadata alone: there is no such node"});
+    } else if (!entry.name.starts_with('.')) {
+      if (auto why = why_left_out(store, join_key(path, entry.name), zarr_format, folders))
+        left_out.push_back({entry.name, std::move(*why)});
     }
   }
-  std::ranges::sort(nodes, {}, [](const auto& node) -> const std::string& { return node.first; });
+  return left_out;
+}
+
+}  // namespace
+
+NamedNodes list_nodes(const Store& store,
+                      const std::string& path,
+                      int zarr_format,
+                      Malformed malformed) {
+  return nodes_among(entries_of(store, path), store, path, zarr_format, malformed);
+}
+
+NamedNodes list_nodes(const Store& store,
+                      const std::string& path,
+                      int zarr_format,
+                      const NodeMap* consolidated,
+                      std::vector<NodeLeftOut>* left_out) {
+  const std::vector<DirEntry> entries = entries_of(store, path);
+  NamedNodes nodes = nodes_among(entries, store, path, zarr_format, Malformed::list);
+  std::vector<NodeLeftOut> others;
+  if (left_out) others = left_out_among(entries, store, path, zarr_format, nodes);
+  if (consolidated) {
+    std::set<std::string, std::less<>> known;
+    for (const auto& [name, node] : nodes) known.insert(name);
+    for (const NodeLeftOut& other : others) known.insert(other.name);
+    for (const auto& [name, node] : *consolidated) {
+      if (name.find('/') != std::string::npos || known.contains(name)) continue;
+      if (auto found = find_node(store, join_key(path, name), zarr_format)) {
+        nodes.emplace_back(name, std::move(*found));
+      } else {
+        others.push_back({name, "named by consolidated metadata alone: there is no such node"});
+      }
+    }
+    std::ranges::sort(nodes, {}, [](const auto& node) -> const std::string& { return node.first; });
+  }
+  if (left_out) left_out->insert(left_out->end(), others.begin(), others.end());
   return nodes;
 }
 

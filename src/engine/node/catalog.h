@@ -109,13 +109,14 @@ std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store
                                                               const std::string& path,
                                                               int zarr_format,
                                                               Malformed malformed);
-// The same, with what is left out, and the nodes of consolidated metadata that the listing lacks:
-// some servers list a part of what they have.
+// The same, with the nodes of consolidated metadata that the listing lacks: some servers list a
+// part of what they have. `left_out` is for what is left out; null where nobody asks, as folders
+// are looked into for it.
 std::vector<std::pair<std::string, NodeDocuments>> list_nodes(const Store& store,
                                                               const std::string& path,
                                                               int zarr_format,
                                                               const NodeMap* consolidated,
-                                                              std::vector<NodeLeftOut>& left_out);
+                                                              std::vector<NodeLeftOut>* left_out);
 // The names of those links.
 std::vector<std::string> list_links_back(const Store& store, const std::string& path);
 

@@ -127,11 +127,21 @@ bool change_consolidated(const char* call,
 
 }  // namespace
 
-bool leave_consolidated(const char* call,
-                        const Store& store,
-                        const std::string& path,
-                        const std::function<void()>& poll) {
-  return change_consolidated(call, store, path, poll, false);
+LeftConsolidated::LeftConsolidated(const char* call,
+                                   const Store& store,
+                                   const std::string& path,
+                                   const std::function<void()>& poll)
+    : call_(call),
+      store_(store),
+      path_(path),
+      any_(change_consolidated(call, store, path, poll, false)) {}
+
+LeftConsolidated::~LeftConsolidated() {
+  if (!any_) return;
+  try {
+    enter_consolidated(call_, store_, path_, {});
+  } catch (const Error&) {
+  }
 }
 
 void enter_consolidated(const char* call,
@@ -139,12 +149,6 @@ void enter_consolidated(const char* call,
                         const std::string& path,
                         const std::function<void()>& poll) {
   change_consolidated(call, store, path, poll, true);
-}
-
-void leave_consolidated(const Store& store,
-                        std::string_view path,
-                        const std::function<void()>& poll) {
-  leave_consolidated("leave_consolidated", store, node_path(path), poll);
 }
 
 void consolidate_metadata(const Store& store,

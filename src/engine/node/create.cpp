@@ -99,14 +99,6 @@ void refuse_links_above(const std::string& where, const Store& store, const std:
   }
 }
 
-// What is left of a node whose removal failed, whose error counts.
-void enter_again(const char* call, const Store& store, const std::string& path) noexcept {
-  try {
-    enter_consolidated(call, store, path, {});
-  } catch (const Error&) {
-  }
-}
-
 }  // namespace
 
 NewNode prepare_node(const char* call,
@@ -144,16 +136,11 @@ NewNode prepare_node(const char* call,
     refuse_existing(where, store, path);
     return {std::move(lock)};
   }
-  const bool is_consolidated = leave_consolidated(call, store, path, poll);
-  try {
-    if (!path.empty() && store.driver().is_link(path)) store.erase(path);
-    NodeLock lock(store, path, poll, MissingFolder::make);
-    remove_node(call, store, path, poll, made);
-    return {std::move(lock), overwrite, is_consolidated};
-  } catch (...) {
-    if (is_consolidated) enter_again(call, store, path);
-    throw;
-  }
+  LeftConsolidated left(call, store, path, poll);
+  if (!path.empty() && store.driver().is_link(path)) store.erase(path);
+  NodeLock lock(store, path, poll, MissingFolder::make);
+  remove_node(call, store, path, poll, made);
+  return {std::move(lock), overwrite, left.done()};
 }
 
 void NewNode::store(const char* call,

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "engine/node/consolidate.h"
 #include "engine/node/group_state.h"
 #include "engine/node/metadata_change.h"
 #include "engine/request/array_state.h"
@@ -24,6 +25,11 @@ std::string member_path(std::string_view name) {
       "[group] " + place_of(state.store, state.path) + " has no " + kind + " '" + name + '\'';
   if (found) message += found->type == NodeType::group ? ": it is a group" : ": it is an array";
   throw Error(ErrorCode::not_found, message);
+}
+
+[[noreturn]] void throw_read_only(const GroupState& state) {
+  throw Error(ErrorCode::permission_denied,
+              "[group] " + place_of(state.store, state.path) + " is open for reading only");
 }
 
 // The part of consolidated metadata that lies below `name`.
@@ -57,6 +63,15 @@ std::optional<NodeDocuments> GroupState::find(const std::string& name) const {
   return find_node(store, join_key(path, name), metadata()->zarr_format);
 }
 
+std::vector<Node> Group::listed_members(std::vector<NodeLeftOut>* left_out) const {
+  std::vector<Node> result;
+  for (auto& [name, node] : list_nodes(
+           state_->store, state_->path, zarr_format(), state_->passed_over.get(), left_out)) {
+    result.push_back({std::move(name), node.type == NodeType::group});
+  }
+  return result;
+}
+
 std::vector<Node> Group::members() const {
   std::vector<Node> result;
   if (state_->nodes) {
@@ -67,25 +82,11 @@ std::vector<Node> Group::members() const {
     }
     return result;
   }
-  if (state_->passed_over) {
-    std::vector<NodeLeftOut> left_out;
-    return members(left_out);
-  }
-  for (auto& [name, node] :
-       list_nodes(state_->store, state_->path, zarr_format(), Malformed::list)) {
-    result.push_back({std::move(name), node.type == NodeType::group});
-  }
-  return result;
+  return listed_members(nullptr);
 }
 
 std::vector<Node> Group::members(std::vector<NodeLeftOut>& left_out) const {
-  if (state_->nodes) return members();
-  std::vector<Node> result;
-  for (auto& [name, node] : list_nodes(
-           state_->store, state_->path, zarr_format(), state_->passed_over.get(), left_out)) {
-    result.push_back({std::move(name), node.type == NodeType::group});
-  }
-  return result;
+  return state_->nodes ? members() : listed_members(&left_out);
 }
 
 namespace {
@@ -170,13 +171,22 @@ Group Group::group(std::string_view name) const {
                                             state_->options));
 }
 
+void Group::remove(std::string_view name, const std::function<void()>& poll) const {
+  if (read_only()) throw_read_only(*state_);
+  const std::string clean = member_path(name);
+  const auto node = state_->find(clean);
+  if (!node) throw_no_member(*state_, "member", clean, node);
+  const std::string path = join_key(state_->path, clean);
+  LeftConsolidated left("group", state_->store, path, poll);
+  remove_nodes(state_->store, path, poll);
+  left.done();
+}
+
 std::string Group::attributes_json() const { return state_->metadata()->attributes; }
 
 void GroupState::change_attributes(const std::function<std::string(const std::string&)>& change,
                                    const std::function<void()>& poll) {
-  const std::string where = "[group] " + place_of(store, path);
-  if (options.read_only || store.read_only())
-    throw Error(ErrorCode::permission_denied, where + " is open for reading only");
+  if (options.read_only || store.read_only()) throw_read_only(*this);
   const int format = metadata()->zarr_format;
   again_when_forestalled(poll, OnDoubt::again, [&] {
     NodeChange node("group", store, path, NodeType::group, format, poll);
