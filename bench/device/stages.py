@@ -46,10 +46,12 @@ BLOSC = {
 }
 DEFLATE = {
     "FindBlocks": ("a CTA a piece of a stream; few streams", "bits of source, each is tried"),
+    "CheckDoubtful": ("a thread a header in doubt", "latency of a chain of 316 codes"),
     "CountFoundBlocks": ("as many CTAs as run at once", "blocks found by a CTA"),
     "DecodeStreams": ("a CTA a stream", "the blocks of a stream, one after the other"),
     "WriteFoundBlocks": ("as many CTAs as run at once", "blocks found by a CTA"),
     "ExpandInOrder": ("a CTA a stream", "latency of one CTA; with many, instructions"),
+    "ExpandInTurns": ("a CTA a multiprocessor; some dozens of streams", "the tile before"),
     "ExpandTile": ("a CTA a tile of 16 KiB", "shared memory"),
     "ChaseBytes": ("a CTA for 1,024 bytes", "latency of loads from the L2 cache"),
     "SumSlices": ("a CTA a slice", "memory"),

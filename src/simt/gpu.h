@@ -36,7 +36,19 @@ SIMT_DEVICE unsigned grid_size() { return gridDim.x; }
 SIMT_DEVICE void sync_cta() { __syncthreads(); }
 SIMT_DEVICE void sync_warp() { __syncwarp(); }
 // Orders this thread's writes before its later ones, for all threads of the device.
-SIMT_DEVICE void fence() { __threadfence(); }
+// Between CTAs of a launch. Who waits sees by load_shared_cache what the one that signals, and
+// threads that it synced with, had written by store_shared_cache. That one must have begun to run,
+// by a count of those that have for instance, as a device may have no room for all CTAs.
+SIMT_DEVICE void signal(u32* p, u32 value) {
+  __threadfence();
+  atomicExch(p, value);
+}
+// Until *p is `least`, at least.
+SIMT_DEVICE void wait_for(const u32* p, u32 least) {
+  while (*static_cast<const volatile u32*>(p) < least) {
+  }
+  __threadfence();
+}
 
 inline constexpr unsigned kAll = ~0u;
 
@@ -152,7 +164,9 @@ SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
   const uint4 v = __ldcg(reinterpret_cast<const uint4*>(p));
   return {v.x, v.y, v.z, v.w};
 }
+SIMT_DEVICE u8 load_shared_cache(const u8* p) { return __ldcg(p); }
 SIMT_DEVICE void store_shared_cache(u32* p, u32 value) { __stcg(p, value); }
+SIMT_DEVICE void store_shared_cache(u8* p, u8 value) { __stcg(p, value); }
 // Asks for the line of p, which must be readable.
 SIMT_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
 

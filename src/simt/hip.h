@@ -36,7 +36,13 @@ SIMT_DEVICE void sync_warp() {
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
   __builtin_amdgcn_wave_barrier();
 }
-SIMT_DEVICE void fence() { __threadfence(); }
+SIMT_DEVICE void signal(u32* p, u32 value) {
+  __hip_atomic_store(p, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+}
+SIMT_DEVICE void wait_for(const u32* p, u32 least) {
+  while (__hip_atomic_load(p, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) < least) {
+  }
+}
 
 template <class T>
 SIMT_DEVICE T shuffle(T value, unsigned lane, unsigned width = kWarp) {
@@ -121,7 +127,13 @@ SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
           load_shared_cache(&p->z),
           load_shared_cache(&p->w)};
 }
+SIMT_DEVICE u8 load_shared_cache(const u8* p) {
+  return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
 SIMT_DEVICE void store_shared_cache(u32* p, u32 value) {
+  __hip_atomic_store(p, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+SIMT_DEVICE void store_shared_cache(u8* p, u8 value) {
   __hip_atomic_store(p, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 SIMT_DEVICE void prefetch(const void* p) { __builtin_prefetch(p); }

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 #include <type_traits>
 
 #include "simt/queue.h"
@@ -57,7 +58,11 @@ SIMT_DEVICE unsigned grid_size() { return running.ctas; }
 
 SIMT_DEVICE void sync_cta() { wait(Sync::cta); }
 SIMT_DEVICE void sync_warp() { wait(Sync::warp); }
-SIMT_DEVICE void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+SIMT_DEVICE void signal(u32* p, u32 value) { __atomic_store_n(p, value, __ATOMIC_RELEASE); }
+// The fiber keeps its thread: CTAs that have begun have others.
+SIMT_DEVICE void wait_for(const u32* p, u32 least) {
+  while (__atomic_load_n(p, __ATOMIC_ACQUIRE) < least) std::this_thread::yield();
+}
 
 template <class T>
 u64 to_slot(T value) {
@@ -166,7 +171,9 @@ SIMT_DEVICE Quad load_shared_cache(const Quad* p) {
           load_shared_cache(&p->z),
           load_shared_cache(&p->w)};
 }
+SIMT_DEVICE u8 load_shared_cache(const u8* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 SIMT_DEVICE void store_shared_cache(u32* p, u32 v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+SIMT_DEVICE void store_shared_cache(u8* p, u8 v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 #ifdef HEADRACE_SIMT_SHADOW
 inline void prefetch(const void*) {}  // what comes of a race is dropped
 #else

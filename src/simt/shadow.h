@@ -9,7 +9,7 @@
 //     shared memory.
 //  3. An error, at the end of the launch:
 //     - two CTAs touch a byte, at least one writes it, and not both by atomics or the operations
-//       *_shared_cache: no CTA of a launch waits for another;
+//       *_shared_cache: that one has waited for the other is not looked at;
 //     - load_constant of a byte that the launch writes, even by the same thread: its cache of one
 //       multiprocessor is not told of writes.
 // Every access counts, not only those that a schedule brings together: one run finds what it runs

@@ -155,6 +155,42 @@ void expect_error(const std::function<void()>& body, const std::string& text) {
   }
 }
 
+// Each CTA adds to what the one before has written, in the order in which they begin.
+struct AddInTurns {
+  static constexpr unsigned kThreads = 64;
+  struct Shared {
+    u32 turn;
+  };
+  u32* next;
+  u32* done;
+  u32* sums;  // kThreads a turn, behind those of a turn before the first
+
+  SIMT_DEVICE void operator()(Shared& shared) const {
+    if (simt::thread_index() == 0) shared.turn = simt::atomic_add(next, 1u);
+    simt::sync_cta();
+    const u32 turn = shared.turn;
+    if (simt::thread_index() == 0) simt::wait_for(done, turn);
+    simt::sync_cta();
+    u32* const sum = sums + kThreads * turn + simt::thread_index();
+    simt::store_shared_cache(sum + kThreads, simt::load_shared_cache(sum) + turn);
+    simt::sync_cta();
+    if (simt::thread_index() == 0) simt::signal(done, turn + 1);
+  }
+};
+
+TEST(Simt, CtasWaitForThoseThatBegan) {
+  constexpr u32 kTurns = 200, kThreads = AddInTurns::kThreads;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    u32 next = 0, done = 0;
+    std::vector<u32> sums(kThreads * (kTurns + 1));
+    HostQueue queue(seed);
+    simt::launch(queue, kTurns, AddInTurns{&next, &done, sums.data()});
+    queue.synchronize();
+    for (u32 i = 0; i < kThreads; ++i)
+      EXPECT_EQ(sums[kThreads * kTurns + i], kTurns * (kTurns - 1) / 2);
+  }
+}
+
 TEST(Simt, SyncsThatNotAllReachAreErrors) {
   expect_error(
       [] {

@@ -122,6 +122,31 @@ TEST(Tuning, OfAnyDeviceDecodesTheSame) {
   }
 }
 
+// Fewer streams than CTAs, whose tiles these take in turns: of some streams after others have none
+// left, and with a bad stream, whose tiles nobody waits for.
+TEST(Tuning, DeflateStreamsInTurnsDecodeTheSame) {
+  const Place place = tuned_for(1);
+  for (const std::size_t count : {1, 3, 7}) {
+    std::vector<Bytes> originals, gzip;
+    std::vector<std::size_t> sizes;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      originals.push_back(packed_field(120'000 - 17'001 * i, i));
+      gzip.push_back(compress_libdeflate(originals.back(), 6));
+      sizes.push_back(originals.back().size());
+    }
+    const std::size_t bad = count / 2;
+    if (count > 1) gzip[bad].resize(gzip[bad].size() / 2);
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const Decoded got = decode(place, place.kernels->gzip, gzip, sizes, seed);
+      for (std::size_t i = 0; i < count; ++i) {
+        const bool good = count == 1 || i != bad;
+        EXPECT_EQ(got.faults[i] == Fault::none, good) << i;
+        EXPECT_TRUE(!good || got.chunks[i] == originals[i]) << i << " of " << count;
+      }
+    }
+  }
+}
+
 // Few streams, which have the largest tiles or jump elsewhere, and many.
 TEST(Tuning, WithTheSharedMemoryOfTuringDecodesTheSame) {
   const Place place = of_little_shared_memory();

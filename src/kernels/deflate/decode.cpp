@@ -41,6 +41,7 @@ class SearchScratch {
   SearchScratch(Queue& queue, u32 cells)
       : starts_(queue, cells),
         found_(queue, cells),
+        doubtful_(queue, std::size_t{kDoubtfulACell} * cells),
         candidates_(queue, cells),
         taken_(queue, cells),
         counts_(queue, 1) {
@@ -50,6 +51,7 @@ class SearchScratch {
   BlockSearch view() const {
     return {starts_.data(),
             found_.data(),
+            doubtful_.data(),
             candidates_.data(),
             taken_.data(),
             counts_.data(),
@@ -59,6 +61,7 @@ class SearchScratch {
  private:
   Scratch<u32> starts_;
   Scratch<FoundBlock> found_;
+  Scratch<BlockCandidate> doubtful_;
   Scratch<BlockCandidate> candidates_;
   Scratch<TakenBlock> taken_;
   Scratch<SearchCounts> counts_;
@@ -118,7 +121,7 @@ class Slab {
     decode_symbols(queue, work, most_source_nbytes_);
     const u32 end = static_cast<u32>(tiles);
     if (most_tiles_ * tuning_.order_streams <= tiles)
-      execute_in_order(queue, work);
+      execute_in_order(queue, work, static_cast<u32>(most_tiles_));
     else
       execute_in_groups(queue, work, end);
     if (container != Container::none) {

@@ -46,13 +46,36 @@ struct Tile {
   }
 };
 
+// `kShared`: other CTAs read it before the launch ends.
+template <bool kShared, class T>
+SIMT_DEVICE void store(T* p, T value) {
+  if constexpr (kShared)
+    simt::store_shared_cache(p, value);
+  else
+    *p = value;
+}
+
 // Up to 4 bytes of a tile's output.
+template <bool kShared>
 SIMT_DEVICE void store_bytes(const Tile& tile, u32 at, u32 word) {
   u8* to = tile.stream.target + tile.start + at;
   if (at + 4 <= tile.nbytes && (reinterpret_cast<std::uintptr_t>(to) & 3) == 0)
-    *reinterpret_cast<u32*>(to) = word;
+    store<kShared>(reinterpret_cast<u32*>(to), word);
   else
-    for (u32 k = 0; k < 4 && at + k < tile.nbytes; ++k) to[k] = static_cast<u8>(word >> 8 * k);
+    for (u32 k = 0; k < 4 && at + k < tile.nbytes; ++k)
+      store<kShared>(to + k, static_cast<u8>(word >> 8 * k));
+}
+
+// Of entries whose positions are before the tile, all of which is done; by other CTAs if `kShared`.
+template <bool kShared>
+SIMT_DEVICE u32 bytes_of(const Tile& tile, FourEntries four) {
+  SIMT_UNROLL
+  for (u32& entry : four.entry) {
+    if (is_value(entry)) continue;
+    const u8* const from = tile.stream.target + tile.start + entry - kWindow;
+    entry = kShared ? simt::load_shared_cache(from) : *from;
+  }
+  return four.bytes();
 }
 
 // Longer matches are for whole warps.
@@ -118,7 +141,9 @@ class TileEntries {
   SIMT_DEVICE Match match_at(u32 at) const {
     u32 packed = 0;
     for (u32 i = 0; i < 3; ++i)
-      packed |= (at + i < tile_.nbytes ? s.entries[at + i] & 255u : bytes_[at + i]) << 8 * i;
+      packed |= (at + i < tile_.nbytes ? s.entries[at + i] & 255u
+                                       : u32{simt::load_shared_cache(bytes_ + at + i)})
+                << 8 * i;
     Match match = unpack_match(packed);
     const u32 left = tile_.nbytes - at;
     if (match.nbytes > left) match.nbytes = left;
@@ -176,10 +201,9 @@ class TileEntries {
 };
 
 // A CTA a stream: what is before a tile is done, and read from the target.
-template <unsigned kCtaThreads>
 struct ExpandInOrder {
-  static constexpr unsigned kThreads = kCtaThreads;
-  static constexpr unsigned kMinCtas = 1024 / kThreads;
+  static constexpr unsigned kThreads = 512;
+  static constexpr unsigned kMinCtas = 2;
   using Shared = TileMemory;
 
   DeflateWork work;
@@ -193,15 +217,64 @@ struct ExpandInOrder {
       const TileEntries<kThreads> entries(shared, work, tile);
       entries.make();
       for (u32 at = 4 * simt::thread_index(); at < tile.nbytes; at += 4 * kThreads) {
-        FourEntries four = entries.resolve(at);
-        SIMT_UNROLL
-        for (u32& entry : four.entry)
-          if (!is_value(entry)) entry = stream.target[tile.start + entry - kWindow];
-        store_bytes(tile, at, four.bytes());
+        store_bytes<false>(tile, at, bytes_of<false>(tile, entries.resolve(at)));
       }
       simt::sync_cta();
     }
   }
+};
+
+// The same of few streams. CTAs take tiles, of each stream the first, then of each the second. Who
+// has one makes its entries while another CTA is at the tile before, and waits for what that one
+// writes before it reads it: taken earlier, that tile is worked on or done.
+struct ExpandInTurns {
+  static constexpr unsigned kThreads = 1024;
+  static constexpr unsigned kMinCtas = 1;
+  static constexpr u32 kFours = kDeflateTile / (4 * kThreads);  // of a thread
+  struct Shared : TileMemory {
+    u32 turn;
+  };
+
+  DeflateWork work;
+  u32 turns;
+  u32* next;  // turn
+  u32* done;  // tiles of each stream
+
+  SIMT_DEVICE void operator()(Shared& shared) const {
+    for (;;) {
+      simt::sync_cta();
+      if (simt::thread_index() == 0) shared.turn = simt::atomic_add(next, 1u);
+      simt::sync_cta();
+      const u32 turn = shared.turn;
+      if (turn >= turns) return;
+      const u32 stream = turn % work.count, index = turn / work.count;
+      if (index >= tile_count(work.streams[stream].target_nbytes)) continue;
+      const Tile tile(work, work.streams[stream].first_tile + index);
+      if (tile.good) expand(shared, tile, done + stream, index);
+    }
+  }
+
+ private:
+  SIMT_DEVICE void expand(Shared& shared, const Tile& tile, u32* tiles, u32 index) const {
+    const TileEntries<kThreads> entries(shared, work, tile);
+    entries.make();
+    simt::Pair packed[kFours];
+    u32 words[kFours];
+    SIMT_UNROLL
+    for (u32 i = 0; i < kFours; ++i)
+      if (place(i) < tile.nbytes) packed[i] = entries.resolve(place(i)).packed();
+    if (simt::thread_index() == 0) simt::wait_for(tiles, index);
+    simt::sync_cta();
+    SIMT_UNROLL
+    for (u32 i = 0; i < kFours; ++i)
+      if (place(i) < tile.nbytes) words[i] = bytes_of<true>(tile, FourEntries(packed[i]));
+    SIMT_UNROLL
+    for (u32 i = 0; i < kFours; ++i)
+      if (place(i) < tile.nbytes) store_bytes<true>(tile, place(i), words[i]);
+    simt::sync_cta();
+    if (simt::thread_index() == 0) simt::signal(tiles, index + 1);
+  }
+  SIMT_DEVICE static u32 place(u32 i) { return 4 * (simt::thread_index() + i * kThreads); }
 };
 
 // A CTA a tile, all tiles at once.
@@ -279,19 +352,22 @@ struct ChaseBytes {
       simt::store_shared_cache(&own->x, packed.x);
       simt::store_shared_cache(&own->y, packed.y);
     }
-    store_bytes(tile, at, four.bytes());
+    store_bytes<false>(tile, at, four.bytes());
   }
 };
 
 }  // namespace
 
-void execute_in_order(Queue& queue, const DeflateWork& work) {
-  // While a stream has a multiprocessor to itself, or a half, more threads shorten the way through
-  // it.
-  if (work.count <= 2 * queue.processors())
-    simt::launch(queue, work.count, ExpandInOrder<1024>{work});
-  else
-    simt::launch(queue, work.count, ExpandInOrder<512>{work});
+void execute_in_order(Queue& queue, const DeflateWork& work, u32 most_tiles) {
+  if (work.count >= 2 * queue.processors()) {
+    simt::launch(queue, work.count, ExpandInOrder{work});
+    return;
+  }
+  const Scratch<u32> counts(queue, work.count + 1);
+  queue.fill(counts.data(), 0, (work.count + 1) * sizeof(u32));
+  simt::launch(queue,
+               queue.processors(),
+               ExpandInTurns{work, most_tiles * work.count, counts.data(), counts.data() + 1});
 }
 
 void execute_tiles(Queue& queue, const DeflateWork& work, u32 first, u32 end) {

@@ -7,8 +7,9 @@
 //    target at once. A match is at least 3 bytes long, and length and distance fit 23 bits: they
 //    wait in the first 3 bytes of the match's own place, and a bit map says where matches start.
 // 2. execute.cpp: in a tile of the target each byte becomes a value or the position of an
-//    older byte outside the tile. Of many streams tiles are taken in order, of few all at once, and
-//    bytes are then followed from tile to tile.
+//    older byte outside the tile. Of many streams a CTA each takes tiles in order; of some dozens
+//    all CTAs do, in turns; of few all are done at once, and bytes are then followed from tile to
+//    tile.
 // 3. verify.cpp, for gzip and zlib.
 
 #include <span>
@@ -57,6 +58,8 @@ struct MatchRest {
 // is not found is decoded in order.
 inline constexpr u32 kSearchCellBits = 4096;
 inline constexpr u32 kSearchGroupBits = 65536;  // for a CTA
+// Room for positions whose headers are looked at once more. Of random bits 1.5 a cell are.
+inline constexpr u32 kDoubtfulACell = 2;
 
 struct BlockCandidate {
   u64 bit;
@@ -75,16 +78,18 @@ struct TakenBlock {
   u32 member_start;
 };
 struct SearchCounts {
+  u32 doubtful;
   u32 candidates, next_candidate;
   u32 taken, next_taken;
 };
 struct BlockSearch {
   u32* starts;  // of each cell: its candidate's bit
   FoundBlock* found;
+  BlockCandidate* doubtful;
   BlockCandidate* candidates;
   TakenBlock* taken;
   SearchCounts* counts;
-  u32 capacity;  // of each array
+  u32 capacity;  // of each array; of `doubtful` kDoubtfulACell times as much
 };
 
 struct DeflateWork {
@@ -111,8 +116,8 @@ SIMT_DEVICE Match unpack_match(u32 packed) {
 
 void find_blocks(Queue& queue, const DeflateWork& work);
 void decode_symbols(Queue& queue, const DeflateWork& work, u64 most_source_nbytes);
-// For streams enough to keep the device busy.
-void execute_in_order(Queue& queue, const DeflateWork& work);
+// For streams enough to keep the device busy; `most_tiles`: of one of them.
+void execute_in_order(Queue& queue, const DeflateWork& work, u32 most_tiles);
 // Tiles `first` up to `end`; all before are done.
 void execute_tiles(Queue& queue, const DeflateWork& work, u32 first, u32 end);
 // Of the containers; `targets` are those of all streams.
