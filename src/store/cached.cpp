@@ -16,10 +16,12 @@ namespace headrace {
 
 namespace {
 
-// URLs do not say by which server a bucket is reached, nor what stands behind a '?'.
+// URLs do not say by which server a bucket is reached, nor what stands behind a '?', nor what is in
+// a file of references, which may be made anew.
 std::string name_of_copies(StoreDriver& store) {
   const std::string url = store.url();
-  return store.async_reads() == nullptr ? url : url + " " + store.identity("");
+  const std::string name = store.lasting_name();
+  return name == url ? url : url + " " + name;
 }
 
 }  // namespace

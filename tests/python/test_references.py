@@ -253,6 +253,41 @@ def test_a_reference_beyond_the_end_fails_alone(tmp_path):
         assert_same(array[:40], data)
 
 
+@pytest.mark.parametrize("first", [slice(10, 13), slice(None)])
+def test_copies_are_of_the_references_as_they_are(tmp_path, first):
+    count = 1 << 18
+    data = np.arange(2 * count, dtype="<i4")
+    document = {
+        "zarr_format": 2,
+        "shape": [count],
+        "chunks": [count],
+        "dtype": "<i4",
+        "compressor": None,
+        "filters": None,
+        "fill_value": 0,
+        "order": "C",
+    }
+    with cloud_servers.fake_server(OneObject) as (server, url):
+        server.asked = []
+        server.objects["data"] = data.tobytes()
+
+        def array(begin):
+            refs = {".zarray": json.dumps(document), "0": [f"{url}/data", 4 * begin, 4 * count]}
+            (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": refs}))
+            store = hr.cached(
+                f"reference://{tmp_path}/refs.json",
+                directory=tmp_path / "copies",
+                storage_options={"allow": f"{url}/"},
+            )
+            return hr.open_array(store)
+
+        assert_same(array(0)[first], data[:count][first])
+        assert_same(array(count)[:], data[count:])
+        asked = len(server.asked)
+        assert_same(array(count)[:], data[count:])
+        assert len(server.asked) == asked
+
+
 def test_virtualizarr_makes_references(netcdf, tmp_path):
     for module in ("virtualizarr", "obspec_utils.registry", "obstore"):
         pytest.importorskip(module)

@@ -261,6 +261,52 @@ TEST_F(CatalogueStore, ObjectsThatAreReadAtOnceHaveVersions) {
   }
 }
 
+// A catalogue that is made anew may lead elsewhere in the same object, whose version stays.
+TEST_F(CatalogueStore, VersionsAreOfAPlace) {
+  const auto version_of = [&](StoreDriver& store) {
+    WaitedRead read;
+    read.key = "a/0";
+    read.extent = Extent::range(0, 2);
+    read_and_wait(*store.async_reads(), read);
+    return read.version;
+  };
+  const std::string version = version_of(*store_);
+  EXPECT_EQ(store_->open("a/0")->version_text(), version);
+  far_->asked();
+  const auto read_on = [&](const Whereabouts& where) {
+    const auto anew = std::make_shared<MapCatalogue>();
+    anew->objects["a/0"] = where;
+    const auto store = make_catalogue_store(anew, {4, 100});
+    WaitedRead read;
+    read.key = "a/0";
+    read.extent = Extent::range(2, 1);
+    read.if_version = version;
+    read_and_wait(*store->async_reads(), {&read, 1});
+    try {
+      if (read.error) std::rethrow_exception(read.error);
+    } catch (const Error& error) {
+      EXPECT_TRUE(is_changed(error)) << error.what();
+      return std::string("changed");
+    }
+    return std::string(text_of(read.bytes));
+  };
+  Whereabouts where = catalogue_->objects["a/0"];
+  EXPECT_EQ(read_on(where), "c");
+  EXPECT_EQ(far_->asked(), (std::vector<std::string>{"f range 2 1 if v1"}));
+  where.offset = 1;
+  EXPECT_EQ(read_on(where), "changed");
+  where.offset = 0;
+  where.nbytes = 4;
+  EXPECT_EQ(read_on(where), "changed");
+  where.nbytes = 3;
+  where.key = "g";
+  EXPECT_EQ(read_on(where), "changed");
+  Whereabouts here;
+  here.bytes = bytes_of("here");
+  EXPECT_EQ(read_on(here), "changed");
+  EXPECT_TRUE(far_->asked().empty());
+}
+
 TEST_F(CatalogueStore, SizesAreThoseOfTheCatalogue) {
   catalogue_->objects.erase("a/4");  // whole: to be looked at
   std::map<std::string, std::uint64_t> sizes;

@@ -1,6 +1,7 @@
 // The asynchronous half: reads of a catalogue's objects as reads of those that they lie in.
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -21,6 +22,21 @@ namespace {
 // How many reads are under way where the stores behind do not say.
 constexpr std::size_t kDepth = 64;
 
+// A version is that of the other object behind a word on where in it the bytes are: references that
+// are made anew may lead elsewhere in it.
+std::string place_of(const Whereabouts& where) {
+  const std::string text = where.store->url() + '\n' + where.key + '\n' +
+                           std::to_string(where.offset) + '\n' + std::to_string(where.nbytes);
+  char digits[16];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, std::hash<std::string>()(text), 16);
+  return std::string(digits, end.ptr) + ' ';
+}
+
+std::string version_at(const std::string& place, const std::string& version) {
+  return version.empty() ? version : place + version;
+}
+
 // Reads of one object that are one request, and which of them are still wanted.
 class Joined final : public AsyncRead {
  public:
@@ -28,6 +44,7 @@ class Joined final : public AsyncRead {
     AsyncRead* read = nullptr;
     std::uint64_t skip = 0;  // of what comes
     std::uint64_t nbytes = 0;
+    std::string place{};
   };
   using Ended = std::function<void(const Joined&)>;
 
@@ -51,7 +68,7 @@ void Joined::hand_over(const Member& member) {
                              bytes.size() == extent.nbytes;
   read.error = is_before_end ? nullptr : error;
   read.found = is_before_end || (found && !error);
-  read.version = version;
+  read.version = version_at(member.place, version);
   // Of a part of an object it is known already.
   if (read.object_nbytes == 0) read.object_nbytes = object_nbytes;
   if (!read.found) {
@@ -116,6 +133,8 @@ class RemoteCatalogueStore : public OfCatalogue<AsyncDriver> {
     AsyncRead* read = nullptr;
     Whereabouts where{};
     ByteRange range{};  // of the other object; not of a whole one
+    std::string place{};
+    std::string if_version{};  // of the other object
   };
   // False: it is done.
   bool prepare(Wanted& wanted);
@@ -172,6 +191,18 @@ bool RemoteCatalogueStore::prepare(Wanted& wanted) {
     }
     wanted.where = std::move(*where);
     const bool asynchronous = wanted.where.store && wanted.where.store->async_reads() != nullptr;
+    if (asynchronous) {
+      wanted.place = place_of(wanted.where);
+      if (!read.if_version.empty() && !read.if_version.starts_with(wanted.place)) {
+        throw_changed(read.key);
+      }
+      // What the catalogue knows of the object, else what the reader saw of it before.
+      wanted.if_version = !wanted.where.if_version.empty() ? wanted.where.if_version
+                          : read.if_version.empty()        ? std::string()
+                                                    : read.if_version.substr(wanted.place.size());
+    } else if (!wanted.where.store && !read.if_version.empty()) {
+      throw_changed(read.key);  // it had a place, and has none any more
+    }
     if (wanted.where.nbytes != Whereabouts::kWhole || !wanted.where.store) {
       const std::uint64_t nbytes =
           wanted.where.store ? wanted.where.nbytes : wanted.where.bytes.size();
@@ -227,9 +258,7 @@ void RemoteCatalogueStore::send(std::span<Wanted* const> members, const Extent& 
   joined->store = first.where.store;
   joined->key = first.where.key;
   joined->extent = extent;
-  // What the catalogue knows of the object, else what the reader saw of it before.
-  joined->if_version =
-      first.where.if_version.empty() ? first.read->if_version : first.where.if_version;
+  joined->if_version = first.if_version;
   joined->if_unchanged_since = first.where.if_unchanged_since;
   joined->deadline = first.read->deadline;
   if (members.size() == 1) {
@@ -239,7 +268,7 @@ void RemoteCatalogueStore::send(std::span<Wanted* const> members, const Extent& 
   }
   for (const Wanted* member : members) {
     joined->members.push_back(
-        {member->read, member->range.offset - extent.offset, member->range.nbytes});
+        {member->read, member->range.offset - extent.offset, member->range.nbytes, member->place});
     joined->deadline = std::max(joined->deadline, member->read->deadline);
   }
   joined->ended = [under_way = under_way_](const Joined& read) {
@@ -293,10 +322,10 @@ void RemoteCatalogueStore::submit(std::span<AsyncRead* const> reads) noexcept {
         send({&member, 1}, extent);
         continue;
       }
-      const std::string& version =
-          wanted.where.if_version.empty() ? read->if_version : wanted.where.if_version;
-      Object object{
-          wanted.where.store.get(), wanted.where.key, version, wanted.where.if_unchanged_since};
+      Object object{wanted.where.store.get(),
+                    wanted.where.key,
+                    wanted.if_version,
+                    wanted.where.if_unchanged_since};
       objects[std::move(object)].push_back(std::move(wanted));
     } catch (...) {
       if (wanted.read != nullptr) end_with(*read, std::current_exception());
@@ -350,7 +379,7 @@ std::optional<AsyncDriver::ObjectState> RemoteCatalogueStore::look_up(std::strin
   if (!last.found) throw_unreachable(key, *where);
   const std::uint64_t nbytes =
       where->nbytes == Whereabouts::kWhole ? last.object_nbytes : where->nbytes;
-  return ObjectState{nbytes, last.version};
+  return ObjectState{nbytes, version_at(place_of(*where), last.version)};
 }
 
 }  // namespace
