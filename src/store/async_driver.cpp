@@ -131,6 +131,8 @@ class AsyncReader : public ObjectReader {
         throw Error(ErrorCode::not_found,
                     store_->url() + ": " + key_ + " was removed while it was read");
       }
+      // All there is to go by where the store cannot tell versions.
+      if (read.object_nbytes != 0 && read.object_nbytes != nbytes_) throw_changed(key_);
     }
   }
 

@@ -152,6 +152,47 @@ TEST(HttpDriver, AnotherVersionIsSaidToBeOne) {
             ErrorCode::not_found);
 }
 
+// Where one was told before, an answer without a version may be of anything.
+TEST(HttpDriver, AVersionThatIsNotToldAgainIsAnotherOne) {
+  ObjectServer objects;
+  objects.put("k", "before");
+  const auto store = toy(objects);
+  const auto reader = store->open("k");
+  objects.set_fault([&](const ServerRequest&, ServerAnswer& answer) {
+    const std::string bytes = *objects.get("k");
+    answer.status = 206;
+    answer.headers = {{"Content-Range", "bytes 0-5/" + std::to_string(bytes.size())}};
+    answer.body = bytes.substr(0, 6);
+  });
+  objects.put("k", "after!");
+  const auto is_changed_now = [&](const ObjectReader& of) {
+    std::string place(6, '\0');
+    try {
+      of.read(0, std::as_writable_bytes(std::span(place)));
+    } catch (const Error& error) {
+      EXPECT_TRUE(is_changed(error)) << error.what();
+      return true;
+    }
+    EXPECT_EQ(place, "after!");
+    return false;
+  };
+  EXPECT_TRUE(is_changed_now(*reader));
+  // Of a server that never tells one the size is all there is.
+  objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    std::erase_if(answer.headers, [](const auto& header) { return header.first == "ETag"; });
+    const std::string bytes = *objects.get("k");
+    if (request.method == "HEAD") return;
+    answer = {.status = 206,
+              .headers = {{"Content-Range", "bytes 0-5/" + std::to_string(bytes.size())}},
+              .body = bytes.substr(0, 6)};
+  });
+  const auto unversioned = store->open("k");
+  EXPECT_EQ(unversioned->version(), 0u);
+  EXPECT_FALSE(is_changed_now(*unversioned));
+  objects.put("k", "after! and longer");
+  EXPECT_TRUE(is_changed_now(*unversioned));
+}
+
 TEST(HttpDriver, RangesOfAServerThatHasNone) {
   ObjectServer objects;
   const std::string bytes = pattern(3'000'000, 1);
@@ -672,14 +713,27 @@ TEST(PlainHttp, TellsVersionsByTheTime) {
   };
   const HttpHeader time{"Last-Modified", "Mon, 23 Nov 2026 07:00:00 GMT"};
   EXPECT_EQ(version({{"ETag", "\"a\""}, time}), "\"a\"");
-  const std::string weak = version({{"ETag", "W/\"a\""}, time, {"Content-Length", "10"}});
-  EXPECT_EQ(weak, version({time, {"Content-Range", "bytes 0-3/10"}, {"Content-Length", "4"}}));
-  EXPECT_NE(weak, version({time, {"Content-Length", "11"}}));
+  const std::string bare = version({time, {"Content-Length", "10"}});
+  EXPECT_EQ(bare, version({time, {"Content-Range", "bytes 0-3/10"}, {"Content-Length", "4"}}));
+  EXPECT_NE(bare, version({time, {"Content-Length", "11"}}));
   EXPECT_EQ(version({{"Content-Length", "11"}}), "");
-  const HttpRequest request = protocol->read("k", Extent::whole(), weak);
-  ASSERT_EQ(request.headers.size(), 2u);
-  EXPECT_EQ(request.headers[1].name, "If-Unmodified-Since");
-  EXPECT_EQ(request.headers[1].value, time.value);
+  const HttpHeader tag{"ETag", "W/\"a\""};
+  const std::string weak = version({tag, time, {"Content-Length", "10"}});
+  EXPECT_EQ(weak, version({tag, time, {"Content-Range", "bytes 0-3/10"}}));
+  EXPECT_NE(weak, version({{"ETag", "W/\"b\""}, time, {"Content-Length", "10"}}));
+  EXPECT_EQ(version({tag, {"Content-Length", "10"}}), "");
+  for (const std::string& each : {bare, weak}) {
+    const HttpRequest request = protocol->read("k", Extent::whole(), each);
+    ASSERT_EQ(request.headers.size(), 2u);
+    EXPECT_EQ(request.headers[1].name, "If-Unmodified-Since");
+    EXPECT_EQ(request.headers[1].value, time.value);
+  }
+  // A body that comes in pieces, a range of an object of unknown length.
+  HttpResponse unsized;
+  unsized.headers = {tag, time, {"Content-Range", "bytes 0-3/*"}};
+  EXPECT_TRUE(protocol->is_of_version(unsized, weak));
+  EXPECT_FALSE(protocol->is_of_version(unsized, bare));
+  EXPECT_FALSE(protocol->is_of_version(unsized, "\"a\""));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "store/http/plain.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -13,9 +14,19 @@ namespace headrace {
 namespace {
 
 // A version is an ETag, or where there is none, or a weak one that says nothing about bytes, what
-// else may differ: "time <Last-Modified> size <bytes>".
+// else may differ: "time <Last-Modified> weak <ETag> size <bytes>".
 constexpr std::string_view kTime = "time ";
+constexpr std::string_view kWeak = " weak ";
 constexpr std::string_view kSize = " size ";
+
+// All but the size; empty: it cannot tell.
+std::string time_and_tag(const HttpResponse& response) {
+  const std::string* const time = response.header("Last-Modified");
+  if (time == nullptr) return "";
+  std::string text = std::string(kTime) + *time;
+  if (const std::string* const etag = response.header("ETag")) text.append(kWeak).append(*etag);
+  return text;
+}
 
 class PlainProtocol final : public ObjectProtocol {
  public:
@@ -48,9 +59,9 @@ class PlainProtocol final : public ObjectProtocol {
     if (if_version.starts_with('"')) {
       request.headers.push_back({"If-Match", if_version});
     } else if (if_version.starts_with(kTime)) {
-      const std::string_view time = std::string_view(if_version).substr(kTime.size());
-      request.headers.push_back(
-          {"If-Unmodified-Since", std::string(time.substr(0, time.find(kSize)))});
+      std::string_view time = std::string_view(if_version).substr(kTime.size());
+      time = time.substr(0, std::min(time.find(kWeak), time.find(kSize)));
+      request.headers.push_back({"If-Unmodified-Since", std::string(time)});
     }
     return request;
   }
@@ -90,8 +101,8 @@ class PlainProtocol final : public ObjectProtocol {
   std::string version_of(const HttpResponse& response) const override {
     const std::string* etag = response.header("ETag");
     if (etag != nullptr && etag->starts_with('"')) return *etag;
-    const std::string* time = response.header("Last-Modified");
-    if (time == nullptr) return "";
+    const std::string time = time_and_tag(response);
+    if (time.empty()) return "";
     std::string size;
     if (const std::string* range = response.header("Content-Range")) {
       const auto parsed = parse_content_range(*range);
@@ -100,7 +111,15 @@ class PlainProtocol final : public ObjectProtocol {
       size = *length;
     }
     if (size.empty()) return "";
-    return std::string(kTime) + *time + std::string(kSize) + size;
+    return time + std::string(kSize) + size;
+  }
+
+  bool is_of_version(const HttpResponse& response, const std::string& version) const override {
+    const std::string told = version_of(response);
+    if (!told.empty()) return told == version;
+    // Of an answer that does not say how long the object is.
+    const std::string time = time_and_tag(response);
+    return !time.empty() && version.starts_with(time + std::string(kSize));
   }
 
   ListPage page_of(const HttpResponse&) const override { return {}; }

@@ -106,6 +106,10 @@ class ObjectProtocol {
 
   // What answers mean.
   virtual std::string version_of(const HttpResponse& response) const = 0;  // empty: it cannot tell
+  // Whether an answer of success is of an object of this version, which is not empty.
+  virtual bool is_of_version(const HttpResponse& response, const std::string& version) const {
+    return version_of(response) == version;
+  }
   virtual ListPage page_of(const HttpResponse& response) const = 0;
   // Throws unless all was erased; servers answer 200 for a part.
   virtual void check_erased(const HttpResponse& response) const = 0;
