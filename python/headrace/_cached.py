@@ -47,9 +47,10 @@ def cached(
     block
         Objects are kept, and asked for, in blocks of so many bytes.
     name
-        What the copies on disk are known by. None: the URL, with its query and the endpoint, and
-        what is in a file of references; a URL that is signed anew each time, or references that
-        are made anew, need a name for what is still the same to be found. Store objects of other
+        What the copies on disk are known by. None: the URL, with its query, headers, user and
+        endpoint, and what is in a file of references; a URL that is signed anew each time, a token
+        that is renewed, or references that are made anew need a name for what is still the same to
+        be found. Store objects of other
         libraries, and stores in memory, have no URL that other processes know, and need one; so do
         references that are given as text.
     storage_options

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "base/crc32c.h"
@@ -665,6 +666,31 @@ TEST(PlainHttp, OpensByItsUrl) {
               ErrorCode::permission_denied);
     EXPECT_EQ(message.find("SEC"), std::string::npos) << message;
   }
+}
+
+TEST(PlainHttp, IsKnownByWhatIsAskedForAndByWhom) {
+  const auto identity = [](const std::string& url, const StorageOptions& options) {
+    const Store store = open_store(url, StoreMode::read, options);
+    EXPECT_EQ(store.driver().lasting_name(), store.identity(""));
+    return store.identity("");
+  };
+  const std::string url = "https://host/a";
+  EXPECT_EQ(identity(url, {}), url);
+  const std::string one = identity(url, {{"headers", "X-Tenant: 1\nX-Other: 2"}});
+  EXPECT_EQ(one, identity(url, {{"headers", R"({"x-other": "2", "x-tenant": "1"})"}}));
+  const std::string others[] = {identity(url, {{"headers", "X-Tenant: 2\nX-Other: 2"}}),
+                                identity(url, {{"headers", "X-Tenant: 1"}}),
+                                identity(url, {{"bearer_token", "SECRET"}}),
+                                identity(url, {{"user", "a"}, {"password", "SECRET"}}),
+                                identity(url, {{"user", "b"}, {"password", "SECRET"}}),
+                                identity(url + "?SECRET", {})};
+  std::set<std::string> all{url, one};
+  for (const std::string& each : others) {
+    EXPECT_TRUE(all.insert(each).second) << each;
+    EXPECT_EQ(each.find("SECRET"), std::string::npos);
+  }
+  // A password may be changed, and is not to be found by what is written of it.
+  EXPECT_EQ(others[3], identity(url, {{"user", "a"}, {"password", "another"}}));
 }
 
 TEST(PlainHttp, RefusesWhatItDoesNotKnow) {

@@ -6,6 +6,7 @@
 
 #include "headrace/error.h"
 #include "store/http/body.h"
+#include "store/http/checksums.h"
 #include "store/http/content_range.h"
 #include "store/store.h"
 
@@ -28,6 +29,28 @@ std::string time_and_tag(const HttpResponse& response) {
   return text;
 }
 
+// What headers say of who asks, and for what, in whatever order they are given. Of a user not the
+// password: one that is short could be found by its hash.
+std::string told_apart_by(const std::vector<HttpHeader>& headers) {
+  constexpr std::string_view kBasic = "Basic ";
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : headers) {
+    std::string line;
+    for (const char c : name) line += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (value.starts_with(kBasic)) {
+      const std::string user = from_base64(value.substr(kBasic.size()));
+      line += "=" + user.substr(0, user.find(':'));
+    } else {
+      line += ":" + value;
+    }
+    lines.push_back(std::move(line));
+  }
+  std::ranges::sort(lines);
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  return text;
+}
+
 class PlainProtocol final : public ObjectProtocol {
  public:
   PlainProtocol(std::string_view url, std::vector<HttpHeader> headers)
@@ -41,8 +64,15 @@ class PlainProtocol final : public ObjectProtocol {
 
   std::string url() const override { return without_secrets(url_); }
   std::string identity() const override {
-    // Two signatures may be of two users; as they are secrets, they are not kept in names.
-    return query_.empty() ? url_ : url_ + "?" + std::to_string(std::hash<std::string>()(query_));
+    // Two signatures, or headers, may be of two users; as they are secrets, they are not kept in
+    // names.
+    std::string text = url_;
+    const auto add = [&](char mark, const std::string& secret) {
+      if (!secret.empty()) text += mark + std::to_string(std::hash<std::string>()(secret));
+    };
+    add('?', query_);
+    add('#', told_apart_by(headers_));
+    return text;
   }
 
   ProtocolAbilities abilities() const override {
