@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "headrace/error.h"
 #include "store/cloud/azure.h"
@@ -12,6 +15,7 @@
 #include "store/cloud/s3.h"
 #include "store/cloud/s3_xml.h"
 #include "store/http/driver.h"
+#include "store/http/write.h"
 #include "tests/conformance/error_code.h"
 #include "tests/unit/cloud_kit.h"
 
@@ -221,6 +225,33 @@ TEST(S3Protocol, ErasesOneAndSeveral) {
     EXPECT_EQ(code_of([&] { s3->check_erased(answer(200, page)); }), ErrorCode::corrupt) << page;
   }
   EXPECT_EQ(code_of([&] { s3->check_erased(answer(200, failed("", "SlowDown"))); }), ErrorCode::io);
+}
+
+// Nothing that is no word on the objects is one that they are gone.
+TEST(S3Protocol, ErasesOneByOneWhereNothingIsSaidOfSeveral) {
+  std::set<std::string> objects;
+  std::function<HttpResponse()> of_several;
+  const auto client = std::make_shared<FunctionClient>([&](const Asked& asked) {
+    if (asked.method == "POST") return of_several();
+    objects.erase(asked.url.substr(asked.url.rfind('/') + 1));
+    return answer(204, "");
+  });
+  const auto protocol = prepared(make_s3_protocol(s3_options()));
+  const std::vector<std::string> keys = {"a", "b", "c"};
+  const auto erase = [&] {
+    objects = {"a", "b", "c"};
+    erase_objects(*protocol, *client, keys);
+  };
+  of_several = [] { return answer(200, " \n"); };
+  erase();
+  EXPECT_TRUE(objects.empty());
+  of_several = [] { return answer(200, "<DeleteResult/>"); };
+  erase();
+  EXPECT_EQ(objects.size(), 3u);
+  of_several = [] { return answer(404, "<Error><Code>NoSuchKey</Code></Error>"); };
+  EXPECT_THROW(erase(), Error);
+  of_several = [] { return answer(404, "", {{"x-amz-request-id", "1"}}); };
+  EXPECT_THROW(erase(), Error);
 }
 
 TEST(CloudProtocols, AMissingBucketIsNoMissingObject) {

@@ -139,6 +139,11 @@ class S3Protocol final : public S3Dialect {
                          " was not erased: " + described(error, response.status)));
   }
 
+  // Some servers say nothing where nothing failed, others where they did not come to the end.
+  bool says_erased(const HttpResponse& response) const override {
+    return text_of(response.body.bytes()).find_first_not_of(" \t\r\n") != std::string_view::npos;
+  }
+
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
 
  private:

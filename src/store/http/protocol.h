@@ -113,6 +113,9 @@ class ObjectProtocol {
   virtual ListPage page_of(const HttpResponse& response) const = 0;
   // Throws unless all was erased; servers answer 200 for a part.
   virtual void check_erased(const HttpResponse& response) const = 0;
+  // Whether an answer of success to erase() of several keys says what became of them. Else each is
+  // erased by itself.
+  virtual bool says_erased(const HttpResponse&) const { return true; }
   // Of one that is neither a success nor a missing object: permission_denied with what to do about
   // it, conflict for a write whose condition does not hold, io. Without secrets.
   virtual Error error_of(const HttpRequest& request, const HttpResponse& response) const = 0;

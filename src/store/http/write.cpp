@@ -80,6 +80,7 @@ std::string new_name() {
 // Requests under way whose answers somebody waits for.
 class Batch {
  public:
+  // Of an object that is to be erased; what is asked of several speaks of none of them.
   enum class Missing { fails, is_fine };
 
   // `sent` is told the number of each request.
@@ -132,8 +133,9 @@ class Batch {
             const std::function<void(const HttpResponse&)>& take) noexcept {
     std::exception_ptr error;
     const MutexLock lock(mutex_);
-    const bool is_gone = missing_ == Missing::is_fine && !response.error &&
-                         response.status == 404 && protocol_.is_missing_object(asked, response);
+    const bool is_gone = missing_ == Missing::is_fine && asked.method == "DELETE" &&
+                         !response.error && response.status == 404 &&
+                         protocol_.is_missing_object(asked, response);
     try {
       if (!is_gone) take(checked(protocol_, asked, std::move(response), {}));
     } catch (...) {
@@ -571,13 +573,21 @@ void erase_objects(ObjectProtocol& protocol,
                    HttpClient& client,
                    std::span<const std::string> keys) {
   const std::size_t most = std::max<std::size_t>(protocol.abilities().max_erased_at_once, 1);
+  std::vector<std::string> unsaid;  // by answers, of which there is one at a time
   Batch batch(protocol, client, Batch::Missing::is_fine);
-  for (std::size_t at = 0; at < keys.size(); at += most) {
+  const auto erase = [&](std::span<const std::string> some) {
     protocol.prepare();
-    HttpRequest request = protocol.erase(keys.subspan(at, std::min(most, keys.size() - at)));
-    batch.send(std::move(request),
-               [&protocol](const HttpResponse& response) { protocol.check_erased(response); });
+    batch.send(protocol.erase(some), [&, some](const HttpResponse& response) {
+      protocol.check_erased(response);
+      if (some.size() == 1 || protocol.says_erased(response)) return;
+      unsaid.insert(unsaid.end(), some.begin(), some.end());
+    });
+  };
+  for (std::size_t at = 0; at < keys.size(); at += most) {
+    erase(keys.subspan(at, std::min(most, keys.size() - at)));
   }
+  batch.finish();
+  for (const std::string& key : unsaid) erase({&key, 1});
   batch.finish();
 }
 
