@@ -269,6 +269,16 @@ TEST(CloudProtocols, AMissingBucketIsNoMissingObject) {
     EXPECT_TRUE(is_missing("GET", answer(404, "", {{"X-Amz-Request-Id", "1"}})));
     EXPECT_TRUE(is_missing("GET", answer(404, "", {{"x-goog-hash", "1"}})));
     EXPECT_FALSE(is_missing("GET", answer(404, gone)));
+    const std::string version = "<Error><Code>NoSuchVersion</Code></Error>";
+    EXPECT_FALSE(is_missing("GET", answer(404, version)));
+    EXPECT_TRUE(is_missing("DELETE", answer(404, version)));
+    for (const char* code : {"", "NoSuchAccessPoint", "NoSuchTenant", "MethodNotAllowed"}) {
+      const std::string document = std::string("<Error><Code>") + code + "</Code></Error>";
+      EXPECT_FALSE(is_missing("GET", answer(404, document, {{"x-amz-request-id", "1"}}))) << code;
+      HttpRequest asked;
+      const Error error = protocol->error_of(asked, answer(404, document));
+      EXPECT_EQ(error.code() == ErrorCode::not_found, document.find("NoSuch") != document.npos);
+    }
     // What stands in between has nothing to say about objects.
     for (const char* page :
          {"", "default backend - 404", "<html>404 Not Found</html>", "404 page not found\n"}) {
@@ -278,8 +288,10 @@ TEST(CloudProtocols, AMissingBucketIsNoMissingObject) {
   }
   const auto azure = make_azure_protocol({.account = "a", .container = "c"});
   EXPECT_TRUE(azure->is_missing_object({}, answer(404, "", {{"x-ms-error-code", "BlobNotFound"}})));
-  EXPECT_FALSE(
-      azure->is_missing_object({}, answer(404, "", {{"x-ms-error-code", "ContainerNotFound"}})));
+  for (const char* code : {"ContainerNotFound", "ResourceNotFound", "FeatureVersionMismatch"}) {
+    EXPECT_FALSE(azure->is_missing_object({}, answer(404, "", {{"x-ms-error-code", code}})))
+        << code;
+  }
   EXPECT_FALSE(azure->is_missing_object({}, answer(404, "default backend - 404")));
 
   // As a read meets it.

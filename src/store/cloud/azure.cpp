@@ -192,7 +192,7 @@ class AzureProtocol final : public CloudProtocol {
 
   bool is_missing_object(const HttpRequest&, const HttpResponse& response) const override {
     const std::string& code = header_or_empty(response, "x-ms-error-code");
-    return !code.empty() && code != "ContainerNotFound";
+    return code == "BlobNotFound" || code == "PathNotFound";  // of folders that are real ones
   }
 
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override;
@@ -308,7 +308,7 @@ Error AzureProtocol::error_of(const HttpRequest& request, const HttpResponse& re
     advice = kAnsweredByAnother;
   } else if (response.status == 404) {
     // Of a missing container that is public to nobody, too.
-    code = ErrorCode::not_found;
+    if (error.code.ends_with("NotFound")) code = ErrorCode::not_found;
     if (error.code == "ContainerNotFound") advice = "there is no such container";
   }
   return Error(code,

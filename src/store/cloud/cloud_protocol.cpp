@@ -148,7 +148,10 @@ void S3Dialect::check_answer(const HttpResponse& response) const {
 bool S3Dialect::is_missing_object(const HttpRequest& asked, const HttpResponse& response) const {
   if (asked.method == "HEAD") return true;  // which is answered without a word
   const ServerError error = parse_server_error(response.body);
-  if (error.is_document) return error.code != "NoSuchBucket";
+  // There are as many others as there are servers: of buckets, accounts, methods.
+  if (error.is_document) {
+    return error.code == "NoSuchKey" || (asked.method == "DELETE" && error.code == "NoSuchVersion");
+  }
   if (text_of(response.body.bytes()) == "Not Found\n") return true;  // of fake-gcs-server
   return std::ranges::any_of(response.headers, [](const HttpHeader& header) {
     const std::string name = lower(header.name);

@@ -133,10 +133,10 @@ class GcsProtocol final : public S3Dialect {
     } else if (response.status == 401 || response.status == 403) {
       code = ErrorCode::permission_denied;
       advice = refusal_advice(error);
-    } else if (response.status == 404 && error.is_document) {
+    } else if (response.status == 404 && error.code.starts_with("NoSuch")) {
       code = ErrorCode::not_found;
       if (error.code == "NoSuchBucket") advice = "there is no such bucket";
-    } else if (response.status == 404) {
+    } else if (response.status == 404 && !error.is_document) {
       advice = kAnsweredByAnother;
     } else if (response.status == 501) {
       code = ErrorCode::unsupported;

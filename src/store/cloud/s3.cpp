@@ -301,7 +301,7 @@ Error S3Protocol::error_of(const HttpRequest& request, const HttpResponse& respo
   } else if (response.status == 401 || response.status == 403 || error.code == "ExpiredToken" ||
              error.code == "InvalidToken") {
     code = ErrorCode::permission_denied;
-  } else if (response.status == 404 && error.is_document) {
+  } else if (response.status == 404 && error.code.starts_with("NoSuch")) {
     code = ErrorCode::not_found;
   } else if (response.status == 501) {
     code = ErrorCode::unsupported;
