@@ -268,6 +268,9 @@ TEST(CloudProtocols, AMissingBucketIsNoMissingObject) {
     EXPECT_TRUE(is_missing("HEAD", answer(404, "")));
     EXPECT_TRUE(is_missing("GET", answer(404, "", {{"X-Amz-Request-Id", "1"}})));
     EXPECT_TRUE(is_missing("GET", answer(404, "", {{"x-goog-hash", "1"}})));
+    HttpResponse cut = answer(404, "", {{"X-Amz-Request-Id", "1"}});
+    cut.cut_short = true;  // it may have been another bucket's
+    EXPECT_FALSE(is_missing("GET", cut));
     EXPECT_FALSE(is_missing("GET", answer(404, gone)));
     const std::string version = "<Error><Code>NoSuchVersion</Code></Error>";
     EXPECT_FALSE(is_missing("GET", answer(404, version)));

@@ -123,7 +123,7 @@ TEST(HttpDriver, AnErasureThatWasSentTwiceIsNoConflict) {
 // Of a body that says what is wrong enough is read, and no more.
 TEST(HttpClient, AnErrorWithoutAnEndEndsSoon) {
   for (const int status : {500, 404, 307}) {
-    for (const auto pause : {0ms, 50ms}) {
+    for (const auto pause : {0ms, 50ms, 20'000ms}) {
       HttpServer server([&](const ServerRequest&) {
         ServerAnswer answer{.status = status, .body = std::string(100, 'x')};
         answer.says_length = std::uint64_t{1} << 50;
@@ -142,8 +142,56 @@ TEST(HttpClient, AnErrorWithoutAnEndEndsSoon) {
       EXPECT_EQ(response.status, status);
       EXPECT_GT(response.body.size(), 0u);
       EXPECT_LE(response.body.size(), 64u << 10);
+      EXPECT_TRUE(response.cut_short);
     }
   }
+}
+
+// Another attempt may bring all of it; where there is none, its status is the answer.
+TEST(HttpClient, AnErrorThatIsCutKeepsItsStatus) {
+  std::atomic<int> asked{0};
+  HttpServer server([&](const ServerRequest& request) {
+    ++asked;
+    ServerAnswer answer{.status = 404, .body = "it is not here"};
+    if (request.path == "always" || asked == 1) answer.cut_at = 5;
+    return answer;
+  });
+  const auto ask = [&](const std::string& path, int attempts) {
+    asked = 0;
+    HttpOptions options = quick();
+    options.max_attempts = attempts;
+    HttpRequest request;
+    request.url = server.url() + path;
+    return make_http_client(options)->ask(std::move(request));
+  };
+  const HttpResponse second = ask("/once", 3);
+  EXPECT_EQ(second.status, 404);
+  EXPECT_FALSE(second.cut_short);
+  EXPECT_EQ(text_of(second.body.bytes()), "it is not here");
+  for (const int attempts : {1, 3}) {
+    const HttpResponse cut = ask("/always", attempts);
+    EXPECT_FALSE(cut.error);
+    EXPECT_EQ(asked, attempts);
+    EXPECT_EQ(cut.status, 404);
+    EXPECT_TRUE(cut.cut_short);
+    EXPECT_EQ(text_of(cut.body.bytes()), "it is");
+  }
+}
+
+// The deadline ends the wait for its words, too.
+TEST(HttpClient, AnErrorAtItsDeadlineKeepsItsStatus) {
+  HttpServer server([&](const ServerRequest&) {
+    ServerAnswer answer{.status = 403, .body = "because"};
+    answer.says_length = 1000;
+    answer.endless = 20s;
+    return answer;
+  });
+  HttpRequest request;
+  request.url = server.url();
+  request.deadline = std::chrono::steady_clock::now() + 300ms;
+  const HttpResponse response = make_http_client(quick())->ask(std::move(request));
+  EXPECT_FALSE(response.error);
+  EXPECT_EQ(response.status, 403);
 }
 
 TEST(HttpDriver, SizesBeyondAllCountsAreCorrupt) {

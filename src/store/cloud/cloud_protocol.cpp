@@ -152,6 +152,7 @@ bool S3Dialect::is_missing_object(const HttpRequest& asked, const HttpResponse& 
   if (error.is_document) {
     return error.code == "NoSuchKey" || (asked.method == "DELETE" && error.code == "NoSuchVersion");
   }
+  if (response.cut_short) return false;
   if (text_of(response.body.bytes()) == "Not Found\n") return true;  // of fake-gcs-server
   return std::ranges::any_of(response.headers, [](const HttpHeader& header) {
     const std::string name = lower(header.name);

@@ -149,12 +149,14 @@ Attempt::Attempt(CURL* easy,
                  std::uint64_t number,
                  const HttpRequest& request,
                  ResponseBody& body,
-                 const NetworkSettings& network)
+                 const NetworkSettings& network,
+                 std::vector<std::uint64_t>& errors)
     : easy_(easy),
       number_(number),
       request_(request),
       body_(body),
       network_(network),
+      errors_(errors),
       started_(HttpClock::now()),
       last_progress_(started_) {
   prepare(request.url);
@@ -335,6 +337,7 @@ void Attempt::answer_begins() {
     rival_->lost_ = true;
     rival_ = nullptr;
   }
+  if (!is_success() && wire_.method != "HEAD") errors_.push_back(number_);
   if (!is_success() || wire_.method == "HEAD") return;
   // rclone says 200 of a part, too; a whole object has no such header.
   if (status_ == 200 && find_header(headers_, "Content-Range") != nullptr) status_ = 206;
@@ -426,6 +429,7 @@ bool Attempt::is_redirect() const {
 
 AttemptEnd Attempt::end(CURLcode code) {
   using Kind = AttemptEnd::Kind;
+  cut_short_ = code != CURLE_OK;
   if (wrong_) return {.kind = Kind::wrong, .error = wrong_};
   if (stale_) {
     return {.kind = Kind::failed,
@@ -444,8 +448,10 @@ bool Attempt::has_sent_all() const {
                              [](ConstBytes part) { return part.empty(); });
 }
 
+HttpClock::time_point Attempt::error_until() const { return answered_at_ + kMaxErrorTime; }
+
 bool Attempt::has_enough_of_error() const {
-  return error_body_.size() >= kMaxErrorNbytes || last_progress_ - answered_at_ >= kMaxErrorTime;
+  return error_body_.size() >= kMaxErrorNbytes || HttpClock::now() >= error_until();
 }
 
 AttemptEnd Attempt::end_of_answer() {

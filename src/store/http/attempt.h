@@ -41,12 +41,14 @@ class Attempt {
  public:
   // What `request` asks for, of which `body` may have a part. Throws what sign() throws, and
   // `invalid_argument` for what cannot be sent. All outlive it, `easy` is a handle that nobody
-  // uses, `number` is whose attempt it is.
+  // uses, `number` is whose attempt it is, which `errors` has once an answer that is no success has
+  // begun.
   Attempt(CURL* easy,
           std::uint64_t number,
           const HttpRequest& request,
           ResponseBody& body,
-          const NetworkSettings& network);
+          const NetworkSettings& network,
+          std::vector<std::uint64_t>& errors);
   ~Attempt();
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -67,6 +69,11 @@ class Attempt {
   void race(Attempt* other) { rival_ = other; }
   bool lost() const { return lost_; }
   bool has_answer() const { return answered_; }
+  // Has the headers of an answer that is no success: from this time on its body is not waited for.
+  bool has_error() const { return answered_ && !is_success(); }
+  HttpClock::time_point error_until() const;
+  // Whether the body ended before its end.
+  bool cut_short() const { return cut_short_; }
 
   HttpClock::time_point started() const { return started_; }
   HttpClock::time_point last_progress() const { return last_progress_; }
@@ -113,6 +120,7 @@ class Attempt {
   const HttpRequest& request_;
   ResponseBody& body_;
   const NetworkSettings& network_;
+  std::vector<std::uint64_t>& errors_;
   HttpRequest wire_;  // as it goes out
   bool asked_for_rest_ = false;
   int redirects_ = 0;
@@ -134,6 +142,7 @@ class Attempt {
   bool answered_ = false;
   bool began_body_ = false;  // and did not go on with it
   bool stale_ = false;       // the rest of another object came
+  bool cut_short_ = false;
   std::exception_ptr wrong_;
   HttpClock::time_point started_;
   HttpClock::time_point last_progress_;

@@ -126,6 +126,8 @@ struct HttpResponse {
   std::uint64_t nbytes = 0;  // of the body
   // Whether the server said where the body ends, so that a cut one was noticed.
   bool sized = false;
+  // Of an answer that is no success: its body did not come to its end, or not in time.
+  bool cut_short = false;
   int attempts = 1;
   // Sent once more within the last attempt, as a kept connection was closed: the first may have
   // been carried out.

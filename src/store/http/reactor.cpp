@@ -174,6 +174,7 @@ void Reactor::run() {
         int running = 0;
         curl_multi_perform(multi_, &running);
         reap();
+        time_errors();
         admit();
         wait = wait_ms();
       } else {
@@ -274,7 +275,7 @@ std::unique_ptr<Attempt> Reactor::make_attempt(Transfer& transfer) {
   std::unique_ptr<Attempt> attempt;
   try {
     attempt = std::make_unique<Attempt>(
-        easy, transfer.number, transfer.request, transfer.body, *transfer.network);
+        easy, transfer.number, transfer.request, transfer.body, *transfer.network, errors_);
   } catch (...) {
     curl_easy_reset(easy);
     throw;
@@ -364,6 +365,14 @@ void Reactor::reap() {
   }
 }
 
+// What says what is wrong is not waited for as long as what is wanted.
+void Reactor::time_errors() {
+  for (const std::uint64_t number : errors_) {
+    if (Transfer* const transfer = find(number)) arm(*transfer);
+  }
+  errors_.clear();
+}
+
 void Reactor::attempt_ended(Transfer& transfer, std::unique_ptr<Attempt>& attempt, CURLcode code) {
   const AttemptEnd end = attempt->end(code);
   if (attempt->has_answer()) {
@@ -378,9 +387,13 @@ void Reactor::attempt_ended(Transfer& transfer, std::unique_ptr<Attempt>& attemp
       return finish(transfer, end.error);
     case AttemptEnd::Kind::failed:
       transfer.failure = end.error;
-      drop(attempt);
-      if (!again(transfer, end, milliseconds(0))) finish(transfer, end.error);
-      return;
+      if (again(transfer, end, milliseconds(0))) {
+        drop(attempt);
+        return arm(transfer);
+      }
+      // Its status is more than that it was cut.
+      if (attempt->has_error()) return answer(transfer, *attempt);
+      return finish(transfer, end.error);
     case AttemptEnd::Kind::redirect:
       curl_multi_remove_handle(multi_, attempt->easy());
       try {
@@ -389,7 +402,7 @@ void Reactor::attempt_ended(Transfer& transfer, std::unique_ptr<Attempt>& attemp
       } catch (...) {
         return finish(transfer, std::current_exception());
       }
-      return;
+      return arm(transfer);
   }
 }
 
@@ -416,6 +429,7 @@ void Reactor::answer(Transfer& transfer, Attempt& attempt) {
       return finish(transfer, std::current_exception());
     }
   } else {
+    response.cut_short = attempt.cut_short();
     response.body = std::move(attempt.error_body());
     response.nbytes = response.body.size();
   }
@@ -465,8 +479,11 @@ bool Reactor::again(Transfer& transfer, const AttemptEnd& end, milliseconds at_l
 void Reactor::arm(Transfer& transfer) {
   auto at = std::min({transfer.deadline, transfer.next_attempt, transfer.hedge_at});
   const auto idle = transfer.network->options.idle_timeout;
-  if (transfer.attempt) at = std::min(at, transfer.attempt->last_progress() + idle);
-  if (transfer.hedge) at = std::min(at, transfer.hedge->last_progress() + idle);
+  for (const auto* attempt : {transfer.attempt.get(), transfer.hedge.get()}) {
+    if (attempt == nullptr) continue;
+    at = std::min(at, attempt->last_progress() + idle);
+    if (attempt->has_error()) at = std::min(at, attempt->error_until());
+  }
   if (at == transfer.timer) return;
   if (transfer.timer != HttpClock::time_point::max()) {
     timers_.erase({transfer.timer, transfer.number});
@@ -487,9 +504,13 @@ void Reactor::fire_timers() {
 }
 
 void Reactor::fire(Transfer& transfer, HttpClock::time_point now) {
-  if (now >= transfer.deadline && !gets_longer(transfer, now)) return time_out(transfer);
   if (transfer.hedge && transfer.attempt->lost()) std::swap(transfer.attempt, transfer.hedge);
   if (transfer.hedge && transfer.hedge->lost()) drop_hedge(transfer);
+  if (transfer.attempt && transfer.attempt->has_error() &&
+      now >= std::min(transfer.attempt->error_until(), transfer.deadline)) {
+    return attempt_ended(transfer, transfer.attempt, CURLE_WRITE_ERROR);
+  }
+  if (now >= transfer.deadline && !gets_longer(transfer, now)) return time_out(transfer);
   if (now >= transfer.next_attempt) return begin_attempt(transfer);
   const auto idle = transfer.network->options.idle_timeout;
   const auto is_idle = [&](const std::unique_ptr<Attempt>& attempt) {

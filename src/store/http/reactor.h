@@ -87,6 +87,7 @@ class Reactor {
   void admit() REQUIRES(at_work_);
   void fire_timers() REQUIRES(at_work_);
   void reap() REQUIRES(at_work_);
+  void time_errors() REQUIRES(at_work_);
   void tell_finished();
   int wait_ms() const REQUIRES(at_work_);
 
@@ -134,6 +135,8 @@ class Reactor {
   // Transfers that wait until fewer of their client's are under way, in order.
   std::unordered_map<ClientLoad*, Lane> waiting_ GUARDED_BY(at_work_);
   std::vector<CURL*> idle_handles_ GUARDED_BY(at_work_);
+  // Whose attempts have got the headers of an answer that is no success since the last look.
+  std::vector<std::uint64_t> errors_ GUARDED_BY(at_work_);
   std::minstd_rand random_ GUARDED_BY(at_work_){std::random_device()()};
   std::vector<std::unique_ptr<Transfer>> finished_;  // the thread's own
   std::thread thread_;                               // of whoever starts and stops it
