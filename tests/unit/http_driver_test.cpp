@@ -467,6 +467,36 @@ TEST_P(LostAnswer, OfAWriteThatWasNotMadeIsMadeUp) {
   EXPECT_EQ(writes_, 2);
 }
 
+TEST_P(LostAnswer, OfAServerThatIsAwayIsWaitedFor) {
+  if (GetParam() < 5) GTEST_SKIP() << "an upload that the server has ended is gone";
+  for (const int status : {0, 500, 502}) {
+    objects_.put("k", "before");
+    writes_ = 0;
+    objects_.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+      if (request.method != "PUT" || ++writes_ > 8) return;
+      objects_.put("k", "before");
+      answer = {.status = status == 0 ? 200 : status, .reset = status == 0};
+    });
+    write("after!");
+    EXPECT_EQ(objects_.get("k"), "after!");
+    EXPECT_EQ(writes_, 9);
+  }
+}
+
+TEST_P(LostAnswer, IsNoneThatSaysThatNothingWasDone) {
+  int looks = 0;
+  objects_.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+    looks += request.method == "HEAD";
+    const bool ends = request.method == "PUT" || !request.parameter("upload").empty();
+    if (!ends || request.method == "DELETE" || !request.parameter("part").empty()) return;
+    ++writes_;
+    answer = {.status = 503};
+  });
+  EXPECT_EQ(code_of([&] { write("after!"); }), ErrorCode::io);
+  EXPECT_EQ(looks, 0);
+  EXPECT_EQ(writes_, HttpOptions().max_attempts);
+}
+
 TEST_P(LostAnswer, BesideAnotherWriterLeavesADoubt) {
   for (const std::string theirs : {"theirs", "after!"}) {
     objects_.put("k", "before");

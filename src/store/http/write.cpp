@@ -18,8 +18,6 @@ namespace {
 
 // Of one upload: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 constexpr std::uint64_t kMaxParts = 10'000;
-// Of a write whose answers get lost.
-constexpr int kMaxSettled = 5;
 // Of the upload of a write that was cancelled.
 constexpr std::chrono::seconds kMaxAbort{10};
 
@@ -348,6 +346,8 @@ bool ObjectWrite::is_lost(const HttpResponse& response) const {
     }
   }
   if (finishes_ && response.ok()) return !protocol_->says_finished(response);
+  // The client has asked again where the server says that it did nothing.
+  if (response.status == 503 && !response.resent) return false;
   return response.status == 408 || (response.status >= 500 && response.status != 501);
 }
 
@@ -362,6 +362,8 @@ std::exception_ptr ObjectWrite::loss_of(const HttpRequest& asked,
 // Looks at what is there, and asks again where it is what was there before. A request that is still
 // on its way somewhere does no harm: of those with one condition one is carried out.
 void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpRequest()>& again) {
+  const auto until =
+      std::min(write_.deadline, std::chrono::steady_clock::now() + client_->options().timeout);
   for (int attempt = 1;; ++attempt) {
     Found found = Found::other;
     try {
@@ -374,7 +376,7 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
     if (found == Found::other) {
       throw_in_doubt(protocol_->url() + "/" + write_.key);
     }
-    if (attempt == kMaxSettled) std::rethrow_exception(lost);
+    if (!wait_to_ask_again(attempt, until)) std::rethrow_exception(lost);
     protocol_->prepare();
     HttpRequest request = again();
     const HttpRequest asked = outline(request);
@@ -392,6 +394,25 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
     if (!write_.erases) write_.version = protocol_->version_of(response);
     return;
   }
+}
+
+// As long as the client waits between its attempts; false: it has been asked often enough, or this
+// is cancelled.
+bool ObjectWrite::wait_to_ask_again(int attempts, std::chrono::steady_clock::time_point until) {
+  const HttpOptions& options = client_->options();
+  if (attempts >= options.max_attempts) return false;
+  const int doublings = std::min(attempts - 1, 20);
+  const auto most =
+      std::min<std::int64_t>(options.backoff.count() << doublings, options.max_backoff.count());
+  std::random_device random;
+  const auto end =
+      std::chrono::steady_clock::now() +
+      std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(0, most)(random));
+  if (end >= until) return false;
+  const MutexLock lock(mutex_);
+  while (!cancelled_ && cancelled_now_.wait_until(mutex_, end)) {
+  }
+  return !cancelled_;
 }
 
 // What is there now, compared with what is written and with what was there.
@@ -554,6 +575,7 @@ void ObjectWrite::cancel() noexcept {
     const MutexLock lock(mutex_);
     cancelled_ = true;
     numbers.swap(numbers_);
+    cancelled_now_.notify_all();
   }
   for (const std::uint64_t number : numbers) client_->cancel(number);
 }

@@ -2,6 +2,7 @@
 
 // Writes, and what HttpDriver does that a thread waits for: erasures, pages of lists.
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -40,6 +41,7 @@ class ObjectWrite : public std::enable_shared_from_this<ObjectWrite> {
   void answered(const HttpRequest& asked, HttpResponse response) noexcept;
   void in_own_thread(std::function<void()> work);
   void settle(std::exception_ptr lost, const std::function<HttpRequest()>& again);
+  bool wait_to_ask_again(int attempts, std::chrono::steady_clock::time_point until);
   Found look();
   void upload();
   void put_parts(const std::string& upload, std::uint64_t total, std::vector<std::string>& names);
@@ -66,6 +68,7 @@ class ObjectWrite : public std::enable_shared_from_this<ObjectWrite> {
   Mutex mutex_;
   std::vector<std::uint64_t> numbers_ GUARDED_BY(mutex_);  // of requests
   bool cancelled_ GUARDED_BY(mutex_) = false;
+  ConditionVariable cancelled_now_;
 };
 
 // Missing ones count as erased.
