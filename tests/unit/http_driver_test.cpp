@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -407,123 +406,6 @@ TEST(HttpDriver, WritesOnConditionMayConflict) {
             }),
             ErrorCode::unsupported);
 }
-
-// What is done to a write on condition whose answer does not arrive.
-class LostAnswer : public testing::TestWithParam<std::uint64_t> {
- protected:
-  LostAnswer() {
-    objects_.put("k", "before");
-    store_ = toy(objects_, {.max_put_nbytes = GetParam(), .part_nbytes = 4});
-  }
-
-  // The first write that ends an object is answered like this.
-  void at_first_write(std::function<void(ServerAnswer&)> then) {
-    objects_.set_fault([this, then](const ServerRequest& request, ServerAnswer& answer) {
-      const bool ends = GetParam() < 5
-                            ? request.method == "POST" && !request.parameter("upload").empty()
-                            : request.method == "PUT";
-      if (ends && writes_++ == 0) then(answer);
-    });
-  }
-
-  std::string write(const std::string& text) {
-    const ConstBytes bytes = bytes_of(text);
-    return store_->set_if(
-        "k", {&bytes, 1}, WriteCondition::if_version(ObjectServer::etag("before")));
-  }
-
-  ObjectServer objects_;
-  std::shared_ptr<HttpDriver> store_;
-  std::atomic<int> writes_{0};
-};
-
-TEST_P(LostAnswer, OfAWriteThatWasMadeIsNoConflict) {
-  for (const int status : {0, 500, 504}) {
-    objects_.put("k", "before");
-    writes_ = 0;
-    at_first_write([&](ServerAnswer& answer) {
-      if (status == 0) {
-        answer.reset = true;
-      } else {
-        answer = {.status = status};
-      }
-    });
-    EXPECT_EQ(write("after!"), ObjectServer::etag("after!"));
-    EXPECT_EQ(objects_.get("k"), "after!");
-    // On a connection that was kept libcurl sends it again by itself.
-    EXPECT_LE(writes_, status == 0 ? 2 : 1) << status;
-    EXPECT_EQ(objects_.uploads(), 0u);
-  }
-}
-
-TEST_P(LostAnswer, OfAWriteThatWasNotMadeIsMadeUp) {
-  if (GetParam() < 5) GTEST_SKIP() << "an upload that the server has ended is gone";
-  at_first_write([&](ServerAnswer& answer) {
-    objects_.put("k", "before");
-    answer.reset = true;
-  });
-  write("after!");
-  EXPECT_EQ(objects_.get("k"), "after!");
-  EXPECT_EQ(writes_, 2);
-}
-
-TEST_P(LostAnswer, OfAServerThatIsAwayIsWaitedFor) {
-  if (GetParam() < 5) GTEST_SKIP() << "an upload that the server has ended is gone";
-  for (const int status : {0, 500, 502}) {
-    objects_.put("k", "before");
-    writes_ = 0;
-    objects_.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
-      if (request.method != "PUT" || ++writes_ > 8) return;
-      objects_.put("k", "before");
-      answer = {.status = status == 0 ? 200 : status, .reset = status == 0};
-    });
-    write("after!");
-    EXPECT_EQ(objects_.get("k"), "after!");
-    EXPECT_EQ(writes_, 9);
-  }
-}
-
-TEST_P(LostAnswer, IsNoneThatSaysThatNothingWasDone) {
-  int looks = 0;
-  objects_.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
-    looks += request.method == "HEAD";
-    const bool ends = request.method == "PUT" || !request.parameter("upload").empty();
-    if (!ends || request.method == "DELETE" || !request.parameter("part").empty()) return;
-    ++writes_;
-    answer = {.status = 503};
-  });
-  EXPECT_EQ(code_of([&] { write("after!"); }), ErrorCode::io);
-  EXPECT_EQ(looks, 0);
-  EXPECT_EQ(writes_, HttpOptions().max_attempts);
-}
-
-TEST_P(LostAnswer, BesideAnotherWriterLeavesADoubt) {
-  for (const std::string theirs : {"theirs", "after!"}) {
-    objects_.put("k", "before");
-    writes_ = 0;
-    at_first_write([&](ServerAnswer& answer) {
-      objects_.put("k", theirs);  // equal bytes are not ours either
-      objects_.name_write("k", "another");
-      answer.reset = true;
-    });
-    try {
-      write("after!");
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_TRUE(is_in_doubt(error)) << error.what();
-    }
-    EXPECT_EQ(objects_.get("k"), theirs);
-    EXPECT_EQ(objects_.uploads(), 0u);
-  }
-}
-
-TEST_P(LostAnswer, HidesNoConflict) {
-  objects_.put("k", "theirs");
-  EXPECT_EQ(code_of([&] { write("after!"); }), ErrorCode::conflict);
-  EXPECT_EQ(objects_.get("k"), "theirs");
-}
-
-INSTANTIATE_TEST_SUITE_P(WholeAndInParts, LostAnswer, testing::Values(1 << 20, 4));
 
 TEST(HttpDriver, CancelledUploadsAreAborted) {
   ObjectServer objects;

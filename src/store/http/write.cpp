@@ -316,11 +316,19 @@ void ObjectWrite::in_own_thread(std::function<void()> work) {
   }
 }
 
-// Where the condition does not hold: of what was sent twice the first may be why.
+// Where the condition does not hold, or the upload is gone: of what was sent twice the first may be
+// why. Who stands in between tells nobody that he did.
 void ObjectWrite::throw_unless_own(const HttpRequest& asked, HttpResponse& met) {
   if (met.resent) {
     if (look() == Found::own) return;
     throw_in_doubt(protocol_->url() + "/" + write_.key);
+  }
+  if (is_gone(met)) {
+    try {
+      if (look() == Found::own) return;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::cancelled) throw;
+    }
   }
   checked(*protocol_, asked, std::move(met), write_.condition);
 }
@@ -331,6 +339,11 @@ bool ObjectWrite::is_missing(const HttpRequest& asked, const HttpResponse& respo
 
 bool ObjectWrite::is_forestalled(const HttpResponse& response) const {
   return !response.error && (response.status == 412 || response.status == 409);
+}
+
+// An upload that was to be finished.
+bool ObjectWrite::is_gone(const HttpResponse& response) const {
+  return finishes_ && !response.error && response.status == 404;
 }
 
 // Whether the request may have been carried out although nobody was told.
@@ -383,8 +396,7 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
     HttpResponse response = ask(std::move(request));
     // Where the condition holds no more, or the upload is gone, one before may have been carried
     // out, late.
-    const bool is_gone = finishes_ && !response.error && response.status == 404;
-    if (is_forestalled(response) || is_gone) continue;
+    if (is_forestalled(response) || is_gone(response)) continue;
     if (is_lost(response)) {
       lost = loss_of(asked, response);
       continue;
@@ -511,8 +523,7 @@ void ObjectWrite::finish_upload(const std::string& upload, std::span<const std::
   const HttpRequest asked = outline(request);
   HttpResponse response = ask(std::move(request));
   if (is_lost(response)) return settle(loss_of(asked, response), make);
-  const bool is_gone = !response.error && response.status == 404;
-  if (response.resent && (is_gone || is_forestalled(response))) {
+  if (is_gone(response) || (response.resent && is_forestalled(response))) {
     return throw_unless_own(asked, response);
   }
   response = checked(*protocol_, asked, std::move(response), write_.condition);

@@ -51,6 +51,7 @@ class ObjectWrite : public std::enable_shared_from_this<ObjectWrite> {
   HttpResponse ask(HttpRequest request);
   void throw_unless_own(const HttpRequest& asked, HttpResponse& met);
   bool is_forestalled(const HttpResponse& response) const;
+  bool is_gone(const HttpResponse& response) const;
   bool is_lost(const HttpResponse& response) const;
   bool is_missing(const HttpRequest& asked, const HttpResponse& response) const;
   std::exception_ptr loss_of(const HttpRequest& asked, const HttpResponse& response) const;
