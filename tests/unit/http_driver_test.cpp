@@ -483,6 +483,23 @@ TEST(HttpDriver, ListsComeInPages) {
     if (request.path.empty()) answer.body = std::string("object x 1\nnext ") + next + "\n";
   });
   EXPECT_EQ(code_of([&] { store->list(""); }), ErrorCode::corrupt);
+  // Round and round, to ever new pages.
+  for (const bool delimiter : {false, true}) {
+    int pages = 0;
+    objects.set_fault([&](const ServerRequest& request, ServerAnswer& answer) {
+      if (!request.path.empty()) return;
+      answer.body.clear();
+      const char name = ++pages % 2 == 0 ? 'a' : 'b';
+      for (int i = 0; i < 1000; ++i) {
+        const std::string key = name + std::to_string(i);
+        answer.body += delimiter ? "prefix " + key + "/\n" : "object " + key + " 1\n";
+      }
+      answer.body += "next " + std::to_string(pages) + "\n";
+    });
+    EXPECT_EQ(code_of([&] { delimiter ? void(store->list_dir("")) : void(store->list("")); }),
+              ErrorCode::corrupt);
+    EXPECT_LE(pages, 200);
+  }
   // A page that does not end takes no more memory than one may have.
   objects.set_fault([](const ServerRequest& request, ServerAnswer& answer) {
     if (!request.path.empty()) return;

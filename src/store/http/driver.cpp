@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,9 +36,9 @@ constexpr std::uint64_t kMaxWholeNbytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxPlacedNbytes = std::uint64_t{256} << 20;
 // What offsets can count to, here and in Python.
 constexpr std::uint64_t kMaxObjectNbytes = INT64_MAX;
-// One after another of a list: servers may pass over removed objects a page at a time, and name a
-// prefix on each page that it goes on to.
-constexpr int kMaxPagesOfNothingNew = 100'000;
+// On pages one after another of a list, of which an empty one counts as one: servers may pass over
+// removed objects a page at a time, and name a prefix on each page that it goes on to.
+constexpr std::size_t kMaxNamesOfNothingNew = 100'000;
 
 std::exception_ptr changed(std::string_view object) {
   try {
@@ -591,15 +592,24 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
   std::string below(prefix);
   if (!below.empty()) below += '/';
   std::unordered_set<std::string> seen;
-  std::string last_name;
-  int pages_of_nothing_new = 0;
+  // Not by their order, which not all servers have: S3's directory buckets have none.
+  std::unordered_set<std::size_t> first_keys, last_names;  // of pages, by hash
+  const std::hash<std::string> hash;
+  std::size_t names_of_nothing_new = 0;
   for (std::string from;;) {
     ListPage page = list_page(*protocol_, *client_, below, delimiter, from);
-    const std::string name = !page.objects.empty()    ? page.objects.back().key
-                             : !page.prefixes.empty() ? page.prefixes.back()
-                                                      : last_name;
-    pages_of_nothing_new = name == last_name ? pages_of_nothing_new + 1 : 0;
-    last_name = name;
+    const std::size_t names = page.objects.size() + page.prefixes.size();
+    bool is_new = names > 0;
+    if (is_new) {
+      const std::string& name =
+          page.objects.empty() ? page.prefixes.back() : page.objects.back().key;
+      is_new = last_names.insert(hash(name)).second;
+    }
+    names_of_nothing_new = is_new ? 0 : names_of_nothing_new + std::max<std::size_t>(names, 1);
+    if (!page.objects.empty() && !first_keys.insert(hash(page.objects.front().key)).second) {
+      throw Error(ErrorCode::corrupt,
+                  url() + ": its list comes back to " + page.objects.front().key);
+    }
     // Folders as consoles make them ("a/b/"), and what could not be asked for by its key.
     std::erase_if(page.objects, [](const ListedObject& object) {
       if (key_fault(object.key) == nullptr) return false;
@@ -611,10 +621,8 @@ void Driver::for_each_page(std::string_view prefix, bool delimiter, Body body) {
     if (!seen.insert(page.next).second) {
       throw Error(ErrorCode::corrupt, url() + ": its list comes back to the same page");
     }
-    if (pages_of_nothing_new >= kMaxPagesOfNothingNew) {
-      throw Error(ErrorCode::corrupt,
-                  url() + ": its list goes on, but the last " +
-                      std::to_string(pages_of_nothing_new) + " pages named nothing new");
+    if (names_of_nothing_new >= kMaxNamesOfNothingNew) {
+      throw Error(ErrorCode::corrupt, url() + ": its list goes on, but names nothing new");
     }
     from = std::move(page.next);
   }
