@@ -205,6 +205,34 @@ TEST(HttpDriver, SizesBeyondAllCountsAreCorrupt) {
   EXPECT_EQ(code_of([&] { store->open("k"); }), ErrorCode::corrupt);
 }
 
+TEST(PlainHttp, ARefusalBehindARedirectSaysWhose) {
+  HttpServer theirs([](const ServerRequest&) { return ServerAnswer{.status = 401}; });
+  HttpServer ours([&](const ServerRequest& request) {
+    const bool stays = request.path.starts_with("here/");
+    if (stays && request.path.ends_with("moved")) return ServerAnswer{.status = 403};
+    ServerAnswer answer{.status = 302};
+    answer.headers.emplace_back("Location", stays ? "/here/moved" : theirs.url() + "/moved?SECRET");
+    return answer;
+  });
+  const auto refusal = [&](const std::string& place, const StorageOptions& options) {
+    const Store store = open_store(ours.url() + place, StoreMode::read, options);
+    std::string message;
+    Buffer bytes;
+    EXPECT_EQ(code_of([&] { store.driver().get("k", bytes); }, &message),
+              ErrorCode::permission_denied);
+    EXPECT_EQ(message.find("SECRET"), std::string::npos) << message;
+    return message;
+  };
+  const std::string sent_no = "is sent no credentials";
+  const std::string theirs_with = refusal("/there", {{"bearer_token", "SECRET"}});
+  EXPECT_NE(theirs_with.find(theirs.url() + "/moved, where"), std::string::npos) << theirs_with;
+  EXPECT_NE(theirs_with.find(sent_no), std::string::npos) << theirs_with;
+  EXPECT_EQ(refusal("/there", {}).find(sent_no), std::string::npos);
+  const std::string here = refusal("/here", {{"bearer_token", "SECRET"}});
+  EXPECT_NE(here.find("/here/moved, where"), std::string::npos) << here;
+  EXPECT_EQ(here.find(sent_no), std::string::npos) << here;
+}
+
 TEST(PlainHttp, TakesNothingThatIsPackedOnItsWay) {
   ObjectServer objects;
   objects.put("k", pattern(1000, 1));

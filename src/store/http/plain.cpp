@@ -8,6 +8,7 @@
 #include "store/http/body.h"
 #include "store/http/checksums.h"
 #include "store/http/content_range.h"
+#include "store/http/redirect.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -166,7 +167,7 @@ class PlainProtocol final : public ObjectProtocol {
 
   Error error_of(const HttpRequest& request, const HttpResponse& response) const override {
     const std::string what = request.method + " " + without_secrets(request.url) + ": status " +
-                             std::to_string(response.status);
+                             std::to_string(response.status) + origin_of(request, response);
     switch (response.status) {
       case 401:
         return {ErrorCode::permission_denied,
@@ -184,6 +185,16 @@ class PlainProtocol final : public ObjectProtocol {
   }
 
  private:
+  // Behind a redirect, of which who has given credentials may know nothing.
+  std::string origin_of(const HttpRequest& request, const HttpResponse& response) const {
+    if (response.redirected_to.empty()) return "";
+    std::string text = " of " + response.redirected_to + ", where it was redirected to";
+    if (!headers_.empty() && !same_origin(response.redirected_to, request.url)) {
+      text += " (another host, which is sent no credentials and none of the headers)";
+    }
+    return text;
+  }
+
   std::string without_query() const {
     return query_.empty() && headers_.empty()
                ? " (of a URL with a signature behind '?' a pickle keeps none, unless "
