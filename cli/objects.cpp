@@ -42,6 +42,13 @@ void tell(const LeftOut& left_out) {
                   printable(left_out.first)));
 }
 
+void tell_gone(const LeftOut& gone) {
+  if (gone.objects == 0) return;
+  say(fmt::format("left out: {} removed meanwhile (first: {})\n",
+                  counted(static_cast<std::int64_t>(gone.objects), "object"),
+                  printable(gone.first)));
+}
+
 struct ListOptions : PlaceOptions {
   bool all = false;
   bool sizes = false;
@@ -159,6 +166,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
   to->close();
   bar.clear();
   tell(done.left_out);
+  tell_gone(done.gone);
   if (command.json) {
     print_json(progress_json(done));
     return;
@@ -167,8 +175,9 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
                                  done.copied,
                                  counted(static_cast<std::int64_t>(done.objects), "object"),
                                  human_nbytes(static_cast<double>(done.copied_nbytes)));
-  if (over == CopyOver::other_size && done.done > done.copied)
-    text += fmt::format("; {} were there in the same size", done.done - done.copied);
+  const std::uint64_t same = done.done - done.copied - done.gone.objects;
+  if (over == CopyOver::other_size && same > 0)
+    text += fmt::format("; {} were there in the same size", same);
   if (done.removed > 0) text += fmt::format("; removed {}", done.removed);
   print_text(text + '\n');
 }

@@ -160,10 +160,11 @@ enum class CopyOver {
 
 struct CopyProgress {
   std::uint64_t objects = 0, nbytes = 0;    // of the source
-  std::uint64_t done = 0, done_nbytes = 0;  // with those that were the same
+  std::uint64_t done = 0, done_nbytes = 0;  // with those that were the same or gone
   std::uint64_t copied = 0, copied_nbytes = 0;
   std::uint64_t removed = 0;
   LeftOut left_out{};  // of the source
+  LeftOut gone{};      // were listed, and removed before they were read
 };
 
 struct CopyOptions {
@@ -179,12 +180,12 @@ struct CopyOptions {
 
 // Copies all objects below a prefix ("" or "a/b") to below one of another store, as they are.
 // Documents that describe nodes go last, so that no array is seen before its chunks. An object that
-// is removed meanwhile is left out. The first failure ends the copy; to call it again with another
-// CopyOver goes on where it ended. `invalid_argument` where one place lies within the other,
-// `not_found` where the source has no object, as a place whose name is wrong. `invalid_argument`,
-// with nothing copied, where the target has chunks in the folder of an array that is copied, or
-// documents in that of a node, which the source lacks, unless `remove_others`: they would be read
-// as parts of the copy.
+// is removed meanwhile is left out, and `io` one that is listed and never found. The first failure
+// ends the copy; to call it again with another CopyOver goes on where it ended. `invalid_argument`
+// where one place lies within the other, `not_found` where the source has no object, as a place
+// whose name is wrong. `invalid_argument`, with nothing copied, where the target has chunks in the
+// folder of an array that is copied, or documents in that of a node, which the source lacks, unless
+// `remove_others`: they would be read as parts of the copy.
 CopyProgress copy_objects(const Store& from,
                           std::string_view from_prefix,
                           const Store& to,

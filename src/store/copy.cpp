@@ -81,8 +81,9 @@ class Copy {
   }
 
   CopyProgress run() {
-    copy_all(0, source_.first_document());
-    copy_all(source_.first_document(), objects_.size());
+    const std::span objects(objects_);
+    copy_those_there(objects.first(source_.first_document()));
+    copy_those_there(objects.subspan(source_.first_document()));
     if (options_.remove_others) remove_others();
     to_->sync();
     const CopyProgress done = progress();
@@ -112,16 +113,56 @@ class Copy {
     }
   }
 
-  // Copies objects_[begin, end) by threads of its own: they wait for stores, not for processors.
-  void copy_all(std::size_t begin, std::size_t end) {
-    std::vector<std::thread> threads;
+  // What was listed and is not found was removed meanwhile, unless the store still lists it: then
+  // the copy would lack it in silence.
+  void copy_those_there(std::span<const ObjectSize> objects) {
+    copy_all(objects);
+    // Once more, as what was written anew by removing it first.
+    const std::vector<ObjectSize> again = still_listed();
+    if (again.empty()) return;
+    copy_all(again);
+    const std::vector<ObjectSize> missing = still_listed();
+    if (missing.empty()) return;
+    const bool is_one = missing.size() == 1;
+    throw Error(ErrorCode::io,
+                "copy of " + from_.url() + ": " + std::to_string(missing.size()) +
+                    (is_one ? " object is" : " objects are") +
+                    " listed and not found when read (first: " + missing[0].key + ')');
+  }
+
+  // Of those that were not found by copy_all(), sorted; the others are gone.
+  std::vector<ObjectSize> still_listed() {
+    std::vector<ObjectSize> missing;
     {
       const MutexLock lock(mutex_);
-      next_ = begin;
-      end_ = end;
-      running_ = std::min<std::size_t>(std::max(options_.at_once, 1), end - begin);
+      missing = std::exchange(missing_, {});
     }
-    const std::size_t n = std::min<std::size_t>(std::max(options_.at_once, 1), end - begin);
+    if (missing.empty()) return missing;
+    std::set<std::string, std::less<>> keys;
+    for (std::string& key : from_.list(check_prefix(from_folder_))) keys.insert(std::move(key));
+    std::ranges::sort(missing, {}, &ObjectSize::key);
+    const MutexLock lock(mutex_);
+    for (const ObjectSize& object : missing) {
+      if (keys.contains(object.key)) {
+        --progress_.done;
+        progress_.done_nbytes -= object.nbytes;
+      } else if (progress_.gone.objects++ == 0) {
+        progress_.gone.first = object.key;
+      }
+    }
+    std::erase_if(missing, [&](const ObjectSize& object) { return !keys.contains(object.key); });
+    return missing;
+  }
+
+  // By threads of its own: they wait for stores, not for processors.
+  void copy_all(std::span<const ObjectSize> objects) {
+    std::vector<std::thread> threads;
+    const std::size_t n = std::min<std::size_t>(std::max(options_.at_once, 1), objects.size());
+    {
+      const MutexLock lock(mutex_);
+      waiting_ = objects;
+      running_ = n;
+    }
     try {
       for (std::size_t i = 0; i < n; ++i) threads.push_back(start_thread([this] { work(); }));
       wait();
@@ -161,9 +202,10 @@ class Copy {
       while (const ObjectSize* object = take()) {
         std::uint64_t held_nbytes = object->nbytes;
         const bool copied = copy(*object, bytes, other, held_nbytes);
+        const std::uint64_t nbytes = bytes.size();
         bytes.reset();
         other.reset();
-        give_back(*object, held_nbytes, copied);
+        give_back(*object, held_nbytes, copied, nbytes);
       }
     } catch (...) {
       fail(std::current_exception());
@@ -176,10 +218,12 @@ class Copy {
   // The next one, when there is room for it; null: nothing is left to do.
   const ObjectSize* take() {
     const MutexLock lock(mutex_);
-    while (!failure_ && next_ < end_ && !has_room(objects_[next_].nbytes)) changed_.wait(mutex_);
-    if (failure_ || next_ == end_) return nullptr;
-    held_nbytes_ += objects_[next_].nbytes;
-    return &objects_[next_++];
+    while (!failure_ && !waiting_.empty() && !has_room(waiting_[0].nbytes)) changed_.wait(mutex_);
+    if (failure_ || waiting_.empty()) return nullptr;
+    const ObjectSize* object = waiting_.data();
+    waiting_ = waiting_.subspan(1);
+    held_nbytes_ += object->nbytes;
+    return object;
   }
 
   // One object has room, however large.
@@ -200,14 +244,18 @@ class Copy {
     held_nbytes = nbytes;
   }
 
-  void give_back(const ObjectSize& object, std::uint64_t held_nbytes, bool copied) {
+  // `nbytes` is what it has, which the list need not know.
+  void give_back(const ObjectSize& object,
+                 std::uint64_t held_nbytes,
+                 bool copied,
+                 std::uint64_t nbytes) {
     const MutexLock lock(mutex_);
     held_nbytes_ -= held_nbytes;
     ++progress_.done;
     progress_.done_nbytes += object.nbytes;
     if (copied) {
       ++progress_.copied;
-      progress_.copied_nbytes += object.nbytes;
+      progress_.copied_nbytes += nbytes;
     }
     changed_.notify_all();
   }
@@ -216,7 +264,12 @@ class Copy {
     const std::string target = target_of(object.key);
     const auto present = present_.find(target);
     const Same same = present == present_.end() ? Same::no : compare(object, present->second);
-    if (same == Same::yes || !get(object.key, bytes, held_nbytes)) return false;
+    if (same == Same::yes) return false;
+    if (!get(object.key, bytes, held_nbytes)) {
+      const MutexLock lock(mutex_);
+      missing_.push_back(object);
+      return false;
+    }
     if (same == Same::by_bytes && has(target, bytes, other)) return false;
     to_->set(target, bytes);
     if (options_.verify && !has(target, bytes, other)) {
@@ -370,7 +423,8 @@ class Copy {
 
   Mutex mutex_;
   ConditionVariable changed_;
-  std::size_t next_ GUARDED_BY(mutex_) = 0, end_ GUARDED_BY(mutex_) = 0;
+  std::span<const ObjectSize> waiting_ GUARDED_BY(mutex_);
+  std::vector<ObjectSize> missing_ GUARDED_BY(mutex_);  // that were listed and not found
   std::size_t running_ GUARDED_BY(mutex_) = 0;
   std::uint64_t held_nbytes_ GUARDED_BY(mutex_) = 0;
   CopyProgress progress_ GUARDED_BY(mutex_);

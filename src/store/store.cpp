@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <random>
+#include <set>
 #include <string>
 
 #include "base/checked.h"
@@ -138,11 +139,21 @@ std::vector<ObjectSize> StoreDriver::list_sizes(std::string_view prefix) {
   std::vector<std::optional<ObjectSize>> objects(keys.size());
   parallel_for(keys.size(), [&](std::size_t i) {
     if (const auto reader = open(keys[i]))
-      objects[i] = {std::move(keys[i]), reader->size(), reader->written()};
+      objects[i] = {keys[i], reader->size(), reader->written()};
   });
+  // What is not found was removed meanwhile. What is listed nevertheless stays in the list, of no
+  // bytes: who reads it is told that it is missing.
+  std::set<std::string, std::less<>> listed;
+  if (std::ranges::any_of(objects, [](const auto& object) { return !object; }))
+    for (std::string& key : list(prefix)) listed.insert(std::move(key));
   std::vector<ObjectSize> found;
-  for (std::optional<ObjectSize>& object : objects)
-    if (object) found.push_back(std::move(*object));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (objects[i]) {
+      found.push_back(std::move(*objects[i]));
+    } else if (listed.contains(keys[i])) {
+      found.push_back({std::move(keys[i])});
+    }
+  }
   return found;
 }
 

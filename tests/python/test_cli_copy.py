@@ -149,6 +149,35 @@ def test_what_no_key_names_in_an_archive_is_told(tmp_path):
     assert done.stderr == "left out: 1 object whose key is no path (first: ../q)\n"
 
 
+@pytest.mark.parametrize("command", [("cp", "--verify"), ("sync", "--checksum", "--delete")])
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_is_listed_and_not_found(tmp_path, command, removed):
+    class Handler(cloud_servers.GcsHandler):
+        def object(self, name, body):
+            if not name.endswith("c/1"):
+                return super().object(name, body)
+            if removed:
+                self.server.objects.pop(name, None)
+            return self.fail(404, "NoSuchKey")
+
+    target = tmp_path / "target"
+    with cloud_servers.fake_server(Handler) as (server, endpoint):
+        server.uploads, server.allowed = {}, [""]
+        array_of(tmp_path / "source", [1] * 8)
+        for path in tmp_path.rglob("*"):
+            if path.is_file():
+                name = path.relative_to(tmp_path / "source").as_posix()
+                server.objects[f"a/{name}"] = "1", path.read_bytes()
+        options = [f"--storage-option={o}" for o in ("anon=true", f"endpoint_url={endpoint}")]
+        done = run(*command, "gs://bucket/a", target, *options, status=0 if removed else 1)
+    assert (target / "zarr.json").exists() == removed
+    if removed:
+        assert done.stderr == "left out: 1 object removed meanwhile (first: c/1)\n"
+        assert "copied 2 of 3 objects" in done.stdout
+    else:
+        assert "1 object is listed and not found when read (first: c/1)" in done.stderr
+
+
 def test_what_is_refused_leaves_no_folders(tmp_path):
     group = hr.create_group(tmp_path / "g.zarr")
     group.create_array("x", shape=4, dtype="i4", chunks=2)[:] = 1

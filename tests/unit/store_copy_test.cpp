@@ -379,6 +379,89 @@ TEST_F(Copies, TellWhatTheyLeaveOut) {
   EXPECT_NE(message.find("whose key is a path"), std::string::npos) << message;
 }
 
+// Lists an object that it does not have when it is read, so many times; for ever: none is -1.
+class ForgetfulStore final : public CustomStore {
+ public:
+  ForgetfulStore(std::string key, int times) : key_(std::move(key)), times_(times) {}
+  std::string url() const override { return "forgetful://"; }
+  bool read_only() const override { return true; }
+  std::size_t batch_size() const override { return 1; }
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string> keys) override {
+    std::vector<std::optional<StoredBytes>> found;
+    for (const std::string& key : keys) {
+      found.emplace_back();
+      if (key == key_ && times_ != 0) {
+        --times_;
+      } else {
+        found.back() = StoredBytes{std::as_bytes(std::span(text_)), nullptr};
+      }
+    }
+    return found;
+  }
+  std::optional<std::uint64_t> size(const std::string& key) override {
+    if (key == key_ && !knows_size) return std::nullopt;
+    return text_.size();
+  }
+  std::optional<StoredBytes> get_range(const std::string&, const ByteRange&) override {
+    return std::nullopt;
+  }
+  void set(const std::string&, std::span<const std::byte>) override {}
+  void erase(const std::string&) override {}
+  void erase_prefix(const std::string&) override {}
+  std::vector<std::string> list(const std::string&) override {
+    std::vector<std::string> keys{"x/c/0", "x/c/1", "x/zarr.json"};
+    if (lists_ == 0) std::erase(keys, key_);
+    if (lists_ > 0) --lists_;
+    return keys;
+  }
+  std::vector<std::string> list_dir(const std::string& prefix) override { return list(prefix); }
+  // After so many lists it is in none.
+  void forget_after(int lists) { lists_ = lists; }
+
+  bool knows_size = true;
+
+ private:
+  const std::string key_, text_ = "[1]";
+  std::atomic<int> times_, lists_ = -1;
+};
+
+TEST_F(Copies, MissNothingThatIsListed) {
+  for (const char* key : {"x/c/1", "x/zarr.json"}) {
+    for (const bool knows_size : {true, false}) {
+      const auto forgetful = std::make_shared<ForgetfulStore>(key, -1);
+      forgetful->knows_size = knows_size;
+      const Store to = memory_store();
+      std::string message;
+      EXPECT_EQ(code_of([&] { copy_objects(make_store(forgetful), "", to, ""); }, &message),
+                ErrorCode::io);
+      EXPECT_NE(message.find(std::string("1 object is listed and not found when read (first: ") +
+                             key + ')'),
+                std::string::npos)
+          << message;
+      EXPECT_EQ(get(to, "x/zarr.json"), "(none)");
+    }
+  }
+  // One that is written anew meanwhile, by removing it first.
+  const Store to = memory_store();
+  const CopyProgress done =
+      copy_objects(make_store(std::make_shared<ForgetfulStore>("x/c/1", 1)), "", to, "");
+  EXPECT_EQ(done.copied, 3u);
+  EXPECT_EQ(done.done, 3u);
+  EXPECT_EQ(done.done_nbytes, done.nbytes);
+  EXPECT_EQ(done.gone.objects, 0u);
+  EXPECT_EQ(get(to, "x/c/1"), "[1]");
+}
+
+TEST_F(Copies, TellWhatIsGone) {
+  const auto forgetful = std::make_shared<ForgetfulStore>("x/c/1", -1);
+  forgetful->forget_after(2);
+  const CopyProgress done = copy_objects(make_store(forgetful), "", memory_store(), "");
+  EXPECT_EQ(done.copied, 2u);
+  EXPECT_EQ(done.copied_nbytes, 6u);
+  EXPECT_EQ(done.gone.objects, 1u);
+  EXPECT_EQ(done.gone.first, "x/c/1");
+}
+
 // Whatever a list says: what an object has is taken from the memory that there is.
 TEST_F(Copies, HoldWhatObjectsHaveAndNotWhatIsListed) {
   CopyOptions options;
