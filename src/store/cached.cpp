@@ -1,6 +1,5 @@
 // What a cached store knows of its objects, whole objects, and writes.
 
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -100,15 +99,7 @@ void CachedDriver::fetch_whole_local(GetRequest& request) {
 }
 
 void CachedDriver::fetch_whole(GetRequest& request) {
-  if (store_->local()) {
-    try {
-      return fetch_whole_local(request);
-    } catch (const Error& error) {
-      if (error.os_error() != EISDIR) throw;
-    }
-    request.found = store_->get_within(request.key, *request.into, request.max_nbytes);
-    return;
-  }
+  if (store_->local()) return fetch_whole_local(request);
   const long writes = copies_.writes();
   request.found = store_->get_within(request.key, *request.into, request.max_nbytes);
   if (request.found) keep_whole(request.key, *request.into, 0, writes);

@@ -28,9 +28,6 @@ bool is_aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % kDirectAlignment == 0;
 }
 
-// A folder in the place of a chunk: neither data nor a missing chunk.
-[[noreturn]] void throw_folder(const std::string& path) { throw_io(EISDIR, "read", path); }
-
 }  // namespace
 
 std::uint64_t version_of(const struct stat& st) {
@@ -317,16 +314,12 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
   if (names_temporary(key)) return nullptr;
   FileDescriptor fd(open_retrying(path.c_str(), open_flags()));
   if (!fd) {
-    if (means_missing(errno)) {
-      refuse_dangling(path);
-      return nullptr;
-    }
-    if (open_found_nothing(errno, path, options_.direct)) throw_folder(path);
+    if (open_found_nothing(errno, path, options_.direct)) return nullptr;
     throw_open_failure(errno, path, options_.direct);
   }
   struct stat st;
   if (os().fstat(fd.get(), &st) != 0) throw_io(errno, "stat", path);
-  if (!object_size(st, path)) throw_folder(path);
+  if (!object_size(st, path)) return nullptr;  // a folder, of other keys
   if (options_.direct) return std::make_unique<DirectReader>(std::move(fd), st, std::move(path));
   return std::make_unique<FileReader>(std::move(fd), st, std::move(path));
 }

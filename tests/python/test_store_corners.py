@@ -1,5 +1,6 @@
 """Corners in which a store could take one place, or one thing, for another."""
 
+import asyncio
 import http.server
 import json
 import os
@@ -237,6 +238,25 @@ def test_a_link_to_what_is_not_there_is_no_missing_chunk(tmp_path):
     assert "link to what is not there" in str(array.verify())
     (tmp_path / "dropped").rename(tmp_path / "kept")
     assert_same(array[:], np.arange(8))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_folder_in_the_place_of_a_chunk_is_a_missing_one(tmp_path, zarr_format):
+    zarr = pytest.importorskip("zarr")
+    import headrace.zarr as headrace_zarr
+
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, shape=8, chunks=4, dtype="i4", fill_value=7, zarr_format=zarr_format)
+    chunk = "1" if zarr_format == 2 else "c/1"
+    (path / chunk / ".thumbs").mkdir(parents=True)
+    assert_same(hr.open(path)[:], np.full(8, 7, "i4"))
+    assert_same(hr.open_array(hr.cached(path))[:], np.full(8, 7, "i4"))
+    store = headrace_zarr.Store(path)
+    assert_same(zarr.open_array(store, mode="r")[:], np.full(8, 7, "i4"))
+    with zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"}):
+        assert_same(zarr.open_array(path, mode="r")[:], np.full(8, 7, "i4"))
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(store.getsize(chunk))
 
 
 # ---- archives

@@ -165,8 +165,8 @@ std::size_t FetchPlan::runs_at_once(std::span<const RangeGroup> runs) const {
 
 BatchedObject FetchPlan::result_of(const GetRequest& request) const {
   if (request.error) std::rethrow_exception(request.error);
-  if (request.found && !is_swollen(request.into->size())) return BatchedObject::whole;
-  return request.found || driver_.has_files() ? BatchedObject::reopen : BatchedObject::missing;
+  if (!request.found) return BatchedObject::missing;
+  return is_swollen(request.into->size()) ? BatchedObject::reopen : BatchedObject::whole;
 }
 
 ReadsInFlight::Limits limits_of_flight(const Request& request, const AsyncReads& store) {

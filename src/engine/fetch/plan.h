@@ -79,7 +79,7 @@ struct FetchList {
 enum class BatchedObject : std::uint8_t {
   whole,
   missing,
-  reopen,  // to tell what is missing from what is no file, or to read what is too large in parts
+  reopen,  // what is too large is read in parts
 };
 
 // Whether so little is wanted of a chunk, or of several, that it is read where it lies: of what is
