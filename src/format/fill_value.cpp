@@ -54,6 +54,17 @@ std::optional<std::string> number_in(const std::string& text) {
   return std::nullopt;
 }
 
+// Those of Python's float(): "nan", "-inf".
+std::optional<std::string> named_float_in(std::string_view text) {
+  std::string lower;
+  for (const char c : text) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (lower == "nan") return "NaN";
+  const bool is_signed = lower.starts_with('-') || lower.starts_with('+');
+  const std::string_view name = std::string_view(lower).substr(is_signed ? 1 : 0);
+  if (name != "inf" && name != "infinity") return std::nullopt;
+  return lower.starts_with('-') ? "-Infinity" : "Infinity";
+}
+
 int integer_bits(const DType& dtype) {
   const std::string name = dtype.name();
   if (name == "int2" || name == "uint2") return 2;
@@ -68,6 +79,8 @@ void put_integer(const DType& dtype, const Json& json, std::byte* out) {
     const std::optional<std::string> number = number_in(json.string());
     if (!number) reject(dtype, json);
     text = *number;
+  } else if (json.kind() == Json::Kind::boolean) {  // zarr-python takes it for a number
+    text = json.boolean() ? "1" : "0";
   } else if (!json.is_number()) {
     reject(dtype, json);
   }
@@ -111,6 +124,8 @@ void put_float(const DType& dtype, const DType& shown, const Json& json, std::by
   std::optional<std::uint64_t> bits;
   if (json.is_number()) {
     bits = float_to_bits(layout, json.number());
+  } else if (json.kind() == Json::Kind::boolean) {
+    bits = float_to_bits(layout, json.boolean() ? 1 : 0);
   } else if (json.is_string()) {
     const std::string text = json.string();
     if (text.rfind("0x", 0) == 0) {
@@ -118,6 +133,8 @@ void put_float(const DType& dtype, const DType& shown, const Json& json, std::by
       if (bits && layout.bits < 64 && *bits >> layout.bits != 0) bits.reset();
     } else if (const std::optional<std::string> number = number_in(text)) {
       bits = float_to_bits(layout, json_number(*number));
+    } else if (const std::optional<std::string> named = named_float_in(text)) {
+      bits = float_to_bits(layout, json_number(*named));
     }
   }
   if (!bits) reject(shown, json);
@@ -147,7 +164,7 @@ void put_time(const DType& dtype, const Json& json, std::byte* out) {
   if (json.is_string() && json.string() == "NaT") {
     return store_bits(out, std::uint64_t{1} << 63, 8);
   }
-  if (!json.is_number()) reject(dtype, json);
+  if (json.is_string()) reject(dtype, json);
   put_integer(dtype, json, out);
 }
 

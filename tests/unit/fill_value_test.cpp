@@ -66,6 +66,26 @@ TEST(FillValue, Integers) {
   expect_value(DType::from_name("uint2"), "3", bytes_of_value<std::uint8_t>(3));
 }
 
+// As zarr-python reads them: Python's booleans are integers, and its float() knows no case.
+TEST(FillValue, BooleansAndNamesThatPythonTakesForNumbers) {
+  for (const bool value : {true, false}) {
+    const char* json = value ? "true" : "false";
+    expect_value(DType::int8, json, bytes_of_value<std::int8_t>(value));
+    expect_value(DType::uint64, json, bytes_of_value<std::uint64_t>(value));
+    expect_value(DType::from_name("int4"), json, bytes_of_value<std::int8_t>(value));
+    expect_value(DType::float32, json, bytes_of_value<float>(value));
+    expect_value(DType::float64, json, bytes_of_value<double>(value));
+    expect_value(DType::datetime("s"), json, bytes_of_value<std::int64_t>(value));
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const char* json : {"\"nan\"", "\"NAN\""})
+    expect_value(DType::float64, json, bytes_of_value<std::uint64_t>(0x7FF8000000000000));
+  for (const char* json : {"\"inf\"", "\"+Inf\"", "\"infinity\""})
+    expect_value(DType::float64, json, bytes_of_value(infinity));
+  for (const char* json : {"\"-inf\"", "\"-INFINITY\""})
+    expect_value(DType::float64, json, bytes_of_value(-infinity));
+}
+
 TEST(FillValue, IntegersOutOfRangeAreCorrupt) {
   const struct {
     const char* dtype;
@@ -79,7 +99,7 @@ TEST(FillValue, IntegersOutOfRangeAreCorrupt) {
         "NaN",
         "Infinity",
         "\"x\"",
-        "true",
+        "\"true\"",
         "[1]",
         "{}",
         "\"0x7f\"",
@@ -127,10 +147,11 @@ TEST(FillValue, Floats) {
   for (const char* json : {"\"0x7fc0\"",
                            "\"0x7fc000000\"",
                            "\"0x7fc0000g\"",
-                           "\"nan\"",
-                           "\"inf\"",
+                           "\"nano\"",
+                           "\"-nan\"",
+                           "\"in\"",
                            "\"\"",
-                           "true",
+                           "\"true\"",
                            "[1]"}) {
     expect_corrupt(DType::float32, json);
   }
