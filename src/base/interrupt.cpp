@@ -6,6 +6,7 @@ namespace headrace {
 namespace {
 
 thread_local const std::function<void()>* t_interrupt = nullptr;
+thread_local std::chrono::steady_clock::time_point t_last_due{};
 
 }  // namespace
 
@@ -15,5 +16,12 @@ InterruptScope::InterruptScope(std::function<void()> poll) noexcept
 InterruptScope::~InterruptScope() { t_interrupt = outer_; }
 
 const std::function<void()>* current_interrupt() { return t_interrupt; }
+
+bool is_interrupt_due() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - t_last_due < kInterruptInterval) return false;
+  t_last_due = now;
+  return true;
+}
 
 }  // namespace headrace

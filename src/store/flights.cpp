@@ -1,5 +1,7 @@
 #include "store/flights.h"
 
+#include <utility>
+
 #include "base/interrupt.h"
 
 namespace headrace {
@@ -27,12 +29,14 @@ void Flights::Claim::release() {
 
 void Flights::wait(const std::string& name) {
   const auto* const interrupt = current_interrupt();
+  bool is_due = interrupt != nullptr && is_interrupt_due();
   State& state = state_.get();
   const MutexLock lock(state.mutex);
   while (state.names.contains(name)) {
     if (interrupt == nullptr) {
       state.landed.wait(state.mutex);
-    } else if (!state.landed.wait_for(state.mutex, kInterruptInterval)) {
+    } else if (std::exchange(is_due, false) ||
+               !state.landed.wait_for(state.mutex, kInterruptInterval)) {
       const MutexUnlock free(state.mutex);
       (*interrupt)();
     }

@@ -103,6 +103,26 @@ TEST(WaitLatch, IsInterruptedMoreThanOnce) {
   EXPECT_EQ(given_up, 1);
 }
 
+// Each of which is over before it would be looked at.
+TEST_F(Interrupt, IsHeardAmongShortWaits) {
+  objects_.set_fault([](const ServerRequest&, ServerAnswer& answer) { answer.delay = 5ms; });
+  Buffer buffer;
+  for (const bool lists : {false, true}) {
+    const auto begin = Clock::now();
+    int polls = 0;
+    const InterruptScope scope([&polls] {
+      if (++polls == 4) throw Interrupted();
+    });
+    const auto call = [&] {
+      while (Clock::now() - begin < kSoon)
+        lists ? void(store_->list("")) : void(store_->get("k", buffer));
+    };
+    EXPECT_THROW(call(), Interrupted);
+    // No more often than the interval says, as small reads are many.
+    EXPECT_GE(Clock::now() - begin, 300ms);
+  }
+}
+
 // An upload one part of which fails while another is stuck.
 TEST_F(Interrupt, IsHeardWhereAnErrorEndsAnUpload) {
   std::atomic<bool> failed{false};
