@@ -20,6 +20,7 @@
 #include "headrace/cached_store.h"
 #include "headrace/codec.h"
 #include "headrace/headrace.h"
+#include "headrace/store.h"
 
 namespace headrace::test {
 namespace {
@@ -106,6 +107,34 @@ TEST(Limits, DocumentsAreMeasuredBeforeTheyAreRead) {
       EXPECT_EQ(code_of([&] { open_group(store); }), ErrorCode::corrupt) << name;
     }
   }
+}
+
+// Whose documents do not match their checksum.
+class Damaged final : public CustomStore {
+ public:
+  std::string url() const override { return "damaged://"; }
+  bool read_only() const override { return true; }
+  std::size_t batch_size() const override { return 1; }
+  std::vector<std::optional<StoredBytes>> get(std::span<const std::string>) override {
+    throw Error(ErrorCode::corrupt, "the bytes do not match their checksum");
+  }
+  std::optional<std::uint64_t> size(const std::string&) override { return 2; }
+  std::optional<StoredBytes> get_range(const std::string&, const ByteRange&) override {
+    return std::nullopt;
+  }
+  void set(const std::string&, std::span<const std::byte>) override {}
+  void erase(const std::string&) override {}
+  void erase_prefix(const std::string&) override {}
+  std::vector<std::string> list(const std::string&) override { return {}; }
+  std::vector<std::string> list_dir(const std::string&) override { return {}; }
+};
+
+TEST(Limits, WhatIsDamagedIsNotCalledTooLarge) {
+  std::string message;
+  const Store store = make_store(std::make_shared<Damaged>());
+  EXPECT_EQ(code_of([&] { open_array(store); }, &message), ErrorCode::corrupt);
+  EXPECT_NE(message.find("do not match their checksum"), std::string::npos) << message;
+  EXPECT_EQ(message.find("large data"), std::string::npos) << message;
 }
 
 TEST(Limits, ChunksThatSwellAreCorruptBeforeTheyAreRead) {

@@ -152,7 +152,7 @@ std::optional<std::string> bounded_document(const Store& store, Get get) {
   try {
     if (!get(bytes)) return std::nullopt;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt) throw;
+    if (!is_too_large(error)) throw;
     throw error.with_context("[open] " + store.url() + ": no metadata document that is read (" +
                              "large data belong into arrays)");
   }
