@@ -24,6 +24,7 @@
 #include "store/memory.h"
 #include "store/option_reader.h"
 #include "store/reference/open.h"
+#include "store/reference/place.h"
 #include "store/store.h"
 #include "store/uring.h"
 #include "store/zip.h"
@@ -339,6 +340,13 @@ Store open_plain_place(std::string_view path_or_url,
           ErrorCode::unsupported, reader.place(), "this build has no store for " + scheme + "://");
     }
     path = percent_decode(rest);
+    if (scheme == "zip" && (rest.find("://") != rest.npos || rest.find("::") != rest.npos)) {
+      refuse_place(
+          ErrorCode::invalid_argument,
+          shown_place(place),
+          "an archive is a file, at a path; of another place it is copied here first, or read "
+          "in Python by fsspec+zip://PATH::URL (a path with \"::\" is written %3A%3A)");
+    }
     if (scheme == "zip") {
       return Store(open_zip(absolute_path(path, place), place, mode, std::move(reader)));
     }

@@ -109,6 +109,23 @@ TEST(OpenStore, ZipModes) {
       ErrorCode::invalid_argument, "neither a folder", [&] { open_store(folder / "renamed"); });
 }
 
+TEST(OpenStore, AnArchiveIsAFile) {
+  const TempFolder folder;
+  const std::string before = fs::current_path();
+  fs::current_path(folder.path());
+  for (const char* place :
+       {"zip://http://host/a.zip", "zip://a.zarr::http://h/a.zip", "zip://a::b"})
+    for (const StoreMode mode : {StoreMode::read, StoreMode::overwrite})
+      expect_error(
+          ErrorCode::invalid_argument, "archive is a file", [&] { open_store(place, mode); });
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  Store store = open_store("zip://a%3A%3Ab.zip", StoreMode::overwrite);
+  put(store, "k", "1");
+  store.close();
+  EXPECT_TRUE(fs::exists("a::b.zip"));
+  fs::current_path(before);
+}
+
 TEST(OpenStore, UrlsComeBack) {
   TempFolder folder;
   const std::string odd = folder / "50% #1? \xc3\xa9 \x01.zarr";
