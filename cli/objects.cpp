@@ -112,7 +112,9 @@ void show_usage(const PlaceOptions& options) {
   if (options.json) {
     print_json({{"names", std::move(names)}, {"total", total.json()}});
   } else {
-    print_text(text + total.text(options.place));
+    // A URL may hold a password, and the store's name has none.
+    const bool is_url = options.place.find("://") != std::string::npos;
+    print_text(text + total.text(is_url ? store.url() : options.place));
   }
   tell(left_out);
 }

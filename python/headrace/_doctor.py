@@ -63,7 +63,7 @@ def _doctor_of_other(url: str, storage_options: dict[str, Any] | None) -> dict[s
     except Exception as error:
         says = f"{type(error).__name__}: {error}"
         row |= {"state": "problem", "says": _secrets.scrubbed(says, url, storage_options)}
-    shown = _secrets.scrubbed(url, url, storage_options)
+    shown = _secrets.shown(_secrets.scrubbed(url, url, storage_options))
     return {"url": shown, "good": row["state"] == "good", "findings": [row]}
 
 

@@ -453,3 +453,15 @@ def test_stores_of_fsspec_show_no_secret(tmp_path):
     assert rows[0]["state"] == "problem"
     report = hr.doctor("fsspec+http://me:hidden@127.0.0.1:1/a?sig=hidden")
     assert report["good"] is False and "hidden" not in json.dumps(report)
+    findings("simplecache::http://me:hidden@127.0.0.1:1/a?sig=hidden", good=False)
+
+
+@pytest.mark.parametrize("before", ["reference://", "icechunk+", "icechunk://", "zip://"])
+def test_what_stands_behind_another_scheme_shows_no_secret(before):
+    for ending in ("a.json", "a.json?sig=hidden"):
+        url = f"{before}http://me:hidden@127.0.0.1:1/{ending}"
+        assert findings(url, good=False)
+        for command in ("doctor", "du"):
+            done = subprocess.run([COMMAND, command, url], capture_output=True, text=True)
+            assert done.returncode == 1
+            assert "hidden" not in done.stdout + done.stderr

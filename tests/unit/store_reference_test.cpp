@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "headrace/store.h"
 #include "store/reference/kerchunk_json.h"
 #include "store/reference/numbered_key.h"
+#include "store/reference/place.h"
 #include "store/reference/table.h"
 #include "store/reference/targets.h"
 #include "store/reference/templates.h"
@@ -477,9 +479,59 @@ TEST_F(References, ShowNoPassword) {
        {message_of([&] { get_text(store, "a"); }),
         message_of([&] { open_store(place + "/none.json", StoreMode::read); }),
         message_of([&] { open_store(place + "/none.parq", StoreMode::read); }),
+        message_of([&] { open_store(place + "/refs.json", StoreMode::append); }),
+        message_of([&] {
+          open_store(place + "/refs.json", StoreMode::read, {{"no", "1"}});
+        }),
+        message_of([&] {
+          open_store(place + "/refs.json", StoreMode::read, {{"fo", "x"}});
+        }),
+        message_of([&] {
+          open_store(place + "/refs.json", StoreMode::read, {{"max_gap", "x"}});
+        }),
+        message_of([&] { open_store("icechunk+" + place.substr(12), StoreMode::append); }),
+        message_of([&] { open_store("zip://" + place.substr(12) + "/a.zip", StoreMode::read); }),
         message_of([&] { open_store(place + "/f", StoreMode::read); })}) {
     EXPECT_EQ(message.find("SECRET"), std::string::npos) << message;
   }
+}
+
+TEST_F(References, AQueryIsAnOption) {
+  ObjectServer server;
+  server.put("refs.json", R"({"a": "text"})");
+  const std::string place = "reference://" + server.url() + "/refs.json";
+  std::mutex mutex;
+  std::string query, message;
+  server.set_fault([&](const test::ServerRequest& request, test::ServerAnswer&) {
+    const std::lock_guard lock(mutex);
+    query = request.query;
+  });
+  EXPECT_EQ(code_of([&] { open_store(place + "?sig=SECRET", StoreMode::read); }, &message),
+            ErrorCode::invalid_argument);
+  EXPECT_NE(message.find("target_options={\"query\": ...}"), std::string::npos) << message;
+  EXPECT_EQ(message.find("SECRET"), std::string::npos) << message;
+  const StorageOptions options{{"target_options", R"({"query": "sig=SECRET"})"}};
+  EXPECT_EQ(get_text(open_store(place, StoreMode::read, options), "a"), "text");
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(query, "sig=SECRET");
+}
+
+TEST(ShownPlace, HidesWhatUrlsHideWhereverTheyStand) {
+  const struct {
+    const char* place;
+    const char* shown;
+  } cases[] = {
+      {"http://me:pw@host/a?sig#b", "http://host/a"},
+      {"reference://HTTPS://me:pw@host/a.json?sig", "reference://HTTPS://host/a.json"},
+      {"icechunk+http://me:pw@host/a", "icechunk+http://host/a"},
+      {"simplecache::http://me:pw@host/a?u=http://x", "simplecache::http://host/a"},
+      {"/data/a?b:@c", "/data/a?b:@c"},
+      {"icechunk+s3://key:pw@bucket/a", "icechunk+s3://bucket/a"},
+      {"reference://s3://key:p:w@bucket/a?b", "reference://s3://bucket/a?b"},
+      {"abfss://container@account/a:b@c", "abfss://container@account/a:b@c"},
+      {"s3://bucket/a?b@c", "s3://bucket/a?b@c"},
+  };
+  for (const auto& [place, shown] : cases) EXPECT_EQ(shown_place(place), shown);
 }
 
 TEST_F(References, OptionsThatMeanNothingAreErrors) {

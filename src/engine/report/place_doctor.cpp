@@ -20,6 +20,7 @@
 #include "headrace/store.h"
 #include "store/http/client.h"
 #include "store/http/driver.h"
+#include "store/reference/place.h"
 #include "store/url.h"
 
 namespace headrace {
@@ -103,10 +104,16 @@ std::string shape_text(const Shape& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+// Without the user, password and query of it and of a URL within.
+std::string shown(std::string_view place) {
+  std::string text = shown_place(place);
+  return text == place ? without_secrets(place) : text;
+}
+
 class PlaceDoctor {
  public:
   PlaceDoctor(std::string_view place, const StorageOptions& options)
-      : place_(place), shown_(without_secrets(place)), options_(options) {}
+      : place_(place), shown_(shown(place)), options_(options) {}
 
   Findings examine() {
     std::optional<RemoteParts> parts;
@@ -289,7 +296,7 @@ class PlaceDoctor {
     const std::string_view begin(reinterpret_cast<const char*>(magic.data()), n);
     std::string what = "it is one object of " + std::to_string(object.size()) + " bytes";
     if (std::find(kDocuments.begin(), kDocuments.end(), folder.name) != kDocuments.end()) {
-      what += ", a node's document: open the folder above, " + without_secrets(folder.place);
+      what += ", a node's document: open the folder above, " + shown(folder.place);
     } else if (begin.starts_with("PK\x03\x04")) {
       what += remote_ ? ", a zip archive: archives are read from files; copy it here first"
                       : ", a zip archive: name it *.zip, or open zip://" + shown_;
@@ -315,9 +322,8 @@ class PlaceDoctor {
       try {
         if (holds_node(open_at(folder->place), "")) {
           return findings_.note("zarr",
-                                "a group or array lies above, at " +
-                                    without_secrets(folder->place) + ": it has no \"" + path +
-                                    "\"");
+                                "a group or array lies above, at " + shown(folder->place) +
+                                    ": it has no \"" + path + "\"");
         }
       } catch (const Error&) {
         return;
@@ -362,7 +368,7 @@ std::string doctor_json(std::string_view path_or_url, const StorageOptions& opti
     rows.push_back({{"check", finding.check}, {"state", finding.state}, {"says", finding.says}});
   }
   const Json report = {
-      {"url", without_secrets(path_or_url)}, {"good", findings.is_good()}, {"findings", rows}};
+      {"url", shown(path_or_url)}, {"good", findings.is_good()}, {"findings", rows}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -462,7 +462,7 @@ std::shared_ptr<StoreDriver> open_icechunk_store(std::string_view url,
                                                  const StorageOptions& options) {
   if (mode != StoreMode::read) {
     throw Error(ErrorCode::permission_denied,
-                std::string(url) +
+                shown_place(url) +
                     ": Icechunk repositories are read only here; write through the icechunk "
                     "library's store");
   }
@@ -475,7 +475,7 @@ std::shared_ptr<StoreDriver> open_icechunk_store(std::string_view url,
     std::string snapshot(named.substr(kSnapshotBefore.size()));
     if (!wanted.snapshot.empty() && wanted.snapshot != snapshot) {
       throw Error(ErrorCode::invalid_argument,
-                  std::string(url) + ": names a snapshot, and the option \"snapshot\" another one");
+                  shown_place(url) + ": names a snapshot, and the option \"snapshot\" another one");
     }
     wanted = {"", "", std::move(snapshot)};
   }

@@ -33,7 +33,8 @@ constexpr std::string_view kIgnored[] = {"asynchronous",
 
 class Options {
  public:
-  Options(const StorageOptions& options, std::string_view url) : left_(options), url_(url) {
+  // `url` as it is shown.
+  Options(const StorageOptions& options, std::string url) : left_(options), url_(std::move(url)) {
     for (const std::string_view name : kIgnored) take(name);
   }
 
@@ -52,20 +53,20 @@ class Options {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc() && end == text.data() + text.size()) return value;
     throw Error(ErrorCode::invalid_argument,
-                "store " + std::string(url_) + ": option " + std::string(name) +
-                    ": wanted a number, got \"" + text + "\"");
+                "store " + url_ + ": option " + std::string(name) + ": wanted a number, got \"" +
+                    text + "\"");
   }
 
   void finish() const {
     if (left_.empty()) return;
     throw Error(ErrorCode::invalid_argument,
-                "store " + std::string(url_) + ": option \"" + left_.begin()->first +
+                "store " + url_ + ": option \"" + left_.begin()->first +
                     "\" means nothing to a reference store");
   }
 
  private:
   StorageOptions left_;
-  std::string_view url_;
+  std::string url_;
 };
 
 // An object from its first byte to its last.
@@ -224,6 +225,11 @@ bool is_folder(const std::string& path) {
   return !path.empty() && os().stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool is_of_web(std::string_view place) {
+  const std::string scheme = scheme_of_url(place);
+  return scheme == "http" || scheme == "https";
+}
+
 bool names_parquet(std::string_view place) {
   return place.ends_with('/') || place.ends_with(".parq") || place.ends_with(".parquet");
 }
@@ -233,19 +239,20 @@ bool names_parquet(std::string_view place) {
 std::shared_ptr<StoreDriver> open_reference_store(std::string_view url,
                                                   StoreMode mode,
                                                   const StorageOptions& options) {
-  if (mode != StoreMode::read) throw_read_only(url);
-  Options given(options, url);
+  const std::string shown_url = shown_place(url);
+  if (mode != StoreMode::read) throw_read_only(shown_url);
+  Options given(options, shown_url);
   std::string file(url.substr(url.find("://") + 3));
   if (file.find("://") == std::string::npos) file = percent_decode(file);
   const std::string fo = given.take("fo");
   if (!fo.empty() && !file.empty() && file != "/") {
     throw Error(ErrorCode::invalid_argument,
-                "store " + std::string(url) + ": has a path, and the option \"fo\" another one");
+                "store " + shown_url + ": has a path, and the option \"fo\" another one");
   }
   if (!fo.empty()) file = fo;
   if (file.empty() || file == "/") {
     throw Error(ErrorCode::invalid_argument,
-                "store " + std::string(url) +
+                "store " + shown_url +
                     ": wants a file of references, as in reference:///data/refs.json, or the "
                     "option \"fo\"");
   }
@@ -284,6 +291,12 @@ std::shared_ptr<StoreDriver> open_reference_store(std::string_view url,
     const std::string path = local_path(file);
     const std::string place = path.empty() ? file : path;
     const std::string shown = shown_place(place);
+    if (is_of_web(file) && file.find('?') != std::string::npos) {
+      throw Error(ErrorCode::invalid_argument,
+                  "store reference://" + shown +
+                      ": what stands behind \"?\" is given as target_options={\"query\": ...}, and "
+                      "that of what the references lead to by remote_options");
+    }
     name = "reference://" + (path.empty() ? shown : percent_encode_path(path));
     rules.home = folder_of(place);
     if (is_folder(path) || (path.empty() && names_parquet(file))) {

@@ -37,10 +37,29 @@ std::string folder_of(std::string_view path_or_url) {
   return std::string(path_or_url.substr(0, slash < start ? path_or_url.size() : slash));
 }
 
+namespace {
+
+// Without "key:secret@" behind a scheme. "container@account" is no secret.
+std::string without_keys(std::string url) {
+  for (std::size_t at = url.find("://"); at != url.npos; at = url.find("://", at)) {
+    at += 3;
+    const std::string_view authority = std::string_view(url).substr(at, url.find('/', at) - at);
+    const std::size_t end = authority.rfind('@');
+    if (end != authority.npos && authority.find(':') < end) url.erase(at, end + 1);
+  }
+  return url;
+}
+
+}  // namespace
+
 std::string shown_place(std::string_view path_or_url) {
-  const std::string scheme = scheme_of_url(path_or_url);
-  const bool has_user = scheme == "http" || scheme == "https";
-  return has_user ? without_secrets(path_or_url) : std::string(path_or_url);
+  std::string text(path_or_url);
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  // The first: in the query of one there may be another.
+  const std::size_t begin = std::min(text.find("http://"), text.find("https://"));
+  if (begin == text.npos) return without_keys(std::string(path_or_url));
+  return std::string(path_or_url.substr(0, begin)) + without_secrets(path_or_url.substr(begin));
 }
 
 Target open_object(std::string_view path_or_url, const StorageOptions& options) {

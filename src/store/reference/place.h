@@ -15,7 +15,9 @@ namespace headrace {
 Target open_object(std::string_view path_or_url, const StorageOptions& options);
 // "/a" of "/a/b.json", "s3://bucket/a" of "s3://bucket/a/b.json".
 std::string folder_of(std::string_view path_or_url);
-// For messages and names: without the user and password that a URL of a web server may have.
+// For messages and names: without the user, password and query that a URL of a web server may
+// have, and the keys of others, which may stand behind other words, as in
+// reference://http://user:password@host/refs.json.
 std::string shown_place(std::string_view path_or_url);
 // "/a/b", of a path or a file:// URL; empty for other URLs.
 std::string local_path(std::string_view path_or_url);
