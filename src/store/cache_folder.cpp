@@ -192,9 +192,17 @@ void CacheFolder::write(std::string_view name, std::span<const ConstBytes> parts
   const std::string place = path_ + '/' + std::string(name);
   const FileDescriptor parent = open_parent(name, true);
   const std::string folder = lasting_path(parent.get(), parent_of(place));
-  TemporaryFile file(folder + place.substr(place.rfind('/')), false);
-  write_at(file.fd(), 0, parts, place);
-  if (!file.publish()) throw_io(ENOENT, "write", place);
+  try {
+    TemporaryFile file(folder + place.substr(place.rfind('/')), false);
+    write_at(file.fd(), 0, parts, place);
+    if (!file.publish()) throw_io(ENOENT, "write", place);
+  } catch (const Error& error) {
+    // By its name, and not that of its descriptor.
+    std::string message = error.what();
+    if (const std::size_t at = message.find(folder + '/'); at != message.npos)
+      message.replace(at, folder.size(), parent_of(place));
+    throw Error(error.code(), message, error.os_error());
+  }
 }
 
 void CacheFolder::erase(std::string_view name) const {

@@ -20,6 +20,7 @@
 #include "conformance/inject.h"
 #include "conformance/temp_folder.h"
 #include "headrace/cached_store.h"
+#include "store/cache_folder.h"
 
 namespace headrace::test {
 namespace {
@@ -159,6 +160,18 @@ TEST(CacheFolder, FollowsNoLinkToACopyOrToAFolderOfThem) {
   EXPECT_EQ(text_of(again, "0"), std::string(500, 'N'));
   EXPECT_EQ(cache_stats(again).disk_hits, 0);
   EXPECT_EQ(tree_of(away), before);
+}
+
+TEST(CacheFolder, NamesTheFileThatCannotBeWritten) {
+  const TempFolder folder;
+  const CacheFolder cache(folder.path());
+  const std::string name = "3f/0123456789abcd";
+  std::filesystem::create_directories(cache.path() + '/' + name + "/below");
+  const ConstBytes parts[] = {bytes_of("x")};
+  std::string message;
+  EXPECT_EQ(code_of([&] { cache.write(name, parts); }, &message), ErrorCode::io);
+  EXPECT_NE(message.find(cache.path() + "/3f/"), std::string::npos) << message;
+  EXPECT_EQ(message.find("/proc/"), std::string::npos) << message;
 }
 
 TEST(CacheFolder, RefusesWhatIsNotItsOwn) {
