@@ -2,9 +2,11 @@
 
 Decisions, where api.md is silent: modes mean what they mean in zarr-python; `w-` on an existing
 node is a ValueError; opening an array as a group, or a group as an array, is a ValueError or
-FileNotFoundError; a folder or pipe where a chunk should be is an OSError.
+FileNotFoundError; a pipe where a chunk should be is an OSError, and a folder a missing chunk,
+as in zarr-python.
 """
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -207,10 +209,10 @@ def test_unreadable_chunk_is_an_os_error_with_errno(store):
     write_zarr(store, values("i4", (4,)), chunks=(4,), compressors=None)
     chunk = Path(store, "c/0")
     chunk.unlink()
-    chunk.mkdir()
-    # A folder where the chunk should be: refused, neither data nor fill value.
-    with pytest.raises(OSError, match="c/0"):
+    os.mkfifo(chunk)  # refused, neither data nor fill value
+    with pytest.raises(OSError, match="c/0") as failure:
         hr.open_array(store)[...]
+    assert failure.value.errno == errno.EINVAL
 
 
 def test_symbolic_link_to_a_chunk_is_followed(store, tmp_path):
