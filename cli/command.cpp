@@ -91,16 +91,8 @@ std::string arrays_text(const Group& group) {
 
 }  // namespace
 
-StoreMode mode_of_destination(std::string location, bool overwrite) {
-  while (location.size() > 1 && location.ends_with('/')) location.pop_back();
-  const std::size_t colon = location.find("://");
-  const bool is_url = colon != std::string::npos;
-  const std::string scheme = is_url ? location.substr(0, colon) : "file";
-  const std::string path = is_url ? location.substr(colon + 3) : location;
-  std::error_code is_none;
-  const bool is_archive = scheme == "zip" || (scheme == "file" && path.ends_with(".zip") &&
-                                              !std::filesystem::is_directory(path, is_none));
-  if (!is_archive) return StoreMode::append;
+StoreMode mode_of_destination(const std::string& location, bool overwrite) {
+  if (!names_archive(location)) return StoreMode::append;
   return overwrite ? StoreMode::overwrite : StoreMode::create;
 }
 

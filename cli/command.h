@@ -50,7 +50,7 @@ void add_common_options(CLI::App& command, CommonOptions& options);
 // The path of a node within the target, by itself: what stands behind it.
 void add_path_argument(CLI::App& command, CommonOptions& options);
 // How a command opens the place that it writes to: an archive is new, or replaced, whole.
-StoreMode mode_of_destination(std::string location, bool overwrite);
+StoreMode mode_of_destination(const std::string& location, bool overwrite);
 // Of the values of `option`, NAME=VALUE.
 StorageOptions parse_storage_options(std::string_view option,
                                      const std::vector<std::string>& pairs);

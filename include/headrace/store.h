@@ -139,6 +139,10 @@ Store open_store(std::string_view path_or_url,
                  StoreMode mode = StoreMode::read,
                  const StorageOptions& options = {});
 
+// Whether open_store() takes it for a zip archive, there or still to be made: zip://, or a path or
+// file:// URL that ends with .zip and is no folder.
+bool names_archive(std::string_view path_or_url);
+
 // A new, empty store in memory that nobody else sees.
 Store memory_store();
 

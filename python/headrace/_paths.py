@@ -48,13 +48,10 @@ def is_archive(store: Any) -> bool:
         return False
     place = expanded(os.fsdecode(store))
     scheme = SCHEME.match(place)
-    kind = scheme[1].lower() if scheme else "file"
-    if kind not in ("file", "zip") or archive_and_path(place):
+    if (scheme and scheme[1].lower() not in ("file", "zip")) or archive_and_path(place):
         return False
-    path = unquote(place[scheme.end() :]) if scheme else place
-    if scheme and path.startswith("localhost/"):
-        path = path.removeprefix("localhost")
-    return kind == "zip" or (path.rstrip("/").endswith(".zip") and not os.path.isdir(path))
+    _check.text("store", place)
+    return _core.names_archive(place)
 
 
 def join(base: str, path: str | None) -> str:

@@ -353,6 +353,8 @@ void bind_store(nb::module_& m) {
         nb::sig("def open_store(url: str, mode: str, "
                 "storage_options: dict[str, typing.Any] | None = None) -> Store"));
   m.def(
+      "names_archive", [](const std::string& url) { return names_archive(url); }, nb::arg("url"));
+  m.def(
       "doctor_of_place",
       [](const std::string& url, nb::handle storage_options) {
         StorageOptions options = storage_options_from_python(storage_options);

@@ -320,6 +320,36 @@ Store open_place(std::string_view path_or_url, StoreMode mode, const StorageOpti
   return open_plain_place(path_or_url, mode, rest);
 }
 
+namespace {
+
+// Of a path or a file:// URL.
+std::string path_of_file(std::string_view place, const std::string& scheme) {
+  std::string path = percent_decoded_path(place, scheme);
+  if (scheme.empty()) {
+    refuse_one_slash(place);
+  } else {
+    if (path.starts_with("localhost/")) path.erase(0, std::string_view("localhost").size());
+    if (!path.starts_with('/')) {
+      refuse_place(
+          ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
+    }
+  }
+  return absolute_path(path, place);
+}
+
+// A folder may be called a.zip; a name that is still free means an archive.
+bool is_archive(const std::string& path) {
+  return path.ends_with(".zip") && kind_of(path) != PathKind::folder;
+}
+
+}  // namespace
+
+bool names_archive(std::string_view path_or_url) {
+  const std::string scheme = scheme_of(path_or_url);
+  if (scheme == "zip") return true;
+  return (scheme.empty() || scheme == "file") && is_archive(path_of_file(path_or_url, scheme));
+}
+
 Store open_plain_place(std::string_view path_or_url,
                        StoreMode mode,
                        const StorageOptions& options) {
@@ -327,7 +357,6 @@ Store open_plain_place(std::string_view path_or_url,
   const std::string scheme = scheme_of(path_or_url);
   const bool local = scheme.empty() || scheme == "file" || scheme == "zip" || scheme == "memory";
   OptionReader reader(options, local ? std::string(place) : without_secrets(place));
-  std::string path(path_or_url);
   if (!scheme.empty()) {
     std::string_view rest = path_or_url.substr(scheme.size() + 3);
     if (scheme == "memory") {
@@ -339,7 +368,6 @@ Store open_plain_place(std::string_view path_or_url,
       refuse_place(
           ErrorCode::unsupported, reader.place(), "this build has no store for " + scheme + "://");
     }
-    path = percent_decode(rest);
     if (scheme == "zip" && (rest.find("://") != rest.npos || rest.find("::") != rest.npos)) {
       refuse_place(
           ErrorCode::invalid_argument,
@@ -348,18 +376,12 @@ Store open_plain_place(std::string_view path_or_url,
           "in Python by fsspec+zip://PATH::URL (a path with \"::\" is written %3A%3A)");
     }
     if (scheme == "zip") {
-      return Store(open_zip(absolute_path(path, place), place, mode, std::move(reader)));
-    }
-    if (path.starts_with("localhost/")) path.erase(0, std::string_view("localhost").size());
-    if (!path.starts_with('/')) {
-      refuse_place(
-          ErrorCode::invalid_argument, place, "wants an absolute path, as in file:///data/a.zarr");
+      const std::string path = absolute_path(percent_decode(rest), place);
+      return Store(open_zip(path, place, mode, std::move(reader)));
     }
   }
-  if (scheme.empty()) refuse_one_slash(place);
-  path = absolute_path(path, place);
-  // A folder may be called a.zip; a name that is still free means an archive.
-  if (path.ends_with(".zip") && kind_of(path) != PathKind::folder) {
+  const std::string path = path_of_file(place, scheme);
+  if (is_archive(path)) {
     return Store(open_zip(path, place, mode, std::move(reader)));
   }
   return Store(open_folder(path, place, mode, std::move(reader)));

@@ -126,6 +126,26 @@ TEST(OpenStore, AnArchiveIsAFile) {
   fs::current_path(before);
 }
 
+TEST(NamesArchive, AsOpenStoreTakesIt) {
+  const TempFolder folder;
+  fs::create_directory(folder / "folder.zip");
+  const std::string there = folder.path();
+  for (const std::string& place : {there + "/a.zip",
+                                   there + "/a.zip/",
+                                   "file://" + there + "/a%2ezip",
+                                   "FILE://localhost" + there + "/a.zip",
+                                   "zip://" + there + "/a",
+                                   std::string("ZIP://a")})
+    EXPECT_TRUE(names_archive(place)) << place;
+  for (const std::string& place : {there + "/a.zarr",
+                                   there + "/folder.zip",
+                                   there + "/a.zip/b",
+                                   "file://" + there + "/folder%2ezip",
+                                   std::string("memory://a.zip"),
+                                   std::string("s3://bucket/a.zip")})
+    EXPECT_FALSE(names_archive(place)) << place;
+}
+
 TEST(OpenStore, UrlsComeBack) {
   TempFolder folder;
   const std::string odd = folder / "50% #1? \xc3\xa9 \x01.zarr";
