@@ -278,7 +278,7 @@ def _auto_blocks(array: _core.Array) -> tuple[Any, ...]:
     if array.is_rectilinear:
         return _blocks_of_edges(array)
     unit = array.shards or array.chunks
-    proposed = normalize_chunks("auto", array.shape, dtype=array.dtype, previous_chunks=unit)
+    proposed = _proposed(array, unit)
     # Dask may propose parts of a unit, which would each fetch the whole.
     return tuple(
         max(blocks[0] // extent, 1) * extent for blocks, extent in zip(proposed, unit, strict=True)
@@ -289,8 +289,19 @@ def _blocks_of_edges(array: _core.Array) -> tuple[tuple[int, ...], ...]:
     """Blocks of whole chunks (shards), neighbours merged up to the extents that Dask proposes."""
     sizes = array.write_chunk_sizes
     largest = tuple(max(row, default=1) for row in sizes)
-    proposed = normalize_chunks("auto", array.shape, dtype=array.dtype, previous_chunks=largest)
+    proposed = _proposed(array, largest)
     return tuple(_joined(row, blocks[0]) for row, blocks in zip(sizes, proposed, strict=True))
+
+
+def _proposed(array: _core.Array, unit: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The blocks that Dask proposes; it has no number for elements of variable length."""
+    dtype = array.dtype
+    if dtype.hasobject:  # what their references take
+        dtype = np.dtype(("V", dtype.itemsize))
+    blocks: tuple[tuple[int, ...], ...] = normalize_chunks(
+        "auto", array.shape, dtype=dtype, previous_chunks=unit
+    )
+    return blocks
 
 
 def _joined(sizes: tuple[int, ...], most: int) -> tuple[int, ...]:

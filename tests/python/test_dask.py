@@ -51,6 +51,18 @@ def test_blocks_are_whole_shards(sharded):
     assert x.numblocks == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values"), [(str, ["a", "bb", "", "c"]), (bytes, [b"a", b"", b"c", b"d"])]
+)
+@pytest.mark.parametrize("chunks", [(2,), [[1, 3]]])
+def test_elements_of_variable_length(dtype, values, chunks):
+    array = hr.create_array(hr.memory_store(), shape=(4,), dtype=dtype, chunks=chunks)
+    array[...] = np.array(values, dtype=object)
+    x = hr.dask.from_zarr(array)
+    assert x.chunks == ((4,),)
+    assert x.compute(scheduler="sync").tolist() == values
+
+
 def test_blocks_may_be_chosen(sharded):
     x = hr.dask.from_zarr(sharded, "x", chunks=(7, -1))
     assert x.chunks == ((7, 7, 6), (12,))
