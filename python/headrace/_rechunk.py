@@ -14,6 +14,7 @@ from ._dimensions import axes_of
 from ._foreign_places import is_of_zarr, name_of, places_of
 from ._open import open
 from ._ops import _FILL_VALUE, _Target, blocks, say_left_out
+from ._paths import join
 from ._place import overlap, place_overlaps
 from ._progress import Progress, showing
 from ._suggest import checks_names, did_you_mean
@@ -85,8 +86,8 @@ def rechunk(
     ------
     ValueError
         There is a node already, or a rechunk stopped halfway that had other arguments or a source
-        that is not known to be this one; source and destination overlap; `max_memory` is less
-        than two chunks.
+        that is not known to be this one; a member of the source is called ``.rechunk``; source and
+        destination overlap; `max_memory` is less than two chunks.
     headrace.CorruptError
         A chunk of the source is damaged, or `verify` found a difference.
 
@@ -281,10 +282,12 @@ class _Source:
     def __init__(self, node: _core.Array | Group, foreign: dict[str, Any] | None = None) -> None:
         self.node = node
         self.foreign = foreign  # by path
+        if isinstance(node, Group):
+            _refuse_member_called_as_folder(node)
 
     def behind(self, array: _core.Array) -> Any:
         """What to read for `array`, which is below `node` or lies between two passes."""
-        if self.foreign is None or _FOLDER in array.path.split("/"):
+        if self.foreign is None or array.store._identity() != self.node.store._identity():
             return array
         return self.foreign[array.path]
 
@@ -307,6 +310,16 @@ class _Source:
             written = cast("_core.Array", copy[path] if isinstance(copy, Group) else copy)
             for block in blocks(written.write_chunk_sizes):
                 _compare(np.asarray(array[block]), written.read(block, device="cpu"), path, block)
+
+
+def _refuse_member_called_as_folder(group: Group) -> None:
+    """A member of that name would lie where the rechunk keeps its state, and go with it."""
+    where = join(group.path, _FOLDER)
+    if _core.node_is_group(group.store, where, group.zarr_format) is not None:
+        raise ValueError(
+            f"rechunk: the source has a member {_FOLDER!r}, where the destination of a rechunk "
+            "keeps its notes: give it another name"
+        )
 
 
 def _is_finished(dst: Any) -> bool:

@@ -224,6 +224,29 @@ def test_refuses_what_is_there_and_too_little_memory(store):
     assert hr.rechunk(src, store, chunks=(4, 2), overwrite=True).chunks == (4, 2)
 
 
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_a_member_called_as_the_notes_is_refused(store, tmp_path, consolidated):
+    group = hr.create_group(store)
+    group["sub/.rechunk"] = np.arange(3)
+    copy = hr.rechunk(store, str(tmp_path / "deeper.zarr"), chunks=None)
+    assert_same(copy["sub/.rechunk"][...], np.arange(3))
+    group[".rechunk"] = np.arange(3)
+    if consolidated:
+        hr.consolidate_metadata(store)
+    with pytest.raises(ValueError, match=r"has a member '\.rechunk'"):
+        hr.rechunk(store, str(tmp_path / "out.zarr"), chunks=None)
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_a_variable_called_as_the_notes_is_refused(tmp_path):
+    xr = pytest.importorskip("xarray")
+    out = str(tmp_path / "out.zarr")
+    with pytest.raises(ValueError, match=r"has a member '\.rechunk'"):
+        hr.rechunk(xr.Dataset({".rechunk": ("x", np.arange(3))}), out, chunks=None)
+    deeper = xr.Dataset({"sub/.rechunk": ("x", np.arange(3))})
+    assert_same(hr.rechunk(deeper, out, chunks=None)["sub/.rechunk"][...], np.arange(3))
+
+
 class StopError(Exception):
     pass
 
