@@ -12,6 +12,7 @@ import pytest
 zarr = pytest.importorskip("zarr", minversion="3.1.6")
 
 import headrace.zarr as hz  # noqa: E402
+from zarr.abc.store import SuffixByteRequest  # noqa: E402
 from zarr.core.buffer import Buffer, cpu  # noqa: E402
 from zarr.testing.store import StoreTests  # noqa: E402
 
@@ -90,3 +91,46 @@ def test_an_archive(tmp_path):
     assert list(zarr.open_array(store, mode="r")[:]) == [1, 2, 3]
     with pytest.raises(ValueError, match="read-only"):
         zarr.open_array(store, mode="r")[0] = 5
+
+
+@pytest.mark.parametrize("place", ["folder", "memory"])
+def test_keys_and_ranges_as_of_zarrs_stores(tmp_path, place):
+    ours = hz.Store(str(tmp_path) if place == "folder" else hr.memory_store())
+    theirs = zarr.storage.MemoryStore()
+
+    async def ask(store, key, wanted):
+        found = await store.get(key, cpu.buffer_prototype, wanted)
+        return await store.exists(key), None if found is None else found.to_bytes()
+
+    async def compare():
+        for store in (ours, theirs):
+            await store._open()
+            await store.set("a/b", cpu.Buffer.from_bytes(b"xyz"))
+            with pytest.raises((FileNotFoundError, KeyError)):
+                await store.getsize("")
+        for key in ("a/b", "a", "", "a/", "/a", "a/b/", "a//b", "none"):
+            for nbytes in (0, 1, 3):
+                wanted = SuffixByteRequest(nbytes)
+                assert await ask(ours, key, wanted) == await ask(theirs, key, wanted), key
+            assert await ask(ours, key, None) == await ask(theirs, key, None), key
+
+    asyncio.run(compare())
+
+
+def test_equal_are_stores_of_one_place(tmp_path):
+    path = str(tmp_path / "x.zip")
+    hr.save(path, [1, 2, 3])
+    assert hz.Store(path, read_only=True) == hz.Store(path, read_only=True)
+    handle = hr.memory_store()
+    assert hz.Store(handle) == hz.Store(handle)
+    assert hz.Store(handle) != hz.Store(hr.memory_store())
+    here, there = (
+        hz.Store(
+            "s3://bucket/a.zarr",
+            read_only=True,
+            storage_options={"endpoint_url": f"http://localhost:{port}", "anon": True},
+        )
+        for port in (1, 2)
+    )
+    assert here == here.with_read_only(True)
+    assert here != there
