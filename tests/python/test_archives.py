@@ -253,3 +253,19 @@ def test_a_node_of_an_archive_by_its_url(tmp_path):
         url = hr.open(tmp_path / name).store.url
         for place in (url, url.replace("zip://", "file://"), str(tmp_path / name)):
             assert list(hr.open(place)["x"]) == list(hr.open(f"{place}/x")) == [value] * 3
+
+
+@pytest.mark.parametrize(
+    "url", ["zip://http://me:secret@host/a.zip", "zip://a.zarr::https://host/a.zip"]
+)
+def test_an_archive_across_a_network_is_refused(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    for call in (
+        hr.open,
+        lambda place: hr.open(place, mode="w"),
+        lambda place: hr.save(place, [1]),
+    ):
+        with pytest.raises(ValueError, match="an archive is a local file") as told:
+            call(url)
+        assert "secret" not in str(told.value)
+    assert not list(tmp_path.iterdir())
