@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
-from . import _check, _core
+from . import _check, _core, _secrets
 from ._paths import expanded
 from ._stores import open_store
 from .config import _nbytes
@@ -48,11 +49,11 @@ def cached(
         Objects are kept, and asked for, in blocks of so many bytes.
     name
         What the copies on disk are known by. None: the URL, with its query, headers, user and
-        endpoint, and what is in a file of references; a URL that is signed anew each time, a token
-        that is renewed, or references that are made anew need a name for what is still the same to
-        be found. Store objects of other
-        libraries, and stores in memory, have no URL that other processes know, and need one; so do
-        references that are given as text.
+        endpoint, what is in a file of references, and the options that are no secrets where fsspec
+        opens it. A URL that is signed anew each time, a token that is renewed, and references that
+        are made anew need a name for what is still the same to be found. So do stores of fsspec
+        that a secret tells apart; store objects of other libraries and stores in memory, which
+        have no URL that other processes know; and references that are given as text.
     storage_options
         As `open_store` has them.
 
@@ -78,7 +79,7 @@ def cached(
         _check.text("name", name)
     opened = open_store(store, storage_options=storage_options)
     if name is None:
-        name = "" if directory is None else _lasting_name(store, opened)
+        name = "" if directory is None else _lasting_name(store, opened, storage_options)
     return _core.cached_store(
         opened,
         _nbytes("memory", memory),
@@ -92,14 +93,16 @@ def cached(
 _NAMELESS = "reference://"  # all of the URL where references are given as text
 
 
-def _lasting_name(store: Any, opened: _core.Store) -> str:
+def _lasting_name(store: Any, opened: _core.Store, options: dict[str, Any] | None) -> str:
     """What other processes know the store by; empty where its place says it."""
     if opened.url == _NAMELESS:
         raise ValueError("name: copies on disk need one: the references have no place")
     if opened._python_store is None and not opened.url.startswith("memory:"):
         return ""
     if isinstance(store, str) and not store.startswith("memory:"):
-        return store
+        # For fsspec an option may be the archive or the host that it reads.
+        told = _secrets.public(options or {})
+        return f"{store} {json.dumps(told, sort_keys=True, default=repr)}" if told else store
     raise ValueError(f"name: copies on disk need one: {opened.url} is of this process only")
 
 

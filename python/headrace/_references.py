@@ -103,6 +103,8 @@ def references(
     _check.mapping("storage_options", storage_options)
     if concat_dim is not None:
         _check.text("concat_dim", concat_dim)
+    for url in urls:
+        _check_url(url, out)
     parts = []
     for url in urls:
         part, reasons = _read(url, storage_options, maker)
@@ -138,6 +140,20 @@ def _places(name: str, value: Any) -> list[str | os.PathLike[str]]:
 def _url_of(place: str | os.PathLike[str]) -> str:
     text = os.fsdecode(place)
     return text if SCHEME.match(text) else os.path.abspath(expanded(text))
+
+
+def _check_url(url: str, out: Any) -> None:
+    """Refuses what no reference can lead to, or what would lie in a file with its password."""
+    if not SCHEME.match(url) or not _secrets.hides(url):
+        return
+    shown = _secrets.shown(url)
+    if "?" in url:
+        raise NotImplementedError(f"{shown}: references lead to no URL with a query")
+    if out is not None:
+        raise ValueError(
+            f"{shown}: the user in this URL would be written to the file: leave it out, and give "
+            "headers or the like as storage_options; who opens the references gives remote_options"
+        )
 
 
 def _say_left_out(url: str, reasons: dict[str, str], left_out: str) -> None:

@@ -29,22 +29,45 @@ _kept: dict[str, dict[str, Any]] = {}
 
 
 def without_secrets(url: str, options: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
-    """Of "https://user:password@host/path?query" all three as options, known for secrets."""
-    if not url.lower().startswith(("http://", "https://")):
+    """Of "https://user:password@host/path?query" all three as options, known for secrets.
+
+    References and Icechunk repositories on such hosts have no query; of theirs it is the user.
+    """
+    kind, place = _within(url)
+    if not place.lower().startswith(("http://", "https://")):
         return url, options
-    parts = urlsplit(url)
+    parts = urlsplit(place)
     named = {}
     who, at, host = parts.netloc.rpartition("@")
     if at:
         user, _, password = who.partition(":")
         named = {"user": unquote(user), "password": unquote(password)}
         parts = parts._replace(netloc=host)
-    if parts.query and "query" not in (options or {}):  # two are refused
+    if kind == "reference://" and named:
+        if _OF_REFERENCES & (options or {}).keys():
+            return url, options  # which may lead to other hosts, that are not to be told who asks
+        return kind + urlunsplit(parts), {**dict.fromkeys(_OF_HOSTS, named), **(options or {})}
+    if not kind and parts.query and "query" not in (options or {}):  # two are refused
         named["query"] = parts.query
         parts = parts._replace(query="")
     if not named:
         return url, options
-    return urlunsplit(parts), {**named, **(options or {})}
+    return kind + urlunsplit(parts), {**named, **(options or {})}
+
+
+# Options of references: of the stores that they are read from and lead to, and what sends them to
+# other hosts.
+_OF_HOSTS = ("target_options", "remote_options")
+_OF_REFERENCES = {*_OF_HOSTS, "remote_protocol", "allow", "fo", "fs"}
+
+
+def _within(url: str) -> tuple[str, str]:
+    """What says how a place is read, "reference://" or "icechunk+", and the place."""
+    lower = url.lower()
+    for kind in ("reference://", "icechunk://", "icechunk+"):
+        if lower.startswith(kind):
+            return kind, url[len(kind) :]
+    return "", url
 
 
 def shown(text: str) -> str:
@@ -52,8 +75,28 @@ def shown(text: str) -> str:
     return re.sub(r"(://[^\s?]*)\?[^\s]*", r"\1", _USER_IN_URL.sub("", text))
 
 
+# What stands behind the "?" of an Icechunk repository is its snapshot.
+_QUERY_IN_URL = re.compile(r"(?<!icechunk\+)https?://[^\s?]*\?", re.IGNORECASE)
+
+
+def hides(url: str) -> bool:
+    """Whether a secret may be in it."""
+    return _USER_IN_URL.search(url) is not None or _QUERY_IN_URL.search(url) is not None
+
+
+def named(text: str) -> str:
+    """A place by which others may know it: without its user, and with a hash of its query."""
+    bare = _USER_IN_URL.sub("", text)
+    rest = shown(bare)
+    if rest == bare:
+        return rest
+    return f"{rest}?{hashlib.blake2b(bare.encode(), digest_size=16).hexdigest()}"
+
+
 def _is_secret(name: str, value: Any) -> bool:
     if _SECRET.search(name.lower()):
+        return True
+    if name == "allow" and isinstance(value, str) and hides(value):
         return True
     if isinstance(value, dict):
         return any(_is_secret(str(n), v) for n, v in value.items())
@@ -75,6 +118,17 @@ def scrubbed(text: str, url: str, options: dict[str, Any] | None) -> str:
     for secret in secrets:
         text = text.replace(secret, "...") if secret else text
     return text
+
+
+def public(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are no secrets, those within others too."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, dict) and not _SECRET.search(str(name).lower()):
+            found[name] = public(value)
+        elif not _is_secret(str(name), value):
+            found[name] = value
+    return found
 
 
 def is_allowed(options: dict[str, Any]) -> bool:

@@ -342,6 +342,18 @@ def test_example_of_the_page(tmp_path):
     assert python(f"import os\nos.chdir({str(tmp_path / 'here')!r})\n" + block) == ""
 
 
+def test_options_of_fsspec_tell_stores_apart(tmp_path):
+    for i in (1, 2):
+        hr.save(tmp_path / f"{i}.zip", a=[i, i])
+
+    def read(i):
+        options = {"fo": str(tmp_path / f"{i}.zip")}
+        store = hr.cached("fsspec+zip://a", directory=tmp_path / "c", storage_options=options)
+        return list(hr.open_array(store)[:])
+
+    assert [read(1), read(2), read(1)] == [[1, 1], [2, 2], [1, 1]]
+
+
 def test_wrong_calls(tmp_path):
     with pytest.raises(ValueError, match="is not cached"):
         hr.cache_stats(hr.memory_store())

@@ -283,6 +283,33 @@ def test_what_is_noted_of_a_source_holds_no_secret(url, tmp_path):
     assert "127.0.0.1" in noted and "hunter2" not in noted and "ann" not in noted
 
 
+def test_nor_of_a_store_of_fsspec(tmp_path):
+    """And it is known again by what is noted."""
+    pytest.importorskip("aiohttp")
+    values = np.arange(N, dtype="f4")
+    files(values, tmp_path)
+    files(values + 1, tmp_path)
+    handler = functools.partial(QuietHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def source(name):
+            url = f"http://ann:hunter2@127.0.0.1:{server.server_port}/{name}"
+            options = {"encoded": True}  # which headrace does not know: fsspec reads it
+            store = zarr.storage.FsspecStore.from_url(url, storage_options=options, read_only=True)
+            return hr.open_array(store)
+
+        out = tmp_path / "out.zarr"
+        stop_halfway(source("1.0.zarr"), out)
+        noted = (out / ".rechunk/progress.json").read_text()
+        assert "127.0.0.1" in noted and "hunter2" not in noted and "ann" not in noted
+        with pytest.raises(ValueError, match="other: source"):
+            hr.rechunk(source("2.0.zarr"), out, **ARGUMENTS)
+        hr.rechunk(source("1.0.zarr"), out, **ARGUMENTS)
+        server.shutdown()
+    assert_same(hr.open_array(out)[...], values)
+
+
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass

@@ -15,7 +15,7 @@ from zarr.storage import (
     ZipStore,
 )
 
-from .. import _paths
+from .. import _paths, _secrets
 from .own import OwnStore
 
 
@@ -77,7 +77,9 @@ def _fsspec_place(filesystem: Any, path: str) -> str:
     server = options.get("endpoint_url") or client.get("endpoint_url") or options.get("host")
     files = "" if name != "ReferenceFileSystem" else _object(filesystem)
     scheme = protocol if isinstance(protocol, str) else protocol[0]
-    return f"{scheme}:{server or ''}{files}//{str(path).strip('/')}"
+    # Of web servers the path is a URL.
+    server, path = (_secrets.named(str(part or "")) for part in (server, path))
+    return f"{scheme}:{server}{files}//{path.strip('/')}"
 
 
 def _obstore_place(store: Any) -> str:
@@ -90,4 +92,5 @@ def _obstore_place(store: Any) -> str:
     config = dict(getattr(store, "config", None) or {})
     bucket = config.get("bucket") or config.get("container_name") or getattr(store, "url", "")
     server = config.get("endpoint") or config.get("endpoint_url") or ""
+    server, bucket = (_secrets.named(str(part)) for part in (server, bucket))
     return f"{name}:{server}//{bucket}/{prefix or ''}".rstrip("/")

@@ -20,6 +20,9 @@ from .._stores import open_store
 from .._zarr_stores.own import OwnStore
 from ..errors import ConflictError
 
+# Among the options that a pickle does not have: the URL, where secrets are in it.
+_SECRET_URL = "secret url"
+
 
 class Store(OwnStore):
     """A headrace store as a store of zarr-python.
@@ -72,11 +75,16 @@ class Store(OwnStore):
 
     def __getstate__(self) -> dict[str, Any]:
         store, storage_options = self._source
-        return {**self.__dict__, "_source": (store, _secrets.set_aside(storage_options or {}))}
+        options = dict(storage_options or {})
+        if isinstance(store, str) and _secrets.hides(store):
+            options[_SECRET_URL], store = store, _secrets.shown(store)
+        return {**self.__dict__, "_source": (store, _secrets.set_aside(options))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        store, storage_options = state["_source"]
-        self.__dict__.update(state, _source=(store, _secrets.restored(*storage_options)))
+        store, set_aside = state["_source"]
+        options = _secrets.restored(*set_aside)
+        store = options.pop(_SECRET_URL, store)
+        self.__dict__.update(state, _source=(store, options))
 
     def __str__(self) -> str:
         return self._handle.url
