@@ -88,6 +88,31 @@ def mapping(name: str, value: Any, wanted: str = "a mapping") -> None:
         raise wrong_type(name, wanted, value)
 
 
+def attributes(value: Any) -> None:
+    """Values by name: in JSON the number 1 and the text "1" would be one name."""
+    mapping("attributes", value, "values of JSON by name")
+    for name in value or ():
+        text("attributes", name, "names that are strings")
+
+
+def is_masked(value: Any) -> bool:
+    """Whether elements of it are masked, in which NumPy keeps something all the same."""
+    if not isinstance(value, np.ma.MaskedArray) or value.mask is np.ma.nomask:
+        return False
+    return bool(np.ma.flatten_mask(np.ma.getmaskarray(value)).any())
+
+
+def elements(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """An array of NumPy, of elements that are all there: Zarr has no mark for others."""
+    if is_masked(value):
+        raise TypeError(f"{name}: elements are masked: give {name}.filled(value)")
+    found = np.asarray(value)
+    missing = getattr(found.dtype, "na_object", "")  # of NumPy's StringDType
+    if not isinstance(missing, str) and any(not isinstance(each, str) for each in found.flat):
+        raise TypeError(f"{name}: strings are missing ({missing!r}): give others in their place")
+    return found
+
+
 def place(store: Any) -> None:
     """What names a store, in the words of those who gave something else."""
     if store is None or isinstance(store, (bool, int, float, bytearray)):

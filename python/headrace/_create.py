@@ -30,7 +30,7 @@ def _check_node(path: Any, zarr_format: Any, attributes: Any, overwrite: Any) ->
     if path:
         node_path(path)
     _check.zarr_format(zarr_format)
-    _check.mapping("attributes", attributes, "values of JSON by name")
+    _check.attributes(attributes)
     _check.flag("overwrite", overwrite)
 
 
@@ -162,7 +162,7 @@ class _Data:
             # "torch.float32"
             own: Any = str(data.dtype).rpartition(".")[2]
         else:
-            self.elements = np.asarray(data)
+            self.elements = _check.elements("data", data)
             own = _dtype_of(self.elements)
         self.shape = tuple(self.elements.shape)
         self.dtype = own if dtype is None else dtype
@@ -200,7 +200,7 @@ _DLPACK_CPU = 1
 
 def elements_of(data: Any) -> tuple[np.ndarray[Any, Any], Any]:
     """An array of NumPy, and the type of the array that keeps it."""
-    data = np.asarray(data)
+    data = _check.elements("data", data)
     return data, _dtype_of(data)
 
 

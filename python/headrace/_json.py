@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from . import _check
 
-def _plain(value: Any) -> Any:
-    # NumPy scalars and arrays, which xarray puts into attributes.
+
+def plain(value: Any) -> Any:
+    """NumPy's scalars and arrays, which xarray puts into attributes, as JSON has them."""
+    dtype = getattr(value, "dtype", None)
+    # As a list these would be numbers without their unit, null, or nameless lists.
+    if getattr(dtype, "kind", "") in ("m", "M") or getattr(dtype, "names", None) is not None:
+        raise TypeError(f"{dtype} is not a JSON value: {value!r}")
+    if _check.is_masked(value):
+        raise TypeError(f"a masked value is not a JSON value: {value!r}")
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not a JSON value: {value!r}")
 
 
 def dumps(value: Any) -> str:
-    return json.dumps(value, default=_plain, separators=(",", ":"))
+    return json.dumps(value, default=plain, separators=(",", ":"))
 
 
 loads = json.loads

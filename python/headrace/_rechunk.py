@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from . import _check, _core
+from . import _check, _core, _json
 from ._create import _as_list, _is_auto, create_array
 from ._dimensions import axes_of
 from ._foreign_places import is_of_zarr, name_of, places_of
@@ -371,6 +371,8 @@ def _sliceable(array: Any) -> Any:
 def _stand_in(store: _core.Store, path: str, array: Any) -> _core.Array:
     """An array without chunks that has the metadata of somebody else's."""
     names = getattr(array, "dims", None)
+    if _check.is_masked(array):  # before anything is made
+        _check.elements("source", array)
     attributes = _attributes(getattr(array, "attrs", {}))
     fill_value = attributes.get(_FILL_VALUE)
     if is_of_zarr(array) and array.dtype.kind in "biufc":
@@ -385,12 +387,35 @@ def _stand_in(store: _core.Store, path: str, array: Any) -> _core.Array:
         store,
         path,
         shape=array.shape,
-        dtype=array.dtype,
+        dtype=_dtype_of(path, array),
         chunks=_chunks_of(array),
         fill_value=fill_value,
         attributes=attributes,
         dimension_names=None if names is None else [str(name) for name in names],
     )
+
+
+def _dtype_of(path: str, array: Any) -> Any:
+    """That of the elements; of objects what they are."""
+    if array.dtype != object:
+        return array.dtype
+    if is_of_zarr(array):
+        return _core.describe_dtype(open(array))[0]
+    if getattr(array, "encoding", {}).get("dtype") is str:  # of xarray, as of NetCDF's strings
+        return str
+    why = (
+        "they are known only in memory: load it (Dask's .compute(), xarray's .load()), or make "
+        "strings of them (.astype(numpy.dtypes.StringDType()))"
+    )
+    variable = getattr(array, "variable", array)
+    is_index = type(variable).__name__ == "IndexVariable"  # of pandas, in memory
+    if isinstance(variable, np.ndarray) or is_index or getattr(variable, "_in_memory", False):
+        elements = np.asarray(variable)
+        for dtype in (str, bytes):
+            if all(isinstance(element, dtype) for element in elements.flat):
+                return dtype
+        why = "they are not all str or all bytes: fill what is missing, or convert them"
+    raise TypeError(f"rechunk: /{path} of the source has objects as elements; {why}")
 
 
 def _chunks_of(array: Any) -> Any:
@@ -417,11 +442,10 @@ def _attributes_of_dataset(dataset: Any) -> dict[str, Any]:
 
 def _attributes(attributes: Mapping[Any, Any]) -> dict[str, Any]:
     """Attributes as JSON has them: xarray's may be NumPy's scalars and arrays."""
-
-    def plain(value: Any) -> Any:
-        return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-    return {str(name): plain(value) for name, value in attributes.items()}
+    return {
+        str(name): _json.plain(value) if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in attributes.items()
+    }
 
 
 def _executor(source: _Source, client: Any) -> Any:
@@ -451,7 +475,10 @@ def _copy_in_turn(
 def _read(array: Any, block: tuple[slice, ...]) -> Any:
     if isinstance(array, _core.Array):
         return array.read(block, device="cpu")
-    return np.asarray(array[block])
+    found = array[block]
+    if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):  # of Dask
+        found = found.compute()
+    return _check.elements("source", found)
 
 
 def _copy_block(array: Any, destination: _core.Array, block: tuple[slice, ...]) -> None:

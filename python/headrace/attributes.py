@@ -53,7 +53,7 @@ class Attributes(MutableMapping[str, Any]):
 
     def put(self, attributes: Mapping[str, Any]) -> None:
         """Replace all attributes in one write."""
-        _check.mapping("attributes", attributes, "values of JSON by name")
+        _check.attributes(attributes)
         if attributes is None:
             raise _check.wrong_type("attributes", "values of JSON by name", attributes)
         self._node._set_attributes_json(_json.dumps(dict(attributes)))
@@ -66,6 +66,7 @@ class Attributes(MutableMapping[str, Any]):
             raise _check.wrong_type(
                 "attributes", "values of JSON by name", args[0] if args else None
             ) from None
+        _check.attributes(changes)
         self._change(changes)
 
     def _change(

@@ -52,6 +52,66 @@ def test_arrays_of_zarr_that_xarray_wrote(tmp_path, zarr_format, dtype):
 # ---- HDF5
 
 
+TEXTS = {str: ["a", "", "bcd"], bytes: [b"a", b"", b"bcd"]}
+
+
+@pytest.mark.parametrize("dtype", TEXTS)
+@pytest.mark.parametrize("kind", ["numpy", "xarray", "index", "zarr", "dask in xarray"])
+def test_objects(tmp_path, dtype, kind):
+    values = np.array(TEXTS[dtype], dtype=object)
+    out, path = tmp_path / "out.zarr", "v"
+    if kind == "numpy":
+        source, path = values, ""
+    elif kind == "zarr":
+        hr.create_array(tmp_path / "in.zarr", data=values, chunks=(2,))
+        source, path = pytest.importorskip("zarr").open_array(tmp_path / "in.zarr", mode="r"), ""
+    elif kind == "index":
+        source = pytest.importorskip("xarray").Dataset(coords={"v": values})
+    else:
+        source = pytest.importorskip("xarray").Dataset({"v": ("x", values)})
+    if kind == "dask in xarray":
+        pytest.importorskip("dask")
+        source = source.chunk(x=2)
+        with pytest.raises(
+            TypeError, match=r"/v of the source has objects .* known only in memory"
+        ):
+            hr.rechunk(source, out, chunks=None)
+        source = source.compute()
+    hr.rechunk(source, out, chunks=(1,), verify=True)
+    copy = hr.open_array(out, path)
+    assert copy.metadata["data_type"] == {str: "string", bytes: "bytes"}[dtype]
+    assert copy[...].tolist() == values.tolist()
+
+
+def test_objects_that_are_no_texts(tmp_path):
+    xr = pytest.importorskip("xarray")
+    source = xr.Dataset({"v": ("x", np.array(["a", None], dtype=object))})
+    with pytest.raises(
+        TypeError, match=r"/v of the source has objects .* not all str or all bytes"
+    ):
+        hr.rechunk(source, tmp_path / "out.zarr", chunks=None)
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_strings_of_netcdf(tmp_path):
+    """xarray reads them as objects, and says what they were."""
+    pytest.importorskip("h5netcdf")
+    xr = pytest.importorskip("xarray")
+    xr.Dataset({"v": ("x", np.array(["a", "bcd"], dtype=object))}).to_netcdf(
+        tmp_path / "in.nc", engine="h5netcdf"
+    )
+    with xr.open_dataset(tmp_path / "in.nc", engine="h5netcdf") as dataset:
+        hr.rechunk(dataset, tmp_path / "out.zarr", chunks=None)
+    assert hr.open_array(tmp_path / "out.zarr", "v")[...].tolist() == ["a", "bcd"]
+
+
+def test_masked_blocks_of_dask_are_refused(tmp_path):
+    da = pytest.importorskip("dask.array")
+    blocks = da.from_array(np.ma.array([1, 2, 3], mask=[0, 0, 1]), chunks=1)
+    with pytest.raises(TypeError, match="source: elements are masked"):
+        hr.rechunk(blocks, tmp_path / "out.zarr", chunks=None)
+
+
 @pytest.fixture
 def hdf5(tmp_path):
     h5py = pytest.importorskip("h5py")

@@ -303,6 +303,80 @@ def test_attributes(store, zarr_format):
 
 
 @pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (np.datetime64("2000-01-01", "ns"), r"datetime64\[ns\]"),
+        (np.timedelta64("NaT", "s"), r"timedelta64\[s\]"),
+        (np.array(["2000"], "M8[Y]"), r"datetime64\[Y\]"),
+        (np.zeros(2, [("a", "i4"), ("b", "f8")]), r"\('a'"),
+        (np.zeros(2, [("a", "i4"), ("b", "f8")])[0], r"\('a'"),
+        (np.ma.masked, "masked"),
+        (np.ma.array([1, 2], mask=[0, 1]), "masked"),
+        (1 + 2j, "complex"),
+        (np.complex64(1), "complex"),
+    ],
+)
+def test_attributes_that_json_has_no_value_for(value, named):
+    group = hr.create_group(hr.memory_store())
+    with pytest.raises(TypeError, match=f"{named}.* is not a JSON value"):
+        group.attrs["x"] = {"deep": [value]}
+    with pytest.raises(TypeError, match=f"{named}.* is not a JSON value"):
+        group.create_array("a", shape=1, dtype="i4", attributes={"x": value})
+    assert not group.attrs and "a" not in group
+
+
+def test_attributes_of_numpy():
+    attrs = hr.create_group(hr.memory_store()).attrs
+    attrs.put({"a": np.float32(0.5), "b": np.arange(2), "c": np.array(["x"]), "d": np.bool_(True)})
+    attrs["e"] = np.ma.array([1, 2])
+    assert attrs.asdict() == {"a": 0.5, "b": [0, 1], "c": ["x"], "d": True, "e": [1, 2]}
+
+
+def test_names_of_attributes_are_strings():
+    store = hr.memory_store()
+    group = hr.create_group(store)
+    for names in ({1: 2, "1": 3}, {None: 1}):
+        for call in (
+            group.attrs.update,
+            group.attrs.put,
+            lambda names: group.create_group("g", attributes=names),
+            lambda names: group.create_array("a", shape=1, dtype="i4", attributes=names),
+        ):
+            with pytest.raises(TypeError, match="attributes: expected names that are strings"):
+                call(names)
+    assert not group.attrs and not group.keys()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.ma.array([1.0, 9e9], mask=[0, 1]),
+        np.ma.array([(1, 2)], [("a", "i4"), ("b", "i4")], mask=[(0, 1)]),
+    ],
+)
+def test_masked_elements_are_refused(store, data):
+    for call in (
+        lambda: hr.array(data, store=store),
+        lambda: hr.create_array(store, data=data),
+        lambda: hr.save(store, data),
+        lambda: hr.save(store, x=data),
+        lambda: hr.rechunk(data, store, chunks=None),
+    ):
+        with pytest.raises(TypeError, match=r"masked: give (data|source)\.filled\(value\)"):
+            call()
+        assert not Path(store).exists()
+    assert_same(hr.array(np.ma.array([1, 2]))[...], np.array([1, 2]))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_strings_are_refused(missing):
+    dtype = np.dtypes.StringDType(na_object=missing)
+    with pytest.raises(TypeError, match="strings are missing"):
+        hr.array(np.array(["a", missing], dtype))
+    assert hr.array(np.array(["a", "b"], dtype))[...].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
     ("encoding", "key"),
     [
         ({"name": "default", "separator": "/"}, "c/1/2"),
