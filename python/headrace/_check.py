@@ -71,6 +71,26 @@ def extents(name: str, value: Any) -> None:
         raise wrong_type(name, "an integer or a sequence of integers", value)
 
 
+def integers(name: str, value: Any) -> int | tuple[int, ...]:
+    """An integer, or several, NumPy's too, as Python's."""
+    extents(name, value)
+    wanted = "an integer or a sequence of integers"
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, Iterable):
+        integer(name, value, wanted)
+        return index(value)
+    given = tuple(value)
+    for each in given:
+        integer(name, each, wanted)
+    return tuple(index(each) for each in given)
+
+
+def shape(value: Any) -> tuple[int, ...]:
+    given = integers("shape", value)
+    return (given,) if isinstance(given, int) else given
+
+
 def flag(name: str, value: Any) -> None:
     if type(value).__name__ not in ("bool", "bool_"):  # NumPy's, too
         raise wrong_type(name, "True or False", value)

@@ -107,15 +107,14 @@ def _edges(extents: Iterable[Any]) -> list[int | list[int]]:
 
 
 def _grid(
-    chunks: Any, shards: Any, shape: int | Sequence[int], names: Sequence[str | None] | None
+    chunks: Any, shards: Any, shape: tuple[int, ...], names: Sequence[str | None] | None
 ) -> dict[str, Any]:
     """The arguments of the core that say how the array is cut."""
-    whole = (shape,) if isinstance(shape, int) else tuple(shape)
     if isinstance(chunks, Mapping):
-        axes = axes_of("chunks", chunks, names, len(whole))
-        chunks = [axes.get(axis, -1) for axis in range(len(whole))]
+        axes = axes_of("chunks", chunks, names, len(shape))
+        chunks = [axes.get(axis, -1) for axis in range(len(shape))]
     if isinstance(shards, Mapping):
-        axes = axes_of("shards", shards, names, len(whole))
+        axes = axes_of("shards", shards, names, len(shape))
         if not isinstance(chunks, Sequence) or isinstance(chunks, str):
             raise ValueError("chunks: expected extents beside shards by dimension")
         shards = [axes.get(axis, extent) for axis, extent in enumerate(chunks)]
@@ -133,24 +132,24 @@ def _grid(
     return {"chunks": inner, "shards": _extents("shards", shards, shape)}
 
 
-def _extents(name: str, value: Any, shape: int | Sequence[int]) -> Any:
+def _extents(name: str, value: Any, shape: tuple[int, ...]) -> Any:
     """An int stands for that extent in every dimension."""
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(f"{name}: expected extents or 'auto', got {value!r}")
         return None
-    if value is not None:
-        _check.extents(name, value)
-    whole = (shape,) if isinstance(shape, int) else tuple(shape)
-    if isinstance(value, int):
-        value = (value,) * len(whole)
-    if isinstance(value, Sequence) and len(value) == len(whole):
+    if value is None:
+        return None
+    given = _check.integers(name, value)
+    if isinstance(given, int):
+        given = (given,) * len(shape)
+    if len(given) == len(shape):
         # -1: the whole dimension, of which an array that is to grow may have nothing yet.
         return [
-            max(extent, 1) if isinstance(given, int) and given == -1 else given
-            for given, extent in zip(value, whole, strict=True)
+            max(whole, 1) if extent == -1 else extent
+            for extent, whole in zip(given, shape, strict=True)
         ]
-    return value
+    return given
 
 
 class _Data:
@@ -166,11 +165,8 @@ class _Data:
             own = _dtype_of(self.elements)
         self.shape = tuple(self.elements.shape)
         self.dtype = own if dtype is None else dtype
-        if shape is not None:
-            _check.extents("shape", shape)
-            wanted = (shape,) if isinstance(shape, int) else tuple(shape)
-            if wanted != self.shape:
-                raise ValueError(f"shape: expected that of data, {self.shape}, got {wanted}")
+        if shape is not None and (wanted := _check.shape(shape)) != self.shape:
+            raise ValueError(f"shape: expected that of data, {self.shape}, got {wanted}")
 
     def convert(self, arguments: dict[str, Any]) -> None:
         """Raises for elements that the array cannot hold, before anything is made or removed."""
@@ -313,7 +309,7 @@ def create_array(
         shape, dtype = given.shape, given.dtype
     if shape is None:
         raise TypeError("create_array(): shape or data is missing")
-    _check.extents("shape", shape)
+    shape = _check.shape(shape)
     if dtype is None:
         raise _check.wrong_type("dtype", "a data type", dtype)
     _check.text("order", order, '"C" or "F"')

@@ -237,19 +237,15 @@ def _arguments(
 def _extents(node: _core.Array | Group, name: str, extents: Any) -> Any:
     if isinstance(extents, Mapping):
         return _by_dimension(node, name, extents)
-    if extents is not None:
-        _check.extents(name, extents)
-    if isinstance(extents, int):
-        if isinstance(node, Group):
-            raise ValueError("chunks, shards: an int is for an array; a group needs extents")
-        return (extents,) * node.ndim
     if extents is None:
         return None
-    for extent in extents:
-        _check.integer(name, extent, "an integer or a sequence of integers")
-    result = [index(extent) for extent in extents]
+    result = _check.integers(name, extents)
+    if isinstance(result, int):
+        if isinstance(node, Group):
+            raise ValueError("chunks, shards: an int is for an array; a group needs extents")
+        return (result,) * node.ndim
     if result and isinstance(node, _core.Array) and len(result) != node.ndim:
-        raise ValueError(f"{name}: expected {node.ndim} extents, got {tuple(result)}")
+        raise ValueError(f"{name}: expected {node.ndim} extents, got {result}")
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _json
+from . import _check, _core, _json
 from ._check import described
 from ._create import create_array, group_handle
 from ._paths import join
@@ -233,23 +233,25 @@ class Group(StorePlace):
             raise ValueError(f"{name!r} is an array, expected a group")
         return node
 
-    def require_array(self, name: str, *, shape: Any, dtype: Any = None, **kwargs: Any) -> Any:
-        """The array of that name, created when missing; another shape or dtype is an error."""
-        import numpy as np
+    def require_array(
+        self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **kwargs: Any
+    ) -> Any:
+        """The array of that name, created when missing; another shape or dtype is an error.
 
-        from ._check import extents
-
-        extents("shape", shape)
+        A dtype to which that of the array is cast safely will do, unless `exact` is set. The order
+        of bytes makes no other dtype.
+        """
+        wanted = _check.shape(shape)
+        _check.flag("exact", exact)
         node = self.get(name)
         if node is None:
             return self.create_array(name, shape=shape, dtype=dtype, **kwargs)
         if not isinstance(node, _core.Array):
             raise ValueError(f"{name!r} is a group, expected an array")
-        expected = (shape,) if isinstance(shape, int) else tuple(shape)
-        if node.shape != expected:
-            raise ValueError(f"{name!r}: expected shape {expected}, got {node.shape}")
-        if dtype is not None and node.dtype != np.dtype(dtype):
-            raise TypeError(f"{name!r}: expected dtype {np.dtype(dtype)}, got {node.dtype}")
+        if node.shape != wanted:
+            raise ValueError(f"{name!r}: expected shape {wanted}, got {node.shape}")
+        if dtype is not None and not _is_of_type(node, dtype, exact):
+            raise TypeError(f"{name!r}: expected dtype {dtype}, got {node.dtype}")
         return node
 
     def _refuse_read_only(self, what: str) -> None:
@@ -382,6 +384,26 @@ def create_group(
     """
     handle = group_handle(store, path, attributes, zarr_format, overwrite, storage_options)
     return Group(handle)
+
+
+def _is_of_type(array: _core.Array, dtype: Any, exact: bool) -> bool:
+    import numpy as np
+
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:  # a name that Zarr alone has
+        wanted = None
+    if wanted is not None and wanted.kind == "O":  # what kind of objects is not said
+        return bool(array.dtype == object)
+    if _core.describe_dtype(dtype)[0] == _core.describe_dtype(array)[0]:
+        return True
+    # str and bytes are no types of NumPy to cast to.
+    return (
+        not exact
+        and wanted is not None
+        and wanted.itemsize > 0
+        and np.can_cast(array.dtype, wanted)
+    )
 
 
 def _is_name(name: str) -> bool:

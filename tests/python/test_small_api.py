@@ -348,3 +348,55 @@ def test_pickles(tmp_path):
         assert type(again) is type(thing)
     assert pickle.loads(pickle.dumps(array.attrs)).asdict() == {"a": 1}
     assert pickle.loads(pickle.dumps(array.lazy[{"x": slice(2)}])).read().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "dtype", [str, bytes, "string", np.dtypes.StringDType(), ">i4", "<f8", "U5", "S3", "M8[s]"]
+)
+def test_required_twice(group, dtype):
+    first = group.require_array("r", shape=(2,), dtype=dtype)
+    for exact in (False, True):
+        assert group.require_array("r", shape=(2,), dtype=dtype, exact=exact).path == first.path
+    with pytest.raises(TypeError, match="'r': expected dtype complex64, got"):
+        group.require_array("r", shape=(2,), dtype="complex64", exact=True)
+
+
+def test_required_types_as_of_zarr(group, store):
+    theirs = zarr.open_group(store, mode="r+")
+    for kept in ("i4", "f4", "U3", "u1"):
+        group.create_array(kept, shape=2, dtype=kept)
+        for wanted in ("i4", "i8", "u1", "f4", "f8", "U3", "U5", "bool", "complex64"):
+            answers = []
+            for one in (group, theirs):
+                try:
+                    one.require_array(kept, shape=2, dtype=wanted)
+                    answers.append(True)
+                except TypeError:
+                    answers.append(False)
+            assert answers[0] == answers[1], (kept, wanted)
+    with pytest.raises(TypeError, match="expected dtype i8, got int32"):
+        group.require_array("i4", shape=2, dtype="i8", exact=True)
+    with pytest.raises(TypeError, match="got int32"):
+        group.require_array("i4", shape=2, dtype=str)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [(np.int64(3), (3,)), (np.array([3, 4]), (3, 4)), ([np.int32(3)], (3,)), (np.array(3), (3,))],
+)
+def test_shapes_of_numpy(shape, wanted):
+    group = hr.create_group(hr.memory_store())
+    assert group.create_array("a", shape=shape, dtype="i4").shape == wanted
+    assert group.require_array("a", shape=shape, dtype="i4").shape == wanted
+    assert hr.array(np.zeros(wanted)).shape == wanted
+    assert hr.create_array(hr.memory_store(), data=np.zeros(wanted), shape=shape).shape == wanted
+    assert hr.open_array(hr.memory_store(), mode="w", shape=shape, dtype="i4").shape == wanted
+
+
+@pytest.mark.parametrize("make", [int, np.int64, lambda n: [n], lambda n: np.array([n])])
+def test_chunks_of_numpy(make):
+    array = hr.zeros(8, chunks=make(2), shards=make(4))
+    assert (array.chunks, array.shards) == ((2,), (4,))
+    assert hr.zeros(8, chunks=make(-1)).chunks == (8,)
+    copy = hr.rechunk(array, hr.memory_store(), chunks=make(4), shards=make(8))
+    assert (copy.chunks, copy.shards) == ((4,), (8,))
