@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._array import copyable_handles
 from ._core import (
     Array,
     DeviceArray,
@@ -130,6 +131,7 @@ _LAZY = {
 _BRIDGES = ("dask", "jax", "mlx", "ray", "torch", "xarray", "zarr")
 
 readable_signatures()
+copyable_handles()
 
 
 def __getattr__(name: str) -> Any:

@@ -96,7 +96,11 @@ def _open_array(
 
 def reduce_array(array: _core.Array) -> tuple[Callable[..., _core.Array], tuple[Any, ...]]:
     _refuse(array.store)
-    return _open_array, (
+    return _open_array, _arguments(array)
+
+
+def _arguments(array: _core.Array) -> tuple[_core.Store, str, str, int, bool, dict[str, str]]:
+    return (
         array.store,
         array.path,
         array.device,
@@ -104,3 +108,18 @@ def reduce_array(array: _core.Array) -> tuple[Callable[..., _core.Array], tuple[
         array.read_only,
         array._implementations,
     )
+
+
+def _copied_array(array: _core.Array, memo: object = None) -> _core.Array:
+    return _open_array(*_arguments(array))
+
+
+def _copied_store(store: _core.Store, memo: object = None) -> _core.Store:
+    return store
+
+
+def copyable_handles() -> None:
+    """Has `copy` make handles on the same store: as it pickles, what is in memory has none."""
+    for cls, copied in ((_core.Array, _copied_array), (_core.Store, _copied_store)):
+        for name in ("__copy__", "__deepcopy__"):
+            setattr(cls, name, copied)

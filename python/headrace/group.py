@@ -334,7 +334,16 @@ class Group(StorePlace):
         return f"<headrace.Group {_core.printable(f'{self.name} in {self.store.url}')}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (
+        return _reopen, self._arguments()
+
+    def __copy__(self) -> Group:
+        return _reopen(*self._arguments())
+
+    def __deepcopy__(self, memo: object) -> Group:
+        return self.__copy__()  # a handle on the same store, which may be in memory
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return (
             self.store,
             self.path,
             self.zarr_format,

@@ -1,5 +1,6 @@
 """Small wants: data=, members set and removed, arrays by what they hold, names of dimensions."""
 
+import copy
 import os
 import pickle
 import sys
@@ -348,6 +349,21 @@ def test_pickles(tmp_path):
         assert type(again) is type(thing)
     assert pickle.loads(pickle.dumps(array.attrs)).asdict() == {"a": 1}
     assert pickle.loads(pickle.dumps(array.lazy[{"x": slice(2)}])).read().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: copy.deepcopy([x])[0]])
+@pytest.mark.parametrize("place", ["memory", "folder"])
+def test_copies_are_handles_on_the_same_store(store, copied, place):
+    group = hr.create_group(hr.memory_store() if place == "memory" else store)
+    array = group.create_array("x", data=np.arange(6), attributes={"a": 1})
+    for handle in (copied(array), copied(group)["x"], copied(group.store)):
+        again = hr.open_array(handle, "x") if isinstance(handle, hr.Store) else handle
+        assert again is not array
+        array[0] += 1
+        assert again[0] == array[0]
+    assert copied(array.attrs).asdict() == {"a": 1}
+    assert not copied(array).read_only and copied(hr.open_group(group.store)).read_only
+    assert copied(array.lazy[2:4]).read().tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(
