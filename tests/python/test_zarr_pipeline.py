@@ -430,6 +430,27 @@ def test_big_endian_times_and_structures(tmp_path, left_to_zarr, dtype):
     assert not left_to_zarr
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [("f2", [0x7E01]), ("f4", [0x7FC00001]), ("f4", [0xFFC00000]), ("f8", [0x7FF8 << 48 | 5]),
+     ("c8", [0x7FC00001, 0x3F800000]), ("c8", [0x3F800000, 0x7FC00002])],
+    ids=str,
+)  # fmt: skip
+def test_the_bits_of_a_nan_as_fill_value(tmp_path, left_to_zarr, dtype, bits, zarr_format):
+    fill = np.array(bits, f"u{np.dtype(dtype).itemsize // len(bits)}").view(dtype)[0]
+    array = zarr.create_array(
+        tmp_path / "x",
+        shape=2,
+        chunks=2,
+        dtype=dtype,
+        fill_value=fill,
+        zarr_format=zarr_format,
+    )
+    assert array[:].tobytes() == fill.tobytes() * 2
+    assert not left_to_zarr
+
+
 def test_order_f_and_out(tmp_path):
     data = np.arange(120, dtype="f4").reshape(10, 12)
     array = zarr.create_array(tmp_path / "x", data=data, chunks=(3, 5), config={"order": "F"})

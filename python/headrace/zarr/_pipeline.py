@@ -440,11 +440,24 @@ def _document(metadata: Any) -> dict[str, Any]:
     documents = metadata.to_buffer_dict(cpu.buffer_prototype)
     name = ".zarray" if metadata.zarr_format == 2 else "zarr.json"
     document: dict[str, Any] = json.loads(documents[name].to_bytes())
+    if isinstance(metadata.fill_value, np.inexact) and np.isnan(metadata.fill_value):
+        document["fill_value"] = _with_bits(metadata.fill_value)
     if metadata.zarr_format == 3:
         document["attributes"] = {}
         if document["chunk_grid"]["name"] not in ("regular", "rectilinear"):
             raise NotImplementedError(f"chunk grid {document['chunk_grid']['name']}")
     return document
+
+
+def _with_bits(fill: np.inexact[Any]) -> str | list[str]:
+    """NaN as Zarr writes its bits: zarr-python says "NaN" of each."""
+    if isinstance(fill, np.complexfloating):
+        return [_bits(fill.real), _bits(fill.imag)]
+    return _bits(fill)
+
+
+def _bits(number: np.inexact[Any]) -> str:
+    return "0x" + np.asarray(number, number.dtype.newbyteorder(">")).tobytes().hex()
 
 
 def _decoded_nbytes(array: _core.Array, plan: Plan) -> float:
