@@ -289,10 +289,12 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
         use_cftime: Any = None,
         decode_timedelta: Any = None,
         group: str | None = None,
+        mode: str = "r",
         consolidated: bool | None = None,
         storage_options: dict[str, Any] | None = None,
         zarr_format: int | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
+        cache_members: bool = True,
         device: str = "cpu",
         array_library: str | ModuleType | None = None,
     ) -> xr.Dataset:
@@ -304,6 +306,8 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
             What `headrace.open_group` takes: a path, a URL, a store, a group.
         group
             Path of the group within the store; the root when None.
+        mode
+            ``"r"``, of the engine "zarr"; data sets are written by `xarray.Dataset.to_zarr`.
         consolidated
             True: there must be consolidated metadata; False: they are not looked at; None: they
             are used when there are any.
@@ -313,6 +317,8 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
             2 or 3; None detects.
         use_zarr_fill_value_as_mask
             Whether fill values mark missing values, as ``_FillValue`` does; None: for Zarr 2 only.
+        cache_members
+            Of the engine "zarr". Members are looked for once here, whichever it is.
         device
             Where data variables of numbers are read to, and decoded: ``"cpu"``, ``"cuda:0"``,
             ``"auto"``. Coordinates, dates and strings stay on the host.
@@ -323,12 +329,16 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
         ------
         FileNotFoundError, KeyError
             There is no such store, or no such group in it.
+        ValueError
+            A `mode` that would write.
         ImportError
             The library for arrays on the device is not installed.
         NotImplementedError
             A variable that headrace cannot read, and zarr-python is not installed, or a device
             was asked for.
         """
+        if mode != "r":
+            raise ValueError(f"mode: the engine headrace reads only, expected 'r', got {mode!r}")
         _core.check_device(device)  # before its library is asked for
         opened, owns_store = _open(
             filename_or_obj, group, consolidated, storage_options, zarr_format

@@ -371,6 +371,16 @@ def test_names_of_dimensions_as_netcdf_c_writes_them(tmp_path):
     assert (got.x.dims, got.x.attrs) == (("t", "u"), {"units": "m"})
 
 
+def test_arguments_of_the_engine_zarr(weather_v3):
+    wanted = open_headrace(weather_v3)
+    for arguments in ({"mode": "r"}, {"cache_members": False}, {"cache_members": True}):
+        with xr.open_dataset(weather_v3, engine="headrace", **arguments) as ds:
+            xr.testing.assert_identical(ds, wanted)
+    xr.open_datatree(weather_v3, engine="headrace", mode="r").close()
+    with pytest.raises(ValueError, match="mode: the engine headrace reads only"):
+        xr.open_dataset(weather_v3, engine="headrace", mode="a")
+
+
 def test_copies_pickle_and_reopen(weather_v3):
     wanted = open_headrace(weather_v3)
     with xr.open_dataset(weather_v3, engine="headrace", cache=False) as ds:
