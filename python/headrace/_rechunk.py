@@ -406,12 +406,19 @@ def _dtype_of(path: str, array: Any) -> Any:
     variable = getattr(array, "variable", array)
     is_index = type(variable).__name__ == "IndexVariable"  # of pandas, in memory
     if isinstance(variable, np.ndarray) or is_index or getattr(variable, "_in_memory", False):
-        elements = np.asarray(variable)
-        for dtype in (str, bytes):
-            if all(isinstance(element, dtype) for element in elements.flat):
-                return dtype
+        dtype = _of_texts(np.asarray(variable))
+        if dtype is not None:
+            return dtype
         why = "they are not all str or all bytes: fill what is missing, or convert them"
     raise TypeError(f"rechunk: /{path} of the source has objects as elements; {why}")
+
+
+def _of_texts(elements: np.ndarray[Any, Any]) -> type | None:
+    """str or bytes, where all elements are that."""
+    for dtype in (str, bytes):
+        if all(isinstance(element, dtype) for element in elements.flat):
+            return dtype
+    return None
 
 
 def _chunks_of(array: Any) -> Any:
@@ -474,7 +481,10 @@ def _read(array: Any, block: tuple[slice, ...]) -> Any:
     found = array[block]
     if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):  # of Dask
         found = found.compute()
-    return _check.elements("source", found)
+    elements = _check.elements("source", found)
+    if elements.dtype == object and _of_texts(elements) is None:  # None would become a text
+        raise TypeError("rechunk: objects of the source are not all str or all bytes")
+    return elements
 
 
 def _copy_block(array: Any, destination: _core.Array, block: tuple[slice, ...]) -> None:

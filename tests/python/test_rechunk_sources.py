@@ -93,6 +93,16 @@ def test_objects_that_are_no_texts(tmp_path):
     assert not (tmp_path / "out.zarr").exists()
 
 
+def test_missing_strings_of_a_file_are_refused(tmp_path):
+    """Which are found when they are read: its encoding says that there are strings."""
+    xr = pytest.importorskip("xarray")
+    da = pytest.importorskip("dask.array")
+    blocks = da.from_array(np.array(["a", None], dtype=object), chunks=1)
+    source = xr.Dataset({"v": xr.Variable("x", blocks, encoding={"dtype": str})})
+    with pytest.raises(TypeError, match="objects of the source are not all str"):
+        hr.rechunk(source, tmp_path / "out.zarr", chunks=None)
+
+
 def test_strings_of_netcdf(tmp_path):
     """xarray reads them as objects, and says what they were."""
     pytest.importorskip("h5netcdf")
