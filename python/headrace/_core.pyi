@@ -14,6 +14,10 @@ import numpy
 import numpy.typing
 from typing_extensions import Buffer
 
+from headrace._array import (
+    _copied_array as __copy__,
+    _copied_array as __deepcopy__
+)
 import headrace._info
 import headrace.attributes
 import headrace.codecs

@@ -66,11 +66,6 @@ def resolve_store(
         scheme = SCHEME.match(url)
         if scheme and not _is_own(scheme[1].lower(), storage_options):
             return _open_remote(url.removeprefix(_BY_FSSPEC), mode, storage_options), ""
-        if scheme and scheme[1].lower() == "zip" and "://" in url[scheme.end() :]:
-            raise ValueError(
-                f"store {_secrets.shown(url)}: an archive is a local file; fsspec reads one across "
-                "a network: fsspec+zip://PATH_WITHIN::https://host/a.zip"
-            )
         url, storage_options = _secrets.without_secrets(url, storage_options)
         url, base = _store_and_path(url)
     else:

@@ -259,9 +259,14 @@ ArrayView output_view(nb::handle out,
 }
 
 ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
+  auto* const ndarray = reinterpret_cast<PyTypeObject*>(numpy().ndarray);
+  const bool is_ndarray = PyObject_TypeCheck(data.ptr(), ndarray) != 0;
+  // Elements may be masked, or strings missing, where memory holds something all the same.
+  const auto check_elements = [&] {
+    package_attribute("headrace._check", "elements")("data", data);
+  };
+  if (is_ndarray && (Py_TYPE(data.ptr()) != ndarray || dtype.variable_length())) check_elements();
   if (dtype.variable_length()) return vlen_input(data, dtype, numpy_dtype);
-  const bool is_ndarray =
-      PyObject_TypeCheck(data.ptr(), reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0;
   nb::object array = nb::borrow(data);
   if (!is_ndarray) {
     if (auto on_device = device_input(data)) return std::move(*on_device);
@@ -273,7 +278,10 @@ ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype
     array = call2(numpy().asarray, data, numpy_dtype);
   } else {
     nb::object found = steal_or_throw(PyObject_GetAttr(data.ptr(), numpy().dtype_name));
-    if (!same_dtype(found, numpy_dtype)) array = with_dtype(data, found, numpy_dtype);
+    if (!same_dtype(found, numpy_dtype)) {
+      check_elements();
+      array = with_dtype(data, found, numpy_dtype);
+    }
   }
   const ArrayInterface* found = nullptr;
   nb::object capsule = array_interface(array, &found);

@@ -27,7 +27,8 @@ Overloaded(Ts...) -> Overloaded<Ts...>;
                      : mode == SelectionMode::coordinate ? "coordinate"
                                                          : "block";
   throw Error(ErrorCode::invalid_argument,
-              std::string("a ") + name + " selection takes no " + what);
+              std::string(mode == SelectionMode::orthogonal ? "an " : "a ") + name +
+                  " selection takes no " + what);
 }
 
 std::int64_t wrap_index(std::int64_t index, std::int64_t extent, std::size_t axis) {

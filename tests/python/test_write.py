@@ -368,6 +368,30 @@ def test_masked_elements_are_refused(store, data):
     assert_same(hr.array(np.ma.array([1, 2]))[...], np.array([1, 2]))
 
 
+def test_writes_of_masked_and_missing_elements_are_refused(store):
+    data = np.ma.array([1.0, 9e9], mask=[0, 1])
+    a = hr.array(np.zeros(2), store=store)
+    words, names = hr.array(["a", "b"]), hr.array(["a", "b"], dtype=str)
+    missing = np.array(["a", None], dtype=np.dtypes.StringDType(na_object=None))
+    for array, value, why in (
+        (a, data, "masked"),
+        (words, missing, "missing"),
+        (names, missing, "missing"),
+    ):
+        before = array[...]
+        for call in (
+            lambda array=array, value=value: array.__setitem__(..., value),
+            lambda array=array, value=value: array.write(..., value),
+            lambda array=array, value=value: array.write_async(..., value).result(),
+            lambda array=array, value=value: array.append(value),
+        ):
+            with pytest.raises(TypeError, match=f"data: .* {why}"):
+                call()
+        assert array[...].tolist() == before.tolist()
+    a[...] = np.ma.array([1.0, 2.0])
+    assert_same(a[...], np.array([1.0, 2.0]))
+
+
 @pytest.mark.parametrize("missing", [None, np.nan])
 def test_missing_strings_are_refused(missing):
     dtype = np.dtypes.StringDType(na_object=missing)

@@ -89,6 +89,23 @@ TEST(Rechunk, GoesOnFromAnyBlock) {
   }
 }
 
+TEST(Rechunk, RefusesAMemberThatIsCalledAsItsNotes) {
+  const Store source = memory_store(), target = memory_store();
+  const Group group = create_group(source, "");
+  CreateOptions options;
+  options.shape = {3};
+  options.chunks = {1};
+  options.dtype = DType::int32;
+  create_group(source, "sub");
+  create_array(source, "sub/.rechunk", options);
+  rechunk(group, target, "", {});
+  EXPECT_EQ(open_array(target, "sub/.rechunk").shape(), (Shape{3}));
+  create_array(source, ".rechunk", options);
+  const Store other = memory_store();
+  EXPECT_EQ(code_of([&] { rechunk(group, other, "", {}); }), ErrorCode::invalid_argument);
+  EXPECT_TRUE(other.list("").empty());
+}
+
 TEST(Rechunk, RefusesOtherArgumentsUntilToldToOverwrite) {
   const Array source = counting_array({8, 8}, {2, 8});
   const Store store = memory_store();

@@ -67,8 +67,21 @@ class Rechunk {
     return std::move(attempt.lock);
   }
 
+  // A member called as the folder of notes would lie in it, and go with it.
+  void refuse_name_of_notes() const {
+    const auto is_called_so = [](const auto& node) { return node.first == RechunkState::kName; };
+    if (std::ranges::none_of(tree_.groups, is_called_so) &&
+        std::ranges::none_of(tree_.arrays, is_called_so))
+      return;
+    throw Error(ErrorCode::invalid_argument,
+                "[rechunk] " + tree_.place() + ": has a member \"" +
+                    std::string(RechunkState::kName) +
+                    "\", where the destination of a rechunk keeps its notes: give it another name");
+  }
+
   // Makes room and the nodes, or finds them made.
   void start() {
+    refuse_name_of_notes();
     if (nodes_overlap(tree_.store, tree_.path, store_, path_)) {
       throw Error(ErrorCode::invalid_argument,
                   "[rechunk] " + place_of(store_, path_) + ": source and destination overlap");

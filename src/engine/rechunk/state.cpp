@@ -26,7 +26,7 @@ std::size_t count_of(const Json& json) {
 
 }  // namespace
 
-std::string RechunkState::folder_of(const std::string& path) { return join_key(path, ".rechunk"); }
+std::string RechunkState::folder_of(const std::string& path) { return join_key(path, kName); }
 
 bool RechunkState::is_in(const Store& store, const std::string& path) {
   try {

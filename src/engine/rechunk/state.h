@@ -17,6 +17,7 @@ namespace headrace {
 
 class RechunkState {
  public:
+  static constexpr const char* kName = ".rechunk";        // of the folder
   static std::string folder_of(const std::string& path);  // of the node that is written
   static bool is_in(const Store& store, const std::string& path);
 

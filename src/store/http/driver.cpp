@@ -638,6 +638,9 @@ std::vector<ObjectSize> Driver::list_sizes(std::string_view prefix) {
     }
   });
   std::ranges::sort(objects, {}, &ObjectSize::key);
+  // Pages may overlap where objects are written meanwhile.
+  const auto same = [](const ObjectSize& a, const ObjectSize& b) { return a.key == b.key; };
+  objects.erase(std::unique(objects.begin(), objects.end(), same), objects.end());
   return objects;
 }
 

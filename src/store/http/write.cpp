@@ -152,6 +152,7 @@ class Batch {
 
   void wait() {
     const auto* const interrupt = current_interrupt();
+    bool is_due = interrupt != nullptr && is_interrupt_due();
     const MutexLock lock(mutex_);
     while (under_way_ > 0) {
       if (error_ && !numbers_.empty()) {
@@ -162,7 +163,7 @@ class Batch {
       }
       if (interrupt == nullptr) {
         came_.wait(mutex_);
-      } else if (!came_.wait_for(mutex_, kInterruptInterval)) {
+      } else if (std::exchange(is_due, false) || !came_.wait_for(mutex_, kInterruptInterval)) {
         std::exception_ptr thrown;
         {
           const MutexUnlock free(mutex_);
