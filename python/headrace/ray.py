@@ -11,10 +11,10 @@ Examples
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import math
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -127,7 +127,7 @@ class ZarrDatasource(Datasource):
         arrays, coordinates = _arrays(store, path, columns, storage_options)
         self._columns = _columns(arrays, coordinates, columns is not None, dim)
         for column in self._columns.values():
-            copy.copy(column.array)  # TypeError for what no other process can open
+            pickle.dumps(column.array)  # TypeError for what no other process can open
         self._largest = max(self._columns.values(), key=lambda column: column.row_nbytes)
         self._rows = self._largest.array.shape[self._largest.axis]
         self._row_nbytes = sum(column.row_nbytes for column in self._columns.values())
