@@ -33,20 +33,16 @@ void add_place(CLI::App& command, PlaceOptions& options, const char* name) {
 }
 
 // Nobody takes what is shown or copied for all that there is.
-void tell(const LeftOut& left_out) {
+void tell(const LeftOut& left_out, std::string_view why) {
   if (left_out.objects == 0) return;
-  const bool is_one = left_out.objects == 1;
-  say(fmt::format("left out: {} whose {} (first: {})\n",
+  say(fmt::format("left out: {} {} (first: {})\n",
                   counted(static_cast<std::int64_t>(left_out.objects), "object"),
-                  is_one ? "key is no path" : "keys are no paths",
+                  why,
                   printable(left_out.first)));
 }
 
-void tell_gone(const LeftOut& gone) {
-  if (gone.objects == 0) return;
-  say(fmt::format("left out: {} removed meanwhile (first: {})\n",
-                  counted(static_cast<std::int64_t>(gone.objects), "object"),
-                  printable(gone.first)));
+void tell(const LeftOut& left_out) {
+  tell(left_out, left_out.objects == 1 ? "whose key is no path" : "whose keys are no paths");
 }
 
 struct ListOptions : PlaceOptions {
@@ -168,7 +164,7 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
   to->close();
   bar.clear();
   tell(done.left_out);
-  tell_gone(done.gone);
+  tell(done.gone, "removed meanwhile");
   if (command.json) {
     print_json(progress_json(done));
     return;

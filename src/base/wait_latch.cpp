@@ -1,7 +1,6 @@
 #include "base/wait_latch.h"
 
 #include <exception>
-#include <utility>
 
 #include "base/interrupt.h"
 
@@ -15,14 +14,11 @@ void WaitLatch::count_down() {
 
 void WaitLatch::wait(FunctionRef<void()> give_up) {
   const auto* const interrupt = current_interrupt();
-  bool is_due = interrupt != nullptr && is_interrupt_due();
   std::exception_ptr unwanted;
   {
     const MutexLock lock(mutex_);
     while (left_ > 0) {
-      if (interrupt == nullptr) {
-        done_.wait(mutex_);
-      } else if (std::exchange(is_due, false) || !done_.wait_for(mutex_, kInterruptInterval)) {
+      if (wait_or_interrupt(done_, mutex_)) {
         const MutexUnlock free(mutex_);
         try {
           (*interrupt)();

@@ -1,7 +1,5 @@
 #include "store/flights.h"
 
-#include <utility>
-
 #include "base/interrupt.h"
 
 namespace headrace {
@@ -28,17 +26,12 @@ void Flights::Claim::release() {
 }
 
 void Flights::wait(const std::string& name) {
-  const auto* const interrupt = current_interrupt();
-  bool is_due = interrupt != nullptr && is_interrupt_due();
   State& state = state_.get();
   const MutexLock lock(state.mutex);
   while (state.names.contains(name)) {
-    if (interrupt == nullptr) {
-      state.landed.wait(state.mutex);
-    } else if (std::exchange(is_due, false) ||
-               !state.landed.wait_for(state.mutex, kInterruptInterval)) {
+    if (wait_or_interrupt(state.landed, state.mutex)) {
       const MutexUnlock free(state.mutex);
-      (*interrupt)();
+      (*current_interrupt())();
     }
   }
 }

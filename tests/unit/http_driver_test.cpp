@@ -21,6 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::ObjectServer;
+using test::quick;
 using test::ServerAnswer;
 using test::ServerRequest;
 using Clock = std::chrono::steady_clock;
@@ -36,16 +37,6 @@ std::string pattern(std::size_t nbytes, unsigned seed) {
 std::string get_text(StoreDriver& store, std::string_view key) {
   Buffer buffer;
   return store.get(key, buffer) ? std::string(text_of(buffer)) : "(none)";
-}
-
-HttpOptions quick() {
-  HttpOptions options;
-  options.backoff = 1ms;
-  options.max_backoff = 5ms;
-  options.idle_timeout = 10s;  // on a busy machine a request waits behind many others
-  options.timeout = 60s;
-  options.max_attempts = 6;
-  return options;
 }
 
 std::shared_ptr<HttpDriver> toy(ObjectServer& objects, ProtocolAbilities abilities = {}) {

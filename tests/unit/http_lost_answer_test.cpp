@@ -17,18 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::ObjectServer;
+using test::quick;
 using test::ServerAnswer;
 using test::ServerRequest;
-
-HttpOptions quick() {
-  HttpOptions options;
-  options.backoff = 1ms;
-  options.max_backoff = 5ms;
-  options.idle_timeout = 10s;  // on a busy machine a request waits behind many others
-  options.timeout = 60s;
-  options.max_attempts = 6;
-  return options;
-}
 
 // What is done to a write on condition whose answer does not arrive.
 class LostAnswer : public testing::TestWithParam<std::uint64_t> {

@@ -140,10 +140,7 @@ class Store(OwnStore):
             found = b"" if await self.exists(key) else None
         else:
             offset, nbytes = _range(byte_range)
-            try:
-                found = await self._call(self._handle._get, key, offset, nbytes)
-            except IsADirectoryError:  # a folder is no object
-                return None
+            found = await self._call(self._handle._get, key, offset, nbytes)
         if found is None:
             return None
         return (prototype or default_buffer_prototype()).buffer.from_bytes(found)

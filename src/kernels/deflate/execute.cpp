@@ -216,9 +216,8 @@ struct ExpandInOrder {
       if (!tile.good) return;
       const TileEntries<kThreads> entries(shared, work, tile);
       entries.make();
-      for (u32 at = 4 * simt::thread_index(); at < tile.nbytes; at += 4 * kThreads) {
+      for (u32 at = 4 * simt::thread_index(); at < tile.nbytes; at += 4 * kThreads)
         store_bytes<false>(tile, at, bytes_of<false>(tile, entries.resolve(at)));
-      }
       simt::sync_cta();
     }
   }
@@ -241,12 +240,8 @@ struct ExpandInTurns {
   u32* done;  // tiles of each stream
 
   SIMT_DEVICE void operator()(Shared& shared) const {
-    for (;;) {
-      simt::sync_cta();
-      if (simt::thread_index() == 0) shared.turn = simt::atomic_add(next, 1u);
-      simt::sync_cta();
-      const u32 turn = shared.turn;
-      if (turn >= turns) return;
+    u32 turn = 0;
+    while (next_item(next, turns, shared.turn, turn)) {
       const u32 stream = turn % work.count, index = turn / work.count;
       if (index >= tile_count(work.streams[stream].target_nbytes)) continue;
       const Tile tile(work, work.streams[stream].first_tile + index);

@@ -114,6 +114,15 @@ SIMT_DEVICE Match unpack_match(u32 packed) {
   return {(packed & 255) + 3, (packed >> 8 & 0x7fff) + 1};
 }
 
+// CTAs take items until none is left. True while `item` is one.
+SIMT_DEVICE bool next_item(u32* next, u32 count, u32& shared_item, u32& item) {
+  simt::sync_cta();
+  if (simt::thread_index() == 0) shared_item = simt::atomic_add(next, 1u);
+  simt::sync_cta();
+  item = shared_item;
+  return item < count;
+}
+
 void find_blocks(Queue& queue, const DeflateWork& work);
 void decode_symbols(Queue& queue, const DeflateWork& work, u64 most_source_nbytes);
 // For streams enough to keep the device busy; `most_tiles`: of one of them.

@@ -123,15 +123,6 @@ struct DecodeStreams {
   };
 };
 
-// CTAs take items until none is left. True while `item` is one.
-SIMT_DEVICE bool next_item(u32* next, u32 count, u32& shared_item, u32& item) {
-  simt::sync_cta();
-  if (simt::thread_index() == 0) shared_item = simt::atomic_add(next, 1u);
-  simt::sync_cta();
-  item = shared_item;
-  return item < count;
-}
-
 template <unsigned kThreads, unsigned kLiteralRoot>
 struct FoundShared : BlockShared<kThreads, kLiteralRoot> {
   u32 item;

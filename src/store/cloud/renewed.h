@@ -39,11 +39,9 @@ class Renewed {
       if (!state.fetching) break;
       const std::uint64_t failures = state.failures;
       while (state.fetching) {
-        if (state.fetched.wait_for(state.mutex, kInterruptInterval)) continue;
-        if (const auto* const interrupt = current_interrupt()) {
-          const MutexUnlock free(state.mutex);
-          (*interrupt)();
-        }
+        if (!wait_or_interrupt(state.fetched, state.mutex)) continue;
+        const MutexUnlock free(state.mutex);
+        (*current_interrupt())();
       }
       if (state.failures != failures) std::rethrow_exception(state.failed);
     }

@@ -8,12 +8,14 @@
 //  3. The body of an answer goes to where the request says as it comes, never through a copy.
 // A child of fork makes its own threads and connections and leaves its parent's alone.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +60,15 @@ struct HttpOptions {
   std::string no_proxy{};   // hosts that are asked directly; empty: as no_proxy says
   bool verify_tls = true;
   std::string user_agent{};  // empty: headrace/VERSION
+
+  // Before the next attempt, when there were `attempts`. Full jitter:
+  // https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+  template <class Random>
+  std::chrono::milliseconds backoff_after(int attempts, Random& random) const {
+    const int doublings = std::min(attempts - 1, 20);
+    const auto most = std::min<std::int64_t>(backoff.count() << doublings, max_backoff.count());
+    return std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(0, most)(random));
+  }
 };
 
 struct HttpRequest {

@@ -428,7 +428,8 @@ void Driver::take_answer(const Job& job, HttpResponse& response) {
   protocol_->check_answer(response);
   read.version = protocol_->version_of(response);
   // Servers that know no conditions send what there is, and some of these no version either.
-  if (!job->if_version.empty() && !protocol_->is_of_version(response, job->if_version) &&
+  if (!job->if_version.empty() && read.version != job->if_version &&
+      !protocol_->is_of_version(response, job->if_version) &&
       !has_etag(response, job->if_version)) {
     std::rethrow_exception(changed(name_of(read.key)));
   }

@@ -462,13 +462,10 @@ bool Reactor::again(Transfer& transfer, const AttemptEnd& end, milliseconds at_l
       !transfer.load->answered.load(std::memory_order_relaxed)) {
     return false;
   }
-  // Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
-  const int doublings = std::min(transfer.attempts - 1, 20);
-  const auto most =
-      std::min<std::int64_t>(options.backoff.count() << doublings, options.max_backoff.count());
-  const auto jitter = std::uniform_int_distribution<std::int64_t>(0, most)(random_);
   // Behind what the server asks for, too, or all that it asked would come back at once.
-  const milliseconds delay = end.again_at_once ? milliseconds(0) : at_least + milliseconds(jitter);
+  const milliseconds delay = end.again_at_once
+                                 ? milliseconds(0)
+                                 : at_least + options.backoff_after(transfer.attempts, random_);
   const auto now = HttpClock::now();
   if (transfer.deadline - now <= delay) return false;
   transfer.next_attempt = now + delay;

@@ -152,7 +152,6 @@ class Batch {
 
   void wait() {
     const auto* const interrupt = current_interrupt();
-    bool is_due = interrupt != nullptr && is_interrupt_due();
     const MutexLock lock(mutex_);
     while (under_way_ > 0) {
       if (error_ && !numbers_.empty()) {
@@ -161,9 +160,7 @@ class Batch {
         for (const std::uint64_t number : numbers) client_.cancel(number);
         continue;
       }
-      if (interrupt == nullptr) {
-        came_.wait(mutex_);
-      } else if (std::exchange(is_due, false) || !came_.wait_for(mutex_, kInterruptInterval)) {
+      if (wait_or_interrupt(came_, mutex_)) {
         std::exception_ptr thrown;
         {
           const MutexUnlock free(mutex_);
@@ -414,13 +411,8 @@ void ObjectWrite::settle(std::exception_ptr lost, const std::function<HttpReques
 bool ObjectWrite::wait_to_ask_again(int attempts, std::chrono::steady_clock::time_point until) {
   const HttpOptions& options = client_->options();
   if (attempts >= options.max_attempts) return false;
-  const int doublings = std::min(attempts - 1, 20);
-  const auto most =
-      std::min<std::int64_t>(options.backoff.count() << doublings, options.max_backoff.count());
   std::random_device random;
-  const auto end =
-      std::chrono::steady_clock::now() +
-      std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(0, most)(random));
+  const auto end = std::chrono::steady_clock::now() + options.backoff_after(attempts, random);
   if (end >= until) return false;
   const MutexLock lock(mutex_);
   while (!cancelled_ && cancelled_now_.wait_until(mutex_, end)) {
