@@ -112,7 +112,7 @@ struct Work {
 
 const std::vector<Encoder>& encoders() {
   static const std::vector<Encoder> all{
-      {"encode-zstd", zstd<128>, zstd_nbytes, zstd_decodes},
+      {"encode-zstd", zstd<64>, zstd_nbytes, zstd_decodes},
       {"encode-zstd-32k", zstd<32>, zstd_nbytes, zstd_decodes},
       {"encode-lz4",
        [](Queue& queue, const EncodeBatch& batch) { gpu_kernels().lz4_encode(queue, batch); },

@@ -37,7 +37,7 @@ struct Config {
   std::size_t device_slab_nbytes = std::size_t{256} << 20;
   // Blocks of the zstd frames that devices encode, 1 KiB to 128 KiB. Devices decode a few chunks of
   // smaller ones sooner: bench/results/device-encode.json.
-  std::size_t device_zstd_block_nbytes = std::size_t{128} << 10;
+  std::size_t device_zstd_block_nbytes = std::size_t{64} << 10;
   // GPUDirect Storage: files with chunks that are not compressed go to the device past the host's
   // memory, and past its page cache. "off"; "auto": where it is native; "on": reads to a device
   // that cannot go that way are `unsupported`, and say why.

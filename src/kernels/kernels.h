@@ -80,7 +80,7 @@ using Encode = void (*)(Queue&, const EncodeBatch&);
 // Frames with the size of their content, of blocks that are decoded side by side: a few chunks of
 // smaller ones are decoded sooner.
 struct ZstdFormat {
-  std::uint32_t block_nbytes = 128 * 1024;  // at most; from 1 KiB
+  std::uint32_t block_nbytes = 64 * 1024;  // at most; from 1 KiB to 128
   bool checksum = false;
 };
 

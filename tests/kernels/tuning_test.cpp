@@ -57,16 +57,27 @@ TEST(Tuning, OfTheHostIsWhatAnH200WouldRun) {
   EXPECT_EQ(tuning_of(queue).zstd.few_blocks, 300u);
 }
 
-// Of a device that searches 1716 segments at once.
+// Of blocks of 128 KiB, by a device that searches 2640 segments at once.
 TEST(Tuning, SegmentsOfAnEncoderFillItsRounds) {
-  const auto chosen = [](std::uint64_t mib) {
-    return host::choose_segment_nbytes(mib << 20, 1716);
+  const auto chosen = [](std::uint64_t blocks) {
+    return host::choose_segment_nbytes(128 << 10, blocks, 2640);
   };
-  EXPECT_EQ(chosen(4), 8u << 10) << "one round, the shorter the sooner it ends";
-  EXPECT_EQ(chosen(64), 16u << 10) << "three rounds of these, two of twice the length";
-  EXPECT_EQ(chosen(256), 32u << 10);
-  EXPECT_EQ(host::choose_segment_nbytes(0, 1716), 32u << 10);
-  EXPECT_EQ(host::choose_segment_nbytes(1 << 20, 0), 32u << 10);
+  EXPECT_EQ(chosen(32), 8u << 10) << "one round, the shorter the sooner it ends";
+  EXPECT_EQ(chosen(512), 26'240u) << "one round of five a block; six are two";
+  EXPECT_EQ(chosen(2048), 26'240u) << "four rounds, of five a block as of four";
+  EXPECT_EQ(chosen(1 << 20), 32u << 10) << "the fewer, the less is history";
+}
+
+TEST(Tuning, SegmentsOfAnEncoderAreWindowsOfAnyPart) {
+  for (const std::uint64_t nbytes : {0u, 1u, 31u, 8191u, 8193u, 32'769u, 100'000u, 1u << 31})
+    for (const std::uint64_t at_once : {0u, 1u, 2640u}) {
+      const std::uint32_t segment = host::choose_segment_nbytes(nbytes, 3, at_once);
+      EXPECT_EQ(segment % 32, 0u) << nbytes;
+      EXPECT_GE(segment, 32u) << nbytes;
+      EXPECT_LE(segment, 32u << 10) << nbytes;
+      EXPECT_LE((nbytes + segment - 1) / segment, nbytes / (8 << 10) + 1)
+          << "not shorter than it is worth";
+    }
 }
 
 Place tuned_for(unsigned processors) {

@@ -36,18 +36,26 @@ inline constexpr u32 kSegmentAndHistory = 48 << 10;
 inline constexpr u32 kLongestSegment = 32 << 10, kShortestSegment = 8 << 10;
 constexpr u32 most_history(u32 segment_nbytes) { return kSegmentAndHistory - segment_nbytes; }
 
-// A multiprocessor has room for 13 segments at once, by their tables.
-inline u64 segments_at_once(const Queue& queue) { return u64{13} * queue.tuned_for(); }
-// What takes the least time, in rounds of so many segments.
-constexpr u32 choose_segment_nbytes(u64 nbytes, u64 at_once) {
+// How many a device searches at once. A multiprocessor has 227 KiB of shared memory, of which a
+// segment takes the finder's table and 1 KiB.
+template <class Finder>
+u64 segments_at_once(const Queue& queue) {
+  return (u64{227} << 10) / (sizeof(Finder) + 1024) * queue.tuned_for();
+}
+// What takes the least time, in rounds of so many segments. Each of the parts, chunks or blocks, is
+// cut for itself, as evenly as windows allow.
+constexpr u32 choose_segment_nbytes(u64 part_nbytes, u64 parts, u64 at_once) {
+  constexpr u32 kStep = 1 << 10;
   if (at_once == 0) at_once = 1;
   u32 best = kLongestSegment;
   u64 least = ~u64{0};
-  for (u32 segment = kLongestSegment; segment >= kShortestSegment; segment /= 2) {
-    const u64 segments = (nbytes + segment - 1) / segment;
-    const u64 rounds = (segments + at_once - 1) / at_once;
+  for (u32 most = kLongestSegment; most >= kShortestSegment; most -= kStep) {
+    const u64 count = part_nbytes > most ? (part_nbytes + most - 1) / most : 1;
+    const u64 even = (part_nbytes + count - 1) / count;
+    const u32 segment = static_cast<u32>(even + simt::kWarp - 1) & ~(simt::kWarp - 1);
+    const u64 rounds = (parts * count + at_once - 1) / at_once;
     const u64 time = rounds * (segment + most_history(segment) / 8);
-    if (time >= least) continue;
+    if (segment == 0 || time >= least) continue;
     least = time;
     best = segment;
   }

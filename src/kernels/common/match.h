@@ -122,7 +122,7 @@ class SixteenBytes {
 // In shared memory, of one warp. `kMinMatch`: 4 to 8 bytes. `kTriesRepeat`: the last offset of the
 // windows before is tried too, and kMinRepeat bytes are enough for it. To try in the same window
 // the offset of each match that is taken would be a load for each, and gains 0.1 %.
-template <u32 kMinMatch, u32 kHashBits, bool kTriesRepeat>
+template <u32 kMinMatch, u32 kSlots, bool kTriesRepeat>
 class MatchFinder {
  public:
   static constexpr u32 kMinRepeat = 4;
@@ -145,7 +145,6 @@ class MatchFinder {
 
  private:
   static constexpr u32 kCompared = 16;  // bytes that lanes compare by themselves
-  static constexpr u32 kSlots = 1 << kHashBits;
   // What a repeat of the last offset may be shorter by, since it needs no bits for the offset.
   static constexpr u32 kRepeatGain = 2;
 
@@ -232,7 +231,7 @@ class MatchFinder {
   SIMT_DEVICE static u32 hash(simt::Pair bytes) {
     u32 mixed = bytes.x * 0x9e3779b1;
     if constexpr (kMinMatch > 4) mixed ^= (bytes.y & ~0u >> (64 - 8 * kMinMatch)) * 0x85ebca77;
-    return mixed >> (32 - kHashBits);
+    return static_cast<u32>(u64{mixed} * kSlots >> 32);
   }
 
   // Where the lane's bytes may have been last, plus 1, or 0; then they are known to be here.

@@ -7,6 +7,7 @@
 
 #include "kernels/lz/lz4_encode.h"
 
+#include <algorithm>
 #include <string>
 
 #include "headrace/error.h"
@@ -19,7 +20,7 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr u32 kHashBits = 13;
+constexpr u32 kSlots = 1 << 13;
 constexpr u32 kMinMatch = 4;
 constexpr u32 kLastLiterals = 5;     // of a block
 constexpr u32 kLastMatchStart = 12;  // before the end of a block
@@ -194,7 +195,7 @@ class BodyWriter {
 
 struct FindMatches {
   static constexpr unsigned kThreads = simt::kWarp;
-  using Shared = MatchFinder<kMinMatch, kHashBits, false>;
+  using Shared = MatchFinder<kMinMatch, kSlots, false>;
   Work<Chunk> chunks;
   Segment* segments;
   u8* bodies;
@@ -328,9 +329,13 @@ struct Assemble {
 };
 
 void encode_slab(Queue& queue, const EncodeBatch& batch, std::span<const Frame> frames) {
-  u64 nbytes = 0;
-  for (const Frame& frame : frames) nbytes += frame.source_nbytes;
-  const u32 segment = choose_segment_nbytes(nbytes, segments_at_once(queue));
+  u64 nbytes = 0, largest = 1;
+  for (const Frame& frame : frames) {
+    nbytes += frame.source_nbytes;
+    largest = std::max(largest, frame.source_nbytes);
+  }
+  const u32 segment = choose_segment_nbytes(
+      largest, (nbytes + largest - 1) / largest, segments_at_once<FindMatches::Shared>(queue));
   WorkList<Chunk> list;
   for (const Frame& frame : frames)
     list.add({job_of(batch, frame), segment}, (frame.source_nbytes + segment - 1) / segment + 1);

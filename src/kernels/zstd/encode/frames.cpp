@@ -135,11 +135,11 @@ struct PutChecksums {
   }
 };
 
-// The entropy stages take a CTA a block. A few large ones leave multiprocessors idle, and small
-// ones describe more tables: those of 32 KiB take 1 % more than those of 128 for packed float32,
-// and as much for the others.
+// The entropy stages take a CTA a block, of which a multiprocessor has room for eight. A few large
+// ones leave it idle, and small ones describe more tables: those of 32 KiB take 1 % more than those
+// of 128 for packed float32, and as much for the others.
 constexpr u32 kFewBlocksNbytes = 32 << 10;
-constexpr u64 kBlocksAProcessor = 2;
+constexpr u64 kBlocksAProcessor = 4;
 u32 choose_block_nbytes(std::span<const Frame> frames, u32 most, u64 processors) {
   u64 nbytes = 0;
   for (const Frame& frame : frames) nbytes += frame.source_nbytes;
@@ -161,7 +161,7 @@ void encode_slab(Queue& queue,
   const auto entries = list.upload(queue);
   const FrameJobs jobs = work_of(entries);
   const u64 blocks = list.items();
-  const u32 segment = choose_segment_nbytes(blocks * block_nbytes, segments_at_once(queue));
+  const u32 segment = choose_segment_nbytes(block_nbytes, blocks, sequences_at_once(queue));
   const EncodeStages stages(queue, blocks, block_nbytes, segment);
   const Scratch<BlockPlace> places(queue, blocks);
   find_sequences(queue, jobs, blocks, stages);

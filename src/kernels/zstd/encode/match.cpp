@@ -7,11 +7,13 @@ namespace {
 
 // An offset costs two bytes of its own: shorter matches gain nothing over coded literals.
 constexpr u32 kShortestMatch = 6;
-constexpr u32 kHashBits = 13;
+// For 20 segments a multiprocessor of 227 KiB. Of 8,192 there are 13, which take 8 % longer for
+// frames that are 2 % smaller (packed float32; others are as large).
+constexpr u32 kSlots = 5120;
 
 struct FindSequences {
   static constexpr unsigned kThreads = simt::kWarp;
-  using Shared = MatchFinder<kShortestMatch, kHashBits, true>;
+  using Shared = MatchFinder<kShortestMatch, kSlots, true>;
   static_assert(Shared::kMinRepeat >= kMinEncodedMatch);
   FrameJobs jobs;
   SequencePool pool;
@@ -44,6 +46,8 @@ struct FindSequences {
 };
 
 }  // namespace
+
+u64 sequences_at_once(const Queue& queue) { return segments_at_once<FindSequences::Shared>(queue); }
 
 void find_sequences(Queue& queue, const FrameJobs& jobs, u64 blocks, const EncodeStages& stages) {
   const SequencePool pool = pool_of(stages);

@@ -142,7 +142,8 @@ SIMT_DEVICE SequenceCodes codes_of(u32 literals, u32 match, u32 offset_value) {
 using FrameJobs = Work<FrameJob>;
 SequencePool pool_of(const EncodeStages& stages);
 
-// 1. Matches.
+// 1. Matches. How many segments a device takes at once.
+u64 sequences_at_once(const Queue&);
 void find_sequences(Queue&, const FrameJobs&, u64 blocks, const EncodeStages&);
 // 2. Literals apart, offsets by the format's numbers, and how often each symbol occurs.
 void split_blocks(Queue&, const FrameJobs&, u64 blocks, const EncodeStages&);
