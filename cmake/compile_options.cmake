@@ -28,11 +28,16 @@ function(headrace_precompile target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
 
+# Programs with this property are compiled without the sanitizer that their libraries have: with the
+# very commands of the preset dev, whose objects ccache then has.
+define_property(TARGET PROPERTY HEADRACE_PLAIN BRIEF_DOCS "Sources without HEADRACE_SANITIZE")
+set(is_plain $<BOOL:$<TARGET_PROPERTY:HEADRACE_PLAIN>>)
+
 add_library(headrace_options INTERFACE)
 target_compile_options(headrace_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow
   -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
-  $<$<BOOL:${HEADRACE_WERROR}>:-Werror>)
+  $<$<OR:$<BOOL:${HEADRACE_WERROR}>,${is_plain}>:-Werror>)
 
 # GCC 12 warns of overlapping copies inside std::string (gcc.gnu.org/PR105329) and of writes past
 # the end inside fmt.
@@ -69,6 +74,7 @@ if(HEADRACE_BUILD_FUZZ)
   set(sanitize_flags -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 endif()
 if(sanitize_flags)
-  add_compile_options(${sanitize_flags} -fno-omit-frame-pointer)
+  add_compile_options(
+    "$<$<NOT:${is_plain}>:${sanitize_flags};-fno-omit-frame-pointer;$<$<CONFIG:Release>:-O1>>")
   add_link_options(${sanitize_flags})
 endif()

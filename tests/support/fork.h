@@ -3,12 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include "support/sanitizer.h"
+
 // Skips a test whose child of fork() allocates though threads of its parent were at work: the
 // allocators of GCC 12's sanitizers are not released in the child, which waits for ever in malloc
 // where another thread was inside at the fork. glibc's is released.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK() \
-  GTEST_SKIP() << "malloc of a sanitizer does not survive a fork while other threads allocate"
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kUnderThreadSanitizer = true;
 #else
-#define HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK() static_cast<void>(0)
+inline constexpr bool kUnderThreadSanitizer = false;
 #endif
+#define HEADRACE_SKIP_WHERE_MALLOC_DOES_NOT_SURVIVE_FORK()                                 \
+  do {                                                                                     \
+    if (kUnderThreadSanitizer || headrace::under_address_sanitizer())                      \
+      GTEST_SKIP()                                                                         \
+          << "malloc of a sanitizer does not survive a fork while other threads allocate"; \
+  } while (false)
