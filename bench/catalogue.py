@@ -234,7 +234,12 @@ BENCHMARKS = {
     "kernel-trials": Benchmark(
         "what was tried before the kernels were written, and in the encoders",
         "[kernels](../src/kernels/README.md#tried-and-lost)",
-        {"kernel-trials.json": "", "encoder-trials.json": "", "deflate-trials.json": ""},
+        {
+            "kernel-trials.json": "",
+            "encoder-trials.json": "",
+            "encoder-tables.json": "",
+            "deflate-trials.json": "",
+        },
     ),
     "interop": Benchmark(
         "arrays between libraries and versions",
