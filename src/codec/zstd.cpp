@@ -101,9 +101,24 @@ void Zstd::encode(ConstBytes src, Buffer& dst) const {
   dst.resize_keep(n);
 }
 
-// Block by block (128 KiB at most) and no further than the last byte wanted. A block refers to the
-// bytes before it, so all go to one place: the destination when the sink has the whole chunk in one
-// piece, otherwise scratch, from where pieces leave while they are in the cache.
+// The frames' own word, where they give it, costs less than to find out by decoding.
+void check_said_size(ConstBytes src, std::size_t decoded_nbytes) {
+  unsigned long long said = ZSTD_getFrameContentSize(src.data(), src.size());
+  if (said == decoded_nbytes) return;
+  said = ZSTD_findDecompressedSize(src.data(), src.size());  // of all frames
+  if (said == ZSTD_CONTENTSIZE_ERROR) throw_corrupt("a frame is malformed or cut short");
+  if (said != ZSTD_CONTENTSIZE_UNKNOWN) check_decoded_size(decoded_nbytes, said);
+}
+
+bool has_checksum(ConstBytes frame) {
+  ZSTD_frameHeader header;
+  return ZSTD_getFrameHeader(&header, frame.data(), frame.size()) == 0 && header.checksumFlag != 0;
+}
+
+// Block by block (128 KiB at most) and no further than the last byte wanted, or to the end of a
+// frame that has a checksum: they are rare, and who wrote one wants it looked at. A block refers to
+// the bytes before it, so all go to one place: the destination when the sink has the whole chunk in
+// one piece, otherwise scratch, from where pieces leave while they are in the cache.
 void Zstd::decode_pieces(ConstBytes src,
                          std::size_t decoded_nbytes,
                          PieceSink& sink,
@@ -114,6 +129,7 @@ void Zstd::decode_pieces(ConstBytes src,
     decode(src, {direct, decoded_nbytes}, context);
     return;
   }
+  check_said_size(src, decoded_nbytes);
   std::optional<Scratch> scratch;
   if (direct == nullptr) scratch.emplace(decoded_nbytes);
   std::byte* const base = direct != nullptr ? direct : scratch->data();
@@ -123,6 +139,7 @@ void Zstd::decode_pieces(ConstBytes src,
   while (done < end) {
     if (src.empty()) check_decoded_size(decoded_nbytes, done);
     check(ZSTD_decompressBegin(&dctx), decoded_nbytes);
+    const bool checked = has_checksum(src);
     for (;;) {
       const std::size_t need = ZSTD_nextSrcSizeToDecompress(&dctx);
       if (need == 0) break;  // the frame's end
@@ -133,7 +150,7 @@ void Zstd::decode_pieces(ConstBytes src,
       src = src.subspan(need);
       if (direct == nullptr && n > 0 && sink.wants(done, n)) sink.put(done, {base + done, n});
       done += n;
-      if (done >= end && end < decoded_nbytes) return;
+      if (done >= end && end < decoded_nbytes && !checked) return;
     }
   }
   if (end < decoded_nbytes) return;

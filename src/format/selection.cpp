@@ -377,9 +377,11 @@ ResolvedSelection resolve_selection(const Selection& selection,
                                     const Shape& shape,
                                     const Shape& chunks,
                                     const std::vector<ChunkEdges>& edges) {
-  if (selection.mode() == SelectionMode::coordinate)
-    return resolve_points(selection.items(), shape);
-  return OuterProduct(selection, shape, chunks, edges).take();
+  ResolvedSelection resolved = selection.mode() == SelectionMode::coordinate
+                                   ? resolve_points(selection.items(), shape)
+                                   : OuterProduct(selection, shape, chunks, edges).take();
+  resolved.array_shape = shape;
+  return resolved;
 }
 
 }  // namespace headrace

@@ -32,7 +32,8 @@ struct ResolvedSelection {
   // coordinates of point 0, 1, ... (each is_list, all of equal count).
   bool pointwise = false;
   std::vector<DimSelection> dims;  // one a dimension of the array
-  Shape result_shape;              // as NumPy or zarr-python gives it
+  Shape array_shape;
+  Shape result_shape;  // as NumPy or zarr-python gives it
   // For the outer product: the result axis of each array dimension, -1 when an integer removed it.
   // Result axes that no dimension has are new axes of extent 1.
   std::vector<int> result_axis;

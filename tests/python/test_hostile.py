@@ -6,6 +6,7 @@ too short is always an error, one that is too long where zarr-python says so too
 that share bytes are legal.
 """
 
+import contextlib
 import struct
 from pathlib import Path
 
@@ -331,3 +332,89 @@ def test_missing_and_shared_entries(shard):
     assert_same(read(), wanted)
     write(np.full((4, 2), MISSING))
     assert_same(read(), np.full((16, 12), -1, "i4"))
+
+
+CHECKED = {
+    "zstd": {"compressors": zc.ZstdCodec(level=1, checksum=True)},
+    "gzip": {"compressors": zc.GzipCodec(level=1)},
+    "zlib": {"compressors": nc.Zlib(level=1)},
+    "bz2": {"compressors": nc.BZ2(level=1)},
+    "shards-gzip": {"shards": (240, 800), "compressors": zc.GzipCodec(level=1)},
+    "shards-zstd": {"shards": (240, 800), "compressors": zc.ZstdCodec(level=1, checksum=True)},
+    "transpose-gzip": {"filters": zc.TransposeCodec(order=(1, 0)), "compressors": zc.GzipCodec()},
+    "big-gzip": {"serializer": zc.BytesCodec(endian="big"), "compressors": zc.GzipCodec(level=1)},
+    "v2-zlib": {"compressors": numcodecs.Zlib(1), "zarr_format": 2},
+    "v2-gzip-order-F": {"compressors": numcodecs.GZip(1), "zarr_format": 2, "order": "F"},
+    "v2-xz": {"compressors": numcodecs.LZMA(preset=0), "zarr_format": 2},
+    "v2-delta-zlib": {
+        "filters": [numcodecs.Delta("<f4")],
+        "compressors": numcodecs.Zlib(1),
+        "zarr_format": 2,
+    },
+}
+
+
+def flipped(chunk, count):
+    """Writes the file with one bit changed, again and again."""
+    whole = chunk.read_bytes()
+    for i, at in enumerate(np.linspace(12, len(whole) - 1, count).astype(int)):
+        broken = bytearray(whole)
+        broken[at] ^= 1 << (i % 8)
+        chunk.write_bytes(broken)
+        yield
+
+
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+@pytest.mark.parametrize("shape", [(140, 400), (120, 690)], ids=["rows", "columns"])
+@pytest.mark.parametrize("codec", CHECKED)
+def test_a_checksum_is_looked_at_where_a_chunk_reaches_over_the_edge(store, codec, shape, device):
+    data = np.random.default_rng(1).integers(0, 99, shape).astype("f4")
+    write_zarr(store, data, chunks=(120, 400), **CHECKED[codec])
+    chunk = max(chunk_files(store).items())[1]
+
+    assert np.array_equal(hr.load(store), data)
+    last = tuple(np.array(shape) - 1)
+    for _ in flipped(chunk, 12):
+        for selection in np.s_[:], np.s_[shape[0] // 2 :, 200:], np.s_[::-3, ::-1]:
+            try:
+                got = hr.open_array(store, device=device)[selection]
+            except hr.CorruptError:
+                continue
+            got = got if device == "cpu" else got.to_numpy()
+            assert np.array_equal(got, data[selection]), selection
+        with contextlib.suppress(hr.CorruptError):
+            assert hr.open_array(store).vindex[[0, last[0]], [0, last[1]]][1] == data[last]
+
+
+@pytest.mark.parametrize("options", [{}, {"shards": (240, 800)}], ids=["chunks", "shards"])
+def test_a_checksum_of_zstd_is_looked_at_for_a_part(store, options):
+    data = np.random.default_rng(1).integers(0, 99, (120, 400)).astype("f4")
+    write_zarr(store, data, chunks=(120, 400), **CHECKED["zstd"], **options)
+    chunk = max(chunk_files(store).items())[1]
+    assert np.array_equal(hr.open_array(store)[0], data[0])
+    for _ in flipped(chunk, 12):
+        with pytest.raises(hr.CorruptError):
+            hr.open_array(store)[0]
+
+
+@pytest.mark.parametrize("said", [100, 48100, 2**40])
+def test_a_zstd_frame_of_another_size_is_corrupt_for_a_part(store, said):
+    data = np.ones((120, 100), "f4")
+    write_zarr(store, data, compressors=zc.ZstdCodec(), chunks=data.shape)
+    ((_, chunk),) = chunk_files(store).items()
+    frame = numcodecs.Zstd(1).encode(np.zeros(said, "u1")) if said < 2**20 else chunk.read_bytes()
+    if said > 2**20:  # eight bytes for the size, RFC 8878 3.1.1.1
+        frame = frame[:4] + bytes([0xE0]) + struct.pack("<Q", said) + frame[7:]
+    chunk.write_bytes(frame)
+    with pytest.raises(hr.CorruptError, match=f"expected 48000 bytes, got {said}"):
+        hr.open_array(store)[0]
+
+
+def test_zstd_frames_one_after_another_are_a_chunk_for_a_part(store):
+    data = np.arange(12000, dtype="f4").reshape(120, 100)
+    write_zarr(store, data, compressors=zc.ZstdCodec(), chunks=data.shape)
+    ((_, chunk),) = chunk_files(store).items()
+    halves = [numcodecs.Zstd(1, False).encode(data[:50]), numcodecs.Zstd(1, True).encode(data[50:])]
+    chunk.write_bytes(b"".join(halves))
+    for row in 0, 49, 50, 119:
+        assert np.array_equal(hr.open_array(store)[row], data[row])

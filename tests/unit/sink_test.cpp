@@ -192,6 +192,7 @@ TEST(PointSink, TakesPiecesAndServesARepeatedPointTwice) {
     const Shape chunk{cases.pick(1, 5), cases.pick(1, 9)};
     const std::size_t itemsize = 4;
     Points points;
+    points.extent = {INT64_MAX, INT64_MAX};
     points.ndim = 2;
     const std::int64_t n = cases.pick(1, 12);
     std::vector<std::byte> user(static_cast<std::size_t>(n) * itemsize, std::byte{0xAA});

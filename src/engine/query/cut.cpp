@@ -15,6 +15,7 @@ Box::Box(const ResolvedSelection& selection, const TensorView& view)
     const int result = selection.result_axis[d];
     const std::ptrdiff_t stride = result < 0 ? 0 : strides[static_cast<std::size_t>(result)];
     Axis& axis = axes[d];
+    axis.extent = selection.array_shape[d];
     axis.count = dim.count;
     axis.first = dim.start;
     axis.step = dim.step;
@@ -91,6 +92,17 @@ BoxCut::BoxCut(const Box& box, GridCut grid) : box_(box), first_(std::move(grid.
   }
 }
 
+namespace {
+
+// The parent's index that is index 0 of a piece's cell.
+std::int64_t cell_first(const Axis& parent, const DimPlan& plan, const DimPiece& piece) {
+  if (!plan.is_list) return parent.first + parent.step * piece.result_first - piece.first;
+  const auto i = static_cast<std::size_t>(piece.list_first);
+  return parent.list[plan.result_index[i]] - plan.local_index[i];
+}
+
+}  // namespace
+
 void BoxCut::child(std::size_t i, std::int64_t* coordinates, Box& child) const {
   child.axes.resize(plans_.size());
   child.user = box_.user;
@@ -103,6 +115,7 @@ void BoxCut::child(std::size_t i, std::int64_t* coordinates, Box& child) const {
     Axis& axis = child.axes[d];
     axis = {};
     axis.count = piece.count;
+    axis.extent = parent.extent - cell_first(parent, plan, piece);
     if (!plan.is_list) {
       axis.first = piece.first;
       axis.step = piece.step;
@@ -120,7 +133,9 @@ void BoxCut::child(std::size_t i, std::int64_t* coordinates, Box& child) const {
 }
 
 Points::Points(const ResolvedSelection& selection, const TensorView& view)
-    : ndim(selection.dims.size()), user(static_cast<std::byte*>(view.data)) {
+    : ndim(selection.dims.size()),
+      extent(selection.array_shape),
+      user(static_cast<std::byte*>(view.data)) {
   const std::size_t n = selection.size();
   const Shape strides = view.strides_or_c();
   indices.resize(n * ndim);
@@ -145,6 +160,7 @@ Points Points::packed(std::byte* memory, std::size_t itemsize) const {
   Points result;
   result.ndim = ndim;
   result.indices = indices;
+  result.extent = extent;
   result.user = memory;
   result.user_offset.resize(size());
   for (std::size_t i = 0; i < size(); ++i)
@@ -183,11 +199,13 @@ void PointsCut::child(std::size_t i, std::int64_t* coordinates, Points& child) c
   child.user = points_.user;
   child.indices.resize(n * ndim);
   child.user_offset.resize(n);
+  child.extent.resize(ndim);
   Shape origin(ndim);
   for (std::size_t d = 0; d < ndim; ++d) {
     const GridAxis::Cell cell = grid_.axes[d].at(points_.indices[order_[first] * ndim + d]);
     coordinates[d] = grid_.first[d] + cell.number;
     origin[d] = cell.first;
+    child.extent[d] = points_.extent[d] - cell.first;
   }
   for (std::size_t k = 0; k < n; ++k) {
     const std::size_t point = order_[first + k];

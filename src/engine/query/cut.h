@@ -24,6 +24,7 @@ struct Axis {
   const std::int64_t* list = nullptr;
   const std::int64_t* user_list = nullptr;  // as `list`, bytes
   bool list_ascending = true;
+  std::int64_t extent = INT64_MAX;  // of the array, counted from the chunk's index 0
 };
 
 // A grid to cut by: an axis a dimension, and what is added to the coordinates of its cells.
@@ -92,6 +93,7 @@ class Points {
   std::size_t ndim = 0;
   std::vector<std::int64_t> indices;        // ndim of each point
   std::vector<std::ptrdiff_t> user_offset;  // bytes
+  Shape extent;                             // as an axis has it
   std::byte* user = nullptr;
   std::size_t size() const { return user_offset.size(); }
   Points packed(std::byte* memory, std::size_t itemsize) const;

@@ -18,13 +18,14 @@ struct BoxSink::Position {
 };
 
 BoxSink::BoxSink(const Box& box, const Shape& chunk_shape, std::size_t itemsize)
-    : unit_(itemsize), user_(box.user) {
+    : unit_(itemsize), user_(box.user), inside_(itemsize) {
   wanted_nbytes_ = box.size() * itemsize;
   dims_.reserve(box.axes.size() + 1);
   std::int64_t stride = static_cast<std::int64_t>(itemsize);
   // From the innermost out; turned round below.
   for (std::size_t d = box.axes.size(); d-- > 0; stride *= chunk_shape[d]) {
     const Axis& axis = box.axes[d];
+    inside_ += static_cast<std::size_t>((std::min(axis.extent, chunk_shape[d]) - 1) * stride);
     if (axis.list) {
       ordered_ = false;
       dims_.push_back({axis.count, stride, 0, axis.list, axis.user_list, 0});
@@ -252,6 +253,12 @@ void BoxSink::fill(const std::vector<std::byte>& element) const {
 
 PointSink::PointSink(const Points& points, const Shape& chunk_shape, std::size_t itemsize)
     : places_(points.size()), itemsize_(itemsize) {
+  std::size_t last = 0;
+  for (std::size_t d = 0; d < points.ndim; ++d) {
+    last = last * static_cast<std::size_t>(chunk_shape[d]) +
+           static_cast<std::size_t>(std::min(points.extent[d], chunk_shape[d]) - 1);
+  }
+  inside_ = (last + 1) * itemsize;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     std::size_t offset = 0;
     for (std::size_t d = 0; d < points.ndim; ++d) {

@@ -20,6 +20,8 @@ class ChunkSink : public PieceSink {
   // False when elements are not wanted in the order of the chunk: then a PieceSink's functions may
   // not be called.
   virtual bool ordered() const = 0;
+  // Of the elements that the array has of the chunk: what follows is behind the array's edge.
+  virtual bool wants_last() const = 0;
   virtual std::size_t wanted_nbytes() const = 0;
   virtual std::size_t unit_nbytes() const = 0;              // of one unit, all are alike
   virtual void for_each_unit(UnitVisitor visit) const = 0;  // in the chunk's order if ordered()
@@ -43,6 +45,7 @@ class BoxSink final : public ChunkSink {
   std::byte* direct(std::size_t offset, std::size_t nbytes) override;
 
   bool ordered() const override { return ordered_; }
+  bool wants_last() const override { return end() >= inside_; }
   std::size_t wanted_nbytes() const override { return wanted_nbytes_; }
   std::size_t unit_nbytes() const override { return unit_; }
   void for_each_unit(UnitVisitor visit) const override;
@@ -75,6 +78,7 @@ class BoxSink final : public ChunkSink {
   std::size_t wanted_nbytes_ = 0;
   std::byte* user_ = nullptr;
   bool ordered_ = true;
+  std::size_t inside_;  // to the end of the last element that the array has
 };
 
 class PointSink final : public ChunkSink {
@@ -88,6 +92,7 @@ class PointSink final : public ChunkSink {
   std::byte* direct(std::size_t offset, std::size_t nbytes) override;
 
   bool ordered() const override { return true; }
+  bool wants_last() const override { return end() >= inside_; }
   std::size_t wanted_nbytes() const override { return places_.size() * itemsize_; }
   std::size_t unit_nbytes() const override { return itemsize_; }
   void for_each_unit(UnitVisitor visit) const override;
@@ -105,6 +110,7 @@ class PointSink final : public ChunkSink {
 
   std::vector<Place> places_;  // by offset; of equal ones the caller's last comes last
   std::size_t itemsize_;
+  std::size_t inside_;  // as BoxSink has it
 };
 
 inline BoxSink make_sink(const Box& box, const Shape& chunk, std::size_t itemsize) {

@@ -43,6 +43,26 @@ void decode_vlen_chunk(const CodecChain& chain,
   keep_wanted(sink, arena, *context.arena);
 }
 
+// A sink that has the decoder go on to the chunk's end, where checksums and sizes are looked at.
+class SinkToEnd final : public PieceSink {
+ public:
+  SinkToEnd(PieceSink& to, std::size_t end) : to_(to), end_(end) {}
+
+  std::size_t begin() const override { return to_.begin(); }
+  std::size_t end() const override { return end_; }
+  bool wants(std::size_t offset, std::size_t nbytes) const override {
+    return to_.wants(offset, nbytes);
+  }
+  void put(std::size_t offset, ConstBytes piece) override { to_.put(offset, piece); }
+  std::byte* direct(std::size_t offset, std::size_t nbytes) override {
+    return to_.direct(offset, nbytes);
+  }
+
+ private:
+  PieceSink& to_;
+  const std::size_t end_;
+};
+
 }  // namespace
 
 std::uint64_t max_encoded_nbytes(const CodecChain& chain) {
@@ -71,7 +91,9 @@ void decode_chunk(const CodecChain& chain,
   } else if (std::byte* whole = sink.ordered() ? sink.direct(0, nbytes) : nullptr) {
     chain.decode(encoded, {whole, nbytes}, context);
   } else if (sink.ordered() && chain.has_pieces()) {
-    chain.decode_pieces(encoded, sink, context);
+    if (!sink.wants_last()) return chain.decode_pieces(encoded, sink, context);
+    SinkToEnd to_end(sink, nbytes);
+    chain.decode_pieces(encoded, to_end, context);
   } else {
     Scratch decoded(nbytes);
     chain.decode(encoded, decoded.bytes(), context);
