@@ -181,7 +181,30 @@ std::string json_of_msgpack(ConstBytes src, Binary binary) {
   return writer.text();
 }
 
-nlohmann::json number_to_msgpack(const Json& json) {
+[[noreturn]] void throw_unpackable(const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "encode: msgpack has no " + what);
+}
+
+// JSON says half of a pair of surrogates by an escape, UTF-8 has none. Escapes are in strings only.
+void check_surrogates(std::string_view json) {
+  bool high = false;  // before this character
+  for (std::size_t at = 0; at < json.size();) {
+    std::uint32_t unit = 0;
+    std::size_t n = 1;
+    if (json[at] == '\\') {
+      n = json[at + 1] == 'u' ? 6 : 2;
+      if (n == 6) std::from_chars(json.data() + at + 2, json.data() + at + n, unit, 16);
+    }
+    const bool low = unit >= 0xdc00 && unit <= 0xdfff;
+    if (low != high) throw_unpackable("strings with half of a pair of surrogates");
+    high = unit >= 0xd800 && unit <= 0xdbff;
+    at += n;
+  }
+}
+
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson number_to_msgpack(const Json& json) {
   const std::string_view text = json.text();
   const char* const end = text.data() + text.size();
   std::int64_t integer = 0;
@@ -191,10 +214,12 @@ nlohmann::json number_to_msgpack(const Json& json) {
   };
   if (is_whole(std::from_chars(text.data(), end, integer))) return integer;
   if (is_whole(std::from_chars(text.data(), end, natural))) return natural;
+  if (text.find_first_not_of("-0123456789") == std::string_view::npos)
+    throw_unpackable("integers beyond 64 bits");
   return json.number();
 }
 
-nlohmann::json to_msgpack(const Json& json) {
+OrderedJson to_msgpack(const Json& json) {
   switch (json.kind()) {
     case Json::Kind::null:
       return nullptr;
@@ -205,16 +230,26 @@ nlohmann::json to_msgpack(const Json& json) {
     case Json::Kind::string:
       return json.string();
     case Json::Kind::array: {
-      auto list = nlohmann::json::array();
+      auto list = OrderedJson::array();
       for (const Json& item : json.items()) list.push_back(to_msgpack(item));
       return list;
     }
     case Json::Kind::object:
       break;
   }
-  auto object = nlohmann::json::object();
-  for (const auto& [key, value] : json.members()) object[key] = to_msgpack(value);
+  OrderedJson::object_t object;  // its operator[] looks at all keys before
+  for (const auto& [key, value] : json.members()) object.emplace_back(key, to_msgpack(value));
   return object;
+}
+
+OrderedJson checked_to_msgpack(const Json& json) {
+  check_surrogates(json.text());
+  return to_msgpack(json);
+}
+
+void pack_msgpack(const OrderedJson& list, Buffer& dst) {
+  const std::vector<std::uint8_t> packed = OrderedJson::to_msgpack(list);
+  dst.assign(std::as_bytes(std::span(packed)));
 }
 
 class Objects : public Codec {
@@ -260,13 +295,13 @@ class MsgpackObjects final : public Objects {
   }
 
   void encode(ConstBytes src, Buffer& dst) const override {
-    auto list = nlohmann::json::array();
+    auto list = OrderedJson::array();
     const auto elements = vlen_elements(src);
-    for (const VlenElement& element : elements) list.push_back(to_msgpack(parse_element(element)));
+    for (const VlenElement& element : elements)
+      list.push_back(checked_to_msgpack(parse_element(element)));
     list.push_back("|O");
     list.push_back({elements.size()});
-    const std::vector<std::uint8_t> packed = nlohmann::json::to_msgpack(list);
-    dst.assign(std::as_bytes(std::span(packed)));
+    pack_msgpack(list, dst);
   }
 };
 
@@ -439,9 +474,7 @@ class MsgpackValues final : public Values {
     return json_of_msgpack(src, Binary::list_of_bytes);
   }
   void pack(std::string json, Buffer& dst) const override {
-    const std::vector<std::uint8_t> packed =
-        nlohmann::json::to_msgpack(to_msgpack(Json::parse(json, "elements")));
-    dst.assign(std::as_bytes(std::span(packed)));
+    pack_msgpack(checked_to_msgpack(Json::parse(json, "elements")), dst);
   }
 };
 

@@ -209,6 +209,33 @@ TEST(Objects, MsgpackIsThatOfNumcodecs) {
   EXPECT_EQ(chain.decode(chain.encode(values)), values);
 }
 
+TEST(Objects, MsgpackKeepsValuesOrRefuses) {
+  const VlenChain chain(DType::object(), {3}, kMsgpack);
+  // msgpack.packb([{"b": 1, "a": 2}, -(2**63), "\U0001f600", "|O", [3]])
+  const std::string packed = literal(
+      "\x95\x82\xa1"
+      "b\1\xa1"
+      "a\2\xd3\x80\0\0\0\0\0\0\0\xa4\xf0\x9f\x98\x80\xa2|O\x91\3",
+      27);
+  EXPECT_EQ(chain.encode({R"({"b":1,"a":2})", "-9223372036854775808", R"("\ud83d\ude00")"}),
+            packed);
+  EXPECT_NO_THROW(chain.encode({R"("\\ud800")", "1e300", "-0"}));
+  for (const char* bad : {"18446744073709551616",
+                          "-9223372036854775809",
+                          R"([{"k":1000000000000000000000000000000}])",
+                          R"("\ud800")",
+                          R"("\udc00\ud800")",
+                          R"(["\ud83d","\ude00"])",
+                          R"({"\uDFFF":1})"}) {
+    try {
+      chain.encode({"1", "2", bad});
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << bad;
+    }
+  }
+}
+
 TEST(Objects, MsgpackThatIsNone) {
   const VlenChain chain(DType::object(), {3}, kMsgpack);
   const std::string packed = chain.encode({"\"abc\"", "[1,2]", "{\"k\":1}"});
