@@ -58,6 +58,40 @@ def test_proposes_less_than_whole_maps_for_patches():
     assert all(s % c == 0 for s, c in zip(advice["shards"], advice["chunks"], strict=True))
 
 
+@pytest.mark.parametrize("extent", [10**9, 2**58])
+@pytest.mark.parametrize("window", [1, 1000, 10**7])
+def test_an_extent_costs_nothing(extent, window):
+    array = array_of((extent, 4), (1, 4))
+    advice = hr.advise(array, window=window)
+    nbytes = 4 * np.prod(advice["chunks"])
+    assert 4096 <= nbytes <= 16 << 20
+    assert advice["present"]["chunks"] == pytest.approx(window)
+    assert advice["proposed"]["chunks"] == pytest.approx(1 + (window - 1) / advice["chunks"][0], 0.02)
+    index_nbytes = 16 * np.prod(np.array(advice["shards"]) // advice["chunks"])
+    assert index_nbytes <= 8 * nbytes
+
+
+def test_chunks_are_not_below_4_kib_but_for_arrays_that_are():
+    assert hr.advise(array_of((8, 9), (1, 1)), window=1, patch={1: 1})["chunks"] == (8, 9)
+    assert np.prod(hr.advise(array_of((50, 60, 70), (1, 1, 1)), window=1)["chunks"]) >= 1024
+    chunks = hr.advise(array_of((50, 60, 70), (1, 1, 1)), window=1, patch={1: 1, 2: 1})["chunks"]
+    assert np.prod(chunks) >= 1024
+
+
+@given(st.data())
+def test_costs_of_a_rectilinear_grid(data):
+    sizes = data.draw(
+        st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=7), min_size=1, max_size=2)
+    )
+    shape = [sum(row) - data.draw(st.integers(0, row[-1] - 1)) for row in sizes]
+    sample = [data.draw(st.integers(1, n)) for n in shape]
+    array = array_of(shape, sizes)
+    cost = hr.advise(array, window=sample[0], patch=dict(enumerate(sample[1:], 1)))["present"]
+    mean_chunks, mean_nbytes = counted(array.read_chunk_sizes, 4, sample)
+    assert cost["chunks"] == pytest.approx(mean_chunks)
+    assert cost["nbytes"] == pytest.approx(mean_nbytes)
+
+
 def test_refuses_what_it_cannot_place():
     array = array_of((4, 4), (2, 2))
     with pytest.raises(ValueError, match="no dimension 'lat'"):
