@@ -1,5 +1,7 @@
 #include "cli/npy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -17,8 +19,8 @@ bool is_ascii(const std::string& text) {
 std::string python_literal(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
-    if (c == '\n') {
-      result += "\\n";
+    if (const auto code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7f) {
+      result += fmt::format("\\x{:02x}", code);
       continue;
     }
     if (c == '\'' || c == '\\') result += '\\';

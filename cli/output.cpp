@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <climits>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -199,27 +201,64 @@ void print_json(const Json& json) { print_text(json_text(json, 2) + '\n'); }
 
 namespace {
 
-// NaN and infinities, which zarr-python writes as Python's json does, as Zarr 3 has them.
-std::string with_quoted_numbers(std::string_view text) {
+// Escapes of the halves of a pair of surrogates: D800 to DBFF, DC00 to DFFF.
+bool is_half(std::string_view text, std::string_view third) {
+  return text.size() >= 6 && text.starts_with("\\u") && (text[2] == 'd' || text[2] == 'D') &&
+         third.find(text[3]) != std::string_view::npos;
+}
+bool is_high(std::string_view text) { return is_half(text, "89abAB"); }
+bool is_low(std::string_view text) { return is_half(text, "cdefCDEF"); }
+
+// Bytes of the escape that a text begins with: two of a pair of surrogates are one.
+std::size_t escape_nbytes(std::string_view text) {
+  if (!text.starts_with("\\u")) return 2;
+  return is_high(text) && text.size() >= 12 && is_low(text.substr(6)) ? 12 : 6;
+}
+
+// Integers beyond 64 bits, and what is infinite as a double.
+bool is_beyond(const std::string& number) {
+  const char* const end = number.data() + number.size();
+  if (number.find_first_of(".eE") != std::string::npos)
+    return std::isinf(std::strtod(number.c_str(), nullptr));
+  std::int64_t integer = 0;
+  std::uint64_t natural = 0;
+  return std::from_chars(number.data(), end, integer).ec != std::errc() &&
+         std::from_chars(number.data(), end, natural).ec != std::errc();
+}
+
+// What the library's tree of JSON does not take: numbers that it has no type for, and NaN and
+// infinities, which zarr-python writes as Python's json does, become strings, as Zarr 3 has them;
+// half of a pair of surrogates becomes U+FFFD.
+std::string fit_for_tree(std::string_view text) {
   std::string result;
   bool in_string = false;
   for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = text.substr(at);
     std::size_t count = 1;
-    bool is_number = false;
-    if (in_string) {
-      if (text[at] == '\\') count = 2;
-      if (text[at] == '"') in_string = false;
-    } else {
-      in_string = text[at] == '"';
+    bool is_quoted = false;
+    if (in_string && rest[0] == '\\') {
+      count = escape_nbytes(rest);
+      if (count == 6 && (is_high(rest) || is_low(rest))) {
+        result += "\\ufffd";
+        at += count;
+        continue;
+      }
+    } else if (rest[0] == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
       for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
-        if (text.substr(at, word.size()) != word) continue;
+        if (!rest.starts_with(word)) continue;
         count = word.size();
-        is_number = true;
+        is_quoted = true;
+      }
+      if (!is_quoted && std::string_view("-0123456789").find(rest[0]) != std::string_view::npos) {
+        count = std::min(rest.find_first_not_of("+-.0123456789eE"), rest.size());
+        is_quoted = is_beyond(std::string(rest.substr(0, count)));
       }
     }
-    if (is_number) result += '"';
-    result += text.substr(at, count);
-    if (is_number) result += '"';
+    if (is_quoted) result += '"';
+    result += rest.substr(0, count);
+    if (is_quoted) result += '"';
     at += count;
   }
   return result;
@@ -228,7 +267,7 @@ std::string with_quoted_numbers(std::string_view text) {
 }  // namespace
 
 Json parse_json(const std::string& text) {
-  Json json = Json::parse(with_quoted_numbers(text), nullptr, false);
+  Json json = Json::parse(fit_for_tree(text), nullptr, false);
   return json.is_discarded() ? Json(text) : json;
 }
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import headrace as hr
 import numpy as np
 import pytest
 import zarr
@@ -75,6 +76,27 @@ def test_info_of_numbers_that_json_lacks(store, zarr_format):
     assert [member["units"] for member in group["members"]] == ["K"]
 
 
+def test_info_keeps_attributes_apart_that_json_libraries_refuse(store):
+    hr.create_array(store, shape=(4,), dtype="u1")
+    document = json.loads((Path(store) / "zarr.json").read_text())
+    text = json.dumps({**document, "attributes": "HERE"}).replace(
+        '"HERE"',
+        r"""{"half": "a\ud800b", "\udfff": "\ud83d\ude00\\ud800", "large": 1e999, "units": "K",
+        "digits": [123456789012345678901234567890, -9223372036854775809, 18446744073709551615],
+        "small": [1e-7, -0.5, -9223372036854775808, true, false, null], "text": "-1e999 NaN"}""",
+    )
+    (Path(store) / "zarr.json").write_text(text)
+    assert run_json("info", store)["attributes"] == {
+        "half": "a\ufffdb",
+        "\ufffd": "\U0001f600\\ud800",
+        "large": "1e999",
+        "units": "K",
+        "digits": ["123456789012345678901234567890", "-9223372036854775809", 2**64 - 1],
+        "small": [1e-7, -0.5, -(2**63), True, False, None],
+        "text": "-1e999 NaN",
+    }
+
+
 def test_info_text(tree):
     text = run("info", f"{tree[0]}/g/field").decode()
     for part in ("float32", "zstd", "20", "15"):
@@ -101,6 +123,13 @@ def test_read_npy(tree):
     assert_same(np.load(io.BytesIO(got)), data[0:2, :, 5])
     got = run("read", f"{store}/g/field", "--format", "npy")
     assert_same(np.load(io.BytesIO(got)), data)
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\0b", "a\nb", "\x7f'\\\t\u00e9\u2028"])
+def test_read_npy_with_any_name_of_a_field(store, name):
+    data = np.array([(1, 2), (3, 4)], [(name, "<i2"), ("c", "<i2")])
+    hr.create_array(store, data=data, zarr_format=2)
+    assert_same(np.load(io.BytesIO(run("read", store, "--format", "npy"))), data)
 
 
 @pytest.mark.parametrize(
