@@ -269,6 +269,19 @@ def test_shard_index_far_beyond_memory(store):
         hr.open_array(store)[...]
 
 
+@pytest.mark.parametrize("name", ["r1", "g/r1"])
+def test_a_codec_that_is_configured_badly_is_corrupt(store, name):
+    write_zarr(store, DATA, name=name)
+    document = Path(store, name, "zarr.json")
+    edit_json(document, change("codecs", 0, to={"name": "bytes"}))
+    array = hr.open_array(store, path=name)
+    for use in lambda: array[...], lambda: array.verify(), lambda: array.read(device="simt"):
+        with pytest.raises(
+            hr.CorruptError, match=rf"(?s)store.zarr {name}/zarr.json: .*'endian' is"
+        ):
+            use()
+
+
 def test_sharding_nested_a_thousand_times(v3):
     meta = json.loads(v3.read_text())
     codecs = json.dumps(meta.pop("codecs"))

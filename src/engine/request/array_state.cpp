@@ -3,6 +3,27 @@
 #include "engine/request/config.h"
 
 namespace headrace {
+namespace {
+
+// Names the document in what is wrong with its codecs, which is no fault of the call.
+std::shared_ptr<const ArrayLayout> make_layout_of_document(
+    const ArrayShared& array,
+    std::shared_ptr<const ArrayMetadata> metadata,
+    const Implementations& implementations) {
+  const std::string name = metadata->zarr_format == 3 ? "zarr.json" : ".zarray";
+  const std::string key = array.path.empty() ? name : array.path + '/' + name;
+  try {
+    return std::make_shared<const ArrayLayout>(make_layout(std::move(metadata), implementations));
+  } catch (const Error& error) {
+    // An implementation that there is not is the caller's.
+    const bool is_bad = error.code() == ErrorCode::invalid_argument && implementations.empty();
+    throw Error(is_bad ? ErrorCode::corrupt : error.code(),
+                "[open] " + array.store.url() + ' ' + key + ": " + error.what(),
+                error.os_error());
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<const ArrayMetadata> ArrayState::metadata() const {
   ForkLock lock(shared_->mutex);
@@ -23,7 +44,7 @@ std::shared_ptr<const ArrayLayout> ArrayState::layout_of(std::shared_ptr<const A
     ForkLock lock(mutex_);
     if (is_known(now.get())) return layout_;
   }
-  const auto made = std::make_shared<const ArrayLayout>(make_layout(std::move(now), wanted));
+  const auto made = make_layout_of_document(*shared_, std::move(now), wanted);
   auto layout = made;  // takes the one before, whose codecs may be the application's, off the lock
   ForkLock lock(mutex_);
   // Another thread was faster: reads of one array find each other by its layout.
