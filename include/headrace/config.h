@@ -51,7 +51,7 @@ struct Config {
 
 Config config();
 // Checks and installs. HEADRACE_THREADS, HEADRACE_MEMORY_BUDGET, HEADRACE_IO_DEPTH, HEADRACE_DEVICE
-// and HEADRACE_FORCE_CODEC ("zstd:libzstd,gzip:isal") give the values a process starts with.
+// and HEADRACE_FORCE_CODEC ("zstd:libzstd,gzip:isa-l") give the values a process starts with.
 void set_config(const Config& config);
 
 std::string version();

@@ -60,7 +60,7 @@ Number parse_number(const char* where, const char* wanted, std::string_view text
   return value;
 }
 
-// "zstd:libzstd,gzip:isal"
+// "zstd:libzstd,gzip:isa-l"
 Implementations parse_implementations(const char* where, std::string_view text) {
   Implementations result;
   while (!text.empty()) {
@@ -69,7 +69,7 @@ Implementations parse_implementations(const char* where, std::string_view text) 
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
     const std::size_t colon = pair.find(':');
     if (colon == std::string_view::npos || colon == 0 || colon + 1 == pair.size()) {
-      throw_invalid(where, "codec:implementation pairs, as in zstd:libzstd,gzip:isal", pair);
+      throw_invalid(where, "codec:implementation pairs, as in zstd:libzstd,gzip:isa-l", pair);
     }
     result[std::string(pair.substr(0, colon))] = std::string(pair.substr(colon + 1));
   }
