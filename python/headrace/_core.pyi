@@ -149,7 +149,7 @@ class Future(Generic[_T]):
 
     def add_done_callback(self, fn: Callable[[Future[_T]], object]) -> None:
         """
-        Call ``fn(future)`` once, from the thread that finishes the request, or at once.
+        Call ``fn(future)`` once, from the thread that finishes the request, or at once. It may wait for other requests.
         """
 
     def __await__(self) -> Generator[Any, None, _T]: ...
@@ -696,7 +696,7 @@ class Array:
 
     def write_async(self, selection: Any, value: Any, *, implementations: dict[str, str] | None = None) -> Future[None]:
         """
-        As `write`, but returns a `Future`; ``value`` must not change until it is done.
+        As `write`, but returns a `Future`; ``value`` must not change until it is done. An exception that ends a wait for it, Ctrl-C's too, leaves the write under way: `Future.cancel` ends it.
         """
 
     def resize(self, shape: int | Sequence[int] | Mapping[str | int, int]) -> None:

@@ -228,7 +228,9 @@ void bind_future(nb::module_& m) {
           nb::arg("fn").none(),
           nb::sig("def add_done_callback(self, fn: collections.abc.Callable[[Future[_T]], object]) "
                   "-> None"),
-          "Call ``fn(future)`` once, from the thread that finishes the request, or at once.")
+          "Call ``fn(future)`` once, from the thread that finishes the request, or at once. It may "
+          "wait "
+          "for other requests.")
       .def(
           "__await__",
           [](nb::handle self) {

@@ -17,12 +17,24 @@
 #include "base/interrupt.h"
 #include "base/mutex.h"
 #include "base/processors.h"
+#include "base/task_wait.h"
+#include "base/thread_clock.h"
 #include "headrace/error.h"
 
 namespace headrace {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
+// Threads beside the workers that stand by for tasks and have none: with one alone each task that
+// it takes would start the next.
+constexpr int kStandingBy = 2;
+// So long nothing was begun or ended before tasks are taken for stuck, in code of the application
+// that waits for other tasks: where none of their threads computes, and where one does.
+constexpr auto kPatience = std::chrono::milliseconds(200);
+constexpr auto kPatienceComputing = std::chrono::seconds(10);
 
 struct Failure {
   std::exception_ptr error;  // null: there is none
@@ -35,6 +47,18 @@ bool is_of_the_library(const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
     return error.code() != ErrorCode::cancelled;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Whether nothing is lost where another error stands for this one.
+bool says_no_more_than_cancelled(const std::exception_ptr& failure) {
+  if (!failure) return true;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::cancelled;
   } catch (...) {
     return false;
   }
@@ -119,18 +143,36 @@ struct Job {
     } catch (...) {
       next.store(n, std::memory_order_relaxed);
       given_up.store(true, std::memory_order_relaxed);
-      if (!unwanted) unwanted = std::current_exception();
+      if (says_no_more_than_cancelled(unwanted)) unwanted = std::current_exception();
     }
   }
 
-  // A signal was handled by what threw in the calling thread: nobody would hear of it again.
+  // A signal was handled by what threw in the calling thread: nobody would hear of it again. A
+  // request that it ended says `cancelled` to later polls.
   void rethrow() {
+    if (application_error && says_no_more_than_cancelled(unwanted))
+      std::rethrow_exception(application_error);
     if (unwanted) std::rethrow_exception(unwanted);
-    if (application_error) std::rethrow_exception(application_error);
     const MutexLock lock(error_mutex);
     if (first.error) std::rethrow_exception(first.error);
   }
 };
+
+struct Task {
+  const void* key;
+  std::function<void()> call;
+};
+
+// A thread inside a task, in a list on the stacks of these.
+struct Serving {
+  const pthread_t thread;
+  std::chrono::nanoseconds time;  // of a processor, when it was looked at
+  Serving* next;
+  const void* wanted = nullptr;  // the key of the task that it waits for
+  bool stuck = false;            // taken for one that waits; until it is seen to compute
+};
+
+thread_local Serving* t_serving = nullptr;  // of a thread inside a task
 
 class Pool;
 std::atomic<Pool*> g_pool{nullptr};
@@ -150,32 +192,46 @@ class Pool {
       while (job.helpers > 0) left_.wait(mutex_);
       return;
     }
-    auto next_poll = std::chrono::steady_clock::now() + kPollInterval;
+    auto next_poll = Clock::now() + kPollInterval;
     while (job.helpers > 0) {
       left_.wait_until(mutex_, next_poll);
-      if (job.helpers == 0 || std::chrono::steady_clock::now() < next_poll) continue;
+      if (job.helpers == 0 || Clock::now() < next_poll) continue;
       {
         const MutexUnlock free(mutex_);
         job.poll_caller();
       }
-      next_poll = std::chrono::steady_clock::now() + kPollInterval;
+      next_poll = Clock::now() + kPollInterval;
     }
   }
 
-  void post(std::function<void()> task) {
+  void post(const void* key, std::function<void()> task) {
     {
       const MutexLock lock(mutex_);
-      tasks_.push_back(std::move(task));
+      if (tasks_.empty()) progress_ = Clock::now();
+      tasks_.push_back({key, std::move(task)});
       start_workers();
-      if (idle_ == 0 && serving_tasks_ == 0 && !has_task_worker_)
-        has_task_worker_ = start([this] { serve_tasks(); });
-      if (workers_ == 0 && !has_task_worker_) {
+      if (!is_guarded() && (workers_ + beside_ == 0 || t_serving != nullptr)) {
         tasks_.pop_back();
         throw Error(ErrorCode::io, "cannot start a thread", EAGAIN);
       }
     }
     work_.notify_one();
     task_work_.notify_one();
+  }
+
+  void begin_wait(const void* key) {
+    {
+      const MutexLock lock(mutex_);
+      const auto task = std::ranges::find(tasks_, key, &Task::key);
+      if (task != tasks_.end()) std::rotate(tasks_.begin(), task, task + 1);
+      if (!is_guarded()) throw Error(ErrorCode::io, "cannot start a thread", EAGAIN);
+      t_serving->wanted = key;
+    }
+    task_work_.notify_one();
+  }
+  void end_wait() {
+    const MutexLock lock(mutex_);
+    t_serving->wanted = nullptr;
   }
 
   // Of this process.
@@ -206,16 +262,29 @@ class Pool {
   // may be on its way to it still: to count it as idle for the next would leave that one waiting,
   // for hours behind a long job.
   void start_workers() REQUIRES(mutex_) {
+    const int limit = std::max(thread_count(), 1);
+    while (lacks_workers() && workers_ < limit) {
+      if (!start([this] { serve(); })) break;
+      ++workers_;
+      ++idle_;
+    }
+    is_guarded();
+  }
+  bool lacks_workers() REQUIRES(mutex_) {
     std::size_t wanted = tasks_.size();
     for (const Job* job : jobs_) {
       if (!job->is_handed_out()) wanted += static_cast<std::size_t>(job->free_seats);
     }
-    const int limit = std::max(thread_count(), 1);
-    while (static_cast<std::size_t>(idle_) < wanted && workers_ < limit) {
-      if (!start([this] { serve(); })) return;
-      ++workers_;
-      ++idle_;
-    }
+    return static_cast<std::size_t>(idle_) < wanted;
+  }
+
+  // Whether each task has a worker that is free for it, or a thread stands by, which is started
+  // when there is none. Tasks may wait for tasks: without that thread all could, for ever.
+  bool is_guarded() REQUIRES(mutex_) {
+    if (tasks_.empty() || standing_by_ > 0 || !lacks_workers()) return true;
+    if (!start([this] { stand_by(); })) return false;
+    ++standing_by_;
+    return true;
   }
 
   // False when there is none to be had, for whatever reason: what is under way does without. An
@@ -234,7 +303,7 @@ class Pool {
     const MutexLock lock(mutex_);
     for (;;) {
       // Jobs first, as they end what was begun; but never all workers for jobs and none for tasks.
-      Job* const job = tasks_.empty() || serving_tasks_ > 0 ? joinable() : nullptr;
+      Job* const job = tasks_.empty() || has_active_task() ? joinable() : nullptr;
       if (job) {
         --job->free_seats;
         ++job->helpers;
@@ -255,26 +324,91 @@ class Pool {
     }
   }
 
-  // Of a worker beside the others, started when jobs have all of those: it serves nothing else, and
-  // only while nobody does.
-  void serve_tasks() {
+  // Of a thread beside the workers. It ends when enough others stand by.
+  void stand_by() {
     const MutexLock lock(mutex_);
     for (;;) {
-      while (tasks_.empty() || serving_tasks_ > 0) task_work_.wait(mutex_);
+      wait_for_need();
+      --standing_by_;
+      ++beside_;
       serve_task();
+      --beside_;
+      if (standing_by_ >= kStandingBy) return;
+      ++standing_by_;
     }
   }
 
+  // Until there is a task and no thread at work on one: all are in jobs, or wait for other tasks.
+  // Of a wait in code of the application nobody is told: what looks like it counts, too, ever more
+  // reluctantly, as each thread more takes memory.
+  void wait_for_need() REQUIRES(mutex_) {
+    for (;;) {
+      if (tasks_.empty()) {
+        task_work_.wait(mutex_);
+        continue;
+      }
+      if (!has_active_task()) return;
+      look_at_threads();
+      const Clock::duration patience = computing_ ? kPatienceComputing : kPatience;
+      if (Clock::now() >= progress_ + (1 + beside_) * patience) {
+        for (Serving* serving = serving_; serving != nullptr; serving = serving->next)
+          serving->stuck = true;
+        return;
+      }
+      task_work_.wait_for(mutex_, kPatience);
+    }
+  }
+
+  // Whether one inside a task had a quarter of a processor since the last look.
+  void look_at_threads() REQUIRES(mutex_) {
+    const auto now = Clock::now();
+    const auto since = now - looked_;
+    if (since < kPatience) return;
+    looked_ = now;
+    computing_ = since > 2 * kPatience;  // nobody looked for long: it cannot be told
+    for (Serving* serving = serving_; serving != nullptr; serving = serving->next) {
+      const auto time = processor_time(serving->thread);
+      if (time - serving->time >= since / 4) {
+        computing_ = true;
+        serving->stuck = false;
+      }
+      serving->time = time;
+    }
+  }
+
+  bool has_active_task() REQUIRES(mutex_) {
+    for (const Serving* serving = serving_; serving != nullptr; serving = serving->next) {
+      if (serving->wanted == nullptr && !serving->stuck) return true;
+    }
+    return false;
+  }
+
   void serve_task() REQUIRES(mutex_) {
-    auto task = std::move(tasks_.front());
+    Task task = std::move(tasks_.front());
     tasks_.pop_front();
-    ++serving_tasks_;
+    Serving self{pthread_self(), processor_time(pthread_self()), serving_};
+    serving_ = &self;
+    progress_ = Clock::now();
+    if (!tasks_.empty() && is_guarded()) task_work_.notify_one();
     {
       const MutexUnlock free(mutex_);
-      task();
-      task = nullptr;
+      t_serving = &self;
+      task.call();
     }
-    --serving_tasks_;
+    // Who waited for it is about to go on: a thread that looks for work must not count it out. Its
+    // key is another one's as soon as the task is no more.
+    for (Serving* other = serving_; other != nullptr; other = other->next) {
+      if (other->wanted == task.key) other->wanted = nullptr;
+    }
+    {
+      const MutexUnlock free(mutex_);
+      task.call = nullptr;
+      t_serving = nullptr;
+    }
+    progress_ = Clock::now();
+    Serving** place = &serving_;
+    while (*place != &self) place = &(*place)->next;
+    *place = self.next;
   }
 
   Job* joinable() REQUIRES(mutex_) {
@@ -286,14 +420,18 @@ class Pool {
 
   Mutex mutex_;
   ConditionVariable work_;                     // a job or a task came
-  ConditionVariable task_work_;                // a task came
+  ConditionVariable task_work_;                // a task came, or one waits for another
   ConditionVariable left_;                     // the last helper left a job
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);  // whose callers are still inside run()
-  std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
-  bool has_task_worker_ GUARDED_BY(mutex_) = false;
+  std::deque<Task> tasks_ GUARDED_BY(mutex_);
   int workers_ GUARDED_BY(mutex_) = 0;
   int idle_ GUARDED_BY(mutex_) = 0;  // workers that serve nothing, those on their way among them
-  int serving_tasks_ GUARDED_BY(mutex_) = 0;  // workers inside a task
+  int standing_by_ GUARDED_BY(mutex_) = 0;  // beside the workers, those on their way among them
+  int beside_ GUARDED_BY(mutex_) = 0;       // beside the workers, inside a task
+  Serving* serving_ GUARDED_BY(mutex_) = nullptr;  // of all threads inside a task
+  Clock::time_point progress_ GUARDED_BY(mutex_);  // a task began or ended, or came as the first
+  Clock::time_point looked_ GUARDED_BY(mutex_);
+  bool computing_ GUARDED_BY(mutex_) = true;
 };
 
 std::atomic<int> g_threads{0};
@@ -338,7 +476,15 @@ void parallel_for(std::size_t n,
   run_parallel(n, body, max_threads, &poll);
 }
 
-void run_async(std::function<void()> task) { pool().post(std::move(task)); }
+void run_async(std::function<void()> task) { pool().post(nullptr, std::move(task)); }
+void run_task(const void* key, std::function<void()> task) { pool().post(key, std::move(task)); }
+
+TaskWait::TaskWait(const void* key) : counts_(t_serving != nullptr) {
+  if (counts_) pool().begin_wait(key);
+}
+TaskWait::~TaskWait() {
+  if (counts_) pool().end_wait();
+}
 
 int thread_count() {
   const int set = g_threads.load(std::memory_order_relaxed);

@@ -28,8 +28,8 @@ void parallel_for(std::size_t n,
                   int max_threads,
                   FunctionRef<void()> poll);
 
-// Runs `task` on a pool thread, soon: of the threads at least one is had by tasks, however many
-// parallel_for are under way. It must not throw.
+// Runs `task` on a pool thread, soon, however many parallel_for are under way and though all other
+// tasks wait for it (base/task_wait.h). It must not throw.
 void run_async(std::function<void()> task);
 
 // The number of threads that parallel_for uses when told 0.

@@ -145,6 +145,27 @@ TEST(Pool, SaysThatThereIsNoThreadForATask) {
       "");
 }
 
+TEST(Pool, SaysThatThereIsNoThreadForATaskThatATaskWaitsFor) {
+  // In a child: its pool has no worker yet.
+  EXPECT_EXIT(
+      {
+        set_thread_count(1);
+        std::promise<int> end;
+        run_async([&] {
+          const FewThreads none(0);
+          try {
+            run_async([] {});
+            end.set_value(1);
+          } catch (const Error& error) {
+            end.set_value(error.os_error() == EAGAIN ? 0 : 2);
+          }
+        });
+        std::_Exit(end.get_future().get());
+      },
+      testing::ExitedWithCode(0),
+      "");
+}
+
 // Each job asks for one thread more than there are, so that one is started, with memory for all but
 // the n-th of what that takes. A job that stayed in the list lies where the next one's stack is.
 TEST(Pool, ForgetsAJobForWhichThereWasNoMemory) {

@@ -7,6 +7,7 @@ it came in time, and after it `result()` raises hr.CancelledError or the read ha
 
 import asyncio
 import os
+import queue
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 import zarr
 from headrace._zarr_stores.pending import PendingReads
 from helpers import assert_same, read_zarr, smooth, values, write_zarr
+
+PATIENCE = 30  # seconds, after which a test has failed
 
 
 @pytest.fixture
@@ -265,6 +268,45 @@ def test_read_many_raises_and_names_the_chunk(pair, store):
         hr.read_many([(array, (0,), None), (array, ..., None)])
     with pytest.raises(ValueError):
         hr.read_many([(array, (0,), np.zeros(3, "f4"))])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_callbacks_may_wait_for_reads(pair, threads):
+    """More of them than there are threads, each for a read of its own."""
+    array, data = pair
+    got = queue.Queue()
+    with hr.config.set({"threads": threads}):
+        futures = [array.read_async() for _ in range(20)]
+        for k, future in enumerate(futures):
+            future.add_done_callback(
+                lambda _, k=k: got.put((k, array.read_async(k).result(PATIENCE)))
+            )
+        for _ in futures:
+            k, row = got.get(timeout=PATIENCE)
+            assert_same(row, data[k])
+
+
+class Awaiting(zarr.storage.MemoryStore):
+    """Each chunk waits for an asynchronous read of another array, of which headrace is not told."""
+
+    other = None
+
+    async def get(self, key, *args, **kwargs):
+        if key.startswith("c/"):
+            await self.other.read_async(0)
+        return await super().get(key, *args, **kwargs)
+
+
+def test_stores_may_wait_for_reads(pair):
+    store = Awaiting()
+    store.other = pair[0]
+    numbers = np.arange(16)
+    zarr.create_array(store, shape=16, chunks=4, dtype=numbers.dtype)[:] = numbers
+    array = hr.open_array(store)
+    assert_same(array[:], numbers)
+    with hr.config.set({"threads": 2}):
+        for future in [array.read_async() for _ in range(4)]:
+            assert_same(future.result(PATIENCE), numbers)
 
 
 def test_reads_are_watched_after_a_thread_could_not_start(monkeypatch):

@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -15,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/task_wait.h"
 #include "conformance/config_guard.h"
 #include "headrace/error.h"
 
@@ -231,6 +234,35 @@ TEST(ParallelFor, WhatPollThrowsGoesBeforeTheCallersOwnError) {
   EXPECT_THROW(parallel_for(2, call, 2, poll), std::domain_error);
 }
 
+// Of a request that the caller's own exception has ended.
+TEST(ParallelFor, WhatTheCallerThrewGoesBeforeAPollThatSaysCancelled) {
+  const Threads threads(2);
+  const auto caller = std::this_thread::get_id();
+  for (const bool poll_hears_a_signal : {false, true}) {
+    Gate started;
+    Gate leave;
+    const auto call = [&](std::size_t) {
+      if (std::this_thread::get_id() == caller) {
+        EXPECT_TRUE(started.wait());
+        throw std::domain_error("interrupted");
+      }
+      started.open();
+      EXPECT_TRUE(leave.wait());
+    };
+    int polls = 0;
+    const auto poll = [&] {
+      if (++polls == 2) leave.open();
+      if (polls == 2 && poll_hears_a_signal) throw std::out_of_range("a second signal");
+      throw Error(ErrorCode::cancelled, "the request was cancelled");
+    };
+    if (poll_hears_a_signal) {
+      EXPECT_THROW(parallel_for(2, call, 2, poll), std::out_of_range);
+    } else {
+      EXPECT_THROW(parallel_for(2, call, 2, poll), std::domain_error);
+    }
+  }
+}
+
 TEST(RunAsync, RunsWhatIsGiven) {
   const Threads threads(2);
   std::atomic<int> runs{0};
@@ -286,24 +318,102 @@ TEST(RunAsync, DoesNotStarveBehindJobAfterJob) {
   caller.join();
 }
 
+int threads_of_process() {
+  int n = 0;
+  std::error_code none;
+  for (std::filesystem::directory_iterator i("/proc/self/task", none), end; i != end; ++i) ++n;
+  return n;
+}
+
+// Each of `tasks` tasks posts another one and waits for it, which the pool is told or not. The most
+// threads that there were beside the workers.
+int wait_for_tasks_in_tasks(int threads, int tasks, bool is_told) {
+  const Threads set(threads);
+  const int before = threads_of_process();
+  std::atomic<int> left{tasks};
+  std::atomic<int> most{0};
+  Gate done;
+  for (int i = 0; i < tasks; ++i) {
+    run_async([&, is_told] {
+      const auto inner = std::make_shared<Gate>();
+      run_task(inner.get(), [inner] { inner->open(); });
+      if (is_told) {
+        const TaskWait waiting(inner.get());
+        EXPECT_TRUE(inner->wait());
+      } else {
+        EXPECT_TRUE(inner->wait());
+      }
+      most = std::max(most.load(), threads_of_process());
+      if (--left == 0) done.open();
+    });
+  }
+  EXPECT_TRUE(done.wait());
+  return most - before - threads;
+}
+
+// In a process whose pool has no thread yet.
+template <typename Body>
+bool is_true_in_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    _exit(body() ? 0 : 1);
+  }
+  int status = -1;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST(RunAsync, TasksMayWaitForTasks) {
+  for (const int threads : {1, 2, 4}) {
+    const auto body = [&] { return wait_for_tasks_in_tasks(threads, 300, true) <= threads + 4; };
+    EXPECT_TRUE(is_true_in_child(body)) << threads;
+  }
+}
+
+// Those beside the workers end, but for two that stand by.
+TEST(RunAsync, TasksMayWaitForTasksOfWhichThePoolIsNotTold) {
+  for (const int threads : {1, 2}) {
+    const auto body = [&] {
+      const int before = threads_of_process();
+      wait_for_tasks_in_tasks(threads, threads + 2, false);
+      while (threads_of_process() > before + threads + 2) std::this_thread::sleep_for(1ms);
+      return true;
+    };
+    EXPECT_TRUE(is_true_in_child(body)) << threads;
+  }
+}
+
+// A worker inside a task waits for its helper, which waits for a task.
+TEST(RunAsync, HelpersOfTasksMayWaitForTasks) {
+  const Threads threads(2);
+  Gate done;
+  std::atomic<int> left{4};
+  for (int i = 0; i < 4; ++i) {
+    run_async([&] {
+      parallel_for(4, [](std::size_t) {
+        auto inner = std::make_shared<Gate>();
+        run_task(inner.get(), [inner] { inner->open(); });
+        const TaskWait waiting(inner.get());
+        EXPECT_TRUE(inner->wait());
+      });
+      if (--left == 0) done.open();
+    });
+  }
+  EXPECT_TRUE(done.wait());
+}
+
 TEST(ThreadPool, AChildOfForkHasItsOwn) {
   const Threads threads(4);
   std::atomic<int> before{0};
   parallel_for(8, [&](std::size_t) { ++before; });
   const unsigned generation = fork_generation();
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(30);
+  EXPECT_TRUE(is_true_in_child([&] {
     std::atomic<int> calls{0};
     parallel_for(100, [&](std::size_t) { ++calls; });
     Gate ran;
     run_async([&] { ran.open(); });
-    const bool good = calls == 100 && ran.wait() && fork_generation() == generation + 1;
-    _exit(good ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return calls == 100 && ran.wait() && fork_generation() == generation + 1;
+  }));
 }
 
 }  // namespace

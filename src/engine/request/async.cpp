@@ -42,6 +42,7 @@ bool RequestState::wait_for(std::chrono::nanoseconds timeout) const {
     return true;
   }
   const auto deadline = now + timeout;
+  const TaskWait waiting(this);
   MutexLock lock(sync_->mutex);
   while (!done()) {
     if (!sync_->finished.wait_until(sync_->mutex, deadline)) return done();
@@ -52,6 +53,7 @@ bool RequestState::wait_for(std::chrono::nanoseconds timeout) const {
 void RequestState::wait() const {
   if (done()) return;
   check_process();
+  const TaskWait waiting(this);
   MutexLock lock(sync_->mutex);
   while (!done()) sync_->finished.wait(sync_->mutex);
 }

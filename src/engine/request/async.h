@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/task_wait.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
 #include "headrace/future.h"
@@ -55,7 +56,7 @@ template <typename T>
 Future<T> start_request(std::function<T(const CancelFlag&)> work) {
   auto state = std::make_shared<RequestState>();
   auto value = std::make_shared<T>();
-  run_async([state, value, work = std::move(work)]() mutable {
+  run_task(state.get(), [state, value, work = std::move(work)]() mutable {
     std::exception_ptr error;
     try {
       check_cancelled(state->cancel_flag());
