@@ -170,7 +170,10 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            nb::arg("unknown"),
            nb::sig("def write_async(self, selection: typing.Any, value: typing.Any, *, "
                    "implementations: dict[str, str] | None = None) -> Future[None]"),
-           "As `write`, but returns a `Future`; ``value`` must not change until it is done.")
+           "As `write`, but returns a `Future`; ``value`` must not change until it is done. An "
+           "exception "
+           "that ends a wait for it, Ctrl-C's too, leaves the write under way: `Future.cancel` "
+           "ends it.")
       .def("resize",
            resize,
            nb::arg("shape").none(),

@@ -8,6 +8,7 @@ import threading
 import time
 
 import headrace as hr
+import numpy as np
 import pytest
 
 PATIENCE = 20  # seconds, after which a test has failed
@@ -117,6 +118,25 @@ def test_what_a_handler_raises_ends_the_read_when_the_store_has_answered(stuck, 
     with pytest.raises(Interrupted, match="1"):
         array[:]
     assert store.answered  # nobody was left behind, who would write to memory of the caller
+
+
+def test_what_a_handler_raises_in_a_write_is_what_is_raised(store, handler):
+    """Also where helpers are at work on large chunks when the caller hears of it."""
+    data = np.random.default_rng(0).normal(size=(8, 400_000)).round(2)
+    codec = hr.codecs.Zstd(level=8)
+    array = hr.create_array(store, shape=data.shape, dtype="f8", chunks=(1, -1), compressors=codec)
+
+    def interrupt(*_):
+        raise Interrupted
+
+    handler(interrupt)
+    for _ in range(6):
+        timer = threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGUSR1))
+        with pytest.raises(Interrupted):
+            timer.start()
+            while True:
+                array[...] = data
+        timer.join()
 
 
 @pytest.fixture
