@@ -40,6 +40,8 @@ struct RechunkOptions {
   // call left goes on.
   bool overwrite = false;
   bool verify = false;  // compare source and destination at the end; `corrupt` names a block
+  // Does that for an array where an executor reads something else than the source.
+  std::function<void(const Array& source, const Array& destination)> verifier{};
   std::function<void(std::int64_t done_nbytes, std::int64_t total_nbytes)> progress{};
   std::function<void()> poll{};  // as that of ReadOptions
   // Told, of a group, of what lies in it and is not copied: Group::members().

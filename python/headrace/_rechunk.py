@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +77,8 @@ def rechunk(
         Called with the bytes done and the bytes in all; True shows a bar with rate and time left
         on standard error, by rich where that is installed.
     verify
-        Compare source and destination at the end.
+        Compare source and destination at the end. A copy that differs stays unfinished:
+        repeating the call compares again, `overwrite` begins anew.
     overwrite
         Remove what is there, also what a call with other arguments, or of another source, left
         halfway. What the same call left halfway goes on even so.
@@ -117,14 +118,13 @@ def rechunk(
             **arguments,
             codecs=_codecs(source.node, compressors),
             overwrite=overwrite,
-            verify=verify and source.foreign is None,
+            verify=verify,
+            verifier=source.verify if source.foreign is not None else None,
             progress=show,
             executor=_executor(source, executor),
             source_name=name_of(source.foreign) if source.foreign is not None else "",
             left_out=lambda path, why: left_out.append((path, why)),
         )
-        if verify and source.foreign is not None:
-            source.verify(open(target.store, target.path))
     say_left_out("rechunk", left_out)
     if target.closes:
         return open(dst)
@@ -301,11 +301,10 @@ class _Source:
             if any(place_overlaps(place, dst) for place in places):
                 raise ValueError(f"rechunk: source and destination overlap: /{path}")
 
-    def verify(self, copy: _core.Array | Group) -> None:
-        for path, array in (self.foreign or {}).items():
-            written = cast("_core.Array", copy[path] if isinstance(copy, Group) else copy)
-            for block in blocks(written.write_chunk_sizes):
-                _compare(np.asarray(array[block]), written.read(block, device="cpu"), path, block)
+    def verify(self, array: _core.Array, copy: _core.Array) -> None:
+        read = self.behind(array)
+        for block in blocks(copy.write_chunk_sizes):
+            _compare(np.asarray(read[block]), copy.read(block, device="cpu"), array.path, block)
 
 
 def _refuse_member_called_as_folder(group: Group) -> None:
@@ -326,7 +325,7 @@ def _is_finished(dst: Any) -> bool:
         return True  # one that headrace does not read, but others may
     except (OSError, ValueError):
         return False
-    return not node.store._list(f"{node.path}/{_FOLDER}".lstrip("/"))
+    return not node.store._list(f"{node.path}/{_FOLDER}".lstrip("/"))  # .rechunk.json, too
 
 
 def _compare(wanted: Any, got: Any, path: str, block: tuple[slice, ...]) -> None:
@@ -507,8 +506,10 @@ def _copy_on_cluster(
 ) -> None:
     from distributed import as_completed
 
-    # Once to the workers, not with every task: arrays of other libraries may bring their elements.
-    read = client.scatter(source.behind(array), hash=False)
+    read = source.behind(array)
+    if not isinstance(read, _core.Array):
+        # It may bring its elements: once to each worker, any of which may die, not with every task.
+        read = client.scatter(read, hash=False, broadcast=True)
     futures = [
         client.submit(_copy_on_worker, read, destination, block, pure=False) for block in boxes
     ]
@@ -517,6 +518,11 @@ def _copy_on_cluster(
         for future in as_completed(futures):
             future.result()
             finished(numbers[future.key])
-    except BaseException:
+    except BaseException as error:
         client.cancel(futures)
+        if type(error).__module__.partition(".")[0] in ("asyncio", "concurrent", "distributed"):
+            error.add_note(
+                f"rechunk: the cluster did not copy /{array.path} of {array.store.url} to the end; "
+                "the same call goes on where it stopped"
+            )
         raise

@@ -79,6 +79,7 @@ void rechunk_node(nb::handle source,
                   std::size_t max_memory,
                   bool overwrite,
                   bool verify,
+                  nb::handle verifier,
                   nb::handle progress,
                   nb::handle executor,
                   const std::string& source_name,
@@ -104,6 +105,12 @@ void rechunk_node(nb::handle source,
   check_caller(from.origin);
   check_caller(store.origin);
   if (!executor.is_none()) options.executor = executor_of(executor, from.origin, store);
+  if (!verifier.is_none()) {
+    options.verifier = [&](const Array& wanted, const Array& made) {
+      nb::gil_scoped_acquire gil;
+      verifier(PyArray(wanted, from.origin), PyArray(made, store.origin));
+    };
+  }
   nb::gil_scoped_release release;
   std::visit([&](const auto& node) { rechunk(node, store.store, path, options); }, from.node);
 }
@@ -186,6 +193,7 @@ void bind_rechunk(nb::module_& m) {
         nb::arg("max_memory"),
         nb::arg("overwrite"),
         nb::arg("verify"),
+        nb::arg("verifier").none(),
         nb::arg("progress").none(),
         nb::arg("executor").none(),
         nb::arg("source_name"),
@@ -194,7 +202,8 @@ void bind_rechunk(nb::module_& m) {
                 "chunks: collections.abc.Sequence[int] | None, "
                 "shards: collections.abc.Sequence[int] | None, "
                 "codecs: list[tuple[str, str]] | None, max_memory: int, overwrite: bool, "
-                "verify: bool, progress: typing.Any, executor: typing.Any, source_name: str, "
+                "verify: bool, verifier: typing.Any, progress: typing.Any, "
+                "executor: typing.Any, source_name: str, "
                 "left_out: typing.Any) -> None"));
   m.def("plan_rechunk",
         plan_node,

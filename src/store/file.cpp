@@ -378,7 +378,7 @@ bool FileStore::publish(std::string_view key, std::span<const ConstBytes> parts,
 
 // The notes of a rechunk always: it goes on from what they say.
 bool FileStore::is_durable(std::string_view key) const {
-  if (key.ends_with(".rechunk/progress.json")) return true;
+  if (key.ends_with(".rechunk/progress.json") || key.ends_with(".rechunk.json")) return true;
   if (options_.durability == Durability::everything) return true;
   return options_.durability == Durability::metadata && names_metadata(key);
 }

@@ -118,6 +118,14 @@ class FaultyStore : public Wrapper {
     faults_->before_write(key, bytes.size());
     store_->set(key, bytes);
   }
+  void erase(std::string_view key) override {
+    faults_->before_write(key, 0);
+    store_->erase(key);
+  }
+  void erase_prefix(std::string_view prefix) override {
+    faults_->before_write(prefix, 0);
+    store_->erase_prefix(prefix);
+  }
 
  private:
   void show(std::string_view key, Buffer& object) {

@@ -23,7 +23,7 @@ class Faults {
   // The nth read from now (1: the next one) raises `io`. Whole gets and ranges count alike, each
   // request of get_many as one.
   void fail_read(long nth, int os_error);
-  void fail_write(long nth, int os_error);
+  void fail_write(long nth, int os_error);  // and erasures
   // Writes raise `io` with ENOSPC once this many bytes were written from now on. The object whose
   // write does not fit keeps its old bytes.
   void limit_space(std::uint64_t nbytes);

@@ -9,6 +9,8 @@ import struct
 import subprocess
 import sys
 import time
+import types
+import warnings
 from pathlib import Path
 
 import headrace as hr
@@ -495,6 +497,27 @@ def test_xarray_sources(store, tmp_path):
     assert_same(hr.rechunk(data, two, chunks=3)[...], data)
 
 
+class Changing:
+    """An array of another library that reads otherwise each time."""
+
+    shape, dtype = (8, 8), np.dtype("i4")
+    reads = 0
+
+    def __getitem__(self, block):
+        self.reads += 1
+        return np.full(self.shape, self.reads, self.dtype)[block]
+
+
+def test_a_copy_that_verify_refuses_stays_unfinished(store):
+    source = Changing()
+    with pytest.raises(hr.CorruptError, match="differs from the source"):
+        hr.rechunk(source, store, chunks=(8, 8), verify=True)
+    assert run_json("verify", store, status=1)["unfinished"] == [""]
+    out = hr.rechunk(source, store, chunks=(8, 8), overwrite=True)
+    assert out[0, 0] == source.reads
+    assert run_json("verify", store)["unfinished"] == []
+
+
 def test_dask_executor(store, tmp_path):
     distributed = pytest.importorskip("distributed")
     data = counting((24, 12, 4))
@@ -518,6 +541,56 @@ def test_dask_executor(store, tmp_path):
             )
             assert_same(read_zarr(target), data)
             assert told[-1] == 1
+
+
+def test_dask_executor_outlives_workers(store, tmp_path):
+    """All of them are killed, and started again: none alone has what all need."""
+    distributed = pytest.importorskip("distributed")
+    data = counting((24, 12, 4))
+    source_of(data, store, chunks=(1, 12, 4))
+    target = str(tmp_path / "out.zarr")
+    killed = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def progress(*_):
+            if not killed:
+                killed.extend(worker.pid for worker in cluster.workers.values())
+                for pid in killed:
+                    os.kill(pid, signal.SIGKILL)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Dask, that workers died
+            hr.rechunk(store, target, chunks=(24, 1, 1), executor=client, progress=progress)
+    assert len(killed) == 2
+    assert_same(read_zarr(target), data)
+
+
+def test_what_dask_raises_names_the_array(store, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    source_of(counting((4, 4)), store, chunks=(1, 4))
+
+    class Client:
+        scatter = None
+
+        def submit(self, *_, **__):
+            return types.SimpleNamespace(key="k")
+
+        def cancel(self, futures):
+            pass
+
+    def as_completed(futures):
+        raise distributed.KilledWorker("task", None, 3)
+
+    monkeypatch.setattr(distributed, "as_completed", as_completed)
+    with pytest.raises(distributed.KilledWorker) as info:
+        hr.rechunk(store, str(tmp_path / "out.zarr"), chunks=(4, 1), executor=Client())
+    (note,) = info.value.__notes__
+    assert store in note and "the same call goes on" in note
 
 
 @pytest.fixture

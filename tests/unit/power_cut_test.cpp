@@ -227,7 +227,8 @@ TEST_P(PowerCutRechunk, GoesOnFromWhatIsOnTheDisk) {
   }
   for_states(disk, [&](std::size_t, const std::string& left) {
     const Store store = open_store(left + "/d.zarr", StoreMode::append);
-    const bool goes_on = store.exists(".rechunk/progress.json");
+    const bool goes_on = rechunk_is_unfinished(store, "");
+    options.overwrite = !goes_on;
     try {
       rechunk(source, store, "", options);
     } catch (const Error& error) {
@@ -235,6 +236,7 @@ TEST_P(PowerCutRechunk, GoesOnFromWhatIsOnTheDisk) {
       return;
     }
     EXPECT_EQ(elements(open_array(store)), counting(24));
+    EXPECT_FALSE(rechunk_is_unfinished(store, ""));
     EXPECT_TRUE(store.list(".rechunk/").empty());
   });
 }

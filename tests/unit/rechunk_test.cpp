@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "conformance/error_code.h"
+#include "conformance/inject.h"
 #include "format/json.h"
 #include "headrace/error.h"
 
@@ -86,6 +89,30 @@ TEST(Rechunk, GoesOnFromAnyBlock) {
     rechunk(source, store, "", options);
     EXPECT_EQ(elements(open_array(store)), counting(96)) << "stopped at block " << stop_at;
     EXPECT_TRUE(store.list(".rechunk/").empty());
+  }
+}
+
+// Of a store without folders: objects that are written, and removed, fail in turn.
+TEST(Rechunk, GoesOnFromAnyRequest) {
+  const Array source = counting_array({12, 8}, {1, 8});
+  const RechunkOptions options = into({12, 1}, 128);
+  bool failed = true;
+  for (long n = 1; failed; ++n) {
+    ASSERT_LT(n, 1000);
+    const auto faults = std::make_shared<Faults>();
+    const Store store = Store(make_faulty_store(memory_store().shared_driver(), faults));
+    faults->fail_write(n, EIO);
+    failed = false;
+    try {
+      rechunk(source, store, "", options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.os_error(), EIO) << error.what();
+      failed = true;
+      rechunk(source, store, "", options);
+    }
+    EXPECT_EQ(elements(open_array(store)), counting(96)) << "request " << n;
+    EXPECT_TRUE(store.list(".rechunk").empty());
+    EXPECT_FALSE(rechunk_is_unfinished(store, ""));
   }
 }
 

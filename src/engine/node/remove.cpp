@@ -48,7 +48,7 @@ bool names_only_chunk(std::string_view key) {
 
 // What a rechunk notes of its progress lies within the node that it writes.
 bool is_progress(std::string_view key) {
-  return key == ".rechunk" || key == ".rechunk/progress.json";
+  return key == ".rechunk" || key == ".rechunk/progress.json" || key == ".rechunk.json";
 }
 
 std::string_view folder_of(std::string_view key) {

@@ -47,7 +47,14 @@ class Rechunk {
       }
     }
     if (options_.verify) {
-      for (const PlannedArray& array : arrays_) verify(array);
+      for (const PlannedArray& array : arrays_) {
+        if (options_.verifier) {
+          options_.verifier(array.source, destination(array));
+          advance(array.plan.passes.back().nbytes_written);
+        } else {
+          verify(array);
+        }
+      }
     }
     if (tree_.consolidated) consolidate_metadata(store_, path_);
     enter_consolidated("rechunk", store_, path_, options_.poll);
@@ -69,13 +76,15 @@ class Rechunk {
 
   // A member called as the folder of notes would lie in it, and go with it.
   void refuse_name_of_notes() const {
-    const auto is_called_so = [](const auto& node) { return node.first == RechunkState::kName; };
+    const auto is_called_so = [](const auto& node) {
+      return node.first == RechunkState::kName || node.first == RechunkState::kLastName;
+    };
     if (std::ranges::none_of(tree_.groups, is_called_so) &&
         std::ranges::none_of(tree_.arrays, is_called_so))
       return;
     throw Error(ErrorCode::invalid_argument,
                 "[rechunk] " + tree_.place() + ": has a member \"" +
-                    std::string(RechunkState::kName) +
+                    std::string(RechunkState::kName) + "\" or \"" + RechunkState::kLastName +
                     "\", where the destination of a rechunk keeps its notes: give it another name");
   }
 

@@ -17,6 +17,7 @@ constexpr int kSaveShare = 20;
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 28;
 
 std::string key_of(const std::string& folder) { return folder + "/progress.json"; }
+std::string last_key_of(const std::string& folder) { return folder + ".json"; }
 
 std::size_t count_of(const Json& json) {
   const std::int64_t value = json.integer();
@@ -30,7 +31,7 @@ std::string RechunkState::folder_of(const std::string& path) { return join_key(p
 
 bool RechunkState::is_in(const Store& store, const std::string& path) {
   try {
-    return store.exists(key_of(folder_of(path)));
+    return store.exists(key_of(folder_of(path))) || store.exists(last_key_of(folder_of(path)));
   } catch (const Error& e) {
     // What a bucket says of a missing object to who may not list it.
     if (e.code() != ErrorCode::permission_denied) throw;
@@ -42,10 +43,13 @@ RechunkState::RechunkState(Store store, std::string folder, std::string argument
     : store_(std::move(store)),
       folder_(std::move(folder)),
       key_(key_of(folder_)),
+      last_key_(last_key_of(folder_)),
       arguments_(json_compact(arguments)),
       kept_(kept) {
   if (!kept_) return;
-  if (const auto document = read_document(store_, key_)) load(*document);
+  auto document = read_document(store_, key_);
+  if (!document) document = read_document(store_, last_key_);
+  if (document) load(*document);
 }
 
 void RechunkState::load(const std::string& document) {
@@ -113,21 +117,22 @@ void RechunkState::save() {
                                                                    kSaveShare * (end - start));
 }
 
+// One object is the last to go: a folder would be left without what was in it.
 void RechunkState::remove() {
+  if (kept_) {
+    store_.set(last_key_, bytes_of(document()));
+    store_.erase_prefix(folder_ + '/');
+    store_.erase(last_key_);
+  }
   array_ = pass_ = 0;
   done_.clear();
   found_ = false;
-  if (!kept_) return;
-  // The document last: nobody would know of the rest without it.
-  for (const std::string& key : store_.list(folder_ + '/')) {
-    if (key != key_) store_.erase(key);
-  }
-  forget();
-  store_.erase_prefix(folder_ + '/');
 }
 
 void RechunkState::forget() {
-  if (kept_) store_.erase(key_);
+  if (!kept_) return;
+  store_.erase(key_);
+  store_.erase(last_key_);
 }
 
 }  // namespace headrace

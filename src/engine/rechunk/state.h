@@ -1,7 +1,7 @@
 #pragma once
 
 // What a rechunk has done so far, as the small JSON document ".rechunk/progress.json" beside the
-// nodes that it writes:
+// nodes that it writes, and ".rechunk.json" while that folder is removed:
 //   {"arguments": {...}, "array": 2, "pass": 0, "done": [[0, 17], [19, 20]]}
 // Arrays are taken in turn, each pass by pass; `done` are ranges of the blocks of the one in work.
 
@@ -17,8 +17,9 @@ namespace headrace {
 
 class RechunkState {
  public:
-  static constexpr const char* kName = ".rechunk";        // of the folder
-  static std::string folder_of(const std::string& path);  // of the node that is written
+  static constexpr const char* kName = ".rechunk";           // of the folder
+  static constexpr const char* kLastName = ".rechunk.json";  // of the document, at the end
+  static std::string folder_of(const std::string& path);     // of the node that is written
   static bool is_in(const Store& store, const std::string& path);
 
   // What is in the store under `folder`, or a beginning. `kept` false: in memory only.
@@ -38,7 +39,8 @@ class RechunkState {
   void finish_block(std::size_t block);
   void begin(std::size_t array, std::size_t pass);  // with no block done
   void save();
-  // Forgets all, the document and whatever else is in the folder.
+  // Forgets all, the document and whatever else is in the folder. Until the last of it is gone the
+  // same call finds all done.
   void remove();
   // Takes the document away, for good: what it calls done is about to be removed.
   void forget();
@@ -50,6 +52,7 @@ class RechunkState {
   const Store store_;
   const std::string folder_;
   const std::string key_;
+  const std::string last_key_;
   const std::string arguments_;  // JSON
   const bool kept_;
   bool found_ = false;
