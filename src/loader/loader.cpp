@@ -48,7 +48,8 @@ class Loader::State {
   }
 
   void seek(const Position& position) {
-    if (position.epoch < 0 || position.samples < 0 || position.samples > plan->epoch_samples())
+    if (position.epoch < 0 || position.epoch >= kEpochEnd || position.samples < 0 ||
+        position.samples > plan->epoch_samples())
       throw Error(ErrorCode::invalid_argument,
                   "[loader] no position: sample " + std::to_string(position.samples) + " of " +
                       std::to_string(plan->epoch_samples()) + ", epoch " +

@@ -39,6 +39,8 @@ void check_options(const Options& options) {
   check_least(options.block_chunks, 1, "block_chunks");
   check_least(options.lanes, 1, "lanes");
   check_least(options.epoch, 0, "epoch");
+  if (options.epoch >= kEpochEnd)
+    refuse("epoch: there is none behind " + std::to_string(options.epoch));
   check_least(options.prefetch, 0, "prefetch");
   check_least(options.world_size, 1, "world_size");
   if (options.rank < 0 || options.rank >= options.world_size)

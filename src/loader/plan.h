@@ -114,6 +114,9 @@ struct Plan {
   Range samples_of(const PlannedVariable& variable, std::int64_t chunk) const;
 };
 
+// Epochs below it have a next one, and numbers to spare for all that are counted from there.
+inline constexpr std::int64_t kEpochEnd = std::int64_t{1} << 62;
+
 void check_least(std::int64_t value, std::int64_t least, const char* what);
 [[noreturn]] void refuse(const std::string& what, ErrorCode code = ErrorCode::invalid_argument);
 

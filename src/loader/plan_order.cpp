@@ -13,6 +13,8 @@
 namespace headrace::loader {
 namespace {
 
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 60;  // sums of positions do not overflow
+
 std::uint64_t array_nbytes(const PlannedVariable& variable) {
   std::uint64_t nbytes = variable.dtype.itemsize();
   for (const PlannedAxis& axis : variable.axes)
@@ -72,6 +74,30 @@ SequenceOptions joined(const std::vector<SequenceOptions>& sequences) {
   return all;
 }
 
+// About what an Order takes, which notes each block of each pass.
+double order_nbytes(const OrderOptions& order) {
+  constexpr double kBlockNbytes = 48;
+  if (order.shuffle != Shuffle::block) return 0;
+  double nbytes = 0;
+  for (std::size_t s = 0; s < order.sources.size(); ++s) {
+    const SequenceOptions& sequence = order.sources[s];
+    const auto draws = static_cast<double>(order.mixture.count(s, order.size));
+    const auto samples = static_cast<double>(std::max<std::int64_t>(sequence.samples(), 1));
+    nbytes += draws / samples * static_cast<double>(sequence.blocks.size()) * kBlockNbytes;
+  }
+  return nbytes;
+}
+
+void check_order(const Plan& plan) {
+  const double nbytes = order_nbytes(plan.order);
+  if (nbytes <= static_cast<double>(plan.options.memory_budget)) return;
+  refuse("memory_budget: the order of an epoch of " + std::to_string(plan.order.size) +
+             " samples needs some " + std::to_string(std::llround(nbytes / (1 << 20))) +
+             " MiB, got " + std::to_string(plan.options.memory_budget) +
+             " bytes; shuffle=\"global\" needs none, fewer samples_per_epoch less",
+         ErrorCode::out_of_memory);
+}
+
 void check_weights(const Plan& plan) {
   const std::vector<double>& weights = plan.options.weights;
   if (weights.size() != plan.sources.size())
@@ -91,6 +117,8 @@ std::int64_t epoch_length(const Plan& plan) {
   const auto& wanted = plan.options.samples_per_epoch;
   if (const auto* count = std::get_if<std::int64_t>(&wanted)) {
     check_least(*count, 1, "samples_per_epoch");
+    if (*count > kMostSamples)
+      refuse("samples_per_epoch: expected at most 2^60, got " + std::to_string(*count));
     return *count;
   }
   return std::get<EpochEnd>(wanted) == EpochEnd::first_exhausted
@@ -169,6 +197,7 @@ void plan_order(Plan& plan) {
   const std::int64_t samples = std::max<std::int64_t>(last.first_sample + last.space.size(), 1);
   const std::int64_t lanes = std::min({options.lanes, options.block_chunks, samples});
   options.weights.empty() ? plan_joined(plan, lanes) : plan_weighted(plan, lanes);
+  check_order(plan);
   plan.order_id = identity(plan);
 }
 

@@ -247,3 +247,49 @@ def test_a_missing_gpu_is_told_alike(path):
     assert 'device "auto" takes the CPU' in said.pop()
     assert "new" not in hr.open(path)
     assert hr.open(path, device="auto")["t2m"].device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("weights", "samples_per_epoch", "error", "says"),
+    [
+        ([1e6, 1], "all_exhausted", MemoryError, r"an epoch of \d{8} samples needs some \d+ MiB"),
+        ([1e300, 1e-300], "all_exhausted", MemoryError, r"an epoch of \d{12} samples"),
+        ([1, 1], 2**40, MemoryError, f"an epoch of {2**40} samples"),
+        ([1, 1], 2**62, ValueError, r"samples_per_epoch: expected at most 2\^60"),
+    ],
+)
+def test_an_order_that_does_not_fit_is_refused_at_once(weights, samples_per_epoch, error, says):
+    store = hr.memory_store()
+    a = hr.create_array(store, "a", shape=(100, 3), dtype="f4", chunks=(7, 3))
+    b = hr.create_array(store, "b", shape=(50, 3), dtype="f4", chunks=(7, 3))
+    with pytest.raises(error, match=says):
+        Loader(
+            [{"x": a}, {"x": b}],
+            weights=weights,
+            samples_per_epoch=samples_per_epoch,
+            memory_budget="256MiB",
+        )
+
+
+def test_an_epoch_without_a_next_one_is_refused():
+    array = hr.create_array(hr.memory_store(), shape=(8,), dtype="f4", chunks=(2,))
+    with pytest.raises(ValueError, match="epoch"):
+        Loader({"x": array}, epoch=2**63 - 1)
+    loader = Loader({"x": array}, epoch=2**61, batch_size=8)
+    list(loader)
+    state = loader.state_dict()
+    assert state["epoch"] == 2**61 + 1
+    loader.load_state_dict(state)
+    with pytest.raises(ValueError, match="epoch"):
+        loader.load_state_dict(state | {"epoch": 2**63 - 1})
+
+
+def test_an_array_that_shrinks_is_named(tmp_path):
+    where = tmp_path / "a.zarr"
+    array = hr.create_array(where, shape=(40, 4), dtype="f4", chunks=(10, 4))
+    array[...] = 1
+    loader = Loader({"x": array}, batch_size=10, shuffle=None, prefetch=0)
+    next(loader)
+    array.resize((10, 4))
+    with pytest.raises(ValueError, match=r"a\.zarr"):
+        list(loader)

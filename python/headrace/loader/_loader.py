@@ -51,7 +51,8 @@ class Loader:
         epoch; a store that gives more than its samples begins again, in another order.
     samples_per_epoch
         With weights: "first_exhausted", until one more sample would be the second time for one of a
-        store; "all_exhausted", until each sample has come; or a number.
+        store; "all_exhausted", until each sample has come; or a number. Under ``shuffle="block"``
+        it is refused where the plan of the order alone would pass ``memory_budget``.
     batch_size
         Samples in a batch of this rank.
     sample_dim

@@ -80,8 +80,9 @@ void check_out(const ArrayState& state, const ResolvedSelection& selection, cons
   }
   if (out.shape != selection.result_shape) {
     throw Error(ErrorCode::invalid_argument,
-                "[read] " + state.path() + ": out has shape " + shape_text(out.shape) +
-                    ", the selection " + shape_text(selection.result_shape));
+                "[read] " + state.driver().url() + '/' + state.path() + ": out has shape " +
+                    shape_text(out.shape) + ", the selection " +
+                    shape_text(selection.result_shape));
   }
 }
 
