@@ -11,13 +11,15 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
 
 from . import _secrets
+from ._hdf5_chunks import stored_chunks
 from ._hdf5_filters import NBIT, SCALEOFFSET, SZIP, check_without_szip, codecs_of, refiltered
+from ._paths import SCHEME
 from ._reference_model import (
     ArrayReferences,
     GroupReferences,
@@ -46,28 +48,27 @@ _MAX_NODES = 1_000_000  # links may make few objects many
 _MAX_DEPTH = 200
 
 
-def read_hdf5(file: Any, url: str) -> tuple[GroupReferences, dict[str, str]]:
+def read_hdf5(file: BinaryIO, url: str) -> tuple[GroupReferences, dict[str, str]]:
     """What the file holds, and why what is left out is."""
-    with h5py.File(file, "r") as opened:
-        return _Reader(opened, url).read()
+    with h5py.File(file if SCHEME.match(url) else url, "r") as opened:
+        return _Reader(opened, file, url).read()
 
 
 class _Reader:
-    def __init__(self, file: h5py.File, url: str) -> None:
+    def __init__(self, file: h5py.File, raw: BinaryIO, url: str) -> None:
         self._file = file
+        self._raw = raw
         self._url = url
         self._root = GroupReferences()
         self._left_out: dict[str, str] = {}
         self._scales: dict[int, str] = {}  # by the number of the dimension
         self._extents: dict[str, int] = {}  # of scales that grow
         self._phony: dict[tuple[int, int], str] = {}
-        self._base = 0
 
     def read(self) -> tuple[GroupReferences, dict[str, str]]:
         nodes: list[tuple[str, Any]] = []
         self._walk("", self._file["/"], (), nodes)
         self._note_dimensions([node for _, node in nodes if isinstance(node, h5py.Dataset)])
-        self._base = self._find_base(nodes)
         for name, node in nodes:
             if isinstance(node, h5py.Group):
                 self._root.groups[name] = _attributes(node)
@@ -154,34 +155,6 @@ class _Reader:
             shape[i] = max(shape[i], self._extents.get(name, 0))
         return tuple(shape)
 
-    def _find_base(self, nodes: list[tuple[str, Any]]) -> int:
-        """What to add to the addresses of chunks: libraries differ in whether they count the user
-        block."""
-        block = int(self._file.userblock_size)
-        if block == 0:
-            return 0
-        for _, node in nodes:
-            if not isinstance(node, h5py.Dataset) or node.chunks is None:
-                continue
-            if node.id.get_num_chunks() == 0:
-                continue
-            found = node.id.get_chunk_info(0)
-            _, wanted = node.id.read_direct_chunk(found.chunk_offset)
-            for base in (0, block):
-                if self._bytes_at(found.byte_offset + base, found.size) == wanted:
-                    return base
-        return 0  # there is no chunk to which it would be added
-
-    def _bytes_at(self, offset: int, size: int) -> bytes:
-        handle = self._file.id.get_vfd_handle() if self._file.driver == "sec2" else None
-        if handle is None:
-            raise NotRepresentable(
-                f"{_secrets.shown(self._url)}: a user block, in a file across a network"
-            )
-        import os
-
-        return os.pread(handle, size, offset)
-
     # ---- one data set
 
     def _array(self, node: h5py.Dataset) -> ArrayReferences:
@@ -238,7 +211,7 @@ class _Reader:
         filters: list[tuple[Any, ...]],
         inner: int,
     ) -> None:
-        chunks = list(_stored_chunks(node))
+        chunks = stored_chunks(node, self._raw, self._file.userblock_size)
         # A filter that no chunk has passed need not be known.
         passed = [
             entry
@@ -262,12 +235,12 @@ class _Reader:
                 + (0,) * inner
             )
             if info.filter_mask == usual:
-                array.put(index, self._url, info.byte_offset + self._base, info.size)
+                array.put(index, self._url, info.byte_offset, info.size)
                 continue
             _, data = node.id.read_direct_chunk(info.chunk_offset)
             if filters and filters[-1][0] == SZIP and info.filter_mask == 1 << len(filters) - 1:
                 check_without_szip(data)
-                array.put(index, self._url, info.byte_offset + self._base, info.size)
+                array.put(index, self._url, info.byte_offset, info.size)
                 continue
             data = refiltered(bytes(data), filters, info.filter_mask)
             inline += len(data)
@@ -353,20 +326,6 @@ def _is_dimension_alone(node: h5py.Dataset) -> bool:
     return bytes(np.bytes_(node.attrs.get("NAME", b""))).startswith(_NO_VARIABLE)
 
 
-def _stored_chunks(node: h5py.Dataset) -> Iterator[Any]:
-    found: list[Any] = []
-    try:
-        node.id.chunk_iter(found.append)
-    except AttributeError:  # an HDF5 library before 1.12.3
-        for i in range(node.id.get_num_chunks()):
-            found.append(node.id.get_chunk_info(i))
-    extents = node.shape
-    for info in found:
-        # Chunks that a data set had before it was made smaller are not its own.
-        if all(o < n for o, n in zip(info.chunk_offset, extents, strict=True)):
-            yield info
-
-
 def _is_edge(node: h5py.Dataset, info: Any) -> bool:
     ends = zip(info.chunk_offset, node.chunks, node.shape, strict=True)
     return any(offset + chunk > extent for offset, chunk, extent in ends)
@@ -392,7 +351,7 @@ def _edges_are_plain(node: h5py.Dataset, chunks: list[Any]) -> bool:
         here.select_hyperslab(info.chunk_offset, tuple(extents))
         node.id.read(h5py.h5s.create_simple(tuple(extents)), here, wanted, kind)
         _, data = node.id.read_direct_chunk(info.chunk_offset)
-        stored = np.frombuffer(data, node.dtype, math.prod(node.chunks)).reshape(node.chunks)
+        stored = np.frombuffer(data, f"V{kind.get_size()}").reshape(node.chunks)
         if stored[tuple(map(slice, extents))].tobytes() != wanted.tobytes():
             return False
     return True

@@ -195,7 +195,7 @@ def _read_open(
         _library("h5py", f"{shown}: HDF5 and NetCDF 4")
         from ._hdf5 import read_hdf5
 
-        return read_hdf5(file if SCHEME.match(url) else url, url)
+        return read_hdf5(file, url)
     if kind == "NetCDF 3":
         return read_netcdf3(file, url)
     if kind == "GRIB 2":

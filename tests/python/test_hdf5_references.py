@@ -1,5 +1,6 @@
 """`hr.references` of HDF5 and NetCDF 4, compared with what h5py and netCDF4 read of the files."""
 
+import io
 import json
 import shutil
 import sys
@@ -260,6 +261,94 @@ def test_what_zarr_cannot_have(tmp_path):
     with pytest.warns(UserWarning, match="left out /link"):
         store = hr.references(path, left_out="skip")
     assert set(hr.open(store)) == {"good"}
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_dimension_that_grows(data, tmp_path):
+    """HDF5 2.0 tells wrong coordinates of chunks where one dimension grows that is not the first,
+    in files of its newer formats."""
+    from headrace._hdf5_chunks import stored_chunks
+
+    shape = tuple(data.draw(st.lists(st.integers(1, 8), min_size=1, max_size=4), "shape"))
+    chunks = tuple(data.draw(st.integers(1, 4), "chunk") for _ in shape)
+    growing = data.draw(st.integers(0, len(shape) - 1), "growing")
+    limits = [
+        max(n, c) + data.draw(st.integers(0, 9), "more") for n, c in zip(shape, chunks, strict=True)
+    ]
+    limits[growing] = None
+    seed = data.draw(st.integers(0, 1000), "seed")
+    values = np.random.default_rng(seed).integers(
+        0, data.draw(st.sampled_from([1, 2, 1000]), "below"), shape, "i4"
+    )
+    path = tmp_path / "a.h5"
+    options = {
+        "libver": data.draw(st.sampled_from(["earliest", "v108", "v110", "latest"]), "libver"),
+        "userblock_size": data.draw(st.sampled_from([0, 512]), "user block"),
+    }
+    filters = {
+        "compression": data.draw(st.sampled_from([None, "gzip"]), "compression"),
+        "shuffle": data.draw(st.booleans(), "shuffle"),
+    }
+    with h5py.File(path, "w", **options) as file:
+        made = file.create_dataset(
+            "x", shape, "i4", chunks=chunks, maxshape=limits, fillvalue=-3, **filters
+        )
+        # Some chunks are not there; then the array becomes smaller.
+        made[: shape[0] // 2 + 1] = values[: shape[0] // 2 + 1]
+        made.resize([data.draw(st.integers(1, n), "extent") for n in shape])
+    assert_same_file(hr.references(path), path)
+
+    with h5py.File(path) as file, open(path, "rb") as raw:
+        node = file["x"]
+        found = stored_chunks(node, raw, node.file.userblock_size)
+
+        class ToldRight:  # as by an HDF5 that has no such fault
+            maxshape, chunks, shape = node.maxshape, node.chunks, node.shape
+
+            class id:
+                read_direct_chunk = node.id.read_direct_chunk
+
+                def chunk_iter(take):
+                    for info in found:
+                        take(info)
+
+        assert stored_chunks(ToldRight, raw, 0) == found
+
+
+def test_chunks_that_are_not_where_hdf5_says(tmp_path):
+    from headrace._hdf5_chunks import stored_chunks
+    from headrace._reference_model import NotRepresentable
+
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("x", data=WALK[0], chunks=(4, 9), maxshape=(17, None))
+    with h5py.File(path) as file, open(path, "rb") as raw:
+        other = io.BytesIO(bytes(len(raw.read())))
+        with pytest.raises(NotRepresentable, match="not where HDF5 says"):
+            stored_chunks(file["x"], other, 0)
+
+
+def test_netcdf_of_a_newer_format_that_grows_along_its_last_dimension(tmp_path):
+    h5netcdf = pytest.importorskip("h5netcdf")
+    data = np.arange(72, dtype="i4").reshape(6, 12)
+    with h5netcdf.File(tmp_path / "a.nc", "w", libver="latest") as file:
+        file.dimensions = {"site": 6, "time": None}
+        made = file.create_variable("x", ("site", "time"), "i4", chunks=(2, 3))
+        file.resize_dimension("time", 12)
+        made[...] = data
+    assert_same(hr.open(hr.references(tmp_path / "a.nc"))["x"][...], data)
+
+
+@pytest.mark.parametrize("filters", [{"shuffle": True}, {"compression": "gzip"}])
+def test_edges_of_arrays_as_elements(filters, tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        made = file.create_dataset("x", (5,), np.dtype(("<f4", (3,))), chunks=(4,), **filters)
+        made[...] = np.arange(15, dtype="f4").reshape(5, 3)
+    assert_same_file(hr.references(path), path)
 
 
 # ---- NetCDF
