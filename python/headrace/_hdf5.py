@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -18,6 +20,7 @@ import numpy as np
 
 from . import _secrets
 from ._hdf5_chunks import stored_chunks
+from ._hdf5_fill import fill_value_behind, fill_value_of, filled_edge, zeros_are_filled_in
 from ._hdf5_filters import NBIT, SCALEOFFSET, SZIP, check_without_szip, codecs_of, refiltered
 from ._paths import SCHEME
 from ._reference_model import (
@@ -44,6 +47,7 @@ _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _NOT_A_COORDINATE = "_nc4_non_coord_"
 
 _MAX_INLINE_NBYTES = 64 << 20
+_STRINGS_AT_A_TIME = 1024  # one of the file's may be many elements
 _MAX_NODES = 1_000_000  # links may make few objects many
 _MAX_DEPTH = 200
 
@@ -100,13 +104,15 @@ class _Reader:
             except UnicodeError:
                 self._left_out[inner] = "its name is no UTF-8"
                 continue
-            if isinstance(node.get(name, getlink=True), h5py.ExternalLink):
+            link = node.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
                 self._left_out[inner] = "a link to another file"
                 continue
             try:
-                found = node.get(name)
+                found = node[name]
             except (KeyError, OSError, RuntimeError) as why:
-                self._left_out[inner] = f"h5py does not open it: {why}"
+                if not isinstance(link, h5py.SoftLink):  # which may lead nowhere
+                    self._left_out[inner] = f"h5py does not open it: {why}"
                 continue
             if len(above) == _MAX_DEPTH:
                 self._left_out[inner] = f"more than {_MAX_DEPTH} groups stand around it"
@@ -188,6 +194,7 @@ class _Reader:
             array.chunks = (*node.chunks, *inner)
             self._chunked(node, array, filters, len(inner))
         elif layout == h5py.h5d.COMPACT:
+            _check_stored(node, array.nbytes)
             elements = np.empty(node.shape, node.dtype)
             if elements.size:
                 node.id.read(h5py.h5s.ALL, h5py.h5s.ALL, elements, node.id.get_type())
@@ -200,8 +207,12 @@ class _Reader:
         offset, nbytes = node.id.get_offset(), array.nbytes
         if offset is None or nbytes == 0:
             return
-        if node.id.get_storage_size() != nbytes:
-            raise NotRepresentable(f"{node.id.get_storage_size()} bytes are stored, not {nbytes}")
+        _check_stored(node, nbytes)
+        end = self._raw.seek(0, os.SEEK_END)
+        if offset + nbytes > end:
+            raise NotRepresentable(
+                f"its elements reach to byte {offset + nbytes}, and the file ends at {end}"
+            )
         array.put_contiguous(self._url, offset)
 
     def _chunked(
@@ -228,12 +239,26 @@ class _Reader:
             usual = 0  # what was left out of some chunks only is done to them here
         applied = [f for i, f in enumerate(filters) if not usual >> i & 1]
         array.codecs = [codec for entry in applied for codec in codecs_of(entry, array.dtype)]
+        behind = fill_value_behind(node) if self._shape_of(node) != node.shape else None
+        if behind is not None and behind.tobytes().strip(b"\0") and zeros_are_filled_in(node):
+            grid = zip(node.shape, node.chunks, strict=True)
+            if len(chunks) != math.prod(-(-n // c) for n, c in grid):
+                raise NotRepresentable("it has two fill values: it ends before its dimension")
         inline = 0
         for info in chunks:
             index = (
                 tuple(a // b for a, b in zip(info.chunk_offset, node.chunks, strict=True))
                 + (0,) * inner
             )
+            if behind is not None and _is_edge(node, info):
+                inline += math.prod(node.chunks) * node.dtype.itemsize
+                if inline > _MAX_INLINE_NBYTES:
+                    raise NotRepresentable("too many chunks reach beyond its end")
+                data = filled_edge(node, info, behind)
+                if applied:
+                    data = refiltered(data, applied, (1 << len(applied)) - 1)
+                array.put_inline(index, data)
+                continue
             if info.filter_mask == usual:
                 array.put(index, self._url, info.byte_offset, info.size)
                 continue
@@ -251,11 +276,14 @@ class _Reader:
     def _strings(self, node: h5py.Dataset) -> ArrayReferences:
         """Strings of variable length lie in a heap: they come with the references."""
         shape = self._shape_of(node)
+        nbytes = 4 * math.prod(shape)
+        _check_strings(nbytes)
         values = np.full(shape, b"", "O")
-        values[tuple(map(slice, node.shape))] = node[()]
+        for here in _blocks(node.shape, _STRINGS_AT_A_TIME):
+            values[here] = found = node[here]
+            nbytes += sum(map(len, np.asarray(found, "O").flat))
+            _check_strings(nbytes)
         elements = [v if isinstance(v, bytes) else str(v).encode() for v in values.flat]
-        if sum(map(len, elements)) + 4 * len(elements) > _MAX_INLINE_NBYTES:
-            raise NotRepresentable("its strings of variable length are too many to be kept inline")
         try:
             for v in elements:
                 v.decode()
@@ -275,7 +303,11 @@ class _Reader:
         if array.dtype.kind == "O":
             return  # all are stored
         is_whole = len(array.references) == array.nchunks
-        stored = None if is_whole else _stored_fill_value(node, array.dtype)
+        stored = None
+        if not is_whole and self._shape_of(node) != node.shape:
+            stored = fill_value_behind(node)
+        if not is_whole and stored is None:
+            stored = fill_value_of(node, array.dtype)
         mark = mark_of_missing(node.attrs.get("_FillValue"), array.dtype)
         same = mark is not None and (stored is None or _same(stored, mark))
         if mark is not None and (is_whole or same):
@@ -314,6 +346,27 @@ class _Reader:
                 seen[extent] += 1
             names.append(name)
         return names
+
+
+def _check_stored(node: h5py.Dataset, nbytes: int) -> None:
+    if node.id.get_storage_size() != nbytes:
+        raise NotRepresentable(f"{node.id.get_storage_size()} bytes are stored, not {nbytes}")
+
+
+def _check_strings(nbytes: int) -> None:
+    if nbytes > _MAX_INLINE_NBYTES:
+        raise NotRepresentable("its strings of variable length are too many to be kept inline")
+
+
+def _blocks(shape: tuple[int, ...], size: int) -> Iterator[tuple[slice, ...]]:
+    """All of an array, in parts of so many elements at most."""
+    steps = []
+    for extent in reversed(shape):
+        steps.insert(0, max(min(extent, size), 1))
+        size //= steps[0]
+    begins = itertools.product(*map(range, [0] * len(shape), shape, steps))
+    for begin in begins:
+        yield tuple(slice(b, b + step) for b, step in zip(begin, steps, strict=True))
 
 
 def _plain_name(path: str) -> str:
@@ -355,19 +408,6 @@ def _edges_are_plain(node: h5py.Dataset, chunks: list[Any]) -> bool:
         if stored[tuple(map(slice, extents))].tobytes() != wanted.tobytes():
             return False
     return True
-
-
-def _stored_fill_value(node: h5py.Dataset, dtype: np.dtype[Any]) -> Any:
-    plist = node.id.get_create_plist()
-    if plist.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED:
-        return None
-    if node.dtype.subdtype is not None:
-        if plist.fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
-            raise NotRepresentable("a fill value of arrays as elements")
-        return None
-    value = np.zeros((), dtype.newbyteorder("=") if dtype.kind in "biufc" else dtype)
-    plist.get_fill_value(value)
-    return value[()]
 
 
 def _same(a: Any, b: Any) -> bool:

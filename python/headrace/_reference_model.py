@@ -68,7 +68,7 @@ class ArrayReferences:
         rows = shape[0] if shape else 1
         nbytes = math.prod(shape) * self.dtype.itemsize
         self.chunks = (*chunks_before, *shape)
-        if nbytes == 0:
+        if math.prod(self.shape) == 0 or nbytes == 0:
             return
         parts = _parts(rows, nbytes)
         each = nbytes // parts
@@ -164,6 +164,9 @@ def json_value(value: Any) -> Any:
         value = np.asarray(value).astype(object)
     if value.dtype.kind not in "biufO":
         return None
+    if value.dtype.char == "g":  # a long double: item() of it is no number of Python
+        with np.errstate(over="ignore"):
+            value = value.astype("f8")
     # NetCDF's attributes are lists, of one element mostly.
     plain = value.item() if value.size == 1 else value.tolist()
     if value.dtype.kind != "O":

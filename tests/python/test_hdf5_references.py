@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import struct
 import sys
 import warnings
 
@@ -351,6 +352,57 @@ def test_edges_of_arrays_as_elements(filters, tmp_path):
     assert_same_file(hr.references(path), path)
 
 
+def test_a_data_set_that_does_not_open_is_named(tmp_path):
+    """Its elements would reach beyond the end of the file."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.zeros(0x1234, "u1")
+        file["good"] = FIELD
+    data = path.read_bytes().replace(struct.pack("<Q", 0x1234), struct.pack("<Q", 1 << 48))
+    path.write_bytes(data)
+    with pytest.raises(NotImplementedError, match="/x: "):
+        hr.references(path)
+    with pytest.warns(UserWarning, match="left out /x"):
+        assert list(hr.open(hr.references(path, left_out="skip"))) == ["good"]
+
+
+def test_attributes_that_are_long_doubles(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(3)
+        file["x"].attrs["one"] = np.longdouble(1)
+        file["x"].attrs["two"] = np.array([0.5, 2], np.longdouble)
+        file["x"].attrs["third"] = np.longdouble(1) / 3
+        file["x"].attrs["complex"] = np.clongdouble(1j)
+    found = dict(hr.open(hr.references(path))["x"].attrs)
+    del found["_ARRAY_DIMENSIONS"]
+    assert found == {"one": 1.0, "two": [0.5, 2.0], "third": 1 / 3}
+
+
+def test_strings_of_variable_length_are_counted_before_they_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        kind = h5py.string_dtype()
+        file.create_dataset("many", (10**15,), kind, chunks=(1000,))
+        text = file.create_dataset("long", (3, 5, 7), kind)
+        text[...] = "a text"
+        text[2, 3, :4] = ["alpha", "", "\u03b2eta", "gamma"]
+    with pytest.raises(NotImplementedError, match=r"/many: .*too many to be kept inline"):
+        hr.references(path)
+    with pytest.warns(UserWarning, match="left out /many"):
+        group = hr.open(hr.references(path, left_out="skip"))
+    with h5py.File(path) as file:
+        assert group["long"][...].tolist() == file["long"].asstr()[()].tolist()
+    read = []
+    getitem = h5py.Dataset.__getitem__
+    monkeypatch.setattr("headrace._hdf5._MAX_INLINE_NBYTES", 500)
+    monkeypatch.setattr("headrace._hdf5._STRINGS_AT_A_TIME", 8)
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", lambda *a: read.append(a) or getitem(*a))
+    with pytest.raises(NotImplementedError, match=r"/long: .*too many to be kept inline"):
+        hr.references(path)
+    assert len(read) < 4  # of the 15 rows
+
+
 # ---- NetCDF
 
 
@@ -449,6 +501,45 @@ def test_netcdf_variables_that_reach_less_far_than_their_dimension(tmp_path):
         assert found.sizes == wanted.sizes
         assert found["names"].values.tolist() == wanted["names"].values.tolist()
         assert found["never"].isnull().all() and wanted["never"].isnull().all()
+
+
+@pytest.mark.parametrize("zlib", [False, True])
+def test_netcdf_variables_without_a_fill_value_that_end_before_their_dimension(zlib, tmp_path):
+    netCDF4 = pytest.importorskip("netCDF4")
+    kinds = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "S1"]
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 3)
+        file.createVariable("t", "i4", ("t",))[:] = np.arange(11)
+        options = {"fill_value": False, "zlib": zlib}
+        for i, kind in enumerate(kinds):
+            made = file.createVariable(f"v{i}", kind, ("t", "x"), chunksizes=(4, 2), **options)
+            made[:6] = np.arange(18).reshape(6, 3).astype(kind)
+            file.createVariable(f"never{i}", kind, ("t", "x"), **options)
+    group = hr.open(hr.references(tmp_path / "a.nc"))
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        file.set_auto_maskandscale(False)
+        for i in range(len(kinds)):
+            for name in (f"v{i}", f"never{i}"):
+                assert_same(group[name][...], file[name][...].astype(group[name].dtype))
+
+
+def test_two_fill_values_are_refused(tmp_path):
+    """What HDF5 has where nothing was written, and netCDF behind the end."""
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("t", None)
+        file.createVariable("t", "i4", ("t",))[:] = np.arange(9)
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        made = file.create_dataset("x", (6,), "i4", chunks=(2,), maxshape=(None,))
+        made[:2] = 1
+        made.dims[0].attach_scale(file["t"])
+    with pytest.raises(NotImplementedError, match="/x: it has two fill values"):
+        hr.references(tmp_path / "a.nc")
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        file["x"][:] = np.arange(6)
+    wanted = [*range(6), *[-2147483647] * 3]
+    assert hr.open(hr.references(tmp_path / "a.nc"))["x"][...].tolist() == wanted
 
 
 def test_zeros_that_nothing_marks_are_no_missing_values(tmp_path):

@@ -1,5 +1,6 @@
 """References of NetCDF 3: what they read is what netCDF4 reads, whatever the header says."""
 
+import json
 import struct
 
 import headrace as hr
@@ -222,6 +223,15 @@ def test_what_is_not_in_the_file_is_left_out(tmp_path, data, why):
     with pytest.warns(UserWarning, match=why):
         group = hr.open(hr.references(tmp_path / "a.nc", left_out="skip"))
     assert list(group) == []
+
+
+def test_large_records_that_are_none_take_no_memory(tmp_path):
+    huge = [("t", 0), ("a", 2**31 - 1), ("b", 2**31 - 1)]
+    (tmp_path / "a.nc").write_bytes(header(0, huge, variable("v", [0, 1, 2]), 1))
+    hr.references(tmp_path / "a.nc", out=tmp_path / "a.json")
+    found = json.loads((tmp_path / "a.json").read_text())["refs"]
+    assert json.loads(found["v/.zarray"])["shape"] == [0, 2**31 - 1, 2**31 - 1]
+    assert not [key for key in found if key.startswith("v/0")]
 
 
 def test_records_that_were_not_counted(tmp_path):

@@ -302,6 +302,11 @@ def test_attributes(store, zarr_format):
     assert_same(read_zarr(store), np.full(2, 3, "i1"))
 
 
+LONG_DOUBLES = pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant == 52, reason="long doubles are doubles here"
+)
+
+
 @pytest.mark.parametrize(
     ("value", "named"),
     [
@@ -314,6 +319,10 @@ def test_attributes(store, zarr_format):
         (np.ma.array([1, 2], mask=[0, 1]), "masked"),
         (1 + 2j, "complex"),
         (np.complex64(1), "complex"),
+        (np.clongdouble(1), "complex"),
+        (np.array([1j], np.clongdouble), "complex"),
+        pytest.param(np.longdouble(1) / 3, "beyond doubles", marks=LONG_DOUBLES),
+        pytest.param(np.array([1, "1e4000"], np.longdouble), "beyond doubles", marks=LONG_DOUBLES),
     ],
 )
 def test_attributes_that_json_has_no_value_for(value, named):
@@ -329,7 +338,21 @@ def test_attributes_of_numpy():
     attrs = hr.create_group(hr.memory_store()).attrs
     attrs.put({"a": np.float32(0.5), "b": np.arange(2), "c": np.array(["x"]), "d": np.bool_(True)})
     attrs["e"] = np.ma.array([1, 2])
-    assert attrs.asdict() == {"a": 0.5, "b": [0, 1], "c": ["x"], "d": True, "e": [1, 2]}
+    attrs["f"] = [np.longdouble(0.1), np.array([1, np.inf], np.longdouble)]
+    wanted = {"a": 0.5, "b": [0, 1], "c": ["x"], "d": True, "e": [1, 2], "f": [0.1, [1, np.inf]]}
+    assert attrs.asdict() == wanted
+
+
+@pytest.mark.parametrize("codec", ["json2", "msgpack2"])
+def test_long_doubles_among_objects(codec):
+    filters = [{"id": codec}]
+    a = hr.create_array(
+        hr.memory_store(), shape=2, dtype=object, zarr_format=2, filters=filters, fill_value=None
+    )
+    a[:] = np.array([{"x": np.longdouble(0.5)}, [np.longdouble(2)]], object)
+    assert a[:].tolist() == [{"x": 0.5}, [2.0]]
+    with pytest.raises(TypeError, match="is not a JSON value"):
+        a[:] = np.array([{"x": np.clongdouble(1)}, 1], object)
 
 
 def test_names_of_attributes_are_strings():
