@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
+
 _LONGEST = 60
+_MAX_DEPTH = 64  # of lists within lists: NumPy looks no further
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, type(None))
 
 
@@ -115,18 +118,32 @@ def attributes(value: Any) -> None:
         text("attributes", name, "names that are strings")
 
 
-def is_masked(value: Any) -> bool:
-    """Whether elements of it are masked, in which NumPy keeps something all the same."""
-    if not isinstance(value, np.ma.MaskedArray) or value.mask is np.ma.nomask:
+def is_masked(value: Any, depth: int = 0) -> bool:
+    """Whether elements of it are masked, in which NumPy keeps something all the same: of an array,
+    or of one among the items of a list, a tuple or an array of objects."""
+    if isinstance(value, np.ma.MaskedArray) and value.mask is not np.ma.nomask:
+        mask = np.ma.flatten_mask(np.ma.getmaskarray(value))
+        if mask.any():
+            return True
+    if isinstance(value, np.ndarray):
+        value = [value.tolist()] if value.dtype == object else []
+    if depth > _MAX_DEPTH or not _core._holds_arrays(value):
         return False
-    return bool(np.ma.flatten_mask(np.ma.getmaskarray(value)).any())
+    return any(is_masked(item, depth + 1) for item in value)
+
+
+def array(name: str, value: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """An array of NumPy, of elements none of which is masked: Zarr has no mark for such."""
+    if not is_masked(value):
+        found = np.asanyarray(value, dtype)  # keeps the mask of what __array__() gives
+        if found is value or not is_masked(found):
+            return np.asarray(found)
+    raise TypeError(f"{name}: elements are masked: give {name}.filled(value)")
 
 
 def elements(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """An array of NumPy, of elements that are all there: Zarr has no mark for others."""
-    if is_masked(value):
-        raise TypeError(f"{name}: elements are masked: give {name}.filled(value)")
-    found = np.asarray(value)
+    """An array of NumPy, of elements that are all there: strings may be missing, too."""
+    found = array(name, value)
     missing = getattr(found.dtype, "na_object", "")  # of NumPy's StringDType
     if not isinstance(missing, str) and any(not isinstance(each, str) for each in found.flat):
         raise TypeError(f"{name}: strings are missing ({missing!r}): give others in their place")

@@ -27,6 +27,8 @@ import headrace.lazy
 class _OwnedMemory:
     pass
 
+def _holds_arrays(arg: object, /) -> bool: ...
+
 class DeviceArray:
     """
     An array in the memory of a device: what reads to one return.

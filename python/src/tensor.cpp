@@ -258,6 +258,34 @@ ArrayView output_view(nb::handle out,
   return result;
 }
 
+namespace {
+
+constexpr int kMaxListDepth = 64;  // NumPy looks no further
+
+// Whether arrays of NumPy, which may be masked, are among the items of a list or tuple.
+bool holds_arrays(PyObject* value, int depth = 0) {
+  const bool is_list = PyList_Check(value) != 0;
+  if ((!is_list && PyTuple_Check(value) == 0) || depth > kMaxListDepth) return false;
+  for (Py_ssize_t i = 0; i < Py_SIZE(value); ++i) {
+    PyObject* const item = is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i);
+    if (PyFloat_CheckExact(item) || PyLong_CheckExact(item) || PyUnicode_CheckExact(item)) continue;
+    if (PyObject_TypeCheck(item, reinterpret_cast<PyTypeObject*>(numpy().ndarray)) != 0 ||
+        holds_arrays(item, depth + 1))
+      return true;
+  }
+  return false;
+}
+
+// What is no array of NumPy as one. Lists, and what __array__() gives, may hold masked elements.
+nb::object to_ndarray(nb::handle data, nb::handle numpy_dtype) {
+  PyObject* const object = data.ptr();
+  if (PyLong_Check(object) != 0 || PyFloat_Check(object) != 0 || PyUnicode_Check(object) != 0)
+    return call2(numpy().asarray, data, numpy_dtype);
+  return package_attribute("headrace._check", "array")("data", data, numpy_dtype);
+}
+
+}  // namespace
+
 ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype) {
   auto* const ndarray = reinterpret_cast<PyTypeObject*>(numpy().ndarray);
   const bool is_ndarray = PyObject_TypeCheck(data.ptr(), ndarray) != 0;
@@ -266,6 +294,8 @@ ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype
     package_attribute("headrace._check", "elements")("data", data);
   };
   if (is_ndarray && (Py_TYPE(data.ptr()) != ndarray || dtype.variable_length())) check_elements();
+  if (dtype.variable_length() && !is_ndarray)
+    return vlen_input(to_ndarray(data, numpy_dtype), dtype, numpy_dtype);
   if (dtype.variable_length()) return vlen_input(data, dtype, numpy_dtype);
   nb::object array = nb::borrow(data);
   if (!is_ndarray) {
@@ -275,7 +305,7 @@ ArrayView input_view(nb::handle data, const DType& dtype, nb::handle numpy_dtype
       ArrayView result = view_of_dlpack(data, false, "[write] data", {}, waited);
       if (result.view.dtype == dtype) return result;
     }
-    array = call2(numpy().asarray, data, numpy_dtype);
+    array = to_ndarray(data, numpy_dtype);
   } else {
     nb::object found = steal_or_throw(PyObject_GetAttr(data.ptr(), numpy().dtype_name));
     if (!same_dtype(found, numpy_dtype)) {
@@ -295,6 +325,7 @@ nb::object unboxed(nb::handle array) {
 
 void bind_tensor(nb::module_& m) {
   nb::class_<OwnedMemory>(m, "_OwnedMemory", nb::type_slots(owned_memory_slots));
+  m.def("_holds_arrays", [](nb::handle value) { return holds_arrays(value.ptr()); });
 }
 
 }  // namespace headrace::python

@@ -415,6 +415,76 @@ def test_writes_of_masked_and_missing_elements_are_refused(store):
     assert_same(a[...], np.array([1.0, 2.0]))
 
 
+class _Exported:
+    """What `__array__()` makes an array of."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def _objects(*items):
+    array = np.empty(len(items), object)
+    for i, item in enumerate(items):
+        array[i] = item
+    return array
+
+
+MASKED_ROWS = [np.ma.array([1, 2], mask=[0, 1]), np.ma.array([3, 4])]
+MASKED_TEXTS = list(np.ma.array(["a", "b"], mask=[0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("plain", "data"),
+    [
+        ([[1, 2], [3, 4]], MASKED_ROWS),
+        ([[1, 2], [3, 4]], tuple(MASKED_ROWS)),
+        ([[1, 2], [3, 4]], [[1, 2], (3, np.ma.masked)]),
+        ([[1, 2], [3, 4]], _Exported(np.ma.stack(MASKED_ROWS))),
+        ([1, 2], _objects(1, np.ma.masked)),
+        ([1, 2], [1, np.ma.array(2, mask=True)]),
+        (["a", "b"], MASKED_TEXTS),
+        (["a", "b"], _objects(*MASKED_TEXTS)),
+        (["a", "b"], _Exported(np.ma.array(["a", "b"], object, mask=[0, 1]))),
+    ],
+)
+def test_masked_elements_within_others_are_refused(plain, data):
+    is_text = isinstance(plain[0], str)
+    a = hr.array(np.array(plain), dtype=str if is_text else None)
+    rows = a.oindex
+    for call in (
+        lambda: a.__setitem__(..., data),
+        lambda: rows.__setitem__([0, 1], data),
+        lambda: a.write(..., data),
+        lambda: a.write_async(..., data).result(),
+        lambda: a.append(data),
+        lambda: hr.array(data),
+        lambda: hr.save(hr.memory_store(), data),
+        lambda: hr.save(hr.memory_store(), x=data),
+    ):
+        with pytest.raises(TypeError, match="data: elements are masked"):
+            call()
+    assert a[...].tolist() == plain
+
+
+def test_lists_of_what_is_not_masked_are_written():
+    a = hr.array(np.zeros((2, 2), "i4"))
+    a[...] = [np.ma.array([1, 2]), np.ma.array([3, 4], mask=[0, 0])]
+    assert a[...].tolist() == [[1, 2], [3, 4]]
+    a[...] = _Exported(np.ma.array([[5, 6], [7, 8]]))
+    assert a[...].tolist() == [[5, 6], [7, 8]]
+    a[0, 0] = np.int64(9)
+    a[0, 1] = True
+    a[1] = range(2)
+    assert a[...].tolist() == [[9, 1], [0, 1]]
+    endless = []
+    endless.append(endless)
+    with pytest.raises((TypeError, ValueError)):
+        a[...] = endless
+
+
 @pytest.mark.parametrize("missing", [None, np.nan])
 def test_missing_strings_are_refused(missing):
     dtype = np.dtypes.StringDType(na_object=missing)
