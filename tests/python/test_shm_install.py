@@ -163,6 +163,23 @@ def test_layouts_and_types(arena):
     assert block_of(got.data) is not None and block_of(got.mask) is not None
 
 
+def test_masked_texts_keep_what_numpy_notes(arena):
+    masked = np.ma.array(["a", "b"] * 20_000, mask=[0, 1] * 20_000)
+    masked._optinfo["title"] = "letters"
+    for got in (through(masked), shm.share(masked)):
+        assert got.fill_value == masked.fill_value == "N/A"
+        assert got._optinfo == {"title": "letters"}
+        assert (got.mask == masked.mask).all() and (got.data == masked.data).all()
+
+
+@pytest.mark.parametrize("given", ["64MiB", 1 << 26, object()])
+def test_what_is_no_arena_is_refused(given):
+    with pytest.raises(TypeError, match="arena: expected an Arena or None"):
+        shm.install(given)
+    with pytest.raises(TypeError, match="min_nbytes: expected an integer"):
+        shm.install(min_nbytes="1KiB")
+
+
 def test_what_stays_in_the_pickle(arena):
     table = np.array([[1, "a"], [None, 2.0]] * 9000, dtype=object)
     for obj in (table, field().view(np.matrix), field()[:20], "text"):
@@ -402,6 +419,19 @@ def test_data_loader(arena, method, options):
         count += 1
     assert count == 4
     del batch, loader
+
+
+def test_tensors_that_are_conjugated_or_negated_later(arena):
+    torch = pytest.importorskip("torch")
+    made = torch.randn(5000, dtype=torch.complex64)
+    conjugated, negated = made.conj(), made.conj().imag
+    assert conjugated.is_conj() and negated.is_neg()
+    parameter = torch.nn.Parameter(conjugated)
+    for sent in (conjugated, negated, parameter, conjugated[:3], conjugated[::2]):
+        got = through(sent)
+        assert torch.equal(got.resolve_conj().resolve_neg(), sent.resolve_conj().resolve_neg())
+        assert (type(got), got.requires_grad) == (type(sent), sent.requires_grad)
+        del got
 
 
 def test_tensors_that_torch_shares_stay_shared(arena):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _check
 from . import _torch
 from ._arena import Address, Arena, address_of, arena_at
 from ._pickle import IN_BAND_PROTOCOL, Reduced, Reducer, array_reducers, goes_in_band, type_of
@@ -110,6 +111,9 @@ def install(
     >>> loader = DataLoader(dataset, batch_size=8, num_workers=4)
     """
     arena = Arena(nbytes) if arena is None else arena
+    if not isinstance(arena, Arena | QueueArena):
+        raise _check.wrong_type("arena", "an Arena or None", arena)
+    _check.integer("min_nbytes", min_nbytes)
     _install(arena, min_nbytes)
     return arena
 
@@ -233,6 +237,7 @@ def _receive(
 def _reduce_tensor(own: Reducer | None, tensor: Any) -> Reduced:
     """By torch's own reducer what has no plain memory, and what lies in torch's shared memory: it
     was put there to go on being shared with the sender."""
+    tensor = _torch.resolved(tensor)  # torch's own forgets that a tensor is conjugated
     # In this order: sparse tensors have no storage that is_shared could look at, and raise.
     if own is not None and (not _torch.is_plain(tensor) or tensor.is_shared()):
         return own(tensor)

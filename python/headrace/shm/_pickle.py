@@ -95,8 +95,12 @@ def type_of(dtype: np.dtype[Any]) -> str | np.dtype[Any]:
 def _reduce_masked(array: np.ma.MaskedArray[Any, Any]) -> Reduced:
     if type(array.data) is not np.ndarray or array.dtype.hasobject:
         return array.__reduce_ex__(IN_BAND_PROTOCOL)
-    return _masked, (array.data, array.mask, array.fill_value, array.hardmask)
+    state: Any = array  # NumPy has no other words for some of it
+    return _masked, (array.data, array.mask, state._fill_value, array.hardmask, state._optinfo)
 
 
-def _masked(data: Array, mask: Any, fill_value: Any, hard: bool) -> Any:
-    return np.ma.MaskedArray(data, mask=mask, fill_value=fill_value, hard_mask=hard, copy=False)
+def _masked(data: Array, mask: Any, fill_value: Any, hard: bool, info: dict[str, Any]) -> Any:
+    found: Any = np.ma.MaskedArray(data, mask=mask, hard_mask=hard, copy=False)
+    found._fill_value = fill_value  # as it is: of texts it may be longer than the elements
+    found._optinfo = info
+    return found

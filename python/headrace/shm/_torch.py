@@ -59,6 +59,16 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
+def resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """With elements in memory as they are, where conjugation or a sign were left for later."""
+    if not tensor.is_leaf or not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
+    found = tensor.detach().resolve_conj().resolve_neg()
+    if isinstance(tensor, loaded().nn.Parameter):
+        return loaded().nn.Parameter(found, tensor.requires_grad)
+    return found.requires_grad_(tensor.requires_grad)
+
+
 def _bits_dtype(tensor: torch.Tensor) -> str:
     return _BITS[tensor.element_size()]
 
