@@ -56,6 +56,14 @@ def integer(name: str, value: Any, wanted: str = "an integer") -> None:
         raise ValueError(f"{name}: {number} is outside of 64 bits")
 
 
+def positive(name: str, value: Any) -> None:
+    """An integer of 1 or more; None where there is none."""
+    if value is not None:
+        integer(name, value)
+        if value < 1:
+            raise ValueError(f"{name}: expected 1 or more, got {value}")
+
+
 def seconds(name: str, value: Any) -> None:
     """How long to wait; None is for ever."""
     if value is None:

@@ -327,6 +327,8 @@ def create_array(
     codecs = codec_chain(dtype, filters, serializer, compressors, zarr_format)
     if fill_value is None:
         fill_value = _default_fill_value(dtype)
+    elif isinstance(fill_value, str):
+        _check.text("fill_value", fill_value)
     arguments = {
         **_grid(chunks, shards, shape, dimension_names),
         "shape": shape,

@@ -74,17 +74,20 @@ class Attributes(MutableMapping[str, Any]):
         set: Mapping[str, Any] | None = None,
         remove: tuple[str, ...] = (),
         keep_present: bool = False,
-    ) -> dict[str, Any]:
-        """The attributes as they were before."""
-        before: dict[str, Any] = _json.loads(
-            self._node._update_attributes(_json.dumps(set or {}), list(remove), keep_present)
-        )
+    ) -> str:
+        """The JSON of the attributes as they were before."""
+        return self._node._update_attributes(_json.dumps(set or {}), list(remove), keep_present)
+
+    def _changed(self, **change: Any) -> dict[str, Any]:
+        """The attributes as they were before a change."""
+        self.asdict()  # raises before it, where Python reads no such JSON
+        before: dict[str, Any] = _json.loads(self._change(**change))
         return before
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
         """Remove an attribute and return its value."""
         _check.text("name", name, "the name of an attribute")
-        value = self._change(remove=(name,)).get(name, default)
+        value = self._changed(remove=(name,)).get(name, default)
         if value is _MISSING:
             raise KeyError(_missing(name, self.asdict()))
         return value
@@ -92,7 +95,7 @@ class Attributes(MutableMapping[str, Any]):
     def popitem(self) -> tuple[str, Any]:
         """Remove some attribute and return its name and value."""
         for name in self:
-            before = self._change(remove=(name,))
+            before = self._changed(remove=(name,))
             if name in before:
                 return name, before[name]
         raise KeyError("popitem(): there are no attributes")
@@ -100,7 +103,7 @@ class Attributes(MutableMapping[str, Any]):
     def setdefault(self, name: str, default: Any = None) -> Any:
         """The value of an attribute, set to `default` when there is none."""
         _check.text("name", name, "the name of an attribute")
-        before = self._change({name: default}, keep_present=True)
+        before = self._changed(set={name: default}, keep_present=True)
         return before[name] if name in before else self[name]
 
     def clear(self) -> None:

@@ -314,10 +314,24 @@ nb::object fill_value(PyArray& self) {
   return unboxed(scalar.keep_alive);
 }
 
-std::int64_t size(const PyArray& self) {
-  std::int64_t count = 1;
-  for (std::int64_t extent : self.array.shape()) count *= extent;
-  return count;
+// Python's integers: the product of a shape need not fit 64 bits.
+nb::int_ product(const Shape& factors) {
+  nb::object result = nb::int_(1);
+  for (std::int64_t factor : factors) result = result * nb::int_(factor);
+  return nb::borrow<nb::int_>(result);
+}
+
+nb::int_ size(const PyArray& self) { return product(self.array.shape()); }
+
+nb::int_ nchunks(const PyArray& self) {
+  if (self.array.is_rectilinear()) return nb::int_(self.array.nchunks());
+  Shape grid = self.array.shape();
+  const Shape chunks = self.array.chunks();
+  for (std::size_t d = 0; d < grid.size(); ++d) {
+    const std::int64_t chunk = std::max<std::int64_t>(chunks[d], 1);
+    grid[d] = grid[d] / chunk + (grid[d] % chunk != 0 ? 1 : 0);
+  }
+  return product(grid);
 }
 
 std::int64_t itemsize(PyArray& self) {
@@ -496,7 +510,7 @@ void bind_array(nb::module_& m) {
       .def_prop_ro("size", size, "Number of elements.")
       .def_prop_ro(
           "nbytes",
-          [](PyArray& self) { return size(self) * itemsize(self); },
+          [](PyArray& self) { return nb::borrow<nb::int_>(size(self) * nb::int_(itemsize(self))); },
           "Bytes of the whole array in memory.")
       .def_prop_ro("itemsize", itemsize, "Bytes of an element of the dtype.")
       .def_prop_ro(
@@ -579,10 +593,7 @@ void bind_array(nb::module_& m) {
           "__exit__",
           [](PyArray& self, nb::args raised) { leave_store(self.array.store(), raised); },
           nb::sig("def __exit__(self, *args: object) -> None"))
-      .def_prop_ro(
-          "nchunks",
-          [](PyArray& self) { return self.array.nchunks(); },
-          "Number of chunks in the grid.")
+      .def_prop_ro("nchunks", nchunks, "Number of chunks in the grid.")
       .def_prop_ro(
           "nchunks_initialized",
           [](PyArray& self) {

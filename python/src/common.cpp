@@ -47,8 +47,12 @@ std::int64_t extent_from_python(nb::handle value, const char* what) {
     PyErr_Clear();
     raise_wrong_type(what, "an integer or a sequence of integers", value);
   }
-  const long long extent = PyLong_AsLongLong(index.ptr());
-  if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  int overflows = 0;
+  const long long extent = PyLong_AsLongLongAndOverflow(index.ptr(), &overflows);
+  if (overflows != 0)
+    raise(PyExc_ValueError,
+          std::string(what) + ": " + nb::cast<std::string>(nb::str(index)) +
+              " is outside of 64 bits");
   return extent;
 }
 

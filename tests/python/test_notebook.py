@@ -3,6 +3,7 @@
 import html.parser
 import importlib
 import inspect
+import json
 import xml.etree.ElementTree as ElementTree
 
 import headrace as hr
@@ -92,6 +93,18 @@ def test_a_card_of_a_grid_that_no_memory_holds():
     text = checked(array)
     assert len(text) < 20_000
     assert f"{1 << 40:,}" in text
+
+
+def test_sizes_that_64_bits_do_not_hold(tmp_path):
+    hr.create_array(tmp_path, shape=(7, 5), dtype="i4", chunks=(1 << 10, 3))
+    document = json.loads((tmp_path / "zarr.json").read_text())
+    document["shape"] = [1 << 62, 1 << 62]
+    (tmp_path / "zarr.json").write_text(json.dumps(document))
+    array = hr.open_array(tmp_path)
+    assert (array.size, array.nbytes) == (1 << 124, 1 << 126)
+    assert array.nchunks == (1 << 52) * -(-(1 << 62) // 3)
+    assert f"{array.nchunks:,}" in str(array.info) and f"{array.nchunks:,}" in checked(array)
+    assert hr.zeros((0, 3)).nchunks == 0 and hr.zeros(()).nchunks == 1
 
 
 def test_a_rectilinear_grid():

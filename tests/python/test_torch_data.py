@@ -131,6 +131,21 @@ def test_ranks_share_the_blocks(arrays):
     assert sorted(label for part in parts for label in part) == list(range(COUNT))
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rank": 5, "world_size": 2}, "rank: expected 0 to 1, got 5"),
+        ({"rank": -1, "world_size": 2}, "rank: expected 0 to 1, got -1"),
+        ({"world_size": 0}, "world_size: expected 1 or more, got 0"),
+        ({"batch_size": 0}, "batch_size: expected 1 or more, got 0"),
+        ({"block_size": -5}, "block_size: expected 1 or more, got -5"),
+    ],
+)
+def test_numbers_out_of_range_are_named(arrays, given, message):
+    with pytest.raises(ValueError, match=message):
+        IterableArrayDataset(arrays, **given)
+
+
 def test_epoch_reaches_workers_that_live_on(arrays):
     dataset = IterableArrayDataset(arrays, batch_size=None, shuffle=True)
     loader = DataLoader(

@@ -7,6 +7,7 @@ that does not broadcast is a ValueError; `append` returns the new shape, as zarr
 """
 
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -353,6 +354,42 @@ def test_long_doubles_among_objects(codec):
     assert a[:].tolist() == [{"x": 0.5}, [2.0]]
     with pytest.raises(TypeError, match="is not a JSON value"):
         a[:] = np.array([{"x": np.clongdouble(1)}, 1], object)
+
+
+def test_attributes_that_python_does_not_read(tmp_path):
+    """An integer of more digits than Python takes: what fails changes nothing."""
+    a = hr.create_array(tmp_path, shape=1, dtype="i4", attributes={"long": 0, "b": 2})
+    path = tmp_path / "zarr.json"
+    path.write_text(re.sub(r'"long": *0', '"long": ' + "9" * 5000, path.read_text()))
+    a = hr.open_array(tmp_path, mode="r+")
+    for call in (
+        lambda: a.attrs.pop("b"),
+        lambda: a.attrs.__delitem__("b"),
+        lambda: a.attrs.popitem(),
+        lambda: a.attrs.setdefault("c", 3),
+    ):
+        before = path.read_text()
+        with pytest.raises(ValueError, match="4300 digits"):
+            call()
+        assert path.read_text() == before
+    a.attrs["new"] = 1
+    assert '"new"' in path.read_text() and "9" * 5000 in path.read_text()
+    a.attrs.clear()
+    assert not a.attrs
+
+
+def test_errors_name_arguments_and_shapes():
+    a = hr.zeros(7, "i4")
+    for shape in (2**63, (2**63,), {0: 2**63}):
+        with pytest.raises(ValueError, match=r"\[resize\] shape: 9223372036854775808 is outside"):
+            a.resize(shape)
+    with pytest.raises(ValueError, match=r"out has shape \(5,\), the selection \(7,\)"):
+        a.read(out=np.zeros(5, "i4"))
+    with pytest.raises(ValueError, match=r"data of shape \(5,\) into shape \(7,\)"):
+        a[...] = np.zeros(5, "i4")
+    for dtype in (str, "U3"):
+        with pytest.raises(ValueError, match=r"fill_value: .* no text that UTF-8 can write"):
+            hr.create_array(hr.memory_store(), shape=1, dtype=dtype, fill_value="\ud800")
 
 
 def test_names_of_attributes_are_strings():

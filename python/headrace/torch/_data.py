@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-from .. import _core
+from .. import _check, _core
 from .._array import rows_of_chunk
 from ._read import as_tensor
 
@@ -143,6 +143,8 @@ class IterableArrayDataset(IterableDataset[Any]):
         world_size: int | None = None,
     ) -> None:
         self._fields = _Fields(arrays)
+        _check.positive("batch_size", batch_size)
+        _check.positive("block_size", block_size)
         self._batch_size = batch_size
         self._block_size = block_size or max(map(rows_of_chunk, self._fields.arrays))
         self._shuffle, self._seed = shuffle, seed
@@ -154,6 +156,10 @@ class IterableArrayDataset(IterableDataset[Any]):
             rank = torch.distributed.get_rank() if distributed else 0
         if world_size is None:
             world_size = torch.distributed.get_world_size() if distributed else 1
+        _check.positive("world_size", world_size)
+        _check.integer("rank", rank)
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank: expected 0 to {world_size - 1}, got {rank}")
         self._rank, self._world_size = rank, world_size
 
     def set_epoch(self, epoch: int) -> None:

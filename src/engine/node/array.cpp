@@ -39,8 +39,6 @@ Prepared prepare(const ArrayState& state,
   return {std::move(layout), std::move(resolved)};
 }
 
-std::string shape_text(const Shape& shape) { return coordinates_text(shape.data(), shape.size()); }
-
 bool has_shards(const ArrayMetadata& metadata) {
   return metadata.codecs.size() == 1 && is_sharding_codec(metadata.codecs[0].name);
 }

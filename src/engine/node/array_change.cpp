@@ -19,8 +19,6 @@
 namespace headrace {
 namespace {
 
-std::string shape_text(const Shape& shape) { return coordinates_text(shape.data(), shape.size()); }
-
 // The edges of a rectilinear grid for an array of this shape.
 std::vector<ChunkEdges> grown(std::vector<ChunkEdges> edges, const Shape& shape) {
   for (std::size_t d = 0; d < edges.size(); ++d) edges[d].grow_to(shape[d]);

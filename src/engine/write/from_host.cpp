@@ -141,10 +141,9 @@ void write_query(Request& request,
 TensorView broadcast_to(const TensorView& view, const Shape& shape) {
   const Shape strides = view.strides_or_c();
   auto refuse = [&] {
-    auto text = [](const Shape& s) { return coordinates_text(s.data(), s.size()); };
-    throw Error(
-        ErrorCode::invalid_argument,
-        "could not broadcast data of shape " + text(view.shape) + " into shape " + text(shape));
+    throw Error(ErrorCode::invalid_argument,
+                "could not broadcast data of shape " + shape_text(view.shape) + " into shape " +
+                    shape_text(shape));
   };
   TensorView result = view;
   result.shape = shape;
