@@ -47,8 +47,9 @@ inline constexpr int kMaxShardNesting = 8;
 // codecs add without a look at each sum. Memory is a matter of what the machine has.
 inline constexpr std::uint64_t kMaxChunkNbytes = std::uint64_t{1} << 48;
 
-// Of one element, in bytes, and of the fields of a structured type.
-inline constexpr std::size_t kMaxItemNbytes = std::size_t{1} << 30;
+// Of one element, in bytes, and of the fields of a structured type. Whoever opens an array by a
+// stranger's document reads a few elements; what is longer is an array, not an element.
+inline constexpr std::size_t kMaxItemNbytes = std::size_t{64} << 20;
 inline constexpr std::size_t kMaxFields = 1024;
 inline constexpr int kMaxFieldNesting = 16;
 

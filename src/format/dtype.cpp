@@ -41,7 +41,7 @@ namespace {
 
 std::uint32_t checked_itemsize(std::size_t nbytes, const char* what) {
   if (nbytes == 0 || nbytes > kMaxItemNbytes) {
-    throw Error(ErrorCode::invalid_argument,
+    throw Error(nbytes == 0 ? ErrorCode::invalid_argument : ErrorCode::unsupported,
                 std::string(what) + ": item size of " + std::to_string(nbytes) +
                     " bytes, expected 1 to " + std::to_string(kMaxItemNbytes));
   }

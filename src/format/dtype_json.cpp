@@ -88,7 +88,8 @@ DType type_v3(const Json& json, ByteOrder order, int depth) {
   }
   try {
     return DType::from_name(name);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported) json.fail(error.code(), error.what());
     json.fail(ErrorCode::unsupported, "data type \"" + name.substr(0, 80) + "\" is not known");
   }
 }

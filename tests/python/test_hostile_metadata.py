@@ -269,6 +269,13 @@ def test_shard_index_far_beyond_memory(store):
         hr.open_array(store)[...]
 
 
+@pytest.mark.parametrize("data_type", ["r8000000000", "r536870920"])
+def test_an_element_of_a_gigabyte(v3, data_type):
+    edit_json(v3, change("data_type", to=data_type))
+    with pytest.raises(NotImplementedError, match=r"(?s)zarr.json.*item size of .* 67108864"):
+        hr.open_array(str(v3.parent))
+
+
 @pytest.mark.parametrize("name", ["r1", "g/r1"])
 def test_a_codec_that_is_configured_badly_is_corrupt(store, name):
     write_zarr(store, DATA, name=name)

@@ -71,6 +71,7 @@ TEST(DType, ParametersAreThePartOfTheIdentity) {
   EXPECT_EQ(code_of([] { DType::datetime("fortnight"); }), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([] { DType::datetime("s", 0); }), ErrorCode::invalid_argument);
   EXPECT_EQ(code_of([] { DType::raw(0); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([] { DType::raw((std::size_t{64} << 20) + 1); }), ErrorCode::unsupported);
   EXPECT_EQ(code_of([] { DType::fixed_utf32(std::numeric_limits<std::size_t>::max() / 2); }),
             ErrorCode::invalid_argument);
 }

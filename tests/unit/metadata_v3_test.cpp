@@ -117,8 +117,6 @@ TEST(MetadataV3, MalformedIsCorrupt) {
         R"({"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 2147483648}})"}},
       {{"data_type", R"({"name": "fixed_length_utf32", "configuration": {"length_bytes": 5}})"}},
       {{"data_type", R"({"name": "raw_bytes", "configuration": {"length_bytes": -5}})"}},
-      {{"data_type",
-        R"({"name": "raw_bytes", "configuration": {"length_bytes": 4611686018427387904}})"}},
       {{"data_type", R"({"name": "struct", "configuration": {"fields": []}})"}},
       {{"data_type",
         R"({"name": "struct", "configuration": {"fields": [["a", "int8"], ["a", "int8"]]}})"}},
@@ -161,6 +159,10 @@ TEST(MetadataV3, UnknownIsNamedAsUnsupported) {
     const char* part;
   } table[] = {
       {{{"data_type", "\"float128\""}}, "float128"},
+      {{{"data_type", "\"r8000000000\""}}, "item size of 1000000000 bytes"},
+      {{{"data_type",
+         R"({"name": "raw_bytes", "configuration": {"length_bytes": 4611686018427387904}})"}},
+       "item size of 4611686018427387904 bytes"},
       {{{"data_type", R"({"name": "int8", "configuration": {"a": 1}})"}}, "int8"},
       {{{"chunk_grid", R"({"name": "hexagonal", "configuration": {}})"}}, "hexagonal"},
       {{{"chunk_grid",
