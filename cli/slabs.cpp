@@ -39,14 +39,6 @@ struct Range {
   }
 };
 
-Shape largest_chunk(const Array& array) {
-  if (!array.is_rectilinear() || array.is_sharded()) return array.chunks();
-  Shape largest;
-  for (const Shape& sizes : array.read_chunk_sizes())
-    largest.push_back(sizes.empty() ? 1 : std::ranges::max(sizes));
-  return largest;
-}
-
 struct Axis {
   std::size_t item;  // in items
   Range range;
@@ -81,7 +73,7 @@ class SlabReader {
   // An item for every dimension, and the axes that slices leave.
   void expand() {
     const Shape shape = array_.shape();
-    const Shape chunks = largest_chunk(array_);
+    const Shape chunks = array_.largest_chunks();
     std::size_t taken = 0;
     for (const SelectionItem& item : items_) {
       taken += std::holds_alternative<Slice>(item) || std::holds_alternative<std::int64_t>(item);

@@ -110,6 +110,8 @@ class Array {
   // off at the end of the array. Of any grid.
   std::vector<Shape> read_chunk_sizes() const;
   std::vector<Shape> write_chunk_sizes() const;  // of the stored units
+  // Along each dimension the largest extent of chunks, of the inner ones when sharded. Of any grid.
+  Shape largest_chunks() const;
   Device device() const;
   int zarr_format() const;
   bool read_only() const;

@@ -265,6 +265,16 @@ def test_edges_far_beyond_the_array_cost_nothing(tmp_path):
     assert copied.write_chunk_sizes == ((10, 10, 13, 1, 1), (1, 20))
 
 
+def test_command_line_of_more_chunks_than_memory_has_room_for(tmp_path):
+    hr.create_array(str(tmp_path / "a"), shape=(2**58 + 3,), dtype="i4", chunks=(9,))
+    set_grid(tmp_path / "a", [[[1, 2**58], 3]])
+    command = [Path(sys.executable).parent / "headrace", "read", tmp_path / "a", "--selection"]
+    for selection in "0", "-4:":
+        assert subprocess.run([*command, selection], capture_output=True).returncode == 0
+    facts = hr.advise(hr.open_array(str(tmp_path / "a")), window=2)
+    assert facts["present"]["chunks"] == pytest.approx(2)
+
+
 def test_more_shapes_than_are_remembered(tmp_path):
     extents = list(range(1, 41))
     array, data = create(tmp_path / "a", shape=(820, 55), chunks=[extents, list(range(1, 11))])

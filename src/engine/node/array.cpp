@@ -172,6 +172,12 @@ std::vector<Shape> Array::read_chunk_sizes() const {
   return chunk_sizes(metadata->shape, parse_sharding(metadata->codecs[0]).chunk_shape);
 }
 
+Shape Array::largest_chunks() const {
+  const auto metadata = state_->metadata();
+  return has_shards(*metadata) ? parse_sharding(metadata->codecs[0]).chunk_shape
+                               : metadata->chunk_shape;
+}
+
 std::vector<Shape> Array::write_chunk_sizes() const { return stored_sizes(*state_->metadata()); }
 
 Device Array::device() const { return state_->choice().device; }
