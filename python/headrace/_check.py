@@ -135,7 +135,9 @@ def is_masked(value: Any, depth: int = 0) -> bool:
             return True
     if isinstance(value, np.ndarray):
         value = [value.tolist()] if value.dtype == object else []
-    if depth > _MAX_DEPTH or not _core._holds_arrays(value):
+    if not isinstance(value, list | tuple) or depth > _MAX_DEPTH:
+        return False
+    if not _core._holds_arrays(value):
         return False
     return any(is_masked(item, depth + 1) for item in value)
 

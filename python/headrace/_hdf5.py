@@ -360,7 +360,7 @@ def _check_strings(nbytes: int) -> None:
 
 def _blocks(shape: tuple[int, ...], size: int) -> Iterator[tuple[slice, ...]]:
     """All of an array, in parts of so many elements at most."""
-    steps = []
+    steps: list[int] = []
     for extent in reversed(shape):
         steps.insert(0, max(min(extent, size), 1))
         size //= steps[0]
