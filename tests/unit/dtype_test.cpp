@@ -146,14 +146,13 @@ TEST(NumpyStr, RefusesHostileText) {
                            "<M8[fortnight]",
                            "<M4",
                            "|S99999999999999999999",
-                           "|S9999999999",
                            "<b2",
                            "<i3",
                            "<M8[-1s]",
                            "<M8[25]"}) {
     EXPECT_EQ(code_of([&] { parse_numpy_str(text); }), ErrorCode::invalid_argument) << text;
   }
-  for (const char* text : {"|O", "<f16", "<c32", "|S0", "<U0", "|V0"}) {
+  for (const char* text : {"|O", "<f16", "<c32", "|S0", "<U0", "|V0", "|S9999999999"}) {
     EXPECT_EQ(code_of([&] { parse_numpy_str(text); }), ErrorCode::unsupported) << text;
   }
 }
