@@ -363,10 +363,20 @@ bool is_true_in_child(Body body) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
+// Of many threads: ThreadSanitizer, which takes those of a child for its own, has them in here.
+template <typename Body>
+bool is_true_alone(Body body) {
+#ifdef __SANITIZE_THREAD__
+  return body();
+#else
+  return is_true_in_child(body);
+#endif
+}
+
 TEST(RunAsync, TasksMayWaitForTasks) {
   for (const int threads : {1, 2, 4}) {
     const auto body = [&] { return wait_for_tasks_in_tasks(threads, 300, true) <= threads + 4; };
-    EXPECT_TRUE(is_true_in_child(body)) << threads;
+    EXPECT_TRUE(is_true_alone(body)) << threads;
   }
 }
 
@@ -379,7 +389,7 @@ TEST(RunAsync, TasksMayWaitForTasksOfWhichThePoolIsNotTold) {
       while (threads_of_process() > before + threads + 2) std::this_thread::sleep_for(1ms);
       return true;
     };
-    EXPECT_TRUE(is_true_in_child(body)) << threads;
+    EXPECT_TRUE(is_true_alone(body)) << threads;
   }
 }
 
