@@ -325,7 +325,8 @@ def _is_finished(dst: Any) -> bool:
         return True  # one that headrace does not read, but others may
     except (OSError, ValueError):
         return False
-    return not node.store._list(f"{node.path}/{_FOLDER}".lstrip("/"))  # .rechunk.json, too
+    folder = join(node.path, _FOLDER)
+    return not (node.store._list(f"{folder}/") or node.store._exists(f"{folder}.json"))
 
 
 def _compare(wanted: Any, got: Any, path: str, block: tuple[slice, ...]) -> None:

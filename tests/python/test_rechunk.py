@@ -17,6 +17,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
+from headrace import _rechunk
 from helpers import assert_same, on_a_terminal, read_zarr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -238,6 +239,17 @@ def test_a_member_called_as_the_notes_is_refused(store, tmp_path, consolidated):
     with pytest.raises(ValueError, match=r"has a member '\.rechunk'"):
         hr.rechunk(store, str(tmp_path / "out.zarr"), chunks=None)
     assert not (tmp_path / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("note", [".rechunk/progress.json", ".rechunk.json"])
+@pytest.mark.parametrize("name", ["", "a"])
+def test_what_has_notes_is_unfinished(store, name, note):
+    node = f"{store}/{name}".rstrip("/")
+    hr.create_array(node, shape=(4,), dtype="i4")
+    assert _rechunk._is_finished(node)
+    array = hr.open_array(node, mode="r+")
+    array.store._set(f"{array.path}/{note}".lstrip("/"), b"{}")
+    assert not _rechunk._is_finished(node)
 
 
 def test_a_variable_called_as_the_notes_is_refused(tmp_path):
