@@ -118,13 +118,14 @@ def sampler():
     )
 
 
-def annbatch_loader(folder: Path, pipeline: str):
+def annbatch_loader(folders: list[Path], pipeline: str):
     import annbatch
     import anndata
 
     with zarr.config.set({"codec_pipeline.path": pipeline}):
         loader = annbatch.Loader(batch_sampler=sampler(), preload_to_gpu=False, to=None)
-        loader.add_dataset(anndata.io.sparse_dataset(zarr.open_group(folder, mode="r")["X"]))
+        for folder in folders:
+            loader.add_dataset(anndata.io.sparse_dataset(zarr.open_group(folder, mode="r")["X"]))
     return loader
 
 
@@ -146,7 +147,7 @@ def main() -> None:
         normalized = Transform(total=1e4, log1p=True)
         pipelines = available()
         loaders = {
-            **{name: annbatch_loader(folder, path) for name, path in pipelines.items()},
+            **{name: annbatch_loader([folder], path) for name, path in pipelines.items()},
             "headrace": CellLoader(data, sampler=sampler()),
             "headrace-own": CellLoader(data, **own),
             "headrace-normalized": CellLoader(data, transforms=normalized, **own),

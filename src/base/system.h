@@ -38,6 +38,7 @@ struct SystemCalls {
   int (*ftruncate)(int fd, off_t nbytes);
   int (*fsync)(int fd);
   int (*syncfs)(int fd);  // Linux
+  int (*fadvise)(int fd, off_t offset, off_t nbytes, int advice);  // Linux; gives the error
   int (*flock)(int fd, int operation);
   int (*stat)(const char* path, struct stat* found);
   int (*lstat)(const char* path, struct stat* found);

@@ -14,6 +14,7 @@ constexpr SystemCalls linux_calls() {
   SystemCalls calls = detail::kPosixCalls;
   calls.preadv = ::preadv;
   calls.syncfs = ::syncfs;
+  calls.fadvise = ::posix_fadvise;
   calls.statx = ::statx;
   calls.memfd_create = ::memfd_create;
   calls.accept4 = [](int fd, sockaddr* address, socklen_t* nbytes, int flags) {

@@ -15,6 +15,7 @@
 #include "base/trace.h"
 #include "headrace/error.h"
 #include "store/direct.h"
+#include "store/read_ahead.h"
 #include "store/url.h"
 
 namespace headrace {
@@ -100,6 +101,11 @@ class FileReader : public ObjectReader {
     if (n != total) throw_short(path_, total, n);
   }
 
+  void expect_parts() const override { stop_reading_ahead(fd_.get()); }
+  void expect(const ByteRange& part) const override {
+    read_ahead(fd_.get(), part.offset, part.nbytes);
+  }
+
   int file() const override { return fd_.get(); }
 
   ObjectFile open_direct() const override {
@@ -129,6 +135,8 @@ class DirectReader : public FileReader {
   using FileReader::FileReader;
 
   int file() const override { return -1; }
+  void expect_parts() const override {}
+  void expect(const ByteRange&) const override {}
 
   void read(std::uint64_t offset, MutableBytes dst) const override {
     check_object_range(path_, size_, offset, dst.size());

@@ -58,6 +58,10 @@ class ObjectReader {
   // place since, and what was read may be a mix. True where the store cannot tell.
   virtual bool unchanged() const { return true; }
   virtual std::optional<WrittenAt> written() const { return std::nullopt; }
+  // Hints, of a file on a disk: only parts of it will be read, and what lies around them is not to
+  // be fetched with them; this part will be read soon.
+  virtual void expect_parts() const {}
+  virtual void expect(const ByteRange& part) const { static_cast<void>(part); }
   // Reads all of it where the store keeps a checksum: `corrupt` where that does not hold.
   virtual void check() const {}
   // Fills dst from `offset`. `corrupt` when the object ends before; `not_found` when it was removed

@@ -176,6 +176,7 @@ class SlabFetch final : public SlabSource {
         plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
     list_ = list_of_slab(plan_, layout_, chunks, batch);
+    ahead_.emplace(list_);
     const std::size_t n = list_.requests.size();
     is_few_ = n < std::min(kSeveral, 2 * threads_) || 2 * n <= threads_;
     least_slice_ = n < kSeveral ? kLeastSlice : kLeastSliceOfSeveral;
@@ -189,6 +190,7 @@ class SlabFetch final : public SlabSource {
     try {
       for (std::size_t i; (i = next_.fetch_add(1)) < list_.requests.size();) {
         check_();
+        ahead_->before(i, [&](const FetchRequest& next) { return asked_of(next); });
         fetch(list_.requests[i], objects);
       }
     } catch (...) {
@@ -203,6 +205,12 @@ class SlabFetch final : public SlabSource {
     std::vector<Buffer> buffers;
     std::vector<GetRequest> requests;
   };
+
+  // Whom to ask ahead for what the host will read.
+  const ObjectReader* asked_of(const FetchRequest& request) {
+    const ChunkLevel<Query>& shard = *chunk_of(request, 0).level;
+    return gds_ || !wants_parts(shard) ? nullptr : shard.reader.get();
+  }
 
   void fetch(const FetchRequest& request, Objects& objects) {
     switch (request.kind) {
@@ -489,6 +497,7 @@ class SlabFetch final : public SlabSource {
   std::size_t least_slice_ = kLeastSlice;
   int threads_each_ = 1;
   FetchList list_;
+  std::optional<ReadAhead> ahead_;
   std::atomic<std::size_t> next_{0};
 };
 

@@ -155,6 +155,13 @@ auto again_when_changed(Read read) {
   }
 }
 
+// Whether less than half of a shard's chunks are wanted. Of what is read whole, and so in its
+// order, the system's own reading ahead is as good.
+template <typename Query>
+bool wants_parts(const ChunkLevel<Query>& level) {
+  return level.parent && 2 * level.cut.size() < static_cast<std::size_t>(level.shard->inner_count);
+}
+
 // Null when the shard is not stored.
 template <typename Query>
 std::shared_ptr<const ChunkLevel<Query>> open_shard(
@@ -176,6 +183,7 @@ std::shared_ptr<const ChunkLevel<Query>> open_shard(
     level->key = parent->parent ? parent->key : array.key(coordinates.at);
     level->reader = stored->reader;
     level->base = stored->range.offset;
+    if (wants_parts(*level)) level->reader->expect_parts();
     level->index = load_shard_index(array, shard, level->key, *stored->reader, stored->range);
     return level;
   } catch (const Error& error) {

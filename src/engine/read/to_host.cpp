@@ -195,8 +195,12 @@ class Reader {
     const FetchList list = plan_.list(stored.size(), 0, [&](std::size_t i) {
       return std::optional(WantedChunk{layout_.chain.decoded_nbytes(), &level, stored[i].range});
     });
-    each(list.requests.size(),
-         [&](std::size_t r) { read_request(level, stored, list, list.requests[r]); });
+    ReadAhead ahead(list);
+    const ObjectReader* const asked = wants_parts(level) ? level.reader.get() : nullptr;
+    each(list.requests.size(), [&](std::size_t r) {
+      if (asked) ahead.before(r, [&](const FetchRequest&) { return asked; });
+      read_request(level, stored, list, list.requests[r]);
+    });
   }
 
   void read_request(const Level& level,
