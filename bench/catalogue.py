@@ -128,6 +128,16 @@ BENCHMARKS = {
         "[cells](../docs/cells.md)",
         {"cells-cpu.json": "ecosystem.cells --torch-python $TORCH_PYTHON"},
     ),
+    "cells-larger": Benchmark(
+        "the same of data that is 5 and 20 times larger than memory; $CGROUP: a group of the "
+        "memory controller, see the script",
+        "[cells](../docs/cells.md#larger-than-memory)",
+        {
+            "cells-larger.json": "ecosystem.cells_larger --cgroup $CGROUP --data $DATA --times 5",
+            "cells-larger-20.json": "ecosystem.cells_larger --cgroup $CGROUP --data $DATA "
+            "--times 20 --runs 3",
+        },
+    ),
     "cells-device": Benchmark(
         "the same on a GPU, beside annbatch's `preload_to_gpu` where it is installed",
         "[cells](../docs/cells.md#how-fast)",

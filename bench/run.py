@@ -78,6 +78,9 @@ TABLES = {
         [load(f"{name}-suite.json") for name in SUITES if (RESULTS / f"{name}-suite.json").exists()]
     ),
     ("docs/cells.md", "cells"): lambda: ecosystem.cells_table(load("cells-cpu.json")),
+    ("docs/cells.md", "cells-larger"): lambda: ecosystem.cells_larger_table(
+        [load("cells-larger.json"), load("cells-larger-20.json")]
+    ),
     ("docs/strings.md", "arrow"): lambda: strings_table.table(load("strings.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
 }

@@ -2,13 +2,15 @@
 
     mkdir /sys/fs/cgroup/memory/small
     echo 2G > /sys/fs/cgroup/memory/small/memory.limit_in_bytes
-    python bench/run.py cells-larger -- --cgroup /sys/fs/cgroup/memory/small --times 5
+    CGROUP=/sys/fs/cgroup/memory/small DATA=/data python bench/run.py cells-larger
 
 The store of the benchmark `cells` is copied until its bytes are --times the memory that the group
 has (memory.max, or memory.limit_in_bytes of the first version of cgroups). Each loader runs in a
 process of its own in the group, page cache counted, in turns; what the system keeps of the files is
 dropped before. The first --batches batches count, from the first wait on: windows are drawn from
-all of the data, so that they stand for an epoch. `longest_wait_s` is the longest time for a batch.
+all of the data, so that they stand for an epoch. `longest_wait_s` is the longest time for a batch,
+`failed` the signal or exit status of a process that did not get there. `read_nbytes` is what the
+disk read for it, others' reads included.
 """
 
 import json
@@ -97,6 +99,7 @@ def child(way: str, batches: int, folders: list[Path]) -> dict:
 
 def run(way: str, cgroup: Path, batches: int, folders: list[Path]) -> dict:
     drop(folders)
+    before = bytes_read(folders[0])
     done = subprocess.run(
         [
             sys.executable,
@@ -116,7 +119,17 @@ def run(way: str, cgroup: Path, batches: int, folders: list[Path]) -> dict:
     )
     if done.returncode:
         return {"failed": done.returncode}
-    return json.loads(done.stdout)
+    return {**json.loads(done.stdout), "read_nbytes": bytes_read(folders[0]) - before}
+
+
+def bytes_read(path: Path) -> int:
+    """By the disk that a path lies on, since the system began."""
+    disk = path.stat().st_dev
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        major, minor, _, _, _, sectors, *_ = line.split()
+        if (int(major), int(minor)) == (os.major(disk), os.minor(disk)):
+            return 512 * int(sectors)
+    return 0
 
 
 def summary(runs: list[dict]) -> dict:
@@ -129,6 +142,7 @@ def summary(runs: list[dict]) -> dict:
         "min": round(min(rates)),
         "max": round(max(rates)),
         "cpu_us_a_cell": round(statistics.median(1e6 * f["cpu_s"] / f["cells"] for f in runs), 1),
+        "read_bytes_a_cell": round(statistics.median(f["read_nbytes"] / f["cells"] for f in runs)),
         "longest_wait_s": round(max(found["longest_wait_s"] for found in runs), 3),
         "peak_rss_mib": max(found["peak_rss_mib"] for found in runs),
     }

@@ -247,3 +247,33 @@ def cells_table(result: dict) -> str:
         ],
         right=(1, 2),
     )
+
+
+def cells_larger_table(reports: list[dict]) -> str:
+    """One by one of the memories."""
+    first = reports[0]
+    rows, runs = first["window"]
+    sizes = " and ".join(
+        f"{report['stored_nbytes'] / 2**30:.1f} GiB with {report['memory_mib'] >> 10} GiB of memory"
+        for report in reports
+    )
+
+    def columns(found: dict) -> list[str]:
+        if "failed" in found:
+            return ["killed: out of memory", "", ""]
+        rate = f"{found['cells_per_second']:,} ({found['min']:,} to {found['max']:,})"
+        return [rate, f"{found['longest_wait_s']:.2f}", str(found["peak_rss_mib"])]
+
+    return markdown(
+        f"{sizes}, page cache counted; cells a second, median (least to most) of "
+        f"{' and '.join(str(report['runs']) for report in reports)} runs of {first['batches']} "
+        f"batches of {first['batch_size']}, windows of {runs} runs of {rows} cells, "
+        f"{place(first['machine'])}",
+        ["loader", *["cells/s", "longest wait, s", "MiB"] * len(reports)],
+        [
+            [label, *(text for report in reports for text in columns(report["loaders"][name]))]
+            for name, label in CELL_LOADERS.items()
+            if name in first["loaders"]
+        ],
+        right=range(1, 3 * len(reports) + 1),
+    )
