@@ -136,6 +136,7 @@ BENCHMARKS = {
             "cells-larger.json": "ecosystem.cells_larger --cgroup $CGROUP --data $DATA --times 5",
             "cells-larger-20.json": "ecosystem.cells_larger --cgroup $CGROUP --data $DATA "
             "--times 20 --runs 3",
+            "cells-larger-before.json": "",  # as the first, of 9077d1f
         },
     ),
     "cells-device": Benchmark(
