@@ -28,6 +28,7 @@ inline constexpr SystemCalls kPosixCalls = {
     .ftruncate = ::ftruncate,
     .fsync = ::fsync,
     .syncfs = nullptr,
+    .preadv2 = nullptr,
     .fadvise = nullptr,
     .flock = ::flock,
     .stat = [](const char* path, struct stat* found) { return ::stat(path, found); },

@@ -37,7 +37,8 @@ struct SystemCalls {
   ssize_t (*pwrite)(int fd, const void* from, std::size_t nbytes, off_t offset);
   int (*ftruncate)(int fd, off_t nbytes);
   int (*fsync)(int fd);
-  int (*syncfs)(int fd);  // Linux
+  int (*syncfs)(int fd);                                                              // Linux
+  ssize_t (*preadv2)(int fd, const iovec* into, int count, off_t offset, int flags);  // Linux
   int (*fadvise)(int fd, off_t offset, off_t nbytes, int advice);  // Linux; gives the error
   int (*flock)(int fd, int operation);
   int (*stat)(const char* path, struct stat* found);

@@ -14,6 +14,7 @@ constexpr SystemCalls linux_calls() {
   SystemCalls calls = detail::kPosixCalls;
   calls.preadv = ::preadv;
   calls.syncfs = ::syncfs;
+  calls.preadv2 = ::preadv2;
   calls.fadvise = ::posix_fadvise;
   calls.statx = ::statx;
   calls.memfd_create = ::memfd_create;

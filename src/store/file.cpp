@@ -14,6 +14,7 @@
 #include "base/system.h"
 #include "base/trace.h"
 #include "headrace/error.h"
+#include "store/async.h"
 #include "store/direct.h"
 #include "store/read_ahead.h"
 #include "store/url.h"
@@ -330,6 +331,45 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
   if (!object_size(st, path)) return nullptr;  // a folder, of other keys
   if (options_.direct) return std::make_unique<DirectReader>(std::move(fd), st, std::move(path));
   return std::make_unique<FileReader>(std::move(fd), st, std::move(path));
+}
+
+bool FileStore::is_cold(std::string_view key) {
+  if (options_.direct || names_temporary(key)) return false;
+  const FileDescriptor fd(open_retrying(path_of(key).c_str(), open_flags()));
+  return fd && waits_for_disk(fd.get());
+}
+
+namespace {
+
+// What cannot be opened is nothing to be said here: who reads it will be told.
+void read_file_ahead(const std::string& path, int flags, const Extent& part) {
+  const FileDescriptor fd(open_retrying(path.c_str(), flags));
+  struct stat st;
+  if (!fd || os().fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
+  const auto size = static_cast<std::uint64_t>(st.st_size);
+  switch (part.kind) {
+    case Extent::Kind::whole:
+      return read_ahead(fd.get(), 0, size);
+    case Extent::Kind::range:
+      return read_ahead(fd.get(), part.offset, part.nbytes);
+    case Extent::Kind::suffix: {
+      const std::uint64_t nbytes = std::min(part.nbytes, size);
+      return read_ahead(fd.get(), size - nbytes, nbytes);
+    }
+  }
+}
+
+}  // namespace
+
+void FileStore::expect(std::vector<std::string> keys, const Extent& part) {
+  for (std::string& key : keys) key = path_of(key);
+  try {
+    ahead_.run([paths = std::move(keys), part, flags = open_flags()] {
+      for (const std::string& path : paths) read_file_ahead(path, flags, part);
+    });
+  } catch (const std::exception&) {
+    return;  // no thread: the reads find what they want by themselves
+  }
 }
 
 bool FileStore::exists(std::string_view key) {

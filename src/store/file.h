@@ -14,6 +14,7 @@
 
 #include "base/fork_mutex.h"
 #include "store/folder_facts.h"
+#include "store/io_threads.h"
 #include "store/posix.h"
 #include "store/store.h"
 #include "store/temporary_file.h"
@@ -41,6 +42,8 @@ class FileStore : public StoreDriver {
   bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) override;
   std::unique_ptr<ObjectReader> open(std::string_view key) override;
   bool exists(std::string_view key) override;
+  bool is_cold(std::string_view key) override;
+  void expect(std::vector<std::string> keys, const Extent& part) override;
   void set(std::string_view key, ConstBytes bytes) override;
   void set_parts(std::string_view key, std::span<const ConstBytes> parts) override;
   // By a link, which is made where nothing has the name; `unsupported` too on file systems that
@@ -83,6 +86,8 @@ class FileStore : public StoreDriver {
 
   std::string root_;
   FileOptions options_;
+  // They open files, for the system reads ahead by itself.
+  IoThreads ahead_{8};
   ForkMutex mutex_;
   // Folders whose entry is known to be synced.
   std::map<std::string, FolderId> settled_ GUARDED_BY(mutex_);

@@ -12,4 +12,8 @@ void stop_reading_ahead(int fd);
 // The disk is asked for these bytes now.
 void read_ahead(int fd, std::uint64_t offset, std::uint64_t nbytes);
 
+// Whether reading the begin of a file would wait for a disk or a server; also where the system does
+// not tell, but for files that are nowhere else than in memory.
+bool waits_for_disk(int fd);
+
 }  // namespace headrace

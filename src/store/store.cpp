@@ -157,6 +157,8 @@ std::vector<ObjectSize> StoreDriver::list_sizes(std::string_view prefix) {
   return found;
 }
 
+void StoreDriver::expect(std::vector<std::string>, const Extent&) {}
+
 bool StoreDriver::get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes) {
   if (!get(key, into)) return false;
   check_object_nbytes(key, into.size(), max_nbytes);

@@ -32,6 +32,7 @@ namespace headrace {
 
 class AsyncReads;   // store/async.h
 class AsyncWrites;  // store/async.h
+struct Extent;      // store/async.h
 
 // A local file that holds the bytes of an object and nothing else.
 struct ObjectFile {
@@ -146,6 +147,10 @@ class StoreDriver {
   // How many small objects get_many() had best be asked for at once; 1 where it gains nothing.
   virtual std::size_t batch_size() const { return 1; }
 
+  // Whether a read of an object would wait for a disk, and so may gain by expect().
+  virtual bool is_cold(std::string_view) { return false; }
+  // A hint: this part of these objects will be read soon.
+  virtual void expect(std::vector<std::string> keys, const Extent& part);
   virtual bool get(std::string_view key, Buffer& into) = 0;
   // The same with a bound, as GetRequest has it.
   virtual bool get_within(std::string_view key, Buffer& into, std::uint64_t max_nbytes);

@@ -16,6 +16,7 @@
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "base/trace.h"
+#include "engine/fetch/ahead.h"
 #include "engine/fetch/chunk_level.h"
 #include "engine/fetch/in_flight.h"
 #include "engine/fetch/plan.h"
@@ -168,8 +169,18 @@ class ChunkWalk {
       return ask_for_shards(*store, wanted);
     }
     std::deque<std::shared_ptr<const Level>> shards(count);
+    const auto key = [&](std::size_t i) {
+      Coordinates coordinates;
+      Query query;
+      level->cut.child(first + i, coordinates.at, query);
+      return array_.key(coordinates.at);
+    };
+    const ShardLevel& shard = array_.layout.shards[level->depth];
+    ObjectsAhead ahead(
+        array_.driver, level->parent ? 0 : count, index_part(shard), shard.index_nbytes, key);
     parallel_for(count, [&](std::size_t i) {
       request_.check();
+      ahead.before(i, key);
       shards[i] = open_shard(array_, level, first + i);
     });
     return shards;

@@ -16,6 +16,7 @@
 #include "engine/device/gds.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
+#include "engine/fetch/ahead.h"
 #include "engine/fetch/plan.h"
 #include "engine/read/chunk.h"
 #include "store/file.h"
@@ -176,8 +177,8 @@ class SlabFetch final : public SlabSource {
         plan_(array, request, purpose, threads_) {
     const std::size_t batch = gds && gds->forced() ? 0 : plan_.objects_at_once(chunks.size());
     list_ = list_of_slab(plan_, layout_, chunks, batch);
-    ahead_.emplace(list_);
     const std::size_t n = list_.requests.size();
+    look_ahead(batch);
     is_few_ = n < std::min(kSeveral, 2 * threads_) || 2 * n <= threads_;
     least_slice_ = n < kSeveral ? kLeastSlice : kLeastSliceOfSeveral;
     if (n < 2 * threads_) threads_each_ = request.threads_for(layout_);
@@ -190,7 +191,8 @@ class SlabFetch final : public SlabSource {
     try {
       for (std::size_t i; (i = next_.fetch_add(1)) < list_.requests.size();) {
         check_();
-        ahead_->before(i, [&](const FetchRequest& next) { return asked_of(next); });
+        runs_ahead_->before(i, [&](const FetchRequest& next) { return asked_of(next); });
+        objects_ahead_->before(i, [&](std::size_t next) { return key_of(next); });
         fetch(list_.requests[i], objects);
       }
     } catch (...) {
@@ -206,7 +208,28 @@ class SlabFetch final : public SlabSource {
     std::vector<GetRequest> requests;
   };
 
-  // Whom to ask ahead for what the host will read.
+  // Of what the host reads.
+  void look_ahead(std::size_t batch) {
+    const bool one_by_one = !gds_ && batch == 0 && layout_.shards.empty();
+    const bool in_parts = !chunks_.empty() && is_packed(layout_, purpose_, chunks_[0].query) &&
+                          layout_.chain.is_identity();
+    runs_ahead_.emplace(list_);
+    objects_ahead_.emplace(array_.driver,
+                           one_by_one && !in_parts ? list_.requests.size() : 0,
+                           Extent::whole(),
+                           layout_.chain.decoded_nbytes(),
+                           [&](std::size_t request) { return key_of(request); });
+  }
+
+  // Of a chunk that comes alone, outside of shards.
+  std::string key_of(std::size_t request) {
+    const Chunk<Query>& chunk = chunk_of(list_.requests[request], 0);
+    Coordinates coordinates;
+    Query query;
+    chunk.level->cut.child(chunk.position, coordinates.at, query);
+    return array_.key(coordinates.at);
+  }
+
   const ObjectReader* asked_of(const FetchRequest& request) {
     const ChunkLevel<Query>& shard = *chunk_of(request, 0).level;
     return gds_ || !wants_parts(shard) ? nullptr : shard.reader.get();
@@ -497,7 +520,8 @@ class SlabFetch final : public SlabSource {
   std::size_t least_slice_ = kLeastSlice;
   int threads_each_ = 1;
   FetchList list_;
-  std::optional<ReadAhead> ahead_;
+  std::optional<RunsAhead> runs_ahead_;
+  std::optional<ObjectsAhead> objects_ahead_;
   std::atomic<std::size_t> next_{0};
 };
 

@@ -20,6 +20,7 @@
 #include "engine/query/coordinates.h"
 #include "engine/query/regions.h"
 #include "engine/request/stored_array.h"
+#include "store/async.h"
 #include "store/store.h"
 
 namespace headrace {
@@ -101,6 +102,12 @@ std::optional<StoredChunk> find_stored(const StoredArray& array,
   if (!reader) return std::nullopt;
   const std::uint64_t nbytes = reader->size();
   return StoredChunk{std::move(reader), {0, nbytes}};
+}
+
+// Where a shard that is an object has its index.
+inline Extent index_part(const ShardLevel& shard) {
+  return shard.index_at_end ? Extent::suffix(shard.index_nbytes)
+                            : Extent::range(0, shard.index_nbytes);
 }
 
 // `corrupt` when a shard is too short for its index.

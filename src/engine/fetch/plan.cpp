@@ -169,28 +169,6 @@ BatchedObject FetchPlan::result_of(const GetRequest& request) const {
   return is_swollen(request.into->size()) ? BatchedObject::reopen : BatchedObject::whole;
 }
 
-ReadAhead::ReadAhead(const FetchList& list) : list_(list) {
-  std::uint64_t begin = 0;
-  for (const FetchRequest& request : list.requests) {
-    begins_.push_back(begin);
-    for (const FetchRequest::Run& run : request.runs) begin += run.range.nbytes;
-  }
-}
-
-void ReadAhead::before(std::size_t request,
-                       FunctionRef<const ObjectReader*(const FetchRequest&)> reader_of) {
-  std::size_t next = next_.load(std::memory_order_relaxed);
-  while (next < begins_.size() && begins_[next] <= begins_[request] + kNbytes) {
-    if (!next_.compare_exchange_weak(next, next + 1, std::memory_order_relaxed)) continue;
-    const std::size_t mine = next++;
-    const FetchRequest& wanted = list_.requests[mine];
-    if (mine <= request || wanted.kind != FetchRequest::Kind::runs) continue;
-    const ObjectReader* const reader = reader_of(wanted);
-    if (!reader) continue;
-    for (const FetchRequest::Run& run : wanted.runs) reader->expect(run.range);
-  }
-}
-
 ReadsInFlight::Limits limits_of_flight(const Request& request, const AsyncReads& store) {
   const std::size_t enough = 2 * std::max<std::size_t>(store.depth(), 1);
   return {std::min(request.io_depth(), enough), request.io_nbytes()};

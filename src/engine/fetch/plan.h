@@ -9,7 +9,6 @@
 // Where a read needs bytes that another does not, or has them elsewhere until they are decoded,
 // that is a FetchFor; nothing else tells them apart.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -132,22 +131,6 @@ class FetchPlan {
   const std::size_t threads_;
   const std::size_t held_nbytes_;
   const Coalescing near_;
-};
-
-// Has a disk look for the runs of a list before they are read, those of the next few requests.
-class ReadAhead {
- public:
-  static constexpr std::uint64_t kNbytes = std::uint64_t{16} << 20;  // ahead of a request
-
-  explicit ReadAhead(const FetchList& list);
-  // Before each request is read, by any thread. `reader_of`: of the runs of a request, null for one
-  // that nobody is to be asked for.
-  void before(std::size_t request, FunctionRef<const ObjectReader*(const FetchRequest&)> reader_of);
-
- private:
-  const FetchList& list_;
-  std::vector<std::uint64_t> begins_;  // of requests, were their runs one after the other
-  std::atomic<std::size_t> next_{1};   // to be asked for: the first one is read at once
 };
 
 // What of a request is under way at a time, of a store across a network.

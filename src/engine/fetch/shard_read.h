@@ -184,8 +184,7 @@ class ShardRead : public ReadsInFlight::Read {
     key = level_->key;
     held_nbytes = shard.index_nbytes;
     if (!is_nested()) {
-      extent = shard.index_at_end ? Extent::suffix(shard.index_nbytes)
-                                  : Extent::range(0, shard.index_nbytes);
+      extent = index_part(shard);
       return;
     }
     shard_nbytes_ = range.nbytes;

@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "engine/device/from_device.h"
 #include "engine/device/to_device.h"
+#include "engine/fetch/ahead.h"
 #include "engine/fetch/stored_chunks.h"
 #include "engine/query/coordinates.h"
 #include "engine/read/ragged.h"
@@ -317,6 +318,23 @@ Future<Unit> Array::write_async(const Selection& selection,
       });
 }
 
+namespace {
+
+// Whether a read of files begins with a chunk that it takes the most of: first_object().
+bool begins_with_object(const ArrayLayout& layout, const ResolvedSelection& selection) {
+  return layout.shards.empty() && !layout.regions && !selection.pointwise && selection.size() > 0 &&
+         !is_part(layout, selection.size() * layout.itemsize(), layout.chain.decoded_nbytes());
+}
+
+std::string first_object(const ArrayState& state, const Prepared& read) {
+  std::vector<std::int64_t> chunk;
+  for (std::size_t d = 0; d < read.selection.dims.size(); ++d)
+    chunk.push_back(read.selection.dims[d].index(0) / read.layout->chunk_shape[d]);
+  return StoredArray(state, read.layout).key(chunk.data());
+}
+
+}  // namespace
+
 void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& options) {
   std::vector<Prepared> reads;
   std::vector<TensorView> outs;
@@ -350,11 +368,30 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
     else
       group->push_back(i);
   }
+  // Of files each is a group, in the same order.
+  const auto is_of_files = [&](std::size_t i) {
+    StoreDriver& driver = requests[i].array.state()->driver();
+    return outs[i].device.is_cpu() && driver.has_files() &&
+           &driver == &requests.front().array.state()->driver() &&
+           begins_with_object(*reads[i].layout, reads[i].selection);
+  };
+  const auto key_of = [&](std::size_t i) {
+    return first_object(*requests[i].array.state(), reads[i]);
+  };
+  std::size_t files = requests.size(), nbytes = 0;
+  for (std::size_t i = 0; i < requests.size() && files > 0; ++i) {
+    if (!is_of_files(i)) files = 0;
+    nbytes = std::max(nbytes, reads[i].layout->chain.decoded_nbytes());
+  }
+  if (requests.empty()) return;
+  ObjectsAhead ahead(
+      requests.front().array.state()->driver(), files, Extent::whole(), nbytes, key_of);
   Poll poll(options.poll);
   ReadOptions elsewhere = options;  // on the threads of the pool
   elsewhere.poll = nullptr;
   const auto read_group = [&](std::size_t g) {
     poll.check();
+    if (files > 0) ahead.before(g, key_of);
     const ReadOptions& here = poll.is_caller() ? options : elsewhere;
     const std::size_t first = groups[g].front();
     const ArrayState& state = *requests[first].array.state();

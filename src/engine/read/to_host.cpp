@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "codec/scratch.h"
 #include "codec/vlen.h"
+#include "engine/fetch/ahead.h"
 #include "engine/fetch/chunk_level.h"
 #include "engine/fetch/objects.h"
 #include "engine/fetch/plan.h"
@@ -60,9 +61,14 @@ class Reader {
 
   void read_level(const std::shared_ptr<const Level>& level) {
     if (!is_innermost(layout_, *level)) {
+      const auto key = [&](std::size_t i) { return key_of(*level, i); };
+      const ShardLevel& shard = layout_.shards[level->depth];
+      const std::size_t objects = level->parent || stored_ ? 0 : level->cut.size();
+      ObjectsAhead ahead(array_.driver, objects, index_part(shard), shard.index_nbytes, key);
       each(level->cut.size(), [&](std::size_t i) {
-        if (const auto shard = is_expected(*level, i) ? open_shard(array_, level, i) : nullptr) {
-          read_level(shard);
+        ahead.before(i, key);
+        if (const auto inner = is_expected(*level, i) ? open_shard(array_, level, i) : nullptr) {
+          read_level(inner);
         } else {
           fill(*level, i);
         }
@@ -70,8 +76,15 @@ class Reader {
     } else if (level->parent && plan_.has_runs(*level->reader, level->cut.size())) {
       read_together(*level);
     } else {
-      each(level->cut.size(),
-           [&](std::size_t i) { is_expected(*level, i) ? read_one(*level, i) : fill(*level, i); });
+      const auto key = [&](std::size_t i) { return key_of(*level, i); };
+      const bool by_itself = level->parent || stored_ || wants_parts_of_chunks(*level);
+      const std::size_t objects = by_itself ? 0 : level->cut.size();
+      ObjectsAhead ahead(
+          array_.driver, objects, Extent::whole(), layout_.chain.decoded_nbytes(), key);
+      each(level->cut.size(), [&](std::size_t i) {
+        ahead.before(i, key);
+        is_expected(*level, i) ? read_one(*level, i) : fill(*level, i);
+      });
     }
   }
 
@@ -195,7 +208,7 @@ class Reader {
     const FetchList list = plan_.list(stored.size(), 0, [&](std::size_t i) {
       return std::optional(WantedChunk{layout_.chain.decoded_nbytes(), &level, stored[i].range});
     });
-    ReadAhead ahead(list);
+    RunsAhead ahead(list);
     const ObjectReader* const asked = wants_parts(level) ? level.reader.get() : nullptr;
     each(list.requests.size(), [&](std::size_t r) {
       if (asked) ahead.before(r, [&](const FetchRequest&) { return asked; });
@@ -247,13 +260,15 @@ class Reader {
     at(level, position, [&] { decode_chunk(layout_.chain, encoded, sink, decode_context()); });
   }
 
+  // Whether chunks are read where they lie.
+  bool wants_parts_of_chunks(const Level& level) const {
+    const std::size_t wanted = level.query.size() * layout_.itemsize();
+    return is_part(layout_, wanted, level.cut.size() * layout_.chain.decoded_nbytes());
+  }
+
   // Whole objects to ask the store for at once, 0 to open one after the other.
   std::size_t batch_size(const Level& level) const {
-    const std::size_t chunks = level.cut.size();
-    const std::size_t wanted = level.query.size() * layout_.itemsize();
-    return is_part(layout_, wanted, chunks * layout_.chain.decoded_nbytes())
-               ? 0
-               : plan_.objects_at_once(chunks);
+    return wants_parts_of_chunks(level) ? 0 : plan_.objects_at_once(level.cut.size());
   }
 
   void read_batches(const Level& level, std::size_t batch) {
