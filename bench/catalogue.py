@@ -49,6 +49,11 @@ BENCHMARKS = {
         {"strings.json": "e2e.strings"},
     ),
     "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
+    "cold": Benchmark(
+        "arrays from a disk, nothing of them in the page cache, beside peers",
+        "[below](#from-a-disk)",
+        {"cold.json": "e2e.cold"},
+    ),
     "network": Benchmark(
         "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",
         "[below](#across-a-network)",

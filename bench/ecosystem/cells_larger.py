@@ -51,15 +51,6 @@ def copies(folder: Path, first: Path, nbytes: int) -> list[Path]:
     return made
 
 
-def drop(folders: list[Path]) -> None:
-    """What the system keeps of the files in memory."""
-    for path in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
-        file = os.open(path, os.O_RDONLY)
-        os.fdatasync(file)
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(file)
-
-
 def loader_of(way: str, folders: list[Path]):
     import headrace
     from headrace.loader import CellLoader
@@ -98,8 +89,8 @@ def child(way: str, batches: int, folders: list[Path]) -> dict:
 
 
 def run(way: str, cgroup: Path, batches: int, folders: list[Path]) -> dict:
-    drop(folders)
-    before = bytes_read(folders[0])
+    harness.drop_pages(path for folder in folders for path in folder.rglob("*") if path.is_file())
+    before = harness.bytes_read(folders[0])
     done = subprocess.run(
         [
             sys.executable,
@@ -119,17 +110,7 @@ def run(way: str, cgroup: Path, batches: int, folders: list[Path]) -> dict:
     )
     if done.returncode:
         return {"failed": done.returncode}
-    return {**json.loads(done.stdout), "read_nbytes": bytes_read(folders[0]) - before}
-
-
-def bytes_read(path: Path) -> int:
-    """By the disk that a path lies on, since the system began."""
-    disk = path.stat().st_dev
-    for line in Path("/proc/diskstats").read_text().splitlines():
-        major, minor, _, _, _, sectors, *_ = line.split()
-        if (int(major), int(minor)) == (os.major(disk), os.minor(disk)):
-            return 512 * int(sectors)
-    return 0
+    return {**json.loads(done.stdout), "read_nbytes": harness.bytes_read(folders[0]) - before}
 
 
 def summary(runs: list[dict]) -> dict:
@@ -162,6 +143,7 @@ def main() -> None:
     if not first.exists():
         cells.write(first, args.cells, 1460)
     folders = copies(args.data, first, round(args.times * limit))
+    os.sync()  # dirty pages cannot be dropped
     ways = {
         way: lambda way=way: run(way, args.cgroup, args.batches, folders)
         for way in WAYS
