@@ -23,7 +23,7 @@ from pathlib import Path
 import harness
 import pages
 from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
-from e2e import network_table, results, strings_table
+from e2e import cold_table, network_table, results, strings_table
 from e2e import table as e2e
 from ecosystem import table as ecosystem
 from ecosystem.downstream_suite import SUITES
@@ -69,6 +69,7 @@ TABLES = {
         load("device-decode.json"), load("device-nvcomp.json")
     ),
     ("bench/README.md", "device-encode"): lambda: device.encode_table(load("device-encode.json")),
+    ("bench/README.md", "cold"): lambda: cold_table.table(load("cold.json")),
     ("bench/README.md", "network"): lambda: network_table.reads(load("network.json")),
     ("bench/README.md", "network-writes"): lambda: network_table.writes(
         load("network-writes.json")

@@ -188,7 +188,7 @@ def open_store(
         ``"r"`` and ``"r+"``: must exist; ``"a"``: made when missing; ``"w-"``: must not exist;
         ``"w"``: emptied first.
     storage_options
-        For files ``io`` ("pread", or "uring": small chunks in batches, faster from a cold disk),
+        For files ``io`` ("pread", or "uring": small chunks in batches),
         ``direct`` (O_DIRECT, a boolean) and ``fsync``: what a power cut cannot take away when a
         write has returned. ``"none"``; ``"metadata"``, the default, the documents that describe
         arrays and groups; ``"all"``, chunks too. Of a zip archive it is said of `Store.close`: but

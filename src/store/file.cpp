@@ -336,27 +336,22 @@ std::unique_ptr<ObjectReader> FileStore::open(std::string_view key) {
 bool FileStore::is_cold(std::string_view key) {
   if (options_.direct || names_temporary(key)) return false;
   const FileDescriptor fd(open_retrying(path_of(key).c_str(), open_flags()));
-  return fd && waits_for_disk(fd.get());
+  struct stat st;
+  return fd && os().fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && waits_for_disk(fd.get());
 }
 
 namespace {
 
-// What cannot be opened is nothing to be said here: who reads it will be told.
+// What is not there, or no file, is nothing to be said here: who reads it will be told.
 void read_file_ahead(const std::string& path, int flags, const Extent& part) {
   const FileDescriptor fd(open_retrying(path.c_str(), flags));
   struct stat st;
   if (!fd || os().fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
   const auto size = static_cast<std::uint64_t>(st.st_size);
-  switch (part.kind) {
-    case Extent::Kind::whole:
-      return read_ahead(fd.get(), 0, size);
-    case Extent::Kind::range:
-      return read_ahead(fd.get(), part.offset, part.nbytes);
-    case Extent::Kind::suffix: {
-      const std::uint64_t nbytes = std::min(part.nbytes, size);
-      return read_ahead(fd.get(), size - nbytes, nbytes);
-    }
-  }
+  const std::uint64_t begin = part.kind == Extent::Kind::range ? std::min(part.offset, size) : 0;
+  const std::uint64_t nbytes =
+      part.kind == Extent::Kind::whole ? size : std::min(part.nbytes, size - begin);
+  read_ahead(fd.get(), part.kind == Extent::Kind::suffix ? size - nbytes : begin, nbytes);
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ class SlabFetch final : public SlabSource {
     runs_ahead_.emplace(list_);
     objects_ahead_.emplace(array_.driver,
                            one_by_one && !in_parts ? list_.requests.size() : 0,
-                           Extent::whole(),
+                           object_part(layout_.chain),
                            layout_.chain.decoded_nbytes(),
                            [&](std::size_t request) { return key_of(request); });
   }

@@ -12,6 +12,7 @@
 #include "engine/fetch/ahead.h"
 #include "engine/fetch/stored_chunks.h"
 #include "engine/query/coordinates.h"
+#include "engine/read/chunk.h"
 #include "engine/read/ragged.h"
 #include "engine/read/to_host.h"
 #include "engine/request/array_state.h"
@@ -378,14 +379,19 @@ void read_many(const std::vector<ReadRequest>& requests, const ReadOptions& opti
   const auto key_of = [&](std::size_t i) {
     return first_object(*requests[i].array.state(), reads[i]);
   };
-  std::size_t files = requests.size(), nbytes = 0;
+  if (requests.empty()) return;
+  std::size_t files = requests.size();
+  const CodecChain* largest = &reads.front().layout->chain;
   for (std::size_t i = 0; i < requests.size() && files > 0; ++i) {
     if (!is_of_files(i)) files = 0;
-    nbytes = std::max(nbytes, reads[i].layout->chain.decoded_nbytes());
+    const CodecChain& chain = reads[i].layout->chain;
+    if (chain.decoded_nbytes() > largest->decoded_nbytes()) largest = &chain;
   }
-  if (requests.empty()) return;
-  ObjectsAhead ahead(
-      requests.front().array.state()->driver(), files, Extent::whole(), nbytes, key_of);
+  ObjectsAhead ahead(requests.front().array.state()->driver(),
+                     files,
+                     object_part(*largest),
+                     largest->decoded_nbytes(),
+                     key_of);
   Poll poll(options.poll);
   ReadOptions elsewhere = options;  // on the threads of the pool
   elsewhere.poll = nullptr;

@@ -6,6 +6,7 @@
 #include "codec/codec.h"
 #include "engine/layout/array_layout.h"
 #include "engine/query/sink.h"
+#include "store/async.h"
 #include "store/coalesce.h"
 
 namespace headrace {
@@ -15,6 +16,10 @@ std::size_t checked_encoded_nbytes(std::uint64_t nbytes,
                                    std::uint64_t max_nbytes = kMaxEncodedNbytes);
 // Of a chunk that a chain encodes, by any encoder: more is `corrupt`, before it is read.
 std::uint64_t max_encoded_nbytes(const CodecChain& chain);
+// What is wanted of an object that is one chunk.
+inline Extent object_part(const CodecChain& chain) {
+  return Extent::range(0, max_encoded_nbytes(chain));
+}
 
 void decode_chunk(const CodecChain& chain,
                   ConstBytes encoded,

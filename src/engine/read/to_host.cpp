@@ -80,7 +80,7 @@ class Reader {
       const bool by_itself = level->parent || stored_ || wants_parts_of_chunks(*level);
       const std::size_t objects = by_itself ? 0 : level->cut.size();
       ObjectsAhead ahead(
-          array_.driver, objects, Extent::whole(), layout_.chain.decoded_nbytes(), key);
+          array_.driver, objects, object_part(layout_.chain), layout_.chain.decoded_nbytes(), key);
       each(level->cut.size(), [&](std::size_t i) {
         ahead.before(i, key);
         is_expected(*level, i) ? read_one(*level, i) : fill(*level, i);
