@@ -52,7 +52,10 @@ BENCHMARKS = {
     "cold": Benchmark(
         "arrays from a disk, nothing of them in the page cache, beside peers",
         "[below](#from-a-disk)",
-        {"cold.json": "e2e.cold"},
+        {
+            "cold.json": "e2e.cold",
+            "cold-before.json": "",  # --peers headrace --before, of 1a23a26
+        },
     ),
     "network": Benchmark(
         "arrays over HTTP from a server that waits 0, 20 and 100 ms, beside peers",

@@ -6,6 +6,7 @@ The bytes of the files are dropped from the page cache before each read, folders
 Each read has a process of its own, the peers in turn: it imports, reads one step of another array
 so that its threads run, and then opens and reads what counts. `read_nbytes` is what the disk read
 meanwhile, others' reads included. A peer that cannot be imported is left out.
+With --before, the folder of an earlier build's package, that takes its turns too.
 """
 
 import json
@@ -54,10 +55,13 @@ def child(peer_name: str, path: Path, access: str, other: Path) -> dict:
     }
 
 
-def run(peer: str, path: Path, access: str, other: Path) -> dict:
+def run(peer: str, path: Path, access: str, other: Path, before: Path | None = None) -> dict:
+    environment = dict(harness.ENVIRONMENT)
+    if before is not None:
+        environment["PYTHONPATH"] = f"{before}{os.pathsep}{environment['PYTHONPATH']}"
     words = [sys.executable, "-m", "e2e.cold", "--child", peer, "--path", path, "--access", access]
     done = subprocess.run(
-        [*words, "--other", other], env=harness.ENVIRONMENT, stdout=subprocess.PIPE, check=True
+        [*words, "--other", other], env=environment, stdout=subprocess.PIPE, check=True
     )
     return json.loads(done.stdout)
 
@@ -86,6 +90,7 @@ def main() -> None:
         path=None,
         access="whole",
         other=None,
+        before=None,
     ).parse_args()
     if args.child:
         print(json.dumps(child(args.child, args.path, args.access, args.other)))
@@ -96,6 +101,7 @@ def main() -> None:
     other = folder / data.array_name("4MiB", "zstd")
     report = {
         **harness.head("cold", folder),
+        "versions": {},
         "settings": {"runs": args.runs, "steps": args.steps},
         "rows": [],
     }
@@ -103,6 +109,8 @@ def main() -> None:
         path = folder / data.array_name(layout, codec)
         for access in ACCESSES:
             ways = {peer: partial(run, peer, path, access, other) for peer in there}
+            if args.before:
+                ways["headrace-before"] = partial(run, "headrace", path, access, other, args.before)
             rounds = harness.in_turns(ways, args.runs, 0)
             for found in rounds.values():
                 report["versions"] |= found[0]["versions"]

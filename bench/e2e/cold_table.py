@@ -28,7 +28,8 @@ def table(report: dict, name: str = "cold.json") -> str:
         f"Milliseconds to open and read, median of {report['settings']['runs']} in turns, a "
         f"process each; {report['settings']['steps']} steps of 721x1440 float32 on "
         f"{machine['filesystem']}, {machine['cores']} cores ({machine['cpu']}), "
-        f"{report['date'][:10]}; in bold the speed-up over the best other library. {versions}. From `bench/results/{name}`."
+        f"{report['date'][:10]}; in bold the speed-up over the best other library. {versions}. "
+        f"From `bench/results/{name}`."
     )
     rows = [_row(row) for row in report["rows"]]
     return pages.table("", header, rows, range(1, len(header))) + "\n\n" + note
