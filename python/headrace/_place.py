@@ -21,6 +21,11 @@ def overlap(store: _core.Store, path: str, other: Any, other_path: str | None = 
     there = _named(other) if isinstance(other, str | os.PathLike) else None
     if there is not None:
         there = _below(there, other_path)
+        # Links below the source may lead into what is there.
+        if os.path.isdir(there) and _core.nodes_overlap(
+            store, path, resolve_store(there, "r")[0], ""
+        ):
+            return True
     else:
         opened, base = resolve_store(other, "a")
         base = join(base, other_path)

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/system.h"
@@ -79,6 +81,31 @@ bool has_on_its_way(const std::filesystem::path& inner, const std::filesystem::p
   }
 }
 
+using FileId = std::pair<dev_t, ino_t>;
+
+// Whether a link below a folder leads into `other`, or to what that lies in: what is read through
+// it is what making room there removes. Links behind links are followed, each folder once.
+bool links_into(const std::filesystem::path& folder,
+                const std::filesystem::path& other,
+                std::set<FileId>& seen) {
+  struct stat st;
+  if (os().stat(folder.c_str(), &st) != 0 || !seen.emplace(st.st_dev, st.st_ino).second)
+    return false;
+  std::error_code failed;
+  auto at = std::filesystem::recursive_directory_iterator(
+      folder, std::filesystem::directory_options::skip_permission_denied, failed);
+  for (; !failed && at != std::filesystem::recursive_directory_iterator(); at.increment(failed)) {
+    std::error_code missing;
+    if (!at->is_symlink(missing)) continue;
+    const auto target = std::filesystem::canonical(at->path(), missing);
+    if (missing) continue;  // leads nowhere: nothing is read through it
+    if (has_on_its_way(target, other) || has_on_its_way(other, target)) return true;
+    if (std::filesystem::is_directory(target, missing) && links_into(target, other, seen))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool places_overlap(const Store& store,
@@ -88,8 +115,13 @@ bool places_overlap(const Store& store,
   if (store.shared_driver() == other.shared_driver()) return overlap(prefix, other_prefix);
   const auto path = path_of(store, prefix);
   const auto other_path = path_of(other, other_prefix);
-  if (path && other_path)
-    return has_on_its_way(*path, *other_path) || has_on_its_way(*other_path, *path);
+  if (path && other_path) {
+    // Into what is not there yet no link leads.
+    std::error_code failed;
+    std::set<FileId> seen;
+    return has_on_its_way(*path, *other_path) || has_on_its_way(*other_path, *path) ||
+           (std::filesystem::exists(*other_path, failed) && links_into(*path, *other_path, seen));
+  }
   if (overlap(store.identity(prefix), other.identity(other_prefix))) return true;
   if (!names_a_place(store.url()) || !names_a_place(other.url())) return false;
   return overlap(place_of(store, prefix), place_of(other, other_prefix));

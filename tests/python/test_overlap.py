@@ -83,6 +83,41 @@ def test_the_source_by_any_name(group, tmp_path, spelling):
     assert tree_of(group) == before and not (group / "new").exists()
 
 
+def linked(source, inside, target):
+    """`inside` of a group becomes a link to what is now at `target`."""
+    at = source / inside
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(at, target)
+    os.symlink(os.path.relpath(target, at.parent), at)
+
+
+@pytest.mark.parametrize("way", ["copy", "rechunk", "store"])
+@pytest.mark.parametrize("inside", ["sub/x", "sub", "sub/x/c", "sub/x/c/1"])
+def test_links_of_the_source_that_lead_into_the_destination(group, tmp_path, inside, way):
+    linked(group, inside, tmp_path / "old.zarr" / "there" / "x")
+    before = tree_of(tmp_path)
+    old = tmp_path / "old.zarr"
+    with pytest.raises(ValueError, match="overlap"):
+        if way == "rechunk":
+            hr.rechunk(group, old, chunks=(3,), overwrite=True)
+        else:
+            hr.copy(group, hr.open_store(old, mode="r+") if way == "store" else old, overwrite=True)
+    assert tree_of(tmp_path) == before
+
+
+def test_links_of_links_and_links_elsewhere(group, tmp_path):
+    (tmp_path / "old.zarr").mkdir()
+    linked(group, "sub/x", tmp_path / "other" / "x")
+    hr.copy(group, tmp_path / "old.zarr", overwrite=True)
+    assert np.array_equal(hr.load(tmp_path / "old.zarr", "sub/x"), DATA)
+    linked(tmp_path / "other", "x/c", tmp_path / "old.zarr" / "c")
+    os.symlink("nowhere", group / "dangling")
+    os.symlink(group, group / "sub" / "around")
+    with pytest.raises(ValueError, match="overlap"):
+        hr.copy(group, tmp_path / "old.zarr", overwrite=True)
+    assert np.array_equal(hr.load(group, "sub/x"), DATA)
+
+
 def test_neighbours_and_names_that_begin_alike_are_copied(group, tmp_path):
     hr.copy(group, tmp_path / "g.zarr2")
     assert np.array_equal(hr.load(tmp_path / "g.zarr2", "y"), DATA)
