@@ -46,6 +46,11 @@ void CodecConfig::fail(std::string_view field, const std::string& problem) const
               "codec " + impl_->codec + ": field '" + std::string(field) + "' " + problem);
 }
 
+void CodecConfig::refuse(std::string_view field, const std::string& problem) const {
+  throw Error(ErrorCode::unsupported,
+              "codec " + impl_->codec + ": field '" + std::string(field) + "' " + problem);
+}
+
 bool CodecConfig::has(std::string_view field) { return impl_->find(field) != nullptr; }
 
 bool CodecConfig::is_string(std::string_view field) {

@@ -64,6 +64,8 @@ class CodecConfig {
   void finish() const;
 
   [[noreturn]] void fail(std::string_view field, const std::string& problem) const;
+  // `unsupported`: it is right, and not for this codec here.
+  [[noreturn]] void refuse(std::string_view field, const std::string& problem) const;
 
  private:
   struct Impl;

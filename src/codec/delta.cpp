@@ -1,7 +1,12 @@
 // delta: the first element, then differences. bytes -> bytes in v2, array -> array in v3.
-// Compatibility: numcodecs. Sums are taken in the decoded type: integers wrap.
-// Spec: https://numcodecs.readthedocs.io/en/stable/filter/delta.html
+// Compatibility: numcodecs. Sums are taken in the decoded type: integers wrap. Of timedelta64 the
+// sum is NaT from the first NaT on, so an element that follows one is not written. Spec:
+// https://numcodecs.readthedocs.io/en/stable/filter/delta.html
 // {"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}}
+
+#include <cstdint>
+#include <limits>
+#include <string>
 
 #include "codec/codecs.h"
 #include "codec/scratch.h"
@@ -34,14 +39,17 @@ T subtract(T a, T b) {
   }
 }
 
+constexpr std::int64_t kNaT = std::numeric_limits<std::int64_t>::min();
+
 class Delta final : public TypedFilter {
  public:
-  Delta(ElementType decoded, ElementType encoded, CodecPosition position)
-      : TypedFilter(decoded, encoded, position) {}
+  // `durations`: of timedelta64, whose least number is no number.
+  Delta(ElementType decoded, ElementType encoded, CodecPosition position, bool durations)
+      : TypedFilter(decoded, encoded, position), durations_(durations) {}
 
   std::string_view name() const override { return "delta"; }
   std::optional<DeviceStage> device_stage() const override {
-    if (decoded_.kind == ElementType::Kind::boolean) return std::nullopt;
+    if (decoded_.kind == ElementType::Kind::boolean || durations_) return std::nullopt;
     return number_stage(DeviceStage::Kind::delta);
   }
 
@@ -49,6 +57,7 @@ class Delta final : public TypedFilter {
   void decode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
     if (decoded_.kind == ElementType::Kind::boolean) return decode_booleans(src, dst, n);
     cast_elements(encoded_, src, decoded_, dst, n);
+    if (durations_) return sum_durations(dst, n);
     visit_element(decoded_, [&](auto type) {
       using T = decltype(type);
       if constexpr (!std::is_same_v<T, Bool>) {
@@ -60,6 +69,28 @@ class Delta final : public TypedFilter {
         }
       }
     });
+  }
+
+  static void sum_durations(std::byte* elements, std::size_t n) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto v = load_element<std::int64_t>(elements + i * sizeof(std::int64_t));
+      sum = sum == kNaT || v == kNaT ? kNaT : add(sum, v);
+      store_element(elements + i * sizeof(std::int64_t), sum);
+    }
+  }
+
+  static void subtract_durations(const std::byte* src, std::byte* dst, std::size_t n) {
+    std::int64_t last = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto v = load_element<std::int64_t>(src + i * sizeof(std::int64_t));
+      if (last == kNaT && v != kNaT) {
+        throw Error(ErrorCode::unsupported,
+                    "codec delta: a time follows NaT, and differences do not give it back");
+      }
+      store_element(dst + i * sizeof(std::int64_t), v == kNaT ? kNaT : subtract(v, last));
+      last = v;
+    }
   }
 
   // What numpy.cumsum() makes of them, which is no inverse of numcodecs' encoder: a sum of booleans
@@ -88,6 +119,10 @@ class Delta final : public TypedFilter {
 
   void encode_elements(const std::byte* src, std::byte* dst, std::size_t n) const override {
     Scratch differences(n * decoded_.size);
+    if (durations_) {
+      subtract_durations(src, differences.data(), n);
+      return cast_elements(decoded_, differences.data(), encoded_, dst, n);
+    }
     visit_element(decoded_, [&](auto type) {
       using T = decltype(type);
       T last{};
@@ -99,17 +134,28 @@ class Delta final : public TypedFilter {
     });
     cast_elements(decoded_, differences.data(), encoded_, dst, n);
   }
+
+  const bool durations_;
 };
+
+// By the name of the type, where the codec has one, as numcodecs reads it.
+bool is_of_durations(CodecConfig& config, const CodecSite& site) {
+  if (!config.has("dtype")) return site.in.dtype.kind() == DType::Kind::timedelta;
+  const std::string name = config.string("dtype");
+  const std::size_t kind = name.find_first_not_of("<>|=");
+  return kind != std::string::npos && name[kind] == 'm';
+}
 
 }  // namespace
 
 CodecPtr make_delta(const CodecSpec& spec, const CodecSite& site) {
   CodecConfig config(spec);
+  const bool durations = is_of_durations(config, site);
   const ElementType dtype = element_type(config, "dtype", site.position, site_element_type(site));
   const ElementType astype = element_type(config, "astype", site.position, dtype);
   config.finish();
   check_site_type(config, dtype, site);
-  return std::make_shared<Delta>(dtype, astype, site.position);
+  return std::make_shared<Delta>(dtype, astype, site.position, durations);
 }
 
 }  // namespace headrace

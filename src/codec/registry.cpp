@@ -11,6 +11,18 @@
 namespace headrace {
 namespace {
 
+// Of what is no number here, complex ones, the codec that the application has of the name.
+template <auto make>
+CodecPtr of_numbers(const CodecSpec& spec, const CodecSite& site) {
+  try {
+    return make(spec, site);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    if (CodecPtr custom = make_custom(spec, site)) return custom;
+    throw;
+  }
+}
+
 // In order of preference within a codec.
 constexpr CodecEntry kEntries[] = {
     {"bytes", "headrace", "cpu", make_bytes},
@@ -34,11 +46,11 @@ constexpr CodecEntry kEntries[] = {
     {"adler32", "headrace", "cpu", make_adler32},
     {"fletcher32", "headrace", "cpu", make_fletcher32},
     {"jenkins_lookup3", "headrace", "cpu", make_jenkins_lookup3},
-    {"delta", "headrace", "cpu", make_delta},
-    {"fixedscaleoffset", "headrace", "cpu", make_fixed_scale_offset},
+    {"delta", "headrace", "cpu", of_numbers<make_delta>},
+    {"fixedscaleoffset", "headrace", "cpu", of_numbers<make_fixed_scale_offset>},
     {"quantize", "headrace", "cpu", make_quantize},
     {"bitround", "headrace", "cpu", make_bit_round},
-    {"astype", "headrace", "cpu", make_as_type},
+    {"astype", "headrace", "cpu", of_numbers<make_as_type>},
     {"packbits", "headrace", "cpu", make_pack_bits},
     {"reshape", "headrace", "cpu", make_reshape},
     {"scale_offset", "headrace", "cpu", make_scale_offset},

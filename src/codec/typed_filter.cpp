@@ -16,6 +16,12 @@ std::size_t element_count(ConstBytes bytes, const ElementType& type) {
   return bytes.size() / type.size;
 }
 
+// Which numcodecs takes.
+bool is_complex(std::string_view numpy) {
+  const auto kind = numpy.find_first_not_of("<>|=");
+  return kind != std::string_view::npos && numpy[kind] == 'c';
+}
+
 // The elements in native order: src itself, or a copy in scratch.
 const std::byte* native_elements(const ElementType& type,
                                  ConstBytes src,
@@ -83,6 +89,7 @@ ElementType element_type(CodecConfig& config,
   }
   const std::string text = config.string(field);
   const std::optional<ElementType> type = ElementType::parse(text);
+  if (!type && is_complex(text)) config.refuse(field, "names complex numbers: \"" + text + "\"");
   if (!type) config.fail(field, "names no type of numbers: \"" + text + "\"");
   if (position == CodecPosition::before_bytes && type->swapped) {
     config.fail(field, "must be in native byte order in front of \"bytes\", got \"" + text + "\"");

@@ -266,3 +266,48 @@ def test_reshaped_in_front_of_shards(tmp_path):
     array[...] = data
     assert_same(array[5:9, ::-2, 1:3], data[5:9, ::-2, 1:3])
     assert hr.codecs.Reshape([[0, 1], 4]) in array.codecs
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [numcodecs.Delta("<c16"), numcodecs.AsType("<c8", "<c16"), numcodecs.Delta("<c16", "<c8")],
+    ids=["delta", "astype", "narrowing-delta"],
+)
+def test_filters_of_complex_numbers_are_those_of_numcodecs(tmp_path, filter):
+    data = np.array([1, 2 + 1j, 3, 4 - 2j])
+    of_zarr = zarr.create_array(
+        tmp_path / "a.zarr", shape=4, chunks=4, dtype="c16", filters=[filter], zarr_format=2
+    )
+    of_zarr[:] = data
+    array = hr.open_array(tmp_path / "a.zarr", mode="r+")
+    assert_same(array[:], of_zarr[:])
+    array[:] = data[::-1]
+    assert_same(of_zarr[:], data[::-1])
+
+
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+def test_delta_of_durations_with_nat(tmp_path, device):
+    data = np.array([1, 2, "NaT", 4, 5, 6], "<m8[s]")
+    lossy = zarr.create_array(
+        tmp_path / "a.zarr",
+        shape=6,
+        chunks=6,
+        dtype=data.dtype,
+        filters=[numcodecs.Delta("<m8[s]")],
+        compressors=None,
+        zarr_format=2,
+    )
+    lossy[:] = data
+
+    def read():
+        found = hr.open_array(tmp_path / "a.zarr", device=device)[:]
+        return found if device == "cpu" else found.to_numpy()
+
+    assert_same(read(), lossy[:])
+    own = hr.open_array(tmp_path / "a.zarr", mode="r+")
+    with pytest.raises(NotImplementedError, match="follows NaT"):
+        own[:] = data
+    ends = np.array([7, 9, 3, "NaT", "NaT", "NaT"], data.dtype)
+    own[:] = ends
+    assert_same(read(), ends)
+    assert_same(zarr.open_array(tmp_path / "a.zarr", mode="r")[:], ends)

@@ -196,6 +196,33 @@ TEST(Array, ReadsPointsInAnyOrderAndTwice) {
   }
 }
 
+TEST(Array, ElementsOfNoMemoryAreRefused) {
+  CreateOptions options;
+  options.shape = {4};
+  options.dtype = DType::int32;
+  const Array array = create_array(memory_store(), "", options);
+  const auto view = [](const Shape& shape) {
+    return TensorView{nullptr, shape, {}, DType::int32, Device::cpu()};
+  };
+  const auto refused = [](const std::function<void()>& call) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    }
+  };
+  refused([&] { array.read_into({}, view({4})); });
+  refused([&] { array.read_into_async({}, view({4}), nullptr).get(); });
+  refused([&] { array.write({}, view({4})); });
+  refused([&] { array.write({}, view({})); });
+  refused([&] { array.write_async({}, view({4}), nullptr).get(); });
+  refused([&] { array.append(view({4}), 0); });
+  EXPECT_EQ(array.shape(), Shape{4});
+  array.write({slice(0, 0)}, view({0}));
+  array.read_into({slice(0, 0)}, view({0}));
+}
+
 TEST(Array, DropsChunksThatBecomeFillValue) {
   const Layout layout = layout_named("shards_zstd");
   const Array a = create(memory_store(), layout);

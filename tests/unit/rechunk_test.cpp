@@ -229,6 +229,27 @@ TEST(Rechunk, ExecutorCopiesTheBlocksInAnyOrder) {
   EXPECT_EQ(told, 2 * 256);
 }
 
+TEST(Rechunk, AnExecutorThatLeavesBlocksOutIsNoSuccess) {
+  const Array source = counting_array({16, 4}, {4, 4});
+  const Store store = memory_store();
+  RechunkOptions options = into({2, 2}, 128);
+  const auto fails = [&](RechunkExecutor executor) {
+    options.executor = std::move(executor);
+    EXPECT_EQ(code_of([&] { rechunk(source, store, "", options); }), ErrorCode::invalid_argument);
+    EXPECT_TRUE(store.exists(kState)) << "it goes on where it was";
+  };
+  fails([](const Array&, const Array&, const auto&, const auto&) {});
+  fails([](const Array&, const Array&, const auto&, const auto& done) { done(SIZE_MAX); });
+  fails([](const Array& from, const Array& to, const auto& blocks, const auto& done) {
+    to.write(blocks[0], from.read(blocks[0]).view());
+    done(0);
+    done(0);
+  });
+  options.executor = nullptr;
+  rechunk(source, store, "", options);
+  EXPECT_EQ(elements(open_array(store)), counting(64));
+}
+
 TEST(Rechunk, GroupsKeepWhatIsBesideTheChunks) {
   const Store from = memory_store();
   create_group(from, "", R"({"title": "t"})");

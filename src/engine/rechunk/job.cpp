@@ -213,13 +213,25 @@ class Rechunk {
       }
     }
     if (done > 0) advance(done);
+    std::vector<bool> copied(blocks.size());
     const auto finished = [&](std::size_t i) {
+      if (i >= copied.size() || copied[i]) {
+        throw Error(ErrorCode::invalid_argument,
+                    "[rechunk] executor: block " + std::to_string(i) + " of " +
+                        std::to_string(copied.size()) + " is none, or was finished before");
+      }
+      copied[i] = true;
       state_.finish_block(numbers[i]);
       advance(nbytes[numbers[i]]);
     };
     try {
       if (options_.executor) {
         options_.executor(source, target, blocks, finished);
+        if (const auto left = std::ranges::count(copied, false); left > 0) {
+          throw Error(ErrorCode::invalid_argument,
+                      "[rechunk] executor: " + std::to_string(left) + " of " +
+                          std::to_string(copied.size()) + " blocks were not finished");
+        }
       } else {
         copy_in_turn(source, target, blocks, finished);
       }
