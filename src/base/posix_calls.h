@@ -28,8 +28,6 @@ inline constexpr SystemCalls kPosixCalls = {
     .ftruncate = ::ftruncate,
     .fsync = ::fsync,
     .syncfs = nullptr,
-    .preadv2 = nullptr,
-    .fadvise = nullptr,
     .flock = ::flock,
     .stat = [](const char* path, struct stat* found) { return ::stat(path, found); },
     .lstat = [](const char* path, struct stat* found) { return ::lstat(path, found); },
@@ -38,6 +36,8 @@ inline constexpr SystemCalls kPosixCalls = {
         [](int folder, const char* name, struct stat* found, int flags) {
           return ::fstatat(folder, name, found, flags);
         },
+    .preadv2 = nullptr,
+    .fadvise = nullptr,
     .statx = nullptr,
     .mkdir = ::mkdir,
     .linkat = ::linkat,

@@ -37,15 +37,15 @@ struct SystemCalls {
   ssize_t (*pwrite)(int fd, const void* from, std::size_t nbytes, off_t offset);
   int (*ftruncate)(int fd, off_t nbytes);
   int (*fsync)(int fd);
-  int (*syncfs)(int fd);                                                              // Linux
-  ssize_t (*preadv2)(int fd, const iovec* into, int count, off_t offset, int flags);  // Linux
-  int (*fadvise)(int fd, off_t offset, off_t nbytes, int advice);  // Linux; gives the error
+  int (*syncfs)(int fd);  // Linux
   int (*flock)(int fd, int operation);
   int (*stat)(const char* path, struct stat* found);
   int (*lstat)(const char* path, struct stat* found);
   int (*fstat)(int fd, struct stat* found);
   int (*fstatat)(int folder, const char* name, struct stat* found, int flags);
   // Linux:
+  ssize_t (*preadv2)(int fd, const iovec* into, int count, off_t offset, int flags);
+  int (*fadvise)(int fd, off_t offset, off_t nbytes, int advice);  // gives the error
   int (*statx)(int folder, const char* name, int flags, unsigned mask, struct statx* found);
   // Folders.
   int (*mkdir)(const char* path, mode_t mode);

@@ -1,7 +1,7 @@
 // delta: the first element, then differences. bytes -> bytes in v2, array -> array in v3.
-// Compatibility: numcodecs. Sums are taken in the decoded type: integers wrap. Of timedelta64 the
-// sum is NaT from the first NaT on, so an element that follows one is not written. Spec:
-// https://numcodecs.readthedocs.io/en/stable/filter/delta.html
+// Compatibility: numcodecs. Sums are taken in the decoded type: integers wrap. Those of timedelta64
+// are NaT from the first NaT on, so what would follow one is not written.
+// Spec: https://numcodecs.readthedocs.io/en/stable/filter/delta.html
 // {"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}}
 
 #include <cstdint>
