@@ -137,10 +137,8 @@ class ChunkWalk {
     std::vector<std::size_t> places;
     for (const Place& region : regions_) {
       for (std::size_t i = 0; i < region.level->cut.size(); ++i) {
-        Coordinates coordinates;
-        Query query;
-        region.level->cut.child(i, coordinates.at, query);
-        const auto [at, is_new] = known.try_emplace(array_.key(coordinates.at), wanted.size());
+        const auto [at, is_new] =
+            known.try_emplace(object_key(array_, *region.level, i), wanted.size());
         if (is_new) wanted.push_back({region.level, i});
         places.push_back(at->second);
       }
@@ -169,12 +167,7 @@ class ChunkWalk {
       return ask_for_shards(*store, wanted);
     }
     std::deque<std::shared_ptr<const Level>> shards(count);
-    const auto key = [&](std::size_t i) {
-      Coordinates coordinates;
-      Query query;
-      level->cut.child(first + i, coordinates.at, query);
-      return array_.key(coordinates.at);
-    };
+    const auto key = [&](std::size_t i) { return object_key(array_, *level, first + i); };
     const ShardLevel& shard = array_.layout.shards[level->depth];
     ObjectsAhead ahead(
         array_.driver, level->parent ? 0 : count, index_part(shard), shard.index_nbytes, key);

@@ -211,8 +211,9 @@ class SlabFetch final : public SlabSource {
   // Of what the host reads.
   void look_ahead(std::size_t batch) {
     const bool one_by_one = !gds_ && batch == 0 && layout_.shards.empty();
-    const bool in_parts = !chunks_.empty() && is_packed(layout_, purpose_, chunks_[0].query) &&
-                          layout_.chain.is_identity();
+    const bool in_parts = !chunks_.empty() && is_part(layout_,
+                                                      chunks_[0].query.size() * layout_.itemsize(),
+                                                      layout_.chain.decoded_nbytes());
     runs_ahead_.emplace(list_);
     objects_ahead_.emplace(array_.driver,
                            one_by_one && !in_parts ? list_.requests.size() : 0,
@@ -221,14 +222,12 @@ class SlabFetch final : public SlabSource {
                            [&](std::size_t request) { return key_of(request); });
   }
 
-  // Of a chunk that comes alone, outside of shards.
-  std::string key_of(std::size_t request) {
-    const Chunk<Query>& chunk = chunk_of(list_.requests[request], 0);
-    Coordinates coordinates;
-    Query query;
-    chunk.level->cut.child(chunk.position, coordinates.at, query);
-    return array_.key(coordinates.at);
+  // Of a chunk outside of shards.
+  std::string key_of(const Chunk<Query>& chunk) const {
+    return object_key(array_, *chunk.level, chunk.position);
   }
+  // Of the one of a request.
+  std::string key_of(std::size_t request) { return key_of(chunk_of(list_.requests[request], 0)); }
 
   const ObjectReader* asked_of(const FetchRequest& request) {
     const ChunkLevel<Query>& shard = *chunk_of(request, 0).level;
@@ -283,11 +282,7 @@ class SlabFetch final : public SlabSource {
     objects.buffers.resize(std::max(objects.buffers.size(), request.count));
     objects.requests.clear();
     for (std::size_t i = 0; i < request.count; ++i) {
-      const Chunk<Query>& chunk = chunk_of(request, i);
-      Coordinates coordinates;
-      Query query;
-      chunk.level->cut.child(chunk.position, coordinates.at, query);
-      objects.requests.push_back({array_.key(coordinates.at),
+      objects.requests.push_back({key_of(chunk_of(request, i)),
                                   &objects.buffers[i],
                                   false,
                                   nullptr,

@@ -56,8 +56,8 @@ bool looks_cold(StoreDriver& driver,
 ObjectsAhead::ObjectsAhead(
     StoreDriver& driver, std::size_t objects, const Extent& part, std::size_t nbytes, KeyOf key_of)
     : driver_(driver), objects_(objects), part_(part) {
-  if (looks_cold(driver, objects, nbytes, key_of))
-    most_ = std::min(kNbytesAhead / std::max<std::size_t>(nbytes, 1), kMostAhead);
+  const std::size_t most = std::min(kNbytesAhead / std::max<std::size_t>(nbytes, 1), kMostAhead);
+  if (most > 0 && looks_cold(driver, objects, nbytes, key_of)) most_ = most;
 }
 
 // By half of what there is room for, so that calls of the store are few.

@@ -66,6 +66,17 @@ bool is_innermost(const ArrayLayout& layout, const ChunkLevel<Query>& level) {
   return level.depth == layout.shards.size();
 }
 
+// Of a child of the top level, a stored object.
+template <typename Query>
+std::string object_key(const StoredArray& array,
+                       const ChunkLevel<Query>& level,
+                       std::size_t position) {
+  Coordinates coordinates;
+  Query query;
+  level.cut.child(position, coordinates.at, query);
+  return array.key(coordinates.at);
+}
+
 template <typename Query>
 Error located(const StoredArray& array,
               const ChunkLevel<Query>& level,

@@ -64,13 +64,6 @@ void check_dtype(const char* action, const ArrayState& state, const DType& found
   }
 }
 
-void check_memory(const char* action, const ArrayState& state, const TensorView& view) {
-  if (view.data != nullptr || view.size() == 0) return;
-  throw Error(ErrorCode::invalid_argument,
-              "[" + std::string(action) + "] " + state.path() + ": " + std::to_string(view.size()) +
-                  " elements of no memory");
-}
-
 void check_out(const ArrayState& state, const ResolvedSelection& selection, const TensorView& out) {
   const Device& device = state.choice().device;
   check_device(device);
@@ -91,7 +84,7 @@ void check_out(const ArrayState& state, const ResolvedSelection& selection, cons
                     shape_text(out.shape) + ", the selection " +
                     shape_text(selection.result_shape));
   }
-  check_memory("read", state, out);
+  state.check_memory("read", out);
 }
 
 void read_prepared(const ArrayState& state,
@@ -151,7 +144,7 @@ Prepared prepare_write(const ArrayState& state,
                        const WriteOptions& options) {
   state.check_writable();
   check_dtype("write", state, data.dtype);
-  check_memory("write", state, data);
+  state.check_memory("write", data);
   return prepare(state, selection, options.implementations);
 }
 

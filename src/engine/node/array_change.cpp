@@ -174,11 +174,7 @@ Shape Array::append(const TensorView& data, int axis, const WriteOptions& option
                 "[append] " + path() + ": expected dtype " + seen->dtype.to_string() + ", got " +
                     data.dtype.to_string());
   }
-  if (data.data == nullptr && data.size() > 0) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        "[append] " + path() + ": " + std::to_string(data.size()) + " elements of no memory");
-  }
+  state_->check_memory("append", data);
   const auto d = static_cast<std::size_t>(at);
   // What may have been made before another writer's is not made once more: there would be rows that
   // nobody has written.

@@ -125,10 +125,7 @@ class Reader {
   }
 
   std::string key_of(const Level& level, std::size_t position) const {
-    Coordinates coordinates;
-    Query query;
-    level.cut.child(position, coordinates.at, query);
-    return array_.key(coordinates.at);
+    return object_key(array_, level, position);
   }
 
   bool is_expected(const Level& level, std::size_t position) const {
@@ -208,10 +205,10 @@ class Reader {
     const FetchList list = plan_.list(stored.size(), 0, [&](std::size_t i) {
       return std::optional(WantedChunk{layout_.chain.decoded_nbytes(), &level, stored[i].range});
     });
-    RunsAhead ahead(list);
-    const ObjectReader* const asked = wants_parts(level) ? level.reader.get() : nullptr;
+    std::optional<RunsAhead> ahead;
+    if (wants_parts(level)) ahead.emplace(list);
     each(list.requests.size(), [&](std::size_t r) {
-      if (asked) ahead.before(r, [&](const FetchRequest&) { return asked; });
+      if (ahead) ahead->before(r, [&](const FetchRequest&) { return level.reader.get(); });
       read_request(level, stored, list, list.requests[r]);
     });
   }
@@ -277,12 +274,7 @@ class Reader {
     fetch_objects(
         array_.driver,
         {n, batch, threads_, max_encoded_nbytes(layout_.chain)},
-        [&](std::size_t i) {
-          Coordinates coordinates;
-          Query query;
-          level.cut.child(i, coordinates.at, query);
-          return array_.key(coordinates.at);
-        },
+        [&](std::size_t i) { return key_of(level, i); },
         [&](std::size_t i, const GetRequest& request) {
           BatchedObject result{};
           at(level, i, [&] { result = plan_.result_of(request); });

@@ -59,6 +59,13 @@ void ArrayState::show_metadata(std::shared_ptr<const ArrayMetadata> metadata) co
   shared_->metadata.swap(metadata);
 }
 
+void ArrayState::check_memory(const char* action, const TensorView& view) const {
+  if (view.data != nullptr || view.size() == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              "[" + std::string(action) + "] " + path() + ": " + std::to_string(view.size()) +
+                  " elements of no memory");
+}
+
 void ArrayState::check_writable() const {
   if (choice_.read_only || driver().read_only()) {
     throw Error(ErrorCode::permission_denied,

@@ -66,6 +66,8 @@ class ArrayState {
   bool keeps_behind_edge() const { return shared_->has_document; }
   // permission_denied when this handle or the store may not be written.
   void check_writable() const;
+  // invalid_argument for elements of a caller's that are nowhere. `action`: "read".
+  void check_memory(const char* action, const TensorView& view) const;
 
  private:
   std::shared_ptr<ArrayShared> shared_;
