@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from ._core import Future
@@ -22,8 +23,12 @@ async def wait(future: Future[Any]) -> Any:
 
     future.add_done_callback(notify)
     try:
-        await waiter
+        await asyncio.shield(waiter)
     except asyncio.CancelledError:
         future.cancel()
+        # Until it has ended it uses the caller's memory.
+        while not waiter.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(waiter)
         raise
     return future.result(0)

@@ -182,6 +182,21 @@ def test_await_can_be_cancelled(slow):
     assert_same(asyncio.run(main()), data[:3])
 
 
+def test_a_cancelled_await_has_let_go_of_the_memory(slow):
+    array, data = slow
+    out = np.empty_like(data)
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await array.read_async(out=out)
+        out[...] = -1
+        await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+    assert (out == -1).all()
+
+
 def test_waiting_and_reading_leave_the_gil_free(slow):
     array, _ = slow
     ticks, stop = [], threading.Event()

@@ -110,13 +110,14 @@ def failure_is_everybodys(store, rank):
     else:
         raise AssertionError("half a state dict was loaded")
     dist.barrier()
-    other = {"y" if rank == 1 else "x": state["x"]}
-    try:
-        save_state_dict(other, store, overwrite=True)
-    except (ValueError, RuntimeError) as error:
-        assert "x: rank 1 lacks this tensor" in str(error)
-    else:
-        raise AssertionError("unequal names were saved")
+    for of_one, why in [(0, "rank 1 lacks this"), (1, "rank 1 has what the first process lacks")]:
+        more = {"y": state["x"] + 1} if rank == of_one else {}
+        try:
+            save_state_dict(state | more, store, overwrite=True)
+        except (ValueError, RuntimeError) as error:
+            assert f"y: {why}" in str(error)
+        else:
+            raise AssertionError("unequal names were saved")
 
 
 CASES = (placements_meet, each_reads_its_part, fully_sharded_module, failure_is_everybodys)

@@ -79,8 +79,9 @@ def save_state_dict(
     Raises
     ------
     ValueError
-        Something is there already, two names cannot be told apart, or a tensor is of a type that
-        Zarr lacks, such as uint1 and int4.
+        Something is there already, two names cannot be told apart, a process has what the first
+        lacks or lacks a `DTensor` of it, or a tensor is of a type that Zarr lacks, such as uint1
+        and int4.
     TypeError
         A value that has no place in a store: a sparse or quantized tensor, or any other object.
 
@@ -96,8 +97,9 @@ def save_state_dict(
         raise ValueError(f"{store}: several processes cannot write one zip archive")
     encoder = Encoder()
     described = ranks.each(lambda: _describe(state_dict, encoder))
-    plans = _plan([tensors for _, tensors in described])
-    document = {"version": VERSION, "tree": described[0][0], "metadata": dict(metadata or {})}
+    _refuse_more_than_the_first([a.names for a in described])
+    plans = _plan([a.tensors for a in described])
+    document = {"version": VERSION, "tree": described[0].tree, "metadata": dict(metadata or {})}
     _json.dumps(document)  # what is no JSON is refused before anything is written
 
     layout = Layout(chunk_nbytes, shard_nbytes)
@@ -114,20 +116,39 @@ def save_state_dict(
 
 
 # By the path of its array: shape and type of a tensor, and the part that a process has of it.
-_Described = dict[str, tuple[tuple[int, ...], torch.dtype, Part]]
+_Tensors = dict[str, tuple[tuple[int, ...], torch.dtype, Part]]
 
 
-def _describe(state_dict: Mapping[Any, Any], encoder: Encoder) -> tuple[Any, _Described]:
-    """Its tree, and what is to be stored of the tensors that the encoder gathers."""
+@dataclass(frozen=True)
+class _Described:
+    """A process's state dict, without the elements of its tensors."""
+
+    names: list[str]  # of its leaves
+    tree: Any
+    tensors: _Tensors
+
+
+def _describe(state_dict: Mapping[Any, Any], encoder: Encoder) -> _Described:
+    """Of the tensors what is to be stored, which the encoder gathers."""
     names = Counter(leaf.name for leaf in leaves(state_dict))
     alike = [name for name, count in names.items() if count > 1]
     if alike:
         raise ValueError(f"two values are called {', '.join(map(repr, alike))}")
     tree = encoder.encode(state_dict)
-    return tree, {
+    tensors = {
         path: (tuple(tensor.shape), tensor.dtype, Part.of(tensor))
         for path, tensor in encoder.tensors.items()
     }
+    return _Described(list(names), tree, tensors)
+
+
+def _refuse_more_than_the_first(names: list[list[str]]) -> None:
+    """The tree that is stored is the first process's: what it lacks would be left out."""
+    first = set(names[0])
+    for rank, others in enumerate(names):
+        more = [name for name in others if name not in first]
+        if more:
+            raise ValueError(f"{', '.join(more)}: rank {rank} has what the first process lacks")
 
 
 @dataclass(frozen=True)
@@ -156,7 +177,7 @@ class _Plan:
         return layout.part(self.cell, self.dtype.itemsize)
 
 
-def _plan(described: list[_Described]) -> list[_Plan]:
+def _plan(described: list[_Tensors]) -> list[_Plan]:
     plans = []
     for path, (shape, dtype, first) in described[0].items():
         parts: dict[int, Part] = {}
