@@ -15,9 +15,10 @@ pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 find_package(CURL 7.84 REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_library(BOOST_CONTEXT_LIBRARY boost_context REQUIRED)
+# An archive before those that it calls.
 set(headrace_link_dependencies
   ${BOOST_CONTEXT_LIBRARY}
-  fmt::fmt PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::BLOSC PkgConfig::DEFLATE PkgConfig::ZLIB
+  fmt::fmt PkgConfig::BLOSC PkgConfig::ZSTD PkgConfig::LZ4 PkgConfig::DEFLATE PkgConfig::ZLIB
   PkgConfig::SNAPPY PkgConfig::ISAL BZip2::BZip2 PkgConfig::LZMA OpenSSL::Crypto
   Threads::Threads ${CMAKE_DL_LIBS})
 

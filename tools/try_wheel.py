@@ -118,7 +118,7 @@ def main(wheel: Path, root: Path) -> None:
     def run(*command: str) -> None:
         """In ROOT's userland, in the folder."""
         shell = 'mount -t proc proc "$0/proc" && exec chroot "$0" env -C "$@"'
-        clean = {"PATH": "/usr/sbin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+        clean = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
         within = ["unshare", "-m", "sh", "-c", shell, root, inside, *command]
         subprocess.run(within, check=True, env=clean)
 
