@@ -131,7 +131,9 @@ Json progress_json(const CopyProgress& done) {
           {"nbytes", done.nbytes},
           {"copied", done.copied},
           {"copied_nbytes", done.copied_nbytes},
-          {"removed", done.removed}};
+          {"removed", done.removed},
+          {"left_out", done.left_out.objects},
+          {"removed_meanwhile", done.gone.objects}};
 }
 
 void copy(const CopyCommand& command, const char* label, CopyOver over) {

@@ -72,7 +72,10 @@ std::vector<CodecSpec> parse_codecs(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     const std::size_t colon = text.find(':');
     const std::string name = text.substr(0, colon);
-    if (name == "none") continue;
+    if (name == "none") {
+      if (texts.size() > 1) throw_usage("--codec: none is without others");
+      continue;
+    }
     const auto level = [&](int otherwise) {
       if (colon == std::string::npos) return otherwise;
       return static_cast<int>(parse_integer("--codec", std::string_view(text).substr(colon + 1)));

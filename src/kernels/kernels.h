@@ -124,7 +124,7 @@ struct NumberFormat {
   Number type = Number::uint8;
   bool swapped = false;  // in the other byte order
 };
-struct TypedFilter {
+struct NumberConversion {
   NumberFormat encoded, decoded;
   double scale = 1, offset = 0;  // of fixedscaleoffset
 };
@@ -230,7 +230,7 @@ struct RowBatch {
 };
 
 using Filter = void (*)(Queue&, const FilterBatch&);
-using TypedDecode = void (*)(Queue&, const DecodeBatch&, const TypedFilter&);
+using TypedDecode = void (*)(Queue&, const DecodeBatch&, const NumberConversion&);
 
 // Compressors take and give bytes. Without host_sources or headers a call may wait for the device
 // once, blosc two times more: for headers and for the sizes of streams.

@@ -112,7 +112,8 @@ int populate(std::span<std::byte> memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   const std::uintptr_t begin = address / page * page;
   const std::size_t nbytes = address + memory.size() - begin;
-  while (os().madvise(reinterpret_cast<void*>(begin), nbytes, MADV_POPULATE_WRITE) != 0) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE of Linux 5.14, later in C libraries
+  while (os().madvise(reinterpret_cast<void*>(begin), nbytes, kPopulateWrite) != 0) {
     if (errno != EINTR) return errno;
   }
   return 0;

@@ -255,6 +255,7 @@ std::optional<std::vector<StoredBytes>> CustomStore::get_ranges(const std::strin
 }
 
 Store make_store(std::shared_ptr<CustomStore> store) {
+  if (!store) throw Error(ErrorCode::invalid_argument, "[make_store] no store");
   return Store(std::make_shared<CustomDriver>(std::move(store)));
 }
 

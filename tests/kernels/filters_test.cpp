@@ -130,7 +130,7 @@ void unify_nans(Bytes& bytes, const Type& type) {
 void expect_as_on_host(const Place& place,
                        TypedDecode Kernels::*kernel,
                        const Codec& codec,
-                       const TypedFilter& filter,
+                       const NumberConversion& filter,
                        std::size_t from_nbytes,
                        std::size_t to_nbytes,
                        const std::vector<Bytes>& encoded,
@@ -277,7 +277,7 @@ TEST(KernelFilters, DeltaOfFloatsSumsInOrder) {
 }
 
 TEST(KernelFilters, SizesThatDoNotFitAreFaults) {
-  const TypedFilter filter{{Number::int16, false}, {Number::int32, false}};
+  const NumberConversion filter{{Number::int16, false}, {Number::int32, false}};
   for (const Place& place : places())
     for (const auto kernel : {&Kernels::cast, &Kernels::delta, &Kernels::fixed_scale_offset}) {
       const std::vector<Bytes> encoded{Bytes(10, 1), Bytes(11, 1), Bytes(10, 1), Bytes(10, 1), {}};

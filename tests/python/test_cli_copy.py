@@ -41,6 +41,17 @@ def array_of(path, values):
     return array
 
 
+@pytest.mark.parametrize("command", ["cp", "sync"])
+def test_what_is_left_out_is_counted(tmp_path, command):
+    """A name within an archive that leads out of it is no object's."""
+    source = tmp_path / "source.zip"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("a", "1")
+        archive.writestr("../b", "2")
+    done = json.loads(run(command, source, tmp_path / "target", "--json").stdout)
+    assert (done["copied"], done["left_out"], done["removed_meanwhile"]) == (1, 1, 0)
+
+
 COPIES = [("cp",), ("cp", "--verify"), ("cp", "--resume"), ("sync",), ("sync", "--checksum")]
 
 

@@ -649,6 +649,7 @@ def test_command_rechunk(store, tmp_path):
     run("rechunk", store, target, "--chunks", "16,2", "--overwrite")
     run("rechunk", store, target, "--chunks", "16,x", status=2)
     run("rechunk", store, target, "--chunks", "16,2", "--max-memory", "many", status=2)
+    run("rechunk", store, target, "--codec", "none", "--codec", "zstd", "--overwrite", status=2)
 
 
 def shown_on_a_terminal(command):

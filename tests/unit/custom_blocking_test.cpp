@@ -162,6 +162,10 @@ TEST(BlockingStore, IsAskedByThreadsOfItsOwnUnlessItIsLocal) {
   EXPECT_TRUE(make_store(behind).driver().local());
 }
 
+TEST(BlockingStore, IsOne) {
+  EXPECT_EQ(code_of([] { make_store(nullptr); }), ErrorCode::invalid_argument);
+}
+
 TEST(BlockingStore, AnswersEachRead) {
   const std::string text = "0123456789";
   for (const std::size_t batch : {1, 4}) {

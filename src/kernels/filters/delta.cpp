@@ -127,7 +127,7 @@ u64 ctas_of(u64 warps) { return (warps + kWarps - 1) / kWarps; }
 
 }  // namespace
 
-void delta(Queue& queue, const DecodeBatch& batch, const TypedFilter& filter) {
+void delta(Queue& queue, const DecodeBatch& batch, const NumberConversion& filter) {
   if (filter.decoded.type == Number::boolean)
     throw Error(ErrorCode::unsupported, "delta: differences of booleans");
   const auto list = typed_work(batch, filter, kSegment);

@@ -102,7 +102,10 @@ struct UnpackBits {
   }
 };
 
-void convert_all(Queue& queue, const DecodeBatch& batch, const TypedFilter& filter, bool scales) {
+void convert_all(Queue& queue,
+                 const DecodeBatch& batch,
+                 const NumberConversion& filter,
+                 bool scales) {
   const auto list = typed_work(batch, filter, kCtaThreads * kUnits);
   if (list.items() == 0) return;
   const Number work = is_floating(filter.encoded.type) ? filter.encoded.type : Number::float64;
@@ -124,11 +127,11 @@ void convert_all(Queue& queue, const DecodeBatch& batch, const TypedFilter& filt
 
 }  // namespace
 
-void cast(Queue& queue, const DecodeBatch& batch, const TypedFilter& filter) {
+void cast(Queue& queue, const DecodeBatch& batch, const NumberConversion& filter) {
   convert_all(queue, batch, filter, false);
 }
 
-void fixed_scale_offset(Queue& queue, const DecodeBatch& batch, const TypedFilter& filter) {
+void fixed_scale_offset(Queue& queue, const DecodeBatch& batch, const NumberConversion& filter) {
   convert_all(queue, batch, filter, true);
 }
 

@@ -17,7 +17,7 @@ struct TypedChunk {
 
 // Items of so many elements; a chunk has one at least, so that its fault is raised.
 inline WorkList<TypedChunk> typed_work(const DecodeBatch& batch,
-                                       const TypedFilter& filter,
+                                       const NumberConversion& filter,
                                        u64 item_elements) {
   const u32 from = nbytes_of(filter.encoded.type), to = nbytes_of(filter.decoded.type);
   WorkList<TypedChunk> list;
