@@ -4,6 +4,7 @@ ROOT is a folder whose Python is the wheel's, made by, for example,
 
     debootstrap --variant=minbase --include=python3,ca-certificates bookworm ROOT
 
+or, with an older C library, bullseye and a newer Python, built there from source into /usr/local.
 There the wheel is installed with NumPy's alone and no network, and the README's quick start runs;
 then a bucket (rclone) and web servers with and without TLS on the loopback device are written and
 read, by the libcurl that the wheel brings. As root, for chroot. The wheels of pip and NumPy are
