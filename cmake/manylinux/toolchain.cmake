@@ -3,6 +3,9 @@
 # library is an archive, and what GCC's C++ library wants of a newer one is in this folder.
 cmake_path(SET CMAKE_SYSROOT NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../../build/wheel-root)
 set(libraries ${CMAKE_SYSROOT}/usr/lib/x86_64-linux-gnu)
+if(NOT EXISTS ${libraries}/libmissing.a)
+  message(FATAL_ERROR "there is no ${CMAKE_SYSROOT}: tools/wheel_root makes it, and make wheel all of a wheel")
+endif()
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${libraries}/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 
