@@ -2,7 +2,10 @@
 // Compatibility: numcodecs; bytes after the last whole element stay at the end, as in HDF5.
 // Spec: https://numcodecs.readthedocs.io/en/stable/filter/shuffle.html
 // {"name": "numcodecs.shuffle", "configuration": {"elementsize": 4}}
+// netCDF-C writes an elementsize of 0 and means that of the data type, where numcodecs shuffles
+// nothing. Nobody else writes 0, so that it is read as netCDF-C's, and not written.
 
+#include <algorithm>
 #include <cstring>
 
 #include "codec/codecs.h"
@@ -15,7 +18,8 @@ namespace {
 
 class ShuffleFilter final : public Codec {
  public:
-  explicit ShuffleFilter(std::size_t elementsize) : elementsize_(elementsize) {}
+  ShuffleFilter(std::size_t elementsize, bool is_clear)
+      : elementsize_(elementsize), is_clear_(is_clear) {}
 
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view name() const override { return "shuffle"; }
@@ -47,7 +51,16 @@ class ShuffleFilter final : public Codec {
     decode(src, dst.bytes(), {});
   }
 
+  void check_encodes() const override {
+    if (is_clear_) return;
+    throw Error(
+        ErrorCode::unsupported,
+        "shuffle with an elementsize of 0 can not be written: for netCDF-C it is the size of "
+        "an element, for numcodecs it shuffles nothing");
+  }
+
   void encode(ConstBytes src, Buffer& dst) const override {
+    check_encodes();
     dst.resize(src.size());
     const std::size_t n = src.size() / elementsize_;
     std::vector<std::byte*> planes(elementsize_);
@@ -63,16 +76,19 @@ class ShuffleFilter final : public Codec {
   }
 
   std::size_t elementsize_;
+  bool is_clear_;
 };
 
 }  // namespace
 
-CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite&) {
+CodecPtr make_shuffle(const CodecSpec& spec, const CodecSite& site) {
   constexpr std::int64_t kMaxElementsize = 1 << 16;
   CodecConfig config(spec);
-  const auto size = config.integer("elementsize", 0, kMaxElementsize, 4);
+  const auto size = static_cast<std::size_t>(config.integer("elementsize", 0, kMaxElementsize, 4));
   config.finish();
-  return std::make_shared<ShuffleFilter>(size < 1 ? 1 : static_cast<std::size_t>(size));
+  if (size != 0) return std::make_shared<ShuffleFilter>(size, true);
+  const std::size_t itemsize = site.chunk.dtype.itemsize();
+  return std::make_shared<ShuffleFilter>(std::max<std::size_t>(itemsize, 1), itemsize <= 1);
 }
 
 }  // namespace headrace

@@ -1,0 +1,173 @@
+"""Zarr as the netCDF library writes it (NCZarr): what it wrote is what is read."""
+
+import json
+
+import headrace as hr
+import numpy as np
+import pytest
+import xarray as xr
+from helpers import assert_same
+
+netCDF4 = pytest.importorskip("netCDF4")
+
+MODES = ["zarr", "nczarr", "xarray"]
+DTYPES = ["i1", "u1", "i2", "u2", "i4", "i8", "f4", "f8", "S1"]
+CODECS = {
+    "plain": {},
+    "zlib": {"compression": "zlib", "shuffle": False},
+    "zlib, shuffled": {"compression": "zlib"},
+    "zlib, shuffled, checksum": {"compression": "zlib", "fletcher32": True},
+    "checksum": {"fletcher32": True},
+    "bzip2": {"compression": "bzip2"},
+    "zstd": {"compression": "zstd"},
+    "blosc": {"compression": "blosc_lz4", "blosc_shuffle": 1},
+    "blosc, bits": {"compression": "blosc_zstd", "blosc_shuffle": 2},
+}
+DIMENSIONS = {"time": None, "y": 40, "x": 30}
+
+
+def elements(dtype, shape):
+    values = np.add.outer(np.arange(shape[0]), np.arange(np.prod(shape[1:]))).reshape(shape) // 7
+    if dtype == "S1":
+        return (65 + values % 26).astype("u1").view("S1")
+    return (values % 100).astype(dtype)
+
+
+def create(path, mode):
+    file = netCDF4.Dataset(f"file://{path}#mode={mode},file", "w")
+    for name, extent in DIMENSIONS.items():
+        file.createDimension(name, extent)
+    return file
+
+
+def write(group, name, along, dtype, **options):
+    shape = [5 if DIMENSIONS[d] is None else DIMENSIONS[d] for d in along]
+    values = elements(dtype, shape)
+    variable = group.createVariable(name, dtype, along, **options)
+    variable.set_auto_maskandscale(False)
+    variable[...] = values
+    return values
+
+
+def skip_unless_built(file, options):
+    compression = options.get("compression", "zlib").partition("_")[0]
+    if compression != "zlib" and not getattr(file, f"has_{compression}_filter")():
+        pytest.skip(f"this netCDF library has no {compression}")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("mode", MODES)
+def test_all_that_netcdf_compresses(tmp_path, mode, codec):
+    path, options = tmp_path / "a.zarr", CODECS[codec]
+    written = {}
+    with create(path, mode) as file:
+        skip_unless_built(file, options)
+        for dtype in DTYPES:
+            if "blosc" in options.get("compression", "") and np.dtype(dtype).itemsize == 1:
+                continue  # netCDF's filter shuffles single bytes, which it then can not compress
+            written[dtype] = write(
+                file, dtype, ("time", "y", "x"), dtype, chunksizes=(2, 40, 30), **options
+            )
+    group = hr.open(path)
+    for dtype, values in written.items():
+        assert_same(group[dtype][...], values)
+        assert group[dtype].dimension_names == ("time", "y", "x")
+        assert_same(group[dtype].read(device="simt").to_numpy(), values)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_groups_attributes_scalars_and_fill_values(tmp_path, mode):
+    path = tmp_path / "a.zarr"
+    with create(path, mode) as file:
+        file.title = "hello"
+        scalar = file.createVariable("scalar", "f8", ())
+        scalar[...] = 4.5
+        filled = file.createVariable("filled", "f4", ("y", "x"), fill_value=-9.0)
+        filled[3] = 1
+        inner = file.createGroup("inner").createGroup("deep")
+        values = write(inner, "v", ("y",), "i4")
+        inner["v"].setncatts({"units": "m", "range": np.array([0, 5], "i4"), "factor": 2.5})
+    group = hr.open(path)
+    assert group.attrs["title"] == "hello"
+    assert group["scalar"][...].item() == 4.5
+    assert group["filled"].fill_value == -9
+    assert_same(group["filled"][2:4], np.array([[-9] * 30, [1] * 30], "f4"))
+    v = group["inner/deep/v"]
+    assert_same(v[...], values)
+    assert {name: v.attrs[name] for name in ("units", "range", "factor")} == {
+        "units": "m",
+        "range": [0, 5],
+        "factor": 2.5,
+    }
+
+
+@pytest.mark.parametrize("mode", ["nczarr", "xarray"])
+def test_xarray_opens_it(tmp_path, mode):
+    path = tmp_path / "a.zarr"
+    with create(path, mode) as file:
+        time = file.createVariable("time", "i4", ("time",))
+        time.units = "days since 2000-01-01"
+        time[:5] = np.arange(5)
+        values = write(file, "v", ("time", "y", "x"), "i2", compression="zlib")
+        file["v"].scale_factor = 0.5
+    with xr.open_dataset(path, engine="headrace", consolidated=False) as dataset:
+        assert dataset["v"].dims == ("time", "y", "x")
+        np.testing.assert_array_equal(dataset["v"], values * 0.5)
+        assert dataset["time"].values[4] == np.datetime64("2000-01-05")
+
+
+def test_numbers_as_text(tmp_path):
+    """As netCDF 4.9 wrote all parameters of a filter."""
+    path = tmp_path / "a.zarr"
+    with create(path, "zarr") as file:
+        values = write(file, "v", ("y", "x"), "f8", compression="zlib")
+    document = path / "v" / ".zarray"
+    metadata = json.loads(document.read_text())
+    for codec in [*metadata["filters"], metadata["compressor"]]:
+        codec.update({key: str(value) for key, value in codec.items()})
+    document.write_text(json.dumps(metadata))
+    assert_same(hr.open(path / "v")[...], values)
+    metadata["filters"][0]["elementsize"] = "8 or so"
+    document.write_text(json.dumps(metadata))
+    with pytest.raises(ValueError, match="'elementsize' must be an integer"):
+        hr.open(path / "v")[...]
+
+
+def test_an_elementsize_of_0_is_not_written(tmp_path):
+    path = tmp_path / "a.zarr"
+    with create(path, "zarr") as file:
+        values = write(file, "v", ("y", "x"), "f8", compression="zlib")
+    array = hr.open(path / "v", mode="r+")
+    with pytest.raises(NotImplementedError, match="elementsize of 0 can not be written"):
+        array[...] = 0
+    assert_same(array[...], values)
+
+
+def test_netcdf_reads_what_headrace_writes(tmp_path):
+    path, values = tmp_path / "a.zarr", elements("f8", (50, 60))
+    group = hr.create_group(path, zarr_format=2)
+    codecs = {
+        "none": (None, None),
+        "zlib": (hr.codecs.Zlib(), None),
+        "shuffled": (hr.codecs.Zlib(), [hr.codecs.Shuffle()]),
+        "zstd": (hr.codecs.Zstd(), None),
+        "bzip2": (hr.codecs.BZ2(), None),
+        "blosc": (hr.codecs.Blosc(), None),
+    }
+    for name, (compressor, filters) in codecs.items():
+        group.create_array(
+            name,
+            shape=values.shape,
+            chunks=(20, 60),
+            dtype="f8",
+            compressors=compressor,
+            filters=filters,
+            fill_value=-1,
+            attributes={"_ARRAY_DIMENSIONS": ["y", "x"]},
+        )[...] = values
+    with netCDF4.Dataset(f"file://{path}#mode=xarray,file") as file:
+        for name in codecs:
+            if name in ("zstd", "bzip2", "blosc") and not getattr(file, f"has_{name}_filter")():
+                continue
+            assert file[name].dimensions == ("y", "x")
+            assert_same(file[name][...].data, values)
