@@ -33,18 +33,25 @@ std::string without_id(const Json& codec) {
   return text.empty() ? "" : "{" + text + "}";
 }
 
+// GDAL and netCDF before 4.10 write numbers as text: "level": "4".
+bool is_digits(const Json& value) {
+  return value.is_string() && !value.string().empty() &&
+         value.string().find_first_not_of("0123456789") == std::string::npos;
+}
+
 // A number as it stands, or the text of one: what it means only an encoder has to know.
 std::string level_or(const Json& codec, std::string_view key, const char* fallback) {
   const std::optional<Json> value = codec.find(key);
   if (!value || value->is_null()) return fallback;
-  const bool is_digits = value->is_string() && !value->string().empty() &&
-                         value->string().find_first_not_of("0123456789") == std::string::npos;
-  return value->is_number() || is_digits ? value->compact() : std::to_string(value->integer());
+  return value->is_number() || is_digits(*value) ? value->compact()
+                                                 : std::to_string(value->integer());
 }
 
 std::int64_t integer_or(const Json& codec, std::string_view key, std::int64_t fallback) {
   const std::optional<Json> value = codec.find(key);
-  return value && !value->is_null() ? value->integer() : fallback;
+  if (!value || value->is_null()) return fallback;
+  return is_digits(*value) ? Json::parse(value->string(), std::string(key)).integer()
+                           : value->integer();
 }
 
 // GDAL writes its own creation options into the metadata: "checksum": "NO", "shuffle": "BIT".
@@ -55,7 +62,7 @@ bool checksum_from_v2(const Json& value) {
 
 std::int64_t shuffle_from_v2(const Json& codec) {
   const std::optional<Json> value = codec.find("shuffle");
-  if (!value || !value->is_string()) return integer_or(codec, "shuffle", 1);
+  if (!value || !value->is_string() || is_digits(*value)) return integer_or(codec, "shuffle", 1);
   constexpr std::array<std::string_view, 3> kOfGdal = {"NONE", "BYTE", "BIT"};
   const auto found = std::ranges::find(kOfGdal, value->string());
   if (found == kOfGdal.end()) value->fail(ErrorCode::corrupt, "no such shuffle");
