@@ -258,6 +258,7 @@ BENCHMARKS = {
             "encoder-trials.json": "",
             "encoder-tables.json": "",
             "deflate-trials.json": "",
+            "snappy-trials.json": "",
         },
     ),
     "interop": Benchmark(

@@ -12,6 +12,7 @@ namespace {
 struct BloscLz {
   static constexpr u32 kMinToken = 2, kMinOutput = 1;
   using Guess = LzCut<512, 24>;
+  static constexpr u32 kFew = 8;
 
   SIMT_DEVICE static u32 start(const LzStream& stream) {
     return stream.source_nbytes == 0 ? kTruncated : 0;

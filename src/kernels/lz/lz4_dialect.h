@@ -10,6 +10,7 @@ struct Lz4 {
   static constexpr u32 kMinToken = 3, kMinOutput = 4;
   // 11 lanes warm up on 4 KiB: fewer than 0.1 % of the groups of packed floats then begin wrong.
   using Guess = LzCut<384, 21>;
+  static constexpr u32 kFew = 8;
 
   SIMT_DEVICE static u32 start(const LzStream& stream) {
     if (stream.source_nbytes == 0) return kTruncated;

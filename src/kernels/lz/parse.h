@@ -198,8 +198,7 @@ struct LzJoin {
   // literals are long, this is all of a group, and all guesses were wrong.
   SIMT_DEVICE static u32 walk_few(
       const LzStream& stream, u32 x, u32 low, u32 stop, u32 group_end, LzStretch& stretch) {
-    constexpr u32 kFew = 8;
-    for (u32 i = 0; i < kFew && x < group_end; ++i) {
+    for (u32 i = 0; i < Dialect::kFew && x < group_end; ++i) {
       const LzStep step = step_at<Dialect>(stream.source, x, stream.source_nbytes);
       if (x >= low && x < stop) {
         if (stretch.tokens++ == 0) stretch.entry = x;

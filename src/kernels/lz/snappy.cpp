@@ -10,6 +10,7 @@ namespace {
 struct Snappy {
   static constexpr u32 kMinToken = 2, kMinOutput = 1;
   using Guess = LzCut<256, 16>;
+  static constexpr u32 kFew = 3;
 
   // After the decoded size: 7 bits a byte, lowest first, while the eighth is set.
   SIMT_DEVICE static u32 start(const LzStream& stream) {

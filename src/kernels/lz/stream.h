@@ -10,6 +10,8 @@
 //
 //   kMinToken, kMinOutput   fewest bytes a token takes and gives, but for the last of a stream
 //   Guess                   how its streams are cut where tokens are guessed: measured
+//   kFew                    tokens that a repair of a group walks before it turns to the guesses
+//                           of its segments: measured
 //   start(stream)           position of the first token, or a bad end
 //   step(token, p, x, end, run)
 //                           how many bytes the token at x gives, and where the next one is: `end`
