@@ -22,7 +22,7 @@ export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan test-tsan \
-        build-races test-races build-portable test-portable test-shadow demo bench docs fuzz \
+        build-races test-races build-portable test-portable build-aarch64 test-aarch64 test-shadow demo bench docs fuzz \
         wheel check format stubs clean
 
 setup:
@@ -90,6 +90,16 @@ build-portable: $(STAMPS)/extra-build
 test-portable: build-portable $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
 	@ctest --preset portable -j $(JOBS)
 	@tools/test_portable build/portable $(PYTEST_ARGS)
+
+# C++ for Linux on 64-bit ARM, cross-compiled; its tests run in QEMU.
+build-aarch64: $(STAMPS)/extra-build
+	@tools/setup aarch64
+	@tools/aarch64_root
+	@cmake --preset aarch64 --log-level=WARNING
+	@cmake --build build/aarch64 $(NINJA_FLAGS)
+
+test-aarch64: build-aarch64
+	@ctest --preset aarch64 -j $(JOBS)
 
 # Races between the CTAs of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
 test-shadow: prepare
