@@ -178,6 +178,19 @@ BENCHMARKS = {
         "[zarr-python](../docs/zarr.md#other-libraries-tests)",
         {"zarrs-suite.json": "ecosystem.downstream_suite zarrs --source $ZARRS"},
     ),
+    "ome-zarr-suite": Benchmark(
+        "ome-zarr's own tests; $OME_ZARR: its unpacked source",
+        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        {"ome-zarr-suite.json": "ecosystem.downstream_suite ome-zarr --source $OME_ZARR"},
+    ),
+    "virtualizarr-suite": Benchmark(
+        "VirtualiZarr's own tests; $VIRTUALIZARR: its unpacked source",
+        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        {
+            "virtualizarr-suite.json": "ecosystem.downstream_suite virtualizarr"
+            " --source $VIRTUALIZARR"
+        },
+    ),
     "anndata-suite": Benchmark(
         "anndata's own tests; $ANNDATA: its unpacked source",
         "[zarr-python](../docs/zarr.md#other-libraries-tests)",

@@ -64,6 +64,10 @@ SUITES = {
         ("-o", "addopts=--import-mode=importlib", "tests"),
         set_by_tests="zarrs.ZarrsCodecPipeline",
     ),
+    "ome-zarr": Suite(("tests",), beside=("dask", "ome-zarr-models", "fsspec")),
+    "virtualizarr": Suite(
+        ("virtualizarr/tests",), beside=("xarray", "icechunk", "kerchunk", "obstore", "obspec-utils")
+    ),
 }
 
 
