@@ -88,7 +88,7 @@ _TYPES = {
     "std::optional<std::size_t>": "bytes or None",
 }
 # Counts, among what C++ has the type of sizes for.
-_COUNTS = {"io_depth"}
+_COUNTS = {"io_depth", "lock_timeout"}
 # What the header says elsewhere, at the type.
 _MEANINGS = {
     "implementations": 'Which implementation serves a codec, by name: `{"zstd": "libzstd"}`; '

@@ -23,6 +23,9 @@ struct Config {
   // memory_budget where that is set.
   std::size_t io_depth = 256;
   std::size_t io_nbytes = std::size_t{256} << 20;
+  // Seconds that a change of an array's or group's metadata (append, resize, attributes) waits for
+  // another process that holds the lock of its folder (flock): `conflict` then.
+  std::size_t lock_timeout = 600;
   Implementations implementations;
   std::string device = "cpu";  // of handles that name none
   // A device decodes batches of at least so many decoded bytes, the host's threads smaller ones;

@@ -5,7 +5,9 @@ request; 0: 32 MiB a thread, 64 MiB at least), ``coalesce_gap`` and ``coalesce_r
 neighbours in a shard are read together), ``io_depth`` and ``io_nbytes`` (of one read of a store
 across a network: requests under way at a time, at most twice as many as the store sends at once,
 and the bytes that are asked for and not decoded yet, within half of ``memory_budget`` where that is
-set), ``implementations`` (codec name to implementation name), ``device`` (of handles that name
+set), ``lock_timeout`` (seconds that a change of metadata, as ``append`` and ``resize`` are, waits
+for another process that holds the lock of the folder, 600; then it raises `ConflictError`),
+``implementations`` (codec name to implementation name), ``device`` (of handles that name
 none), ``device_min_decode_nbytes`` (a device decodes batches of at least so many decoded bytes, the
 host's threads smaller ones; None, the default: whichever takes less time by the rates of
 ``device_rates``; writes from a device of fewer bytes, 1 MiB by default, are encoded by the host's

@@ -19,6 +19,7 @@ nb::dict get_config() {
   result["coalesce_run"] = current.coalesce_run;
   result["io_depth"] = current.io_depth;
   result["io_nbytes"] = current.io_nbytes;
+  result["lock_timeout"] = current.lock_timeout;
   nb::dict implementations;
   for (const auto& [codec, name] : current.implementations) implementations[codec.c_str()] = name;
   result["implementations"] = implementations;
@@ -53,6 +54,7 @@ void install_config(nb::handle values) {
   next.coalesce_run = size_setting(values, "coalesce_run");
   next.io_depth = setting<std::size_t>(values, "io_depth", "a number of requests");
   next.io_nbytes = size_setting(values, "io_nbytes");
+  next.lock_timeout = setting<std::size_t>(values, "lock_timeout", "a number of seconds");
   next.implementations = implementations_from_python(nb::object(values["implementations"]));
   next.device = setting<std::string>(values, "device", "a name such as \"cpu\" or \"cuda:0\"");
   const nb::object limit = values["device_min_decode_nbytes"];

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/available_memory.h"
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "headrace/error.h"
@@ -80,6 +81,16 @@ std::size_t checked_nbytes(int fd, bool writable) {
   return static_cast<std::size_t>(status.st_size);
 }
 
+// All of it is made at once. More than there is would not fail: the kernel kills a process for it,
+// which may be another's.
+void check_available(std::size_t nbytes) {
+  const auto available = available_memory();
+  if (!available || nbytes <= *available) return;
+  throw Error(ErrorCode::out_of_memory,
+              "[shm] shared memory of " + std::to_string(nbytes) +
+                  " bytes: " + std::to_string(*available) + " are available");
+}
+
 // Makes every page, so that no touch of one can fail later (it would kill the process), by all
 // threads: 1 GiB of zeroed pages takes one thread 0.3 s.
 void make_pages(const OwnedFd& fd, std::span<std::byte> memory) {
@@ -122,6 +133,7 @@ Segment Segment::make(Kind kind, std::size_t nbytes, const ArenaOptions& options
   while (os().ftruncate(segment.fd(), static_cast<off_t>(nbytes)) != 0) {
     if (errno != EINTR) fail_memory("shared memory", nbytes, errno);
   }
+  if (!huge) check_available(nbytes);  // huge pages are set aside
   segment.memory_ = map(segment.fd_, nbytes, true);
   segment.huge_pages_ = huge;
   segment.backing_ = kind == Kind::posix ? Backing::posix : Backing::memfd;

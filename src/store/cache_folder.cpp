@@ -109,6 +109,7 @@ FileDescriptor open_marked(const std::string& path) {
   }
   check_private(path, folder);
   FileDescriptor marker(open_in(folder.get(), kMarker, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  if (!marker && errno != ENOENT && errno != ELOOP) throw_io(errno, "open", path + '/' + kMarker);
   Buffer start(kMarkerStart.size());
   struct stat st;
   const bool is_ours = marker && os().fstat(marker.get(), &st) == 0 && S_ISREG(st.st_mode) &&

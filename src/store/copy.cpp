@@ -130,6 +130,17 @@ class Copy {
                     " listed and not found when read (first: " + missing[0].key + ')');
   }
 
+  // A chunk that is gone reads as the fill value in the copy, too; so does all of an array that was
+  // removed, or whose disk went away, and whose document had been copied or is copied from memory.
+  void check_nodes_are_there(const std::set<std::string, std::less<>>& keys) const {
+    for (const ObjectSize& object : std::span(objects_).subspan(source_.first_document())) {
+      if (keys.contains(object.key)) continue;
+      throw Error(ErrorCode::not_found,
+                  "copy of " + from_.url() + ": " + object.key +
+                      " is not there any more: it was removed while it was copied");
+    }
+  }
+
   // Of those that were not found by copy_all(), sorted; the others are gone.
   std::vector<ObjectSize> still_listed() {
     std::vector<ObjectSize> missing;
@@ -141,6 +152,9 @@ class Copy {
     std::set<std::string, std::less<>> keys;
     for (std::string& key : from_.list(check_prefix(from_folder_))) keys.insert(std::move(key));
     std::ranges::sort(missing, {}, &ObjectSize::key);
+    const bool is_one_gone = std::ranges::any_of(
+        missing, [&](const ObjectSize& object) { return !keys.contains(object.key); });
+    if (is_one_gone) check_nodes_are_there(keys);
     const MutexLock lock(mutex_);
     for (const ObjectSize& object : missing) {
       if (keys.contains(object.key)) {

@@ -324,7 +324,10 @@ def _locked(work: Path, target: Path) -> Iterator[None]:
             except BlockingIOError:
                 raise ValueError(f"cells: another process converts to {target}") from None
             if _is_at(lock, work / "lock"):
-                yield
+                try:
+                    yield
+                finally:  # a child that was forked meanwhile has the descriptor, too
+                    fcntl.flock(lock, fcntl.LOCK_UN)
                 return
 
 

@@ -288,6 +288,7 @@ class DeviceReader final : private SlabsInFlight::Source {
     Scratch<std::uint8_t> fill;  // most reads have no use for it
     for (const Chunk<Query>& chunk : slab.chunks) {
       if (chunk.missing) {
+        if (!chunk.level->parent) request_.note_missing(array_.state);
         if (!fill.data()) fill = fill_on(slab.queue);
         native.add_fill(chunk.query, fill.data());
       }
@@ -486,6 +487,7 @@ void read_selection_to_device(const ArrayState& state,
     else
       queue->wait_for(*devices.wrap_stream(out.device.index, options.stream.raw()));
     read_on_queue(request, array, selection, out, devices, std::move(queue));
+    request.check_array_is_there();
   });
 }
 
@@ -520,6 +522,7 @@ void read_selections_to_device(const ArrayState& state,
     queue->wait_for(*devices.wrap_stream(device.index, options.stream.raw()));
     const FetchFor purpose = purpose_of(request, array, devices, targets);
     DeviceReader<Box>(request, array, devices, *queue, device, parts, purpose).read();
+    request.check_array_is_there();
   });
 }
 
@@ -542,6 +545,7 @@ Tensor read_new_on_device(const ArrayState& state,
       queue->synchronize();
     } else {
       read_on_queue(request, array, selection, result.view(), devices, std::move(queue));
+      request.check_array_is_there();
     }
     return result;
   });

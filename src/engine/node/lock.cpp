@@ -5,7 +5,10 @@
 #include <thread>
 #include <utility>
 
+#include "engine/node/catalog.h"
+#include "engine/request/config.h"
 #include "engine/request/request.h"
+#include "headrace/error.h"
 
 namespace headrace {
 namespace {
@@ -28,6 +31,8 @@ NodeLock::NodeLock(const Store& store,
                    MissingFolder missing) {
   StoreDriver& driver = store.driver();
   Poll due(poll);
+  const std::size_t most_seconds = current_config()->lock_timeout;
+  const auto begin = std::chrono::steady_clock::now();
   auto wait = std::chrono::steady_clock::duration(kFirstWait);
   for (;;) {
     const std::string identity = driver.identity(path);
@@ -41,6 +46,13 @@ NodeLock::NodeLock(const Store& store,
         between_processes_ = std::move(attempt.lock);
         excludes_processes_ = attempt.state == LockAttempt::State::held;
         return;
+      }
+      if (std::chrono::steady_clock::now() - begin >= std::chrono::seconds(most_seconds)) {
+        throw Error(ErrorCode::conflict,
+                    place_of(store, path) +
+                        ": another process has held the lock of the folder "
+                        "(flock) for " +
+                        std::to_string(most_seconds) + " s (lock_timeout)");
       }
       std::this_thread::sleep_for(wait);
       wait = std::min<std::chrono::steady_clock::duration>(wait * 2, kLongestWait);

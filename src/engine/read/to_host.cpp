@@ -158,6 +158,7 @@ class Reader {
   }
 
   void fill(const Level& level, std::size_t position) {
+    if (!level.parent) request_.note_missing(array_.state);
     Coordinates coordinates;
     Query query;
     level.cut.child(position, coordinates.at, query);
@@ -179,7 +180,7 @@ class Reader {
       if (found)
         request_.count_encoded(stored->range.nbytes);
       else
-        make_sink(query, layout_.chunk_shape, layout_.itemsize()).fill(layout_.fill);
+        fill(level, position);
     });
   }
 
@@ -373,6 +374,7 @@ void read_selection(const ArrayState& state,
   again_when_changed([&](int attempt) {
     Request request(options, cancel, attempt);
     read_elements(request, {state, layout}, nullptr, selection, out);
+    request.check_array_is_there();
   });
 }
 
@@ -399,6 +401,7 @@ Tensor read_vlen_selection(const ArrayState& state,
     Tensor tensor(
         std::shared_ptr<void>(result, result->elements.get()), shape, dtype, Device::cpu());
     read_elements(request, array, &result->arena, selection, tensor.view());
+    request.check_array_is_there();
     return tensor;
   });
 }

@@ -171,6 +171,7 @@ Json configuration() {
           {"coalesce_run", c.coalesce_run},
           {"io_depth", c.io_depth},
           {"io_nbytes", c.io_nbytes},
+          {"lock_timeout", c.lock_timeout},
           {"implementations", c.implementations},
           {"device", c.device},
           {"device_min_decode_nbytes",

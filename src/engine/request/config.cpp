@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kMaxThreads = 4096;
 constexpr std::size_t kMaxDepth = 65536;
+constexpr std::size_t kMaxLockTimeout = 1'000'000'000;  // seconds: some 30 years
 
 // Two chunks of 16 MiB. A budget for all threads together would leave processors idle on machines
 // that have many: with 64 MiB, 8 of 16 read chunks of 4 MiB.
@@ -93,6 +94,10 @@ void check_config(const Config& config, const char* where) {
     throw_invalid(
         place + " io_depth", "1 to " + std::to_string(kMaxDepth), std::to_string(config.io_depth));
   }
+  if (config.lock_timeout > kMaxLockTimeout)
+    throw_invalid(place + " lock_timeout",
+                  "0 to " + std::to_string(kMaxLockTimeout) + " seconds",
+                  std::to_string(config.lock_timeout));
   if (config.io_nbytes == 0) throw_invalid(place + " io_nbytes", "at least one byte", "0");
   if (config.gds != "auto" && config.gds != "on" && config.gds != "off")
     throw_invalid(place + " gds", "\"auto\", \"on\" or \"off\"", config.gds);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/node/catalog.h"
+#include "engine/request/array_state.h"
 #include "engine/request/config.h"
 #include "headrace/error.h"
 
@@ -60,6 +62,16 @@ void Request::check() {
       (cancel_ && cancel_->load(std::memory_order_relaxed))) {
     throw Error(ErrorCode::cancelled, "the request was cancelled");
   }
+}
+
+void Request::check_array_is_there() const {
+  const ArrayState* const array = missing_.load(std::memory_order_relaxed);
+  if (!array || !array->driver().has_files() || !array->shared()->has_document) return;
+  const Store& store = array->shared()->store;
+  if (array_is_there(store, array->path(), array->metadata()->zarr_format)) return;
+  throw Error(ErrorCode::not_found,
+              "[read] " + place_of(store, array->path()) +
+                  ": there is no array any more; it was removed since it was opened");
 }
 
 void Request::count_encoded(std::uint64_t nbytes) {

@@ -14,6 +14,8 @@
 
 namespace headrace {
 
+class ArrayState;
+
 // Calls what a caller gave to be called now and then, by the thread that this was made on.
 class Poll {
  public:
@@ -62,6 +64,16 @@ class Request {
   // Of a chunk that was fetched.
   void count_encoded(std::uint64_t nbytes);
 
+  // An object of this array was not found: a missing chunk, or all of the array is gone. A request
+  // has one array, but across a network.
+  void note_missing(const ArrayState& array) {
+    if (missing_.load(std::memory_order_relaxed) != &array)
+      missing_.store(&array, std::memory_order_relaxed);
+  }
+  // At its end: `not_found` where an object was missing and the array was removed since it was
+  // opened (its folder, or the disk that it was on). Of files: elsewhere it would be one more trip.
+  void check_array_is_there() const;
+
  private:
   const std::shared_ptr<const Config> config_;
   const std::size_t memory_budget_;
@@ -70,6 +82,7 @@ class Request {
   Poll poll_;
   const std::atomic<bool>* cancel_;
   std::atomic<bool> stop_{false};
+  std::atomic<const ArrayState*> missing_{nullptr};
   std::atomic<std::uint64_t>* const encoded_nbytes_;
 };
 

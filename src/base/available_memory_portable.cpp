@@ -1,0 +1,7 @@
+#include "base/available_memory.h"
+
+namespace headrace {
+
+std::optional<std::uint64_t> available_memory() { return std::nullopt; }
+
+}  // namespace headrace
