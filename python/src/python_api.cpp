@@ -143,6 +143,25 @@ extern "C" PyObject* __wrap_PyTuple_Pack(Py_ssize_t n, ...) {
 GUARDED_OF_THREE(int, _PyObject_LookupAttr, PyObject*, PyObject*, PyObject**)
 #else
 GUARDED_OF_THREE(int, PyObject_GetOptionalAttr, PyObject*, PyObject*, PyObject**)
+GUARDED_OF_THREE(int, PyDict_GetItemRef, PyObject*, PyObject*, PyObject**)
+GUARDED_OF_FOUR(int, PyDict_SetDefaultRef, PyObject*, PyObject*, PyObject*, PyObject**)
+GUARDED_OF_NONE(PyObject*, PyErr_GetRaisedException)
+GUARDED_OF_TWO(PyObject*, PyUnicode_FromFormatV, const char*, va_list)
+
+extern "C" void __real_PyErr_FormatUnraisable(const char* format, ...);
+extern "C" void __wrap_PyErr_FormatUnraisable(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  // What is written is the error that is raised, which stands in the way of a call.
+  never_unwound([&] {
+    PyObject* const error = PyErr_GetRaisedException();
+    PyObject* const text = PyUnicode_FromFormatV(format, values);
+    PyErr_SetRaisedException(error);
+    __real_PyErr_FormatUnraisable(text ? "%U" : nullptr, text);
+    Py_XDECREF(text);
+  });
+  va_end(values);
+}
 #endif
 #if PY_VERSION_HEX >= 0x030c0000
 GUARDED_OF_ONE(void, PyErr_SetRaisedException, PyObject*)

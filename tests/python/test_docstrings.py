@@ -193,6 +193,9 @@ def test_examples(file, name, found, tmp_path, monkeypatch, settings):
     monkeypatch.chdir(tmp_path)
     space = data_set(tmp_path)
     libraries(file, space)
+    code = "".join(each.source for each in found)
+    if "torch" not in space and re.search(r"torch\.|DataLoader|collate", code):
+        pytest.skip("needs torch")
     prepare(file, name, space, tmp_path)
     compared = file in COMPARED or name in COMPARED or where in COMPARED
     steps = [

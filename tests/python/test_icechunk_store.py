@@ -19,6 +19,9 @@ icechunk = pytest.importorskip("icechunk")
 RANDOM = np.random.default_rng(3)
 FIELD = RANDOM.normal(size=(20, 12, 14)).astype("f4")
 
+# Before icechunk 2.3 it was None.
+LOCAL_FILES = getattr(icechunk.credentials, "LocalFileSystemAccess", None)
+
 
 def create(path, **config):
     config = icechunk.RepositoryConfig(**config) if config else None
@@ -191,7 +194,7 @@ def test_virtual_chunks(tmp_path):
     )
     config = icechunk.RepositoryConfig.default()
     config.set_virtual_chunk_container(container)
-    leave = icechunk.containers_credentials({f"file://{tmp_path}/data/": None})
+    leave = icechunk.containers_credentials({f"file://{tmp_path}/data/": LOCAL_FILES})
     repository = icechunk.Repository.create(
         icechunk.local_filesystem_storage(str(tmp_path / "repo")), config, leave
     )
@@ -258,7 +261,7 @@ def test_locations_of_virtual_chunks_are_urls(tmp_path):
     repository = icechunk.Repository.create(
         icechunk.local_filesystem_storage(str(tmp_path / "repo")),
         config=config,
-        authorize_virtual_chunk_access={container: None},
+        authorize_virtual_chunk_access={container: LOCAL_FILES},
     )
     session = repository.writable_session("main")
     for i, name in enumerate(names):

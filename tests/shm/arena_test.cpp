@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "shm/shm_kit.h"
+#include "support/joining_thread.h"
 #include "support/portable.h"
 
 namespace headrace::shm {
@@ -39,7 +40,7 @@ TEST(ShmArena, WaitsForRoomAndSaysWhenThereNeverIs) {
   std::optional<Block> first = arena.allocate(900 * 1024, kNow);
   EXPECT_FALSE(arena.allocate(900 * 1024, kNow));
   EXPECT_FALSE(arena.allocate(900 * 1024, {30ms, {}}));
-  std::jthread later([&] {
+  JoiningThread later([&] {
     std::this_thread::sleep_for(50ms);
     first.reset();
   });
@@ -285,7 +286,7 @@ TEST(ShmChannel, LosesNothingBetweenManyThreads) {
   std::atomic<std::int64_t> sum{0};
   std::atomic<int> received{0};
   {
-    std::vector<std::jthread> threads;
+    std::vector<JoiningThread> threads;
     for (int t = 0; t < 4; ++t) {
       ArenaState& state = *states[static_cast<std::size_t>(t)];
       threads.emplace_back([&state, index, t] {

@@ -2,6 +2,7 @@
 // servers that send what they should not.
 
 #include "shm/hostile_kit.h"
+#include "support/joining_thread.h"
 #include "support/portable.h"
 
 namespace headrace::shm {
@@ -12,7 +13,7 @@ class FakeServer {
  public:
   FakeServer(const std::string& name, std::function<void(int)> answer)
       : listener_(listen_as(name, geteuid())), answer_(std::move(answer)) {
-    thread_ = std::jthread([this] {
+    thread_ = JoiningThread([this] {
       while (true) {
         const int connection = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
         if (connection < 0) return;
@@ -33,7 +34,7 @@ class FakeServer {
   ScopedFd listener_;
   std::function<void(int)> answer_;
   std::vector<int> kept_;
-  std::jthread thread_;
+  JoiningThread thread_;
 };
 
 // {magic, nbytes, parts, {offset, nbytes}...}, up to `nbytes`.
@@ -107,7 +108,7 @@ TEST(ShmPeer, OfAnotherUserThatTakesTheNameFirstIsPassedOver) {
   EXPECT_NE(taken.find("65534"), std::string::npos) << taken;
   // The real one comes while somebody waits.
   std::optional<Publication> publication;
-  std::jthread later([&] {
+  JoiningThread later([&] {
     std::this_thread::sleep_for(30ms);
     kill_child(squatter);
     publication.emplace(publish_text(name, "mine"));

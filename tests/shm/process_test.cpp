@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "shm/shm_kit.h"
+#include "support/joining_thread.h"
 
 namespace headrace::shm {
 namespace {
@@ -173,7 +174,7 @@ TEST(ShmProcess, WorksWith64AtOnceAnd256InTurn) {
 TEST(ShmProcess, AsksAboutProcessesThatEndMeanwhile) {
   std::atomic<pid_t> newest = getpid();
   std::atomic<bool> all = false;
-  std::jthread parent([&] {
+  JoiningThread parent([&] {
     for (int i = 0; i < 2000; ++i) {
       const pid_t child = fork();
       if (child == 0) _exit(0);

@@ -30,6 +30,7 @@
 #include "store/store.h"
 #include "store/uring.h"
 #include "support/portable.h"
+#include "tests/support/joining_thread.h"
 
 namespace headrace {
 namespace {
@@ -352,11 +353,12 @@ TEST_P(FileStoreTest, StoreComesBackAfterItsFolderWasReplaced) {
 }
 
 TEST_P(FileStoreTest, ErasingAndWritingAtOnceEndsWell) {
-  std::jthread eraser([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) store_->erase_prefix("t/");
+  std::atomic<bool> is_over = false;
+  JoiningThread eraser([&] {
+    while (!is_over) store_->erase_prefix("t/");
   });
   for (int i = 0; i < 300; ++i) put("t/c/0/" + std::to_string(i % 5), "x");
-  eraser.request_stop();
+  is_over = true;
   eraser.join();
   put("t/c/0/last", "x");
   EXPECT_EQ(text_at(*store_, "t/c/0/last"), "x");
