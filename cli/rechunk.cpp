@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -56,11 +57,11 @@ std::size_t parse_nbytes(const std::string& text) {
                                                        {"GB", 1e9},
                                                        {"TB", 1e12},
                                                        {"B", 1}};
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  char* end = nullptr;  // libc++ has no std::from_chars of double before 20
+  const double value = std::strtod(text.c_str(), &end);
+  const std::string_view unit(end);
   for (const auto& [name, nbytes] : kUnits) {
-    if (error == std::errc() && unit == name && value * nbytes >= 1 && value * nbytes < 0x1p62)
+    if (end != text.c_str() && unit == name && value * nbytes >= 1 && value * nbytes < 0x1p62)
       return static_cast<std::size_t>(value * nbytes);
   }
   throw_usage("--max-memory: expected a size as 512MiB, got \"" + text + '"');
