@@ -66,7 +66,8 @@ SUITES = {
     ),
     "ome-zarr": Suite(("tests",), beside=("dask", "ome-zarr-models", "fsspec")),
     "virtualizarr": Suite(
-        ("virtualizarr/tests",), beside=("xarray", "icechunk", "kerchunk", "obstore", "obspec-utils")
+        ("virtualizarr/tests",),
+        beside=("xarray", "icechunk", "kerchunk", "obstore", "obspec-utils"),
     ),
 }
 

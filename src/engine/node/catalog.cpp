@@ -200,18 +200,6 @@ std::optional<NodeDocuments> find_latest(const Store& store,
   return node;
 }
 
-bool array_is_there(const Store& store, const std::string& path, int zarr_format) {
-  const NodeDocuments array{NodeType::array, zarr_format, {}, {}};
-  if (store.driver().exists(join_key(path, document_name(array)))) return true;
-  for (const std::string& above : groups_above(path)) {
-    const auto group = find_node(store, above, zarr_format);
-    if (!group || group->type != NodeType::group) continue;
-    const auto nodes = consolidated_nodes(store, above, group_metadata_of(store, above, *group));
-    if (nodes && nodes->contains(above.empty() ? path : path.substr(above.size() + 1))) return true;
-  }
-  return false;
-}
-
 std::optional<NodeDocuments> find_node(const Store& store,
                                        const std::string& path,
                                        std::optional<int> zarr_format) {

@@ -74,9 +74,6 @@ std::optional<NodeDocuments> find_latest(const Store& store,
                                          int zarr_format,
                                          NodeVersions* versions = nullptr);
 
-// Whether an array that was there still is: by its own document, or by consolidated metadata alone.
-bool array_is_there(const Store& store, const std::string& path, int zarr_format);
-
 // Parse documents; what is wrong with them is told with their key.
 ArrayMetadata array_metadata_of(const Store& store,
                                 const std::string& path,

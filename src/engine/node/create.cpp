@@ -9,6 +9,7 @@
 #include "engine/node/consolidate.h"
 #include "engine/node/group_state.h"
 #include "engine/node/remove.h"
+#include "engine/node/removed.h"
 #include "engine/request/config.h"
 
 namespace headrace {
@@ -190,10 +191,11 @@ Array create_array(const Store& store, std::string_view path, const CreateOption
             options.overwrite,
             options.poll,
             &metadata);
+  auto shared = std::make_shared<ArrayShared>(store, clean, std::move(metadata));
+  look_for_removal(*shared);
   ArrayState::Choice choice;
   choice.write_empty_chunks = options.write_empty_chunks;
-  return Array(std::make_shared<ArrayState>(
-      std::make_shared<ArrayShared>(store, clean, std::move(metadata)), std::move(choice)));
+  return Array(std::make_shared<ArrayState>(std::move(shared), std::move(choice)));
 }
 
 Group create_group(const Store& store,

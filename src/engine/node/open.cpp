@@ -3,6 +3,7 @@
 
 #include "engine/node/catalog.h"
 #include "engine/node/group_state.h"
+#include "engine/node/removed.h"
 #include "engine/request/array_state.h"
 #include "engine/request/config.h"
 #include "headrace/array.h"
@@ -40,6 +41,7 @@ Array make_array(const Store& store,
   check_implementations(options.implementations, "[open_array]");
   auto shared = std::make_shared<ArrayShared>(
       store, path, array_metadata_of(store, path, node), options.metadata_json.empty());
+  look_for_removal(*shared);
   ArrayState::Choice choice;
   choice.device = options.device;
   choice.read_only = options.read_only || store.read_only();

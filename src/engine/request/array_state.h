@@ -28,6 +28,8 @@ struct ArrayShared {
   const std::string path;  // "a/b", "" for the root
   // False: the caller gave the metadata, and the store may have none.
   const bool has_document;
+  // Of files: throws `not_found` when the array has been removed. Null elsewhere.
+  void (*check_is_there)(const ArrayShared&, int zarr_format) = nullptr;
   std::atomic<bool> has_folder{false};  // only asked where there is no document
   ForkMutex mutex;
   std::shared_ptr<const ArrayMetadata> metadata GUARDED_BY(mutex);  // replaced whole

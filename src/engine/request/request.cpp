@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/node/catalog.h"
 #include "engine/request/array_state.h"
 #include "engine/request/config.h"
 #include "headrace/error.h"
@@ -66,12 +65,9 @@ void Request::check() {
 
 void Request::check_array_is_there() const {
   const ArrayState* const array = missing_.load(std::memory_order_relaxed);
-  if (!array || !array->driver().has_files() || !array->shared()->has_document) return;
-  const Store& store = array->shared()->store;
-  if (array_is_there(store, array->path(), array->metadata()->zarr_format)) return;
-  throw Error(ErrorCode::not_found,
-              "[read] " + place_of(store, array->path()) +
-                  ": there is no array any more; it was removed since it was opened");
+  if (!array) return;
+  const ArrayShared& shared = *array->shared();
+  if (shared.check_is_there) shared.check_is_there(shared, array->metadata()->zarr_format);
 }
 
 void Request::count_encoded(std::uint64_t nbytes) {

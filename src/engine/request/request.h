@@ -71,7 +71,7 @@ class Request {
       missing_.store(&array, std::memory_order_relaxed);
   }
   // At its end: `not_found` where an object was missing and the array was removed since it was
-  // opened (its folder, or the disk that it was on). Of files: elsewhere it would be one more trip.
+  // opened (its folder, or the disk that it was on). Of files: elsewhere it would take a trip.
   void check_array_is_there() const;
 
  private:
