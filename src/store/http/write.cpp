@@ -108,9 +108,11 @@ class Batch {
       if (error_) return;
       ++under_way_;
     }
+    // Not among the arguments, which are made in any order.
+    HttpRequest asked = outline(request);
     const std::uint64_t number =
         client_.send(std::move(request),
-                     [this, asked = outline(request), take = std::move(take)](
+                     [this, asked = std::move(asked), take = std::move(take)](
                          HttpResponse response) { took(asked, std::move(response), take); });
     if (sent_) sent_(number);
     const MutexLock lock(mutex_);
