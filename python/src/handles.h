@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common.h"
+#include "gil.h"
 
 namespace headrace::python {
 
@@ -20,8 +21,26 @@ struct Origin {
 // of a store of Python.
 void check_caller(const std::shared_ptr<const Origin>& origin);
 
+// Lets a handle go. Where a store of Python's is behind it, the last one waits for requests that
+// are under way, and these for the GIL.
+template <typename Handle>
+void let_go(Handle& handle, const std::shared_ptr<const Origin>& origin) {
+  if (!origin || !origin->python_store || interpreter_is_gone() || !PyGILState_Check()) return;
+  Handle last = std::move(handle);
+  const nb::gil_scoped_release release;
+  [[maybe_unused]] const Handle gone = std::move(last);
+}
+
 // headrace.Store
 struct PyStore {
+  PyStore(Store handle, std::shared_ptr<const Origin> place)
+      : store(std::move(handle)), origin(std::move(place)) {}
+  PyStore(const PyStore&) = default;
+  PyStore(PyStore&&) = default;
+  PyStore& operator=(const PyStore&) = default;
+  PyStore& operator=(PyStore&&) = default;
+  ~PyStore() { let_go(store, origin); }
+
   Store store;
   std::shared_ptr<const Origin> origin;
 };
@@ -38,6 +57,11 @@ class PyArray {
         implementations(std::move(by_codec)),
         dtype(array.dtype()),
         ndim(array.shape().size()) {}
+  PyArray(const PyArray&) = default;
+  PyArray(PyArray&&) = default;
+  PyArray& operator=(const PyArray&) = default;
+  PyArray& operator=(PyArray&&) = default;
+  ~PyArray() { let_go(array, origin); }
 
   Array array;
   std::shared_ptr<const Origin> origin;
@@ -54,6 +78,14 @@ class PyArray {
 
 // headrace._core.Group
 struct PyGroup {
+  PyGroup(Group handle, std::shared_ptr<const Origin> place)
+      : group(std::move(handle)), origin(std::move(place)) {}
+  PyGroup(const PyGroup&) = default;
+  PyGroup(PyGroup&&) = default;
+  PyGroup& operator=(const PyGroup&) = default;
+  PyGroup& operator=(PyGroup&&) = default;
+  ~PyGroup() { let_go(group, origin); }
+
   Group group;
   std::shared_ptr<const Origin> origin;
 };

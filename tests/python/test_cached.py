@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import urllib.request
 from pathlib import Path
@@ -371,3 +372,31 @@ def test_wrong_calls(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         hr.cached(hr.memory_store(), directory=tmp_path / "file" / "cache", name="x")
+
+
+def test_handles_that_go_while_requests_of_a_python_store_end(tmp_path):
+    """The last one waits for requests that want the GIL: more processes than processors."""
+    hr.save(tmp_path / "x.zip", a=[1, 2])
+    code = """
+        import sys
+        from pathlib import Path
+        import headrace as hr
+
+        place, name = Path(sys.argv[1]), sys.argv[2]
+        for i in range(100):
+            store = hr.cached(
+                "fsspec+zip://a",
+                directory=place / f"{name}-{i}",
+                storage_options={"fo": str(place / "x.zip")},
+            )
+            assert list(hr.open_array(store)[:]) == [1, 2]
+            del store
+    """
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code), str(tmp_path)]
+    processes = [subprocess.Popen([*command, str(name)]) for name in range(4)]
+    try:
+        assert [process.wait(timeout=90) for process in processes] == [0] * 4
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
