@@ -235,9 +235,9 @@ class Worker:
         def act():
             try:
                 found = hr.open_array(self.store, name)
+                return [name, found.attrs.get("by"), found.shape[0], found[...].tolist()]
             except GONE:
                 return [name, None, None, None]
-            return [name, found.attrs.get("by"), found.shape[0], found[...].tolist()]
 
         self.told("look", act)
 
