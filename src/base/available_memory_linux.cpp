@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/available_memory.h"
+#include "base/control_groups.h"
 
 namespace headrace {
 namespace {
@@ -42,32 +43,17 @@ std::optional<std::uint64_t> left_of_group(const std::string& folder,
   return *most - std::min(*most, held);
 }
 
-// Version 2: the groups above have limits, too.
-void narrow_by_groups(std::optional<std::uint64_t>& least) {
-  const std::string root = "/sys/fs/cgroup";
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const bool is_v2 = line.starts_with("0::");
-    if (!is_v2 && line.find(":memory:") == std::string::npos) continue;
-    std::string path = line.substr(line.rfind(':') + 1);
-    // In a container the path may be that of outside: its own group is the root then.
-    for (;;) {
-      const std::string folder = root + (is_v2 ? "" : "/memory") + (path == "/" ? "" : path);
-      narrow(least,
-             is_v2 ? left_of_group(folder, "/memory.max", "/memory.current")
-                   : left_of_group(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes"));
-      if (path.size() <= 1) break;
-      path.resize(std::max<std::size_t>(path.rfind('/'), 1));
-    }
-  }
-}
-
 }  // namespace
 
-std::optional<std::uint64_t> available_memory() {
+std::optional<std::uint64_t> available_memory(const std::string& root) {
   std::optional<std::uint64_t> least;
-  if (const auto free_kib = number_of("/proc/meminfo", "MemAvailable:")) least = *free_kib << 10;
-  narrow_by_groups(least);
+  if (const auto free_kib = number_of(root + "/proc/meminfo", "MemAvailable:"))
+    least = *free_kib << 10;
+  each_control_group(root, "memory", [&](const std::string& folder, bool is_v2) {
+    narrow(least,
+           is_v2 ? left_of_group(folder, "/memory.max", "/memory.current")
+                 : left_of_group(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes"));
+  });
   return least;
 }
 

@@ -2,6 +2,6 @@
 
 namespace headrace {
 
-std::optional<std::uint64_t> available_memory() { return std::nullopt; }
+std::optional<std::uint64_t> available_memory(const std::string&) { return std::nullopt; }
 
 }  // namespace headrace

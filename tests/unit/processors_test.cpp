@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/available_memory.h"
 #include "support/portable.h"
 
 namespace headrace {
@@ -107,6 +108,29 @@ TEST_F(Groups, BothKindsAtOnce) {
   put("/proc/self/cgroup", "4:cpu,cpuacct:/job\n0::/job\n");
   quota_v1("/job", "500000", "100000");
   EXPECT_EQ(found(), 5);
+}
+
+TEST_F(Groups, MemoryThatIsLeft) {
+  SKIP_IF_PORTABLE("control groups");
+  EXPECT_EQ(available_memory(root_), std::nullopt);
+  put("/proc/meminfo", "MemTotal:  90 kB\nMemFree:  10 kB\nMemAvailable:  80 kB\n");
+  EXPECT_EQ(available_memory(root_), 80U << 10);
+  mount_v2();
+  put("/proc/self/cgroup", "0::/a/b\n");
+  put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  put("/sys/fs/cgroup/a/b/memory.current", "9000\n");
+  EXPECT_EQ(available_memory(root_), 80U << 10);
+  put("/sys/fs/cgroup/a/memory.max", "20000\n");
+  put("/sys/fs/cgroup/a/memory.current", "15000\n");
+  EXPECT_EQ(available_memory(root_), 5000U);
+  // Of files that were read and can be read again.
+  put("/sys/fs/cgroup/a/memory.stat", "anon 8000\ninactive_file 2000\nactive_file 1000\n");
+  EXPECT_EQ(available_memory(root_), 8000U);
+  put("/proc/self/mountinfo", "37 22 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  put("/proc/self/cgroup", "5:memory:/job\n");
+  put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "7000\n");
+  put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "7500\n");
+  EXPECT_EQ(available_memory(root_), 0U);
 }
 
 TEST_F(Groups, PointsWithSpaces) {
