@@ -1,8 +1,6 @@
 #include "codec/config.h"
 
-#include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "headrace/error.h"
@@ -10,26 +8,8 @@
 namespace headrace {
 
 namespace {
-
 constexpr int kMaxDepth = 100;
-
-// As a string, too: netCDF-C before 4.10 writes {"id": "zlib", "level": "1"}.
-std::optional<std::int64_t> integer_of(const nlohmann::json& value) {
-  if (value.is_string()) {
-    const auto& text = value.get_ref<const std::string&>();
-    std::int64_t v = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-    return v;
-  }
-  const bool fits = value.is_number_integer() &&
-                    !(value.is_number_unsigned() &&
-                      value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
-  if (!fits) return std::nullopt;
-  return value.get<std::int64_t>();
 }
-
-}  // namespace
 
 struct CodecConfig::Impl {
   std::string codec;
@@ -81,9 +61,11 @@ bool CodecConfig::is_string(std::string_view field) {
 std::int64_t CodecConfig::integer(std::string_view field, std::int64_t min, std::int64_t max) {
   const nlohmann::json* value = impl_->find(field);
   if (value == nullptr) fail(field, "is missing");
-  const std::optional<std::int64_t> found = integer_of(*value);
-  if (!found) fail(field, "must be an integer, got " + value->dump());
-  const std::int64_t v = *found;
+  const bool fits = value->is_number_integer() &&
+                    !(value->is_number_unsigned() &&
+                      value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
+  if (!fits) fail(field, "must be an integer, got " + value->dump());
+  const auto v = value->get<std::int64_t>();
   if (v < min || v > max) {
     fail(field,
          "must be between " + std::to_string(min) + " and " + std::to_string(max) + ", got " +

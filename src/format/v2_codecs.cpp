@@ -24,19 +24,27 @@ std::vector<Json> v2_filters(const JsonObject& zarray) {
   return filters && !filters->is_null() ? filters->items() : std::vector<Json>();
 }
 
-// The configuration without its "id", compact; empty when nothing is left.
-std::string without_id(const Json& codec) {
-  std::string text;
-  for (const auto& [key, value] : codec.members()) {
-    if (key != "id") text += (text.empty() ? "" : ",") + json_quote(key) + ":" + value.compact();
-  }
-  return text.empty() ? "" : "{" + text + "}";
-}
-
 // GDAL and netCDF before 4.10 write numbers as text: "level": "4".
 bool is_digits(const Json& value) {
   return value.is_string() && !value.string().empty() &&
          value.string().find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Whether netCDF has a filter of this name, all of whose parameters are numbers.
+bool has_numbers_alone(std::string_view id) {
+  return id == "zlib" || id == "bz2" || id == "shuffle";
+}
+
+// The configuration without its "id", compact; empty when nothing is left.
+std::string without_id(const Json& codec) {
+  const bool has_numbers = has_numbers_alone(codec.at("id").string());
+  std::string text;
+  for (const auto& [key, value] : codec.members()) {
+    if (key == "id") continue;
+    text += (text.empty() ? "" : ",") + json_quote(key) + ":";
+    text += has_numbers && is_digits(value) ? value.string() : value.compact();
+  }
+  return text.empty() ? "" : "{" + text + "}";
 }
 
 // A number as it stands, or the text of one: what it means only an encoder has to know.

@@ -191,7 +191,7 @@ LEVELS = {
 CLAMPED = {"zstd", "lz4"}
 
 
-@pytest.mark.parametrize("level", [-200_000, -3, 10, 23, 100, 2**31, 2**63, 2**70, 1.5])
+@pytest.mark.parametrize("level", [-200_000, -3, 10, 23, 100, 2**31, 2**63, 2**70, 1.5, "9"])
 @pytest.mark.parametrize("name", LEVELS)
 def test_a_level_is_no_matter_for_a_reader(tmp_path, name, level):
     field, codec = LEVELS[name]
