@@ -32,11 +32,11 @@ NodeLock::NodeLock(const Store& store,
   StoreDriver& driver = store.driver();
   Poll due(poll);
   const std::size_t most_seconds = current_config()->lock_timeout;
-  const auto begin = std::chrono::steady_clock::now();
   auto wait = std::chrono::steady_clock::duration(kFirstWait);
   for (;;) {
     const std::string identity = driver.identity(path);
     in_process_ = node_locks().lock(identity, poll);
+    const auto begin = std::chrono::steady_clock::now();
     for (;;) {
       LockAttempt attempt = driver.try_lock(path, missing);
       // A folder that came into being, or was made anew, has another identity than before: those
