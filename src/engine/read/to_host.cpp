@@ -158,10 +158,14 @@ class Reader {
   }
 
   void fill(const Level& level, std::size_t position) {
-    if (!level.parent) request_.note_missing(array_.state);
     Coordinates coordinates;
     Query query;
     level.cut.child(position, coordinates.at, query);
+    fill(level, query);
+  }
+
+  void fill(const Level& level, const Query& query) {
+    if (!level.parent) request_.note_missing(array_.state);
     const Shape& shape = is_innermost(layout_, level) ? layout_.chunk_shape
                                                       : layout_.shards[level.depth].shard_shape;
     make_sink(query, shape, layout_.itemsize()).fill(layout_.fill);
@@ -180,7 +184,7 @@ class Reader {
       if (found)
         request_.count_encoded(stored->range.nbytes);
       else
-        fill(level, position);
+        fill(level, query);
     });
   }
 
