@@ -22,7 +22,7 @@ export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan test-tsan \
-        build-races test-races build-portable test-portable build-aarch64 test-aarch64 test-shadow demo bench docs fuzz \
+        build-races test-races build-portable test-portable build-aarch64 test-aarch64 test-shadow coverage demo bench docs fuzz \
         wheel check format stubs clean
 
 setup:
@@ -106,6 +106,10 @@ test-shadow: prepare
 	@cmake --build build/dev --target kernel_shadow_tests $(NINJA_FLAGS)
 	@HEADRACE_TEST_PLACE=simt build/dev/tests/kernel_shadow_tests --gtest_brief=1 \
 	  --gtest_filter='$(SHADOW_TESTS)'
+
+# Lines that the tests run: tools/coverage.py. COVERAGE_ARGS=python: of one half.
+coverage: build $(STAMPS)/extra-test $(STAMPS)/extra-frameworks $(STAMPS)/extra-coverage
+	@$(PY) tools/coverage.py $(COVERAGE_ARGS)
 
 demo: package $(STAMPS)/extra-demo
 	@$(PY) examples/demo/demo.py $(DEMO_ARGS)

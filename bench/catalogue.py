@@ -25,6 +25,7 @@ class Benchmark:
 HERE = "[below](#results)"
 OTHERS = "[below](#in-other-libraries)"
 DEVICE = "[below](#on-the-device)"
+SUITES = "[suites](../docs/suites.md)"
 STRESS = "[survives](../docs/survives.md)"
 FIELD = "device.field --out $DUMP/field.f32"
 DEVICE_BENCH = "build/bench/bench/device/headrace_device_bench $DUMP/field.f32 --json {out}"
@@ -150,11 +151,15 @@ BENCHMARKS = {
     "cells-device": Benchmark(
         "the same on a GPU, beside annbatch's `preload_to_gpu` where it is installed",
         "[cells](../docs/cells.md#how-fast)",
-        {"cells-cuda.json": "device.cells", "cells-cuda-4-cores.json": "device.cells"},
+        {
+            "cells-cuda.json": "device.cells",
+            "cells-cuda-4-cores.json": "device.cells",
+            "cells-cuda-h100*.json": "",  # as these, of 9be959d
+        },
     ),
     "zarr-suite": Benchmark(
         "zarr-python's own tests; $ZARR: its unpacked source, see the script",
-        OTHERS,
+        SUITES,
         {"zarr-suite-*.json": "ecosystem.zarr_suite --source $ZARR"},
     ),
     "xarray-open": Benchmark(
@@ -166,26 +171,33 @@ BENCHMARKS = {
         "and to a GPU", OTHERS, {"xarray-open-cuda.json": "ecosystem.xarray_open --device cuda:0"}
     ),
     "xarray-suite": Benchmark(
-        "xarray's own tests of its engine", "", {"xarray-suite.json": "ecosystem.xarray_suite"}
+        "xarray's own tests of its engine; wants the extra `suites`",
+        SUITES,
+        {"xarray-suite.json": "ecosystem.xarray_suite"},
+    ),
+    "conformance-suite": Benchmark(
+        "zarr-conformance-tests, by bats; $CONFORMANCE: its checkout",
+        SUITES,
+        {"conformance-suite.json": "ecosystem.conformance_suite --source $CONFORMANCE"},
     ),
     "annbatch-suite": Benchmark(
         "annbatch's own tests; $ANNBATCH: its unpacked source, see the script",
-        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        SUITES,
         {"annbatch-suite.json": "ecosystem.downstream_suite annbatch --source $ANNBATCH"},
     ),
     "zarrs-suite": Benchmark(
         "zarrs-python's own tests; $ZARRS: its unpacked source; wants zarrs",
-        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        SUITES,
         {"zarrs-suite.json": "ecosystem.downstream_suite zarrs --source $ZARRS"},
     ),
     "ome-zarr-suite": Benchmark(
         "ome-zarr's own tests; $OME_ZARR: its unpacked source",
-        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        SUITES,
         {"ome-zarr-suite.json": "ecosystem.downstream_suite ome-zarr --source $OME_ZARR"},
     ),
     "virtualizarr-suite": Benchmark(
         "VirtualiZarr's own tests; $VIRTUALIZARR: its unpacked source",
-        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        SUITES,
         {
             "virtualizarr-suite.json": "ecosystem.downstream_suite virtualizarr"
             " --source $VIRTUALIZARR"
@@ -193,7 +205,7 @@ BENCHMARKS = {
     ),
     "anndata-suite": Benchmark(
         "anndata's own tests; $ANNDATA: its unpacked source",
-        "[zarr-python](../docs/zarr.md#other-libraries-tests)",
+        SUITES,
         {"anndata-suite.json": "ecosystem.downstream_suite anndata --source $ANNDATA"},
     ),
     "state-dict": Benchmark(
@@ -215,9 +227,13 @@ BENCHMARKS = {
         },
     ),
     "device-stages": Benchmark(
-        "each kernel of a decode; $DUMP as above",
+        "each kernel of a decode, and of an encode; $DUMP as above",
         "[kernels](../src/kernels/README.md#kernels)",
-        {"": FIELD, "device-stages.json": f"{DEVICE_BENCH} --stages"},
+        {
+            "": FIELD,
+            "device-stages.json": f"{DEVICE_BENCH} --stages",
+            "device-stages-encode.json": f"{DEVICE_BENCH} --stages encode-",
+        },
     ),
     "before-after": Benchmark(
         "checkouts of headrace in turns, on the host and a GPU; $BEFORE, $NOW: their PYTHONPATH",

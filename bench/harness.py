@@ -136,15 +136,16 @@ def machine(folder: Path) -> dict:
     }
 
 
-def _git(*arguments: str) -> str | None:
-    command = ["git", "-C", str(BENCH), *arguments]
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git says there, nothing where it fails."""
+    command = ["git", "-C", str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def commit() -> str | None:
-    head = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no")
+    head = git(BENCH, "rev-parse", "HEAD")
+    changed = git(BENCH, "status", "--porcelain", "--untracked-files=no")
     return f"{head}+changes" if head and changed else head
 
 

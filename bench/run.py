@@ -26,7 +26,6 @@ from catalogue import BENCHMARKS, RESULTS, ROOT, Benchmark, listed
 from e2e import cold_table, network_table, results, strings_table
 from e2e import table as e2e
 from ecosystem import table as ecosystem
-from ecosystem.downstream_suite import SUITES
 
 from device import stages
 from device import table as device
@@ -43,7 +42,6 @@ def e2e_table() -> str:
 
 def ecosystem_tables() -> str:
     tables = {
-        "zarr-suite-*.json": ecosystem.suite_table,
         "zarr-pipeline-*.json": ecosystem.pipeline_table,
         "xarray-open*.json": ecosystem.xarray_table,
         "state-dict*.json": ecosystem.state_dict_table,
@@ -58,6 +56,11 @@ def ecosystem_tables() -> str:
         for pattern, make in tables.items()
         for path in sorted(RESULTS.glob(pattern))
     )
+
+
+def suite_results() -> list[dict]:
+    paths = [*RESULTS.glob("*-suite.json"), *RESULTS.glob("zarr-suite-*.json")]
+    return [load(path.name) for path in sorted(paths)]
 
 
 # By page and marker.
@@ -75,8 +78,12 @@ TABLES = {
         load("network-writes.json")
     ),
     ("bench/README.md", "ecosystem"): ecosystem_tables,
-    ("docs/zarr.md", "suites"): lambda: ecosystem.downstream_table(
-        [load(f"{name}-suite.json") for name in SUITES if (RESULTS / f"{name}-suite.json").exists()]
+    ("docs/suites.md", "suites"): lambda: ecosystem.suites_table(suite_results()),
+    ("docs/suites.md", "suites-headrace"): lambda: ecosystem.suites_reasons(
+        suite_results(), "reasons"
+    ),
+    ("docs/suites.md", "suites-both"): lambda: ecosystem.suites_reasons(
+        suite_results(), "reasons_with_both"
     ),
     ("docs/cells.md", "cells"): lambda: ecosystem.cells_table(load("cells-cpu.json")),
     ("docs/cells.md", "cells-larger"): lambda: ecosystem.cells_larger_table(
@@ -84,6 +91,9 @@ TABLES = {
     ),
     ("docs/strings.md", "arrow"): lambda: strings_table.table(load("strings.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
+    ("src/kernels/README.md", "encode-stages"): lambda: stages.encode_table(
+        load("device-stages-encode.json")
+    ),
 }
 
 

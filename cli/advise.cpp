@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <memory>
 #include <string_view>
 
+#include "cli/by_dimension.h"
 #include "cli/command.h"
 
 namespace headrace::cli {
@@ -16,32 +15,14 @@ struct Options : CommonOptions {
   std::int64_t batch = 1;
 };
 
-// The axis of a dimension by its name or number.
-std::size_t axis_of(const Array& array, const std::string& name) {
-  const auto names = array.dimension_names();
-  const auto found = std::ranges::find(names, std::optional(name));
-  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  std::size_t axis = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), axis);
-  if (error == std::errc() && end == name.data() + name.size() && axis < array.shape().size())
-    return axis;
-  throw_usage("--patch: there is no dimension \"" + name + '"');
-}
-
 // The window along the first dimension, "lat=256" along others, the rest whole.
 Shape sample_of(const Array& array, const Options& options) {
   Shape sample(array.shape().size(), -1);
   if (!sample.empty()) sample[0] = options.window;
-  for (const std::string& part : options.patch) {
-    const std::size_t equals = std::min(part.find('='), part.size());
-    std::int64_t extent = 0;
-    const char* end = part.data() + part.size();
-    const auto parsed =
-        std::from_chars(part.data() + std::min(equals + 1, part.size()), end, extent);
-    if (parsed.ec != std::errc() || parsed.ptr != end)
-      throw_usage("--patch: expected DIMENSION=EXTENT, got \"" + part + '"');
-    sample[axis_of(array, part.substr(0, equals))] = extent;
-  }
+  if (options.patch.empty()) return sample;
+  const std::string patch = fmt::format("{}", fmt::join(options.patch, ","));
+  for (const DimensionValue& value : by_dimension("--patch", patch, array))
+    sample[value.axis] = parse_integer("--patch", value.text);
   return sample;
 }
 
@@ -52,11 +33,11 @@ Json cost_json(const SampleCost& cost) {
 }
 
 std::string cost_text(std::string_view layout, const SampleCost& cost) {
-  return fmt::format("{:<9} amplification {:.3g}, {} and {:.3g} chunks a sample\n",
+  return fmt::format("{:<9} amplification {:.3g}, {} and {} a sample\n",
                      layout,
                      cost.amplification,
                      human_nbytes(cost.nbytes),
-                     cost.chunks);
+                     counted(cost.chunks, "chunk"));
 }
 
 Json codecs_json(const std::vector<CodecSpec>& codecs) {
@@ -89,10 +70,8 @@ void add_advise(CLI::App& app) {
       "  headrace advise era5.zarr/t2m --window 24\n"
       "  headrace advise era5.zarr/t2m --patch lat=256,lon=256 --batch 8");
   command->add_option("--window", options->window, "Extent of a sample along the first dimension");
-  command
-      ->add_option(
-          "--patch", options->patch, "Along others, as in lat=256,lon=256 or 1=256; else whole")
-      ->delimiter(',');
+  command->add_option(
+      "--patch", options->patch, "Along others, as in lat=256,lon=256 or 1=256; else whole");
   command->add_option("--batch", options->batch, "Samples at once");
   command->callback([options] {
     const Array array = open_target_array(*options);

@@ -5,9 +5,9 @@
 #include <functional>
 #include <random>
 
+#include "cli/by_dimension.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/selection_text.h"
 
 namespace headrace::cli {
 namespace {
@@ -108,7 +108,7 @@ double stored_nbytes(const Array& array) {
 Json measure(const Array& array, const Options& options) {
   const bool whole = options.pattern == "whole";
   if (!whole && !options.selection.empty()) throw_usage("--selection goes with --pattern whole");
-  const Calls calls = whole ? whole_calls(array, Selection(parse_selection(options.selection)))
+  const Calls calls = whole ? whole_calls(array, Selection(selection_of(array, options.selection)))
                             : sampled_calls(array, options);
 
   std::vector<double> runs;
@@ -162,14 +162,14 @@ std::string bar(double value, double most) {
 
 std::string requests_text(const Json& report) {
   const Json& latency = report.at("latency_ms");
-  std::string text = fmt::format("{} objects, the middle one of {}\n",
-                                 report.at("objects").get<std::size_t>(),
+  std::string text = fmt::format("{}, the middle one of {}\n",
+                                 counted(report.at("objects").get<std::int64_t>(), "object"),
                                  human_nbytes(report.at("object_nbytes").get<double>()));
-  text += fmt::format("latency  {:.1f} ms median, {:.1f} p95, {:.1f} min, of {} ranges of {}\n\n",
+  text += fmt::format("latency  {:.1f} ms median, {:.1f} p95, {:.1f} min, of {} of {}\n\n",
                       latency.at("p50").get<double>(),
                       latency.at("p95").get<double>(),
                       latency.at("min").get<double>(),
-                      latency.at("samples").get<std::size_t>(),
+                      counted(latency.at("samples").get<std::int64_t>(), "range"),
                       human_nbytes(latency.at("range_nbytes").get<double>()));
   text += "at a time      MB/s  chunks/s  p95 ms  small/s\n";
   double most = 0;
@@ -255,7 +255,8 @@ void add_bench(CLI::App& app) {
                    "Requests at a time, at most; 0: as many as the store sends")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  command->add_option("--selection", options->selection, "Part of the array, for --pattern whole");
+  command->add_option(
+      "--selection", options->selection, "Part of the array, as read has it, for --pattern whole");
   command->add_option("--repeat,-n", options->repeat, "Runs that count; one more goes before")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

@@ -1,10 +1,14 @@
 #include "cli/command.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -27,6 +31,20 @@ std::optional<Store> try_store(const std::string& location, const StorageOptions
   }
 }
 
+// "~/a" and "~name/a" as Python's os.path.expanduser has them: what has no home stays as it is.
+std::string expanded(const std::string& path) {
+  if (!path.starts_with('~')) return path;
+  const std::size_t slash = std::min(path.find('/'), path.size());
+  const std::string name = path.substr(1, slash - 1);
+  const char* home = name.empty() ? std::getenv("HOME") : nullptr;
+  if (home == nullptr) {
+    const passwd* const user = name.empty() ? ::getpwuid(::getuid()) : ::getpwnam(name.c_str());
+    if (user == nullptr) return path;
+    home = user->pw_dir;
+  }
+  return home + path.substr(slash);
+}
+
 // Where the part of a URL begins that may be shortened.
 std::size_t root_of(const std::string& text) {
   const std::size_t scheme = text.find("://");
@@ -35,9 +53,10 @@ std::size_t root_of(const std::string& text) {
 
 constexpr std::size_t kLookedAt = 1000;  // names, for a message
 
-// What the folder has that a local path breaks off in.
-std::string what_is_there(const CommonOptions& options) {
+// Of a local path that leads nowhere: what the folder has that it breaks off in.
+std::string what_was_meant(const CommonOptions& options) {
   if (options.target.find("://") != std::string::npos) return "";
+  const std::string missing = ": there is no such file or folder";
   std::error_code failed;
   std::filesystem::path above = std::filesystem::path(options.target).lexically_normal();
   if (!above.has_filename()) above = above.parent_path();
@@ -45,7 +64,7 @@ std::string what_is_there(const CommonOptions& options) {
   above = above.parent_path();
   while (!above.empty() && !std::filesystem::is_directory(above, failed)) {
     name = above.filename();
-    if (above == above.parent_path()) return "";
+    if (above == above.parent_path()) return missing;
     above = above.parent_path();
   }
   std::vector<std::string> names;
@@ -55,7 +74,7 @@ std::string what_is_there(const CommonOptions& options) {
     const std::string found = it->path().filename();
     if (!found.starts_with('.')) names.push_back(found);
   }
-  return did_you_mean(name, names);
+  return missing + did_you_mean(name, names);
 }
 
 std::vector<std::string> nodes_in(const Store& store, const std::string& path) {
@@ -68,15 +87,18 @@ std::vector<std::string> nodes_in(const Store& store, const std::string& path) {
   return nodes;
 }
 
-// Nodes below a place that is none, or beside it. Of a store that does not list, nothing.
+// Nodes below a place that is none, or beside it; else what is there instead.
 std::string members_text(const Store& store, const std::string& path) {
-  if (store.across_network()) return "";
   try {
-    const std::vector<std::string> inside = nodes_in(store, path);
-    if (!inside.empty()) return did_you_mean("", inside, "below it there are");
-    const std::size_t slash = path.rfind('/');
-    const std::string above = slash == std::string::npos ? "" : path.substr(0, slash);
-    return path.empty() ? "" : did_you_mean(path.substr(slash + 1), nodes_in(store, above));
+    if (!store.across_network()) {
+      const std::vector<std::string> inside = nodes_in(store, path);
+      if (!inside.empty()) return did_you_mean("", inside, "below it there are");
+      const std::size_t slash = path.rfind('/');
+      const std::string above = slash == std::string::npos ? "" : path.substr(0, slash);
+      const auto beside = path.empty() ? std::vector<std::string>() : nodes_in(store, above);
+      if (!beside.empty()) return did_you_mean(path.substr(slash + 1), beside, "there are");
+    }
+    return ": " + what_is_there(store, path);
   } catch (const Error&) {
     return "";  // the message it would have been a part of says enough
   }
@@ -109,14 +131,26 @@ StorageOptions parse_storage_options(std::string_view option,
   return result;
 }
 
+CLI::Option* add_place(CLI::App& command,
+                       const std::string& name,
+                       std::string& place,
+                       const std::string& what) {
+  const auto expand = [](std::string& path) {
+    path = expanded(path);
+    return std::string();  // no complaint
+  };
+  return command.add_option(name, place, what)->transform(CLI::Validator(expand, ""));
+}
+
 void add_json_option(CLI::App& command, CommonOptions& options) {
   command.add_flag("--json", options.json, "Print one JSON document");
 }
 
 void add_target_options(CLI::App& command, CommonOptions& options) {
-  command
-      .add_option(
-          "target", options.target, "Path or URL of an array or group, as in DATA.zarr/GROUP/ARRAY")
+  add_place(command,
+            "target",
+            options.target,
+            "Path or URL of an array or group, as in DATA.zarr/GROUP/ARRAY")
       ->required();
   command.add_option(
       "--storage-option", options.storage_options, "NAME=VALUE for the store, as in io=uring");
@@ -175,7 +209,7 @@ Target open_target(const CommonOptions& options) {
     }
     const std::size_t slash = location.rfind('/');
     if (slash == std::string::npos || slash <= root_of(location)) {
-      throw Error(ErrorCode::not_found, "no store at " + options.target + what_is_there(options));
+      throw Error(ErrorCode::not_found, "no store at " + options.target + what_was_meant(options));
     }
     path = location.substr(slash + 1) + (path.empty() ? "" : '/' + path);
     location.resize(slash);

@@ -24,6 +24,8 @@ void add_convert(CLI::App& app);
 void add_cp(CLI::App& app);
 void add_doctor(CLI::App& app, int& status);
 void add_du(CLI::App& app);
+// Of the commands that were added before it.
+void add_help(CLI::App& app);
 void add_info(CLI::App& app);
 void add_ls(CLI::App& app);
 void add_manual(CLI::App& app);
@@ -43,6 +45,11 @@ struct CommonOptions {
   bool json = false;
   std::vector<std::string> storage_options;
 };
+// A path or URL, with its ~ written out as a shell does where it is not quoted.
+CLI::Option* add_place(CLI::App& command,
+                       const std::string& name,
+                       std::string& place,
+                       const std::string& what);
 void add_json_option(CLI::App& command, CommonOptions& options);
 // What is looked at. A command that reads nothing but metadata takes no device and no threads.
 void add_target_options(CLI::App& command, CommonOptions& options);

@@ -106,11 +106,11 @@ std::string short_text(const Json& report) {
   std::string text = fmt::format("headrace {}: good, arrays are read to {}\n",
                                  report.at("version").get<std::string>(),
                                  gpu == nullptr ? "the CPU" : "the CPU and to GPUs");
-  text += fmt::format("cpu       {}: {} of {} processors, {} threads, {} of memory\n",
+  text += fmt::format("cpu       {}: {} of {}, {}, {} of memory\n",
                       value_text(cpu.at("model")),
                       cpu.at("allowed_processors").dump(),
-                      cpu.at("processors").dump(),
-                      configured.at("threads").dump(),
+                      counted(cpu.at("processors").get<std::int64_t>(), "processor"),
+                      counted(configured.at("threads").get<std::int64_t>(), "thread"),
                       human_nbytes(report.at("memory").at("nbytes").get<double>()));
   text += gpu == nullptr ? fmt::format("gpu       none: {}\n", why_no_gpu(report))
                          : fmt::format("gpu       {}\n", gpu->at("device").get<std::string>());
@@ -150,7 +150,7 @@ void add_doctor(CLI::App& app, int& status) {
       "Print what this build and machine offer, and why not; of a path or URL what is wrong with "
       "it, and how it is mended (exit status 1 where something is)");
   const auto options = std::make_shared<CommonOptions>();
-  command->add_option("place", options->target, "Path or URL of an array or group");
+  add_place(*command, "place", options->target, "Path or URL of an array or group");
   command->add_option("--storage-option",
                       options->storage_options,
                       "NAME=VALUE for the place's store, as in anon=true");

@@ -23,11 +23,14 @@ void complain(const char* message) {
 }
 
 // What CLI11 would say of a command that there is not is in the words of another mistake.
-void check_command(const CLI::App& app, const std::string& word) {
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (command->get_name() == word) return;
-  throw_usage("there is no command \"" + word + '"' +
-              did_you_mean(word, command_names(app), "there are"));
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const std::vector<std::string> names = command_names(app);
+  const std::string word = argv[1];
+  const std::string next = argc > 2 ? argv[2] : "";
+  if (std::ranges::find(names, next) != names.end() && nearest(word, names).empty())
+    throw_usage("the command comes first: did you mean headrace " + next + ' ' + word + '?');
+  command_named(app, word);
 }
 
 // Of what no option or argument of the command takes, the first.
@@ -70,6 +73,7 @@ int run(int argc, char** argv) {
   add_doctor(app, status);
   add_completion(app);
   add_version(app);
+  add_help(app);
   add_manual(app);
   app.footer(
       "Examples:\n"
@@ -78,7 +82,7 @@ int run(int argc, char** argv) {
       "  headrace verify era5.zarr\n"
       "\"headrace COMMAND --help\" has more of each; \"headrace completion bash\" completes them.");
   try {
-    if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
+    check_command(app, argc, argv);
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw_usage("expected a command");
     return status;

@@ -25,8 +25,8 @@ struct PlaceOptions {
   }
 };
 
-void add_place(CLI::App& command, PlaceOptions& options, const char* name) {
-  command.add_option(name, options.place, "Path or URL of a folder of objects")->required();
+void add_place_options(CLI::App& command, PlaceOptions& options, const char* name) {
+  add_place(command, name, options.place, "Path or URL of a folder of objects")->required();
   command.add_option(
       "--storage-option", options.storage_options, "NAME=VALUE for the store, as in anon=true");
   command.add_flag("--json", options.json, "Print one JSON document");
@@ -184,8 +184,8 @@ void copy(const CopyCommand& command, const char* label, CopyOver over) {
 
 CLI::App* add_copy(CLI::App& app, const char* name, const char* what, CopyCommand& options) {
   CLI::App* command = app.add_subcommand(name, what);
-  add_place(*command, options, "source");
-  command->add_option("destination", options.destination, "Path or URL; made when missing")
+  add_place_options(*command, options, "source");
+  add_place(*command, "destination", options.destination, "Path or URL; made when missing")
       ->required();
   command->add_option("--to-option",
                       options.destination_options,
@@ -201,7 +201,7 @@ CLI::App* add_copy(CLI::App& app, const char* name, const char* what, CopyComman
 void add_ls(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ls", "List the objects of a store");
   const auto options = std::make_shared<ListOptions>();
-  add_place(*command, *options, "place");
+  add_place_options(*command, *options, "place");
   command->add_flag("-r,--recursive", options->all, "All objects below, not only the names here");
   command->add_flag("-l,--long", options->sizes, "All objects below, with their sizes in bytes");
   command->footer("Examples:\n  headrace ls era5.zarr\n  headrace ls -l s3://bucket/era5.zarr/t2m");
@@ -211,7 +211,7 @@ void add_ls(CLI::App& app) {
 void add_du(CLI::App& app) {
   CLI::App* command = app.add_subcommand("du", "Say what the objects of a store take");
   const auto options = std::make_shared<PlaceOptions>();
-  add_place(*command, *options, "place");
+  add_place_options(*command, *options, "place");
   command->footer("Examples:\n  headrace du era5.zarr");
   command->callback([options] { show_usage(*options); });
 }

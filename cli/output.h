@@ -62,7 +62,8 @@ Json parse_json(const std::string& text);
 
 // "1.5 GiB", "812 B".
 std::string human_nbytes(double nbytes);
-// "1 array", "2 arrays".
+// "1 array", "2 arrays", of a mean "1.5 chunks".
 std::string counted(std::int64_t n, std::string_view noun);
+std::string counted(double n, std::string_view noun);
 
 }  // namespace headrace::cli

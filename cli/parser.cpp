@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/command.h"
+#include "cli/suggest.h"
 
 namespace headrace::cli {
 namespace {
@@ -61,6 +62,13 @@ std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
   return names;
+}
+
+const CLI::App& command_named(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (command->get_name() == name) return *command;
+  throw_usage("there is no command \"" + name + '"' +
+              did_you_mean(name, command_names(app), "there are"));
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {

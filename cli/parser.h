@@ -31,6 +31,8 @@ CommandFacts facts_of(const CLI::App& command);
 // Those that are shown, in the order of the help.
 std::vector<const CLI::App*> commands_of(const CLI::App& app);
 std::vector<std::string> command_names(const CLI::App& app);
+// Also one that is shown to nobody; a usage error when there is none.
+const CLI::App& command_named(const CLI::App& app, const std::string& name);
 // With their dashes.
 std::vector<std::string> option_names(const CLI::App& command);
 

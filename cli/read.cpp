@@ -3,10 +3,10 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/by_dimension.h"
 #include "cli/command.h"
 #include "cli/npy.h"
 #include "cli/progress.h"
-#include "cli/selection_text.h"
 #include "cli/slabs.h"
 #include "cli/stats.h"
 #include "cli/text.h"
@@ -21,14 +21,6 @@ struct Options : CommonOptions {
   std::string format;
   std::string output;
 };
-
-std::vector<SelectionItem> selection_of(const Options& options) {
-  try {
-    return parse_selection(options.selection);
-  } catch (const Error& e) {
-    throw_usage(e.what());
-  }
-}
 
 void write_elements(const Array& array,
                     const std::vector<SelectionItem>& items,
@@ -99,8 +91,8 @@ void run(Options options) {
     throw_usage("--json with --format " + options.format +
                 " needs --output: elements are not JSON");
   }
-  const auto items = selection_of(options);
   const Array array = open_target_array(options);
+  const auto items = selection_of(array, options.selection);
   if (options.format == "stats") {
     print_stats(array, items, options);
     return;
@@ -128,17 +120,21 @@ void add_read(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  headrace read era5.zarr/t2m --selection \"0,100:110,::2\"\n"
-      "  headrace read era5.zarr t2m --output t2m.npy\n"
+      "  headrace read era5.zarr t2m --selection time=-1 --output t2m.npy\n"
       "  headrace read era5.zarr/t2m --format stats");
-  command->add_option(
-      "--selection", options->selection, "As NumPy has it, as in \"0:2,:,5\"; default: everything");
+  command->add_option("--selection",
+                      options->selection,
+                      "As NumPy has it, \"0:2,:,5\", or by dimension, time=0:2,lon=5; default: "
+                      "everything");
   command
       ->add_option("--format",
                    options->format,
                    "npy, raw, text or stats; default: what the suffix of --output says, else text")
       ->check(CLI::IsMember({"npy", "raw", "text", "stats"}));
-  command->add_option(
-      "--output,-o", options->output, "File to write instead of standard output, whole or not");
+  add_place(*command,
+            "--output,-o",
+            options->output,
+            "File to write instead of standard output, whole or not");
   command->callback([options] { run(*options); });
 }
 

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
-#include <system_error>
 #include <utility>
 
+#include "cli/by_dimension.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/suggest.h"
 
 namespace headrace::cli {
 namespace {
@@ -24,25 +24,37 @@ struct Options : CommonOptions {
   bool plan_only = false;
 };
 
-std::int64_t parse_integer(const char* option, std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw_usage(fmt::format("{}: expected an integer, got \"{}\"", option, text));
-  return value;
-}
-
 // "1,721,-1"
-Shape parse_extents(const char* option, std::string_view text) {
+Shape extents_by_position(const char* option, std::string_view text) {
   Shape extents;
   for (;;) {
     const std::size_t comma = text.find(',');
     extents.push_back(parse_integer(option, text.substr(0, comma)));
-    if (extents.back() < 1 && extents.back() != -1)
-      throw_usage(fmt::format("{}: expected extents of at least 1, or -1 for all", option));
     if (comma == std::string_view::npos) return extents;
     text.remove_prefix(comma + 1);
   }
+}
+
+// "time=1,lon=-1": the other dimensions keep what they have.
+Shape extents_by_dimension(const std::string& option, const std::string& text, const Array& array) {
+  Shape extents =
+      option == "--shards" && array.is_sharded() ? array.shards().value() : array.chunks();
+  for (const DimensionValue& value : by_dimension(option.c_str(), text, array))
+    extents[value.axis] = parse_integer(option.c_str(), value.text);
+  return extents;
+}
+
+// Of a group there is no array.
+Shape extents_of(const char* option, const std::string& text, const Array* array) {
+  const bool named = is_by_dimension(text);
+  if (named && array == nullptr)
+    throw_usage(std::string(option) +
+                ": extents by dimension are for an array; a group takes them by position");
+  Shape extents =
+      named ? extents_by_dimension(option, text, *array) : extents_by_position(option, text);
+  if (std::ranges::any_of(extents, [](std::int64_t extent) { return extent < 1 && extent != -1; }))
+    throw_usage(fmt::format("{}: expected extents of at least 1, or -1 for all", option));
+  return extents;
 }
 
 // "512MiB", "1GiB", "100000"
@@ -92,17 +104,19 @@ std::vector<CodecSpec> parse_codecs(const std::vector<std::string>& texts) {
     } else if (name == "crc32c") {
       codecs.push_back(codec::crc32c());
     } else {
-      throw_usage("--codec: expected zstd, gzip, lz4, blosc, crc32c or none, got \"" + text + '"');
+      throw_usage(
+          "--codec: there is no \"" + name + '"' +
+          did_you_mean(name, {"zstd", "gzip", "lz4", "blosc", "crc32c", "none"}, "there are"));
     }
   }
   return codecs;
 }
 
-RechunkOptions rechunk_options(const Options& options, bool choose_shards) {
+RechunkOptions rechunk_options(const Array* array, const Options& options, bool choose_shards) {
   RechunkOptions result;
-  if (!options.chunks.empty()) result.chunks = parse_extents("--chunks", options.chunks);
+  if (!options.chunks.empty()) result.chunks = extents_of("--chunks", options.chunks, array);
   if (!options.shards.empty()) {
-    result.shards = parse_extents("--shards", options.shards);
+    result.shards = extents_of("--shards", options.shards, array);
   } else if (choose_shards) {
     result.shards = Shape();
   }
@@ -157,8 +171,8 @@ std::string plan_text(const Json& plan) {
 }
 
 template <typename Node>
-void run(const Node& source, const Options& options, bool choose_shards) {
-  RechunkOptions chosen = rechunk_options(options, choose_shards);
+void run(const Node& source, const Array* array, const Options& options, bool choose_shards) {
+  RechunkOptions chosen = rechunk_options(array, options, choose_shards);
   Json arrays = Json::array();
   std::vector<NodeLeftOut> left_out;
   chosen.left_out = [&](const NodeLeftOut& node) { left_out.push_back(node); };
@@ -197,18 +211,22 @@ void add_command(CLI::App& app, const char* name, const char* what, bool convert
   CLI::App* command = app.add_subcommand(name, what);
   const auto options = std::make_shared<Options>();
   add_common_options(*command, *options);
-  command->add_option("destination", options->destination, "Path or URL; made when missing")
+  add_place(*command, "destination", options->destination, "Path or URL; made when missing")
       ->required();
   CLI::Option* chunks = command->add_option(
-      "--chunks", options->chunks, "Extents, as in 1,721,1440; -1 for a whole dimension");
+      "--chunks",
+      options->chunks,
+      "Extents, 1,721,1440, or of an array by dimension, time=1,lon=-1: the others keep theirs; -1 "
+      "for a whole dimension");
   if (!convert) chunks->required();
   command->footer(convert ? "Examples:\n"
                             "  headrace convert old.zarr new.zarr\n"
                             "  headrace convert old.zarr new.zip --codec blosc:5 --verify"
                           : "Examples:\n"
                             "  headrace rechunk era5.zarr/t2m series.zarr --chunks=-1,10,10\n"
+                            "  headrace rechunk era5.zarr/t2m days.zarr --chunks time=24\n"
                             "  headrace rechunk a.zarr b.zarr --chunks 24,721,1440 --plan");
-  command->add_option("--shards", options->shards, "Extents, multiples of the chunks");
+  command->add_option("--shards", options->shards, "The same, multiples of the chunks");
   command->add_option(
       "--codec", options->codecs, "zstd:LEVEL, gzip:LEVEL, blosc:LEVEL, lz4, crc32c, none; repeat");
   command->add_option("--max-memory", options->max_memory, "Of decoded elements, as in 512MiB");
@@ -221,9 +239,10 @@ void add_command(CLI::App& app, const char* name, const char* what, bool convert
   command->callback([options, convert] {
     const Target target = open_target(*options);
     if (target.is_group) {
-      run(target.group(), *options, convert);
+      run(target.group(), nullptr, *options, convert);
     } else {
-      run(target.array(), *options, convert);
+      const Array array = target.array();
+      run(array, &array, *options, convert);
     }
   });
 }

@@ -20,7 +20,7 @@ def main():
     parser.add_argument("--scheduler")
     arguments = parser.parse_args()
     cluster = arguments.scheduler or LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
+        n_workers=2, threads_per_worker=1, dashboard_address=":0"
     )
     with Client(cluster) as client:
         source = hr.open_array(arguments.store, arguments.array)

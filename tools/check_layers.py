@@ -43,6 +43,7 @@ ROOMS = {
         "place": {"common"},
         "checksum": {"common", "place"},
         "filters": {"common", "place"},
+        "ragged": {"common"},
         "lz": {"common"},
         "deflate": {"common", "checksum"},
         "zstd": {"common", "checksum"},

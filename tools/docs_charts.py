@@ -95,7 +95,8 @@ def _source(names: list[str]) -> str:
         if machine:
             of.append(f"{machine['cores']} cores")
         of.append(str(report.get("date", ""))[:10])
-        said.append(f"<code>bench/results/{name}</code>: {', '.join(part for part in of if part)}")
+        known = ", ".join(part for part in of if part)
+        said.append(f"<code>bench/results/{name}</code>{': ' * bool(known)}{known}")
     return "; ".join(said)
 
 

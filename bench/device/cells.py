@@ -22,6 +22,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -156,6 +157,7 @@ def annbatch_loader(paths, pipeline: str, args):
     import zarr
     from annbatch.samplers import RandomSampler
 
+    import_module(pipeline.rpartition(".")[0])  # which tells zarr of it
     rows, runs = args.window
     sampler = RandomSampler(
         chunk_size=rows,

@@ -1,4 +1,4 @@
-"""The table of src/kernels/README.md: what each kernel of a decode takes, by
+"""The tables of src/kernels/README.md: what each kernel of a decode, or of an encode, takes, by
 headrace_device_bench --stages, and what its time depends on."""
 
 import pages
@@ -59,16 +59,39 @@ DEFLATE = {
     "CompareChecksums": ("a thread a source", "the launch"),
 }
 UPLOADS = {"CopyFromHost": ("32 CTAs, for tables that the host made", "the bus")}
-KERNELS = {
+DECODERS = {
     "zstd-3": ZSTD | UPLOADS,
     "lz4": LZ | UPLOADS,
     "blosc-lz4": LZ | BLOSC | UPLOADS,
     "zlib-6": DEFLATE | UPLOADS,
 }
+FIND = ("a warp a segment", "waits for the table of hashes and the bytes that it leads to")
+ENCODE_LZ4 = {
+    "FindMatches": FIND,
+    "LayOut": ("a warp a chunk", "the launch"),
+    "Assemble": ("a CTA a segment", "memory"),
+}
+ENCODERS = {
+    "encode-zstd": {
+        "FindSequences": FIND,
+        "SplitBlock": ("a CTA a block", "counts in shared memory"),
+        "EncodeBlock": ("a CTA a block", "building the tables; with many, bits to be coded"),
+        "PlaceEncoded": ("a warp a frame", "the launch"),
+        "AssembleFrames": ("a CTA a block", "memory"),
+    }
+    | UPLOADS,
+    "encode-lz4": ENCODE_LZ4 | UPLOADS,
+    "encode-blosc-lz4": {
+        "ShuffleWords": BLOSC["ShuffleWords"],
+        **ENCODE_LZ4,
+        "PlaceStreams": ("a warp a chunk", "the launch"),
+        "CopyStreams": ("a CTA a stream", "memory"),
+    }
+    | UPLOADS,
+}
 
 
-def described(codec: str, kernel: str) -> tuple[str, str]:
-    known = KERNELS[codec]
+def described(known: dict, codec: str, kernel: str) -> tuple[str, str]:
     found = known.get(kernel) or known.get(kernel.partition("<")[0])
     if found is None:
         raise ValueError(f"{codec} launches {kernel}, which bench/device/stages.py does not know")
@@ -83,8 +106,21 @@ def cell(launches: list[dict]) -> str:
     return f"{microseconds:,.0f} ({sum(launch['grid'] for launch in launches):,})"
 
 
-def table(result: dict) -> str:
-    wrong = [row for row in result["rows"] if row["wrong_chunks"]]
+def encode_table(result: dict) -> str:
+    """Of the shapes of the other table."""
+    shapes = ("1 x 4 MiB", "64 x 4 MiB", "512 x 4 MiB")
+    rows = [
+        row
+        for row in result["rows"]
+        if row["codec"] in ENCODERS
+        and row["data"] == "packed"
+        and shape_name(shape_of(row)) in shapes
+    ]
+    return table({**result, "rows": rows}, ENCODERS)
+
+
+def table(result: dict, codecs: dict = DECODERS) -> str:
+    wrong = [row for row in result["rows"] if row.get("wrong_chunks")]
     if wrong:
         raise ValueError(f"a result with wrong chunks: {wrong[0]['codec']} {shape_of(wrong[0])}")
     shapes = list(dict.fromkeys(map(shape_of, result["rows"])))
@@ -93,9 +129,10 @@ def table(result: dict) -> str:
         rows = {shape_of(row): row for row in result["rows"] if row["codec"] == codec}
         launches = [launch for row in rows.values() for launch in row["launches"]]
         kernels = {launch["kernel"]: launch for launch in launches}
-        order = list(KERNELS[codec])
+        known = codecs[codec]
+        order = list(known)
         for kernel in sorted(kernels, key=lambda k: _place(order, k)):
-            grid, binds = described(codec, kernel)
+            grid, binds = described(known, codec, kernel)
             of_shapes = [
                 cell([launch for launch in rows[shape]["launches"] if launch["kernel"] == kernel])
                 if shape in rows
@@ -108,16 +145,16 @@ def table(result: dict) -> str:
         whole = [f"**{rows[s]['microseconds']:,.0f}**" if s in rows else "-" for s in shapes]
         body.append([f"{codec}, the whole call", "", "", "", *whole, ""])
     seen = {launch["kernel"] for row in result["rows"] for launch in row["launches"]}
-    known = {name: words for kernels in KERNELS.values() for name, words in kernels.items()}
+    every = {name: words for kernels in codecs.values() for name, words in kernels.items()}
     others = [
         f"`{name}` ({grid}; {binds})"
-        for name, (grid, binds) in known.items()
+        for name, (grid, binds) in every.items()
         if not any(kernel.startswith(name) for kernel in seen)
     ]
     text = pages.table(
         f"Microseconds on one {result['device']}, in brackets CTAs: the median of "
-        "seven runs, by an event before each kernel and one behind it. Where a batch is decoded "
-        "in parts they are added up. The whole call is timed by itself, from planning to the end.",
+        "seven runs, by an event before each kernel and one behind it. Where a batch is done in "
+        "parts they are added up. The whole call is timed by itself, from planning to the end.",
         [
             "kernel",
             "a grid of",

@@ -57,39 +57,44 @@ def state_dict_table(result: dict) -> str:
     )
 
 
-def suite_table(result: dict) -> str:
-    columns = ("passed", "skipped", "failed")
-    return markdown(
-        f"zarr-python {result['versions']['zarr']}'s own tests",
-        ["pipeline", *columns],
-        [
-            [name, *(str(result[name].get(column, 0)) for column in columns)]
-            for name in ("default", "headrace")
-        ],
-    )
+def _suite_of(result: dict) -> str:
+    return f"{result['suite']} {result['versions'][result['suite']]}"
 
 
-def downstream_table(results: list[dict]) -> str:
+def suites_table(results: list[dict]) -> str:
+    """A row a suite: when, with what, and what came of it."""
     rows = []
     for result in results:
-        own, ours = result["default"], result["headrace"]
+        versions, ours = result["versions"], result["headrace"]
+        commit = (result.get("commit") or "").partition("+")[0][:9]
         rows.append(
             [
-                f"{result['suite']} {result['versions'][result['suite']]}",
-                result["versions"]["zarr"],
+                _suite_of(result),
+                versions["zarr"],
+                versions["headrace"] + (f" ({commit})" if commit else ""),
+                result["date"][:10],
                 *(
-                    " / ".join(str(of.get(column, 0)) for of in (own, ours))
+                    " / ".join(f"{of.get(column, 0):,}" for of in (result["default"], ours))
                     for column in ("passed", "skipped", "failed")
                 ),
                 str(len(result["failed_with_headrace_only"])),
-                str(sum(result["fallbacks"].values())),
+                str(sum(result["fallbacks"].values())) if "fallbacks" in result else "-",
             ]
         )
-    columns = ["tests of", "zarr", "passed", "skipped", "failed", "failed with headrace only"]
+    columns = ["tests of", "zarr", "headrace", "day", "passed", "skipped", "failed"]
+    return markdown("", [*columns, "with headrace only", "batches left"], rows)
+
+
+def suites_reasons(results: list[dict], which: str) -> str:
+    """Why tests fail: `which` is the key of the reasons."""
     return markdown(
-        "With the default pipeline / with headrace's",
-        [*columns, "batches left to zarr-python"],
-        rows,
+        "",
+        ["tests of", "tests", "why"],
+        [
+            [_suite_of(result), str(count), reason]
+            for result in results
+            for reason, count in sorted(result[which].items(), key=lambda found: -found[1])
+        ],
     )
 
 

@@ -4,14 +4,17 @@
 
 Each class runs twice: as it is, and with every ``engine="zarr"`` that opens something replaced by
 headrace (writes stay zarr-python's). Stores in memory are copied to a folder first, since headrace
-opens those of zarr-python by their path only. Needs xarray with its tests, zarr, dask and pytest.
+opens those of zarr-python by their path only. Needs xarray with its tests, zarr, dask and the extra
+"suites": pytest runs the asynchronous ones with pytest-asyncio.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 import harness
+import pytest
 from ecosystem import suites
 
 CLASSES = {
@@ -27,6 +30,8 @@ CLASSES = {
     ],
     "test_backends_datatree.py": ["TestZarrDatatreeIO"],
 }
+# A variable of the environment of the tests' process.
+SWAPPED = "HEADRACE_SUITE_SWAPPED"
 # Why a test fails with another engine, by a part of its name or of its message.
 REASONS = {
     "Expected 'getitem' to have been called": "watches the calls of zarr-python's AsyncArray",
@@ -42,6 +47,22 @@ REASONS = {
 
 def pytest_configure(config):
     """As a plug-in of pytest: let headrace open what the engine "zarr" would."""
+    config.addinivalue_line("markers", "skip_if_param: as xarray's conftest.py has it")
+    if os.environ.get(SWAPPED):
+        _swap()
+
+
+def pytest_runtest_setup(item):
+    """Skips what xarray skips: the conftest.py that knows this mark is not installed with it."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    for mark in item.iter_markers("skip_if_param"):
+        given = dict(mark.kwargs)
+        reason, condition = given.pop("reason"), given.pop("condition", True)
+        if condition and given.items() <= parameters.items():
+            pytest.skip(reason)
+
+
+def _swap():
     from xarray.backends import plugins
     from xarray.backends.common import BACKEND_ENTRYPOINTS
 
@@ -86,27 +107,26 @@ def run(swapped):
 
     tests = Path(xarray.tests.__file__).parent
     names = [f"{tests / file}::{name}" for file, classes in CLASSES.items() for name in classes]
-    plug_in = ["-p", "ecosystem.xarray_suite"] if swapped else []
     with tempfile.TemporaryDirectory() as folder:
         return suites.run(
             Path(folder) / "report.xml",
-            ["-c", "/dev/null", *plug_in, *names],
+            ["-c", "/dev/null", "-p", "ecosystem.xarray_suite", *names],
             Path(folder),
-            harness.ENVIRONMENT,
+            {**harness.ENVIRONMENT, SWAPPED: "yes" if swapped else ""},
             lambda case: f"{case.get('classname').rpartition('.')[2]}::{case.get('name')}",
         )
 
 
-def main() -> bool:
+def main() -> int:
     args = harness.parser(__doc__).parse_args()
-    outcomes = {"zarr": run(swapped=False), "headrace": run(swapped=True)}
-    report = {
-        "versions": harness.versions("xarray", "zarr", "dask", "numpy"),
-        "classes": CLASSES,
-        **suites.compared("zarr", outcomes, REASONS),
-    }
-    harness.save(report, args.out)
-    return "unexplained" in report["reasons"]
+    outcomes = {"default": run(swapped=False), "headrace": run(swapped=True)}
+    report = suites.result(
+        "xarray",
+        *("xarray", "zarr", "dask", "numpy", "pytest", "pytest-asyncio"),
+        classes=CLASSES,
+        **suites.compared(outcomes, REASONS),
+    )
+    return suites.save(report, args.out)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 Runs the tests of an unpacked source distribution, of the version that is installed, and compares
 the outcome of each test. Needs headrace installed (workers find it by its entry points),
-pytest-asyncio and what else the tests import. Takes a quarter of an hour a pipeline; pytest's
+its extra "suites" and what else the tests import. Takes a quarter of an hour a pipeline; pytest's
 reports that are in the folder --reports are not made again.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -45,16 +46,15 @@ def name_of(case: ElementTree.Element) -> str:
     return re.sub("0x[0-9a-f]+", "0x", f"{case.get('classname')}::{case.get('name')}")
 
 
-def main() -> bool:
+def main() -> int:
     args = harness.parser(__doc__, source=Path("zarr"), reports=None).parse_args()
     options = ["-p", "headrace.zarr", "-o", "addopts="]
     options += [*(f"--ignore=tests/{name}" for name in LEFT_OUT), "tests"]
-    versions = harness.versions("headrace", "zarr", "numcodecs", "numpy")
     with tempfile.TemporaryDirectory() as temporary:
         reports = (args.reports or Path(temporary)).resolve()
         outcomes = {
             name: suites.run(
-                reports / f"{name}-{versions['zarr']}.xml",
+                reports / f"{name}-{version('zarr')}.xml",
                 options,
                 args.source,
                 {**harness.ENVIRONMENT, "ZARR_CODEC_PIPELINE__PATH": path},
@@ -62,13 +62,13 @@ def main() -> bool:
             )
             for name, path in PIPELINES.items()
         }
-    report = {
-        "versions": versions,
-        "left_out": LEFT_OUT,
-        **suites.compared("default", outcomes, REASONS),
-    }
-    harness.save(report, args.out)
-    return "unexplained" in report["reasons"]
+    report = suites.result(
+        "zarr",
+        *("zarr", "numcodecs", "numpy"),
+        left_out=LEFT_OUT,
+        **suites.compared(outcomes, REASONS),
+    )
+    return suites.save(report, args.out)
 
 
 if __name__ == "__main__":

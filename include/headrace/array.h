@@ -58,6 +58,9 @@ struct OpenOptions {
   // open_array: zarr.json, or .zarray when zarr_format is 2, as the caller has it; what the store
   // holds is not looked at then.
   std::string metadata_json{};
+  std::string attributes_json{};  // with it: .zattrs where zarr_format is 2
+  // The documents are those that another handle was opened with: Array::open_options().
+  bool as_opened = false;
   Implementations implementations{};
 };
 
@@ -119,7 +122,9 @@ class Array {
   // One element in native bytes; nothing when v2 says null.
   std::optional<std::vector<std::byte>> fill_value() const;
   std::string attributes_json() const;
-  std::string metadata_json() const;                                // as stored
+  std::string metadata_json() const;  // as stored
+  // What opens another handle like this one, with these metadata, elsewhere: without a request.
+  OpenOptions open_options() const;
   std::vector<std::optional<std::string>> dimension_names() const;  // empty when there are none
   std::int64_t nchunks() const;                                     // of the grid of chunks()
   std::int64_t nchunks_initialized() const;  // lists the store (and reads shard indices)
@@ -138,10 +143,11 @@ class Array {
   // else, and the other reads are `unsupported`; write() takes them, from memory of the caller.
   Tensor read(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // Elements of variable length as offsets and values, with no object an element: what read()
-  // reads, checked alike, and a copy of the bytes more, which both are there for a while. The host
-  // decodes; for a device both blocks are copied to new memory there, which is done when this
-  // returns. `invalid_argument` for elements of one length, `out_of_memory` where the values do not
-  // fit: an element that is selected a thousand times takes its bytes a thousand times.
+  // reads, checked alike, and a copy of the bytes more, which both are there for a while. For a
+  // device both blocks are new memory there, done when this returns; it decodes what it has kernels
+  // for (docs/devices.md), the host the rest. `invalid_argument` for elements of one length,
+  // `out_of_memory` where the values do not fit: an element that is selected a thousand times takes
+  // its bytes a thousand times.
   RaggedTensor read_ragged(const Selection& selection = {}, const ReadOptions& options = {}) const;
   // Into memory that `place` gives when it is told the shape of the result, before anything is
   // read.
@@ -233,9 +239,9 @@ class Group {
   // nest deeper than 64 are `unsupported`.
   std::vector<Node> members() const;
   // The same, with what looks like a node and is left out: those links, nodes of the other format,
-  // folders with nodes below them and no document of their own, and names that as_stored() knows
-  // from consolidated metadata alone. Looks into the folders that are no nodes. Of a group that has
-  // its members from consolidated metadata: nothing.
+  // folders with nodes below them and no document of their own, those with what look like chunks,
+  // and names that as_stored() knows from consolidated metadata alone. Looks into the folders that
+  // are no nodes. Of a group that has its members from consolidated metadata: nothing.
   std::vector<Node> members(std::vector<NodeLeftOut>& left_out) const;
   // The names of the links that members() leaves out.
   std::vector<std::string> links_back() const;
@@ -275,6 +281,11 @@ Group open_group(const Store& store, std::string_view path = "", const OpenOptio
 std::optional<bool> node_is_group(const Store& store,
                                   std::string_view path = "",
                                   std::optional<int> zarr_format = {});
+// Of a place without a node, what a message can say: "the folder is empty", "the server answers 404
+// for zarr.json, .zarray and .zgroup", "there is no zarr.json, .zarray or .zgroup, but a.txt, b/".
+std::string what_is_there(const Store& store,
+                          std::string_view path = "",
+                          std::optional<int> zarr_format = {});
 
 struct CreateOptions {
   Shape shape{};

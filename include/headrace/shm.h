@@ -112,7 +112,7 @@ class Channel {
 
   std::size_t size() const;
   std::size_t capacity() const;
-  ChannelHandle handle() const;
+  ChannelHandle handle() const;  // for another process: that one is waited for, 60 s at most
 
  private:
   friend class Arena;

@@ -83,35 +83,18 @@ def _reduce_uncached(store: _core.Store) -> tuple[Callable[..., _core.Store], tu
     return _open_store, (store.url, _reopen_mode(store), options, secrets)
 
 
-def _open_array(
-    store: _core.Store,
-    path: str,
-    device: str,
-    zarr_format: int,
-    read_only: bool,
-    implementations: dict[str, str],
-) -> _core.Array:
-    return _core.open_array(store, path, device, zarr_format, read_only, implementations)
+def _open_array(store: _core.Store, path: str, options: dict[str, Any]) -> _core.Array:
+    return _core.open_array(store, path, **options)
 
 
 def reduce_array(array: _core.Array) -> tuple[Callable[..., _core.Array], tuple[Any, ...]]:
+    """A handle like this one: with its metadata, whatever the store has by then."""
     _refuse(array.store)
-    return _open_array, _arguments(array)
-
-
-def _arguments(array: _core.Array) -> tuple[_core.Store, str, str, int, bool, dict[str, str]]:
-    return (
-        array.store,
-        array.path,
-        array.device,
-        array.zarr_format,
-        array.read_only,
-        array._implementations,
-    )
+    return _open_array, (array.store, array.path, array._open_options)
 
 
 def _copied_array(array: _core.Array, memo: object = None) -> _core.Array:
-    return _open_array(*_arguments(array))
+    return _open_array(array.store, array.path, array._open_options)
 
 
 def _copied_store(store: _core.Store, memo: object = None) -> _core.Store:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import index
 from typing import Any
 
@@ -28,6 +29,26 @@ def described(value: Any) -> str:
 
 def wrong_type(name: str, wanted: str, value: Any) -> TypeError:
     return TypeError(f"{name}: expected {wanted}, got {described(value)}")
+
+
+@contextlib.contextmanager
+def argument(name: str, inner: str | None = None) -> Iterator[None]:
+    """Has an error begin with the name of an argument, in place of `inner`, what it is further in.
+
+    Without `inner` errors of NumPy and Python that name nothing.
+    """
+    try:
+        yield
+    except (NotImplementedError, TypeError, ValueError) as error:
+        told = str(error)
+        begins = told.startswith(f"{inner or name}: ")
+        if type(error) not in _RENAMED or begins != (inner is not None):
+            raise
+        told = told.removeprefix(f"{inner}: ")
+        raise type(error)(f"{name}: {told}") from None
+
+
+_RENAMED = (NotImplementedError, TypeError, ValueError)
 
 
 def text(name: str, value: Any, wanted: str = "a string") -> None:
@@ -62,6 +83,11 @@ def positive(name: str, value: Any) -> None:
         integer(name, value)
         if value < 1:
             raise ValueError(f"{name}: expected 1 or more, got {value}")
+
+
+def number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise wrong_type(name, "a number", value)
 
 
 def seconds(name: str, value: Any) -> None:
@@ -119,6 +145,16 @@ def mapping(name: str, value: Any, wanted: str = "a mapping") -> None:
         raise wrong_type(name, wanted, value)
 
 
+def options(value: Any) -> None:
+    """Of a store; what it is that is wrong may be a password."""
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise TypeError(f"storage_options: expected a mapping, got {type(value).__qualname__}")
+    for key in value:
+        text("storage_options", key, "names that are strings")
+
+
 def attributes(value: Any) -> None:
     """Values by name: in JSON the number 1 and the text "1" would be one name."""
     mapping("attributes", value, "values of JSON by name")
@@ -160,9 +196,9 @@ def elements(name: str, value: Any) -> np.ndarray[Any, Any]:
     return found
 
 
-def place(store: Any) -> None:
+def place(store: Any, name: str = "store") -> None:
     """What names a store, in the words of those who gave something else."""
     if store is None or isinstance(store, (bool, int, float, bytearray)):
-        raise wrong_type("store", "a path, a URL or a store", store)
+        raise wrong_type(name, "a path, a URL or a store", store)
     if isinstance(store, (str, os.PathLike)) and not os.fspath(store):
-        raise ValueError("store: the path is empty")
+        raise ValueError(f"{name}: the path is empty")

@@ -262,6 +262,8 @@ class _Indexer:
 
     def __setitem__(self, key: Any, value: Any) -> None: ...
 
+    def __repr__(self) -> str: ...
+
     def read(self, selection: Any, *, out: Any = None, device: str | None = None, stream: Any = None, implementations: dict[str, str] | None = None) -> Any:
         """As `Array.read`, with this kind of selection."""
 
@@ -503,6 +505,9 @@ class Array:
     def _metadata_json(self) -> str: ...
 
     @property
+    def _open_options(self) -> dict[str, Any]: ...
+
+    @property
     def _codec_specs(self) -> list[tuple[str, str]]: ...
 
     @property
@@ -586,8 +591,8 @@ class Array:
         selection
             What ``array[selection]`` takes; None is the whole array.
         device
-            Where the result lies; None is where the handle reads to. The host decodes elements of variable
-            length, and they are copied to the device.
+            Where the result lies; None is where the handle reads to. What a device has no kernel for is
+            decoded by the host and copied.
         implementations
             ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
@@ -631,8 +636,8 @@ class Array:
         selection
             What ``array[selection]`` takes; None is the whole array.
         device
-            Where the result lies; None is where the handle reads to. The host decodes, and both arrays are
-            copied to the device.
+            Where the result lies; None is where the handle reads to. What a device has no kernel for is
+            decoded by the host, and both arrays are copied.
         implementations
             ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
@@ -829,11 +834,13 @@ def printable(text: str) -> str:
     Text from a store as a terminal may show it: control characters, marks of direction and bytes that are no UTF-8 are escaped.
     """
 
-def open_array(store: Store, path: str, device: str | None = None, zarr_format: int | None = None, read_only: bool = False, implementations: dict[str, str] | None = None, metadata_json: str = '', write_empty_chunks: bool = False, shard_order: str = 'lexicographic') -> Array: ...
+def open_array(store: Store, path: str, device: str | None = None, zarr_format: int | None = None, read_only: bool = False, implementations: dict[str, str] | None = None, metadata_json: str = '', write_empty_chunks: bool = False, shard_order: str = 'lexicographic', attributes_json: str = '', as_opened: bool = False) -> Array: ...
 
 def open_group(store: Store, path: str, zarr_format: int | None = None, read_only: bool = False, use_consolidated: bool = True) -> GroupHandle: ...
 
 def node_is_group(store: Store, path: str, zarr_format: int | None = None) -> bool | None: ...
+
+def what_is_there(store: Store, path: str) -> str: ...
 
 def create_array(store: Store, path: str, *, shape: int | Sequence[int], dtype: Any, chunks: int | Sequence[int] | None = None, shards: int | Sequence[int] | None = None, edges: Sequence[int | Sequence[int]] = [], codecs: list[tuple[str, str]] | None = None, fill_value: Any = None, zarr_format: int = 3, order: str = 'C', dimension_separator: str = '', v2_chunk_keys: bool = False, null_fill_value: bool = False, attributes: str = '', dimension_names: Sequence[str | None] = [], overwrite: bool = False, write_empty_chunks: bool = False, device: str | None = None) -> Array: ...
 

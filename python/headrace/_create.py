@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -24,11 +24,14 @@ def creation_store(
     return resolve_store(store, mode, storage_options)
 
 
-def _check_node(path: Any, zarr_format: Any, attributes: Any, overwrite: Any) -> None:
+def _check_node(
+    argument: str, path: Any, zarr_format: Any, attributes: Any, overwrite: Any
+) -> None:
     """What arrays and groups have in common, before anything is made."""
-    _check.path("path", path)
-    if path:
-        node_path(path)
+    with _check.argument(argument, "path"):
+        _check.path("path", path)
+        if path:
+            node_path(path)
     _check.zarr_format(zarr_format)
     _check.attributes(attributes)
     _check.flag("overwrite", overwrite)
@@ -46,6 +49,25 @@ def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+_DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "float32", "float64", "bfloat16", "complex64", "complex128", "string", "bytes",
+)  # fmt: skip
+
+
+def check_dtype(dtype: Any) -> None:
+    if dtype is None:
+        raise _check.wrong_type("dtype", "a data type", dtype)
+    if isinstance(dtype, str):
+        _check.text("dtype", dtype)
+    try:
+        _core.describe_dtype(dtype)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        hint = did_you_mean(dtype, _DTYPES) if isinstance(dtype, str) else ""
+        text = str(error).removeprefix("dtype: ")
+        raise type(error)(f"dtype: {text}{hint}") from None
+
+
 def codec_chain(
     dtype: Any, filters: Any, serializer: Any, compressors: Any, zarr_format: int
 ) -> list[tuple[str, str]] | None:
@@ -57,13 +79,17 @@ def codec_chain(
         return None
     from . import codecs
 
-    chain = [] if _is_auto(filters) else _as_list(filters)
+    def parsed(argument: str, given: Any) -> list[Any]:
+        with _check.argument(argument, "codec"):
+            return [codecs.parse(codec) for codec in _as_list(given)]
+
+    chain = [] if _is_auto(filters) else parsed("filters", filters)
     if serializer is not None and not _is_auto(serializer):
         # Filters of v2 take what is stored, in its byte order.
-        chain.insert(0 if zarr_format == 2 else len(chain), serializer)
-    chain += [codecs.Zstd()] if _is_auto(compressors) else _as_list(compressors)
-    parsed = [codecs.parse(codec) for codec in chain]
-    return [codec.for_itemsize(itemsize).to_spec() for codec in parsed]
+        at = 0 if zarr_format == 2 else len(chain)
+        chain[at:at] = parsed("serializer", [serializer])
+    chain += [codecs.Zstd()] if _is_auto(compressors) else parsed("compressors", compressors)
+    return [codec.for_itemsize(itemsize).to_spec() for codec in chain]
 
 
 def _key_encoding(encoding: Any, zarr_format: int) -> dict[str, Any]:
@@ -74,6 +100,8 @@ def _key_encoding(encoding: Any, zarr_format: int) -> dict[str, Any]:
     if isinstance(encoding, str):
         # "/" and "." in the manner of v2, else the name of an encoding.
         encoding = {"separator": encoding} if encoding in "/." else {"name": encoding}
+    if not isinstance(encoding, Mapping):
+        raise _check.wrong_type("chunk_key_encoding", "a name, a separator or both", encoding)
     configuration = {**encoding, **encoding.get("configuration", {})}
     name = configuration.get("name", "default" if zarr_format == 3 else "v2")
     if name not in ("default", "v2"):
@@ -90,6 +118,13 @@ def _default_fill_value(dtype: Any) -> Any:
     return "NaT" if name.startswith(("numpy.datetime64", "numpy.timedelta64")) else None
 
 
+def _listed(extents: Any) -> Any:
+    """What an iterator gives, which can be asked once; NumPy's integers as Python's."""
+    if isinstance(extents, np.ndarray):
+        return extents.tolist()
+    return list(extents) if isinstance(extents, Iterator) else extents
+
+
 def _is_rectilinear(extents: Any) -> bool:
     """Whether some dimension has a list of extents."""
     if isinstance(extents, str | int) or not isinstance(extents, Iterable):
@@ -97,11 +132,15 @@ def _is_rectilinear(extents: Any) -> bool:
     return any(isinstance(extent, Iterable) and not isinstance(extent, str) for extent in extents)
 
 
-def _edges(extents: Iterable[Any]) -> list[int | list[int]]:
+def _edges(name: str, extents: Iterable[Any]) -> list[int | list[int]]:
+    def extent(value: Any) -> int:
+        _check.integer(name, value, "integers, or lists of integers")
+        return index(value)
+
     return [
-        [index(extent) for extent in dimension]
+        [extent(value) for value in dimension]
         if isinstance(dimension, Iterable)
-        else index(dimension)
+        else extent(dimension)
         for dimension in extents
     ]
 
@@ -110,6 +149,7 @@ def _grid(
     chunks: Any, shards: Any, shape: tuple[int, ...], names: Sequence[str | None] | None
 ) -> dict[str, Any]:
     """The arguments of the core that say how the array is cut."""
+    chunks, shards = _listed(chunks), _listed(shards)
     if isinstance(chunks, Mapping):
         axes = axes_of("chunks", chunks, names, len(shape))
         chunks = [axes.get(axis, -1) for axis in range(len(shape))]
@@ -123,12 +163,12 @@ def _grid(
             raise ValueError(
                 "shards: inner chunks have one shape; give lists of extents as shards instead"
             )
-        return {"edges": _edges(chunks)}
+        return {"edges": _edges("chunks", chunks)}
     inner = _extents("chunks", chunks, shape)
     if _is_rectilinear(shards):
         if inner is None:
             raise ValueError("chunks: expected extents beside shards of several shapes")
-        return {"chunks": inner, "edges": _edges(shards)}
+        return {"chunks": inner, "edges": _edges("shards", shards)}
     return {"chunks": inner, "shards": _extents("shards", shards, shape)}
 
 
@@ -180,7 +220,8 @@ class _Data:
         if like.dtype == object:
             like.write(None, found)
         elif found.dtype.kind != like.dtype.kind or found.dtype.kind in "SUTVO":
-            self.elements = np.asarray(found, like.dtype)
+            with _check.argument("data"):
+                self.elements = np.asarray(found, like.dtype)
 
 
 def _on_a_device(data: Any) -> bool:
@@ -302,7 +343,7 @@ def create_array(
     >>> a[:] = 1.0
     >>> hr.create_array("days.zarr", data=days, dimension_names=["time", "x"], chunks={"time": 1})
     """
-    _check_node(name, zarr_format, attributes, overwrite)
+    _check_node("name", name, zarr_format, attributes, overwrite)
     zarr_format = 3 if zarr_format is None else zarr_format
     given = None if data is None else _Data(data, dtype, shape)
     if given is not None:
@@ -310,8 +351,7 @@ def create_array(
     if shape is None:
         raise TypeError("create_array(): shape or data is missing")
     shape = _check.shape(shape)
-    if dtype is None:
-        raise _check.wrong_type("dtype", "a data type", dtype)
+    check_dtype(dtype)
     _check.text("order", order, '"C" or "F"')
     _check.flag("write_empty_chunks", write_empty_chunks)
     if dimension_names is not None:
@@ -380,7 +420,7 @@ def group_handle(
     storage_options: dict[str, Any] | None,
 ) -> _core.GroupHandle:
     """What `headrace.create_group` makes a group of."""
-    _check_node(path, zarr_format, attributes, overwrite)
+    _check_node("path", path, zarr_format, attributes, overwrite)
     text = _json.dumps(dict(attributes)) if attributes else ""
     handle, base = creation_store(store, not path, overwrite, storage_options)
     with discarding(store, handle):

@@ -48,6 +48,16 @@ def selection(given: Mapping[Any, Any], names: Names, ndim: int) -> tuple[Any, .
     return tuple(axes.get(axis, slice(None)) for axis in range(ndim))
 
 
+def points(given: Mapping[Any, Any], names: Names, ndim: int) -> tuple[Any, ...]:
+    """The same for `vindex`, whose points have an index along every dimension."""
+    axes = axes_of("selection", given, names, ndim)
+    labels = [axis if name is None else name for axis, name in enumerate(names or range(ndim))]
+    missing = ", ".join(repr(labels[axis]) for axis in range(ndim) if axis not in axes)
+    if missing:
+        raise IndexError(f"vindex wants an index for every dimension: there is none for {missing}")
+    return tuple(axes[axis] for axis in range(ndim))
+
+
 def axis(given: str, names: Names, ndim: int) -> int:
     """The number of the dimension that is called so."""
     return next(iter(axes_of("axis", {given: None}, names, ndim)))

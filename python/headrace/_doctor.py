@@ -38,12 +38,14 @@ def doctor(
     >>> headrace.doctor("/nowhere/a.zarr")["findings"][0]["check"]
     'store'
     """
-    _check.mapping("storage_options", storage_options)
+    _check.options(storage_options)
     if store is None:
         if storage_options:
             raise ValueError("storage_options: there is no store that they are of")
         facts: dict[str, Any] = _json.loads(_core.doctor_json())
         return facts
+    if not isinstance(store, str | os.PathLike):
+        raise _check.wrong_type("store", "a path or a URL", store)
     url = expanded(os.fspath(store))
     _check.text("store", url)
     url, storage_options = _secrets.without_secrets(url, storage_options)

@@ -11,7 +11,8 @@ from ._create import create_array
 Shape = int | Sequence[int]
 
 
-def _place(store: Any) -> Any:
+def _place(store: Any, path: Any) -> Any:
+    _check.path("path", path)
     return _core.memory_store() if store is None else store
 
 
@@ -83,7 +84,7 @@ def empty(
     >>> out = hr.empty((1000, 1000), "float32", store="out.zarr", chunks=(100, 1000))
     >>> out[:100] = 1
     """
-    return create_array(_place(store), path, shape=shape, dtype=dtype, **create)
+    return create_array(_place(store, path), path, shape=shape, dtype=dtype, **create)
 
 
 def full(
@@ -126,7 +127,7 @@ def full(
             raise _check.wrong_type("fill_value", "a scalar", fill_value)
         dtype = str if value.dtype.kind == "U" else value.dtype
     return create_array(
-        _place(store), path, shape=shape, dtype=dtype, fill_value=fill_value, **create
+        _place(store, path), path, shape=shape, dtype=dtype, fill_value=fill_value, **create
     )
 
 
@@ -158,4 +159,4 @@ def array(
     """
     if data is None:
         raise _check.wrong_type("data", "an array", data)
-    return create_array(_place(store), path, data=data, dtype=dtype, **create)
+    return create_array(_place(store, path), path, data=data, dtype=dtype, **create)

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import _core
-from ._info import counted, member_rows, nbytes_text, rows_of_array, rows_of_group
+from ._info import (
+    chunks_text,
+    counted,
+    extents_text,
+    member_rows,
+    nbytes_text,
+    rows_of_array,
+    rows_of_group,
+)
 from ._table import beside, table
 
 _LONGEST_SIDE = 140.0
@@ -21,6 +29,7 @@ _SHORTEST_SIDE = 14.0
 _MOST_LINES = 32
 # Listing so many chunks of a local store takes some milliseconds.
 _MOST_LISTED = 4096
+_MOST_ARRAYS = 8
 
 
 def array_card(array: _core.Array) -> str:
@@ -34,19 +43,32 @@ def array_card(array: _core.Array) -> str:
     return beside(table(rows, "headrace.Array"), grid_picture(array))
 
 
-def _stored(array: _core.Array) -> str:
-    """What is stored, where it costs nothing to know."""
+def _stored(array: _core.Array, most: int = _MOST_LISTED) -> str:
+    """What is stored, where it costs nothing to know: no more than `most` objects are listed."""
     local = array.store._python_store is None and array.store.url.startswith(("file:", "memory:"))
-    if not local or array.nchunks > _MOST_LISTED or array.is_sharded:
+    if not local or _objects(array) > most:
         return ""
     try:
-        nbytes, chunks = array.nbytes_stored(), array.nchunks_initialized
+        nbytes = array.nbytes_stored()
+        if array.is_sharded:
+            return nbytes_text(nbytes)
+        chunks = array.nchunks_initialized
     except (OSError, ValueError, NotImplementedError):
         return ""  # a card is no place to fail
     ratio = ""
     if nbytes and chunks == array.nchunks and array.dtype.kind not in "OT":
         ratio = f", ratio {array.nbytes / nbytes:.2f}"
     return f"{nbytes_text(nbytes)} in {counted(chunks, 'chunk')}{ratio}"
+
+
+def _objects(array: _core.Array) -> int:
+    """How many hold the array's chunks, at most."""
+    if array.is_rectilinear or array.shards is None:
+        return array.nchunks
+    count = 1
+    for extent, of_shard in zip(array.shape, array.shards, strict=True):
+        count *= -(-extent // of_shard)
+    return count
 
 
 def grid_picture(array: _core.Array) -> str:
@@ -136,7 +158,15 @@ def group_card(group: Any) -> str:
     attributes = group.attrs.asdict()
     if attributes:
         rows.append(("attributes", ", ".join(attributes)))
-    members = member_rows(group)
+    left = _MOST_LISTED  # of the chunks of all members
+
+    def chunks_and_size(array: _core.Array) -> str:
+        nonlocal left
+        stored = _stored(array, left)
+        left -= _objects(array) if stored else 0
+        return f", {chunks_text(array)}{f', stored: {stored}' if stored else ''}"
+
+    members = member_rows(group, chunks_and_size)
     below = table(members) if members else "<div>empty</div>"
     return f"{table(rows, 'headrace.Group')}<div style='height:6px'></div>{below}"
 
@@ -151,5 +181,20 @@ def attributes_card(attributes: dict[str, Any]) -> str:
     return table(rows or [("", "none")], "headrace.Attributes")
 
 
-def loader_card(rows: Iterable[tuple[str, str]], title: str) -> str:
-    return table(rows, title)
+def loader_card(
+    rows: Iterable[tuple[str, str]], title: str, arrays: Sequence[tuple[str, _core.Array]] = ()
+) -> str:
+    """What is made, and of which arrays: the first ones, of which each has its chunk grid."""
+    cards = [table(rows, title)]
+    for name, array in arrays[:_MOST_ARRAYS]:
+        facts = [(name, f"{array.shape} {array.dtype}"), ("chunks", chunks_text(array))]
+        if array.is_sharded:
+            facts.append(("shards", extents_text(array, "shards")))
+        facts.append(("codecs", ", ".join(repr(codec) for codec in array.codecs)))
+        stored = _stored(array, _MOST_LISTED // _MOST_ARRAYS)
+        if stored:
+            facts.append(("stored", stored))
+        cards.append(beside(table(facts), grid_picture(array)))
+    if len(arrays) > _MOST_ARRAYS:
+        cards.append(f"<div>and {counted(len(arrays) - _MOST_ARRAYS, 'array')} more</div>")
+    return "".join(cards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,10 +68,15 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def _extents(array: _core.Array, name: str) -> str:
+def extents_text(array: _core.Array, name: str) -> str:
     if array.is_rectilinear and name == ("shards" if array.is_sharded else "chunks"):
         return "of several extents"
     return str(getattr(array, name))
+
+
+def chunks_text(array: _core.Array) -> str:
+    """ "(10, 20): 6 chunks"."""
+    return f"{extents_text(array, 'chunks')}: {counted(array.nchunks, 'chunk')}"
 
 
 def rows_of_array(array: _core.Array) -> list[tuple[str, str]]:
@@ -85,10 +91,10 @@ def rows_of_array(array: _core.Array) -> list[tuple[str, str]]:
         rows.append(("dimensions", ", ".join("?" if name is None else name for name in names)))
     rows += [
         ("dtype", str(array.dtype)),
-        ("chunks", f"{_extents(array, 'chunks')}: {counted(array.nchunks, 'chunk')}"),
+        ("chunks", chunks_text(array)),
     ]
     if array.is_sharded:
-        rows.append(("shards", _extents(array, "shards")))
+        rows.append(("shards", extents_text(array, "shards")))
     rows += [
         ("codecs", ", ".join(repr(codec) for codec in array.codecs)),
         ("fill value", repr(array.fill_value)),
@@ -109,9 +115,24 @@ def of_array(array: _core.Array) -> Info:
     return Info((*rows_of_array(array), *_attribute_rows(array.attrs.asdict())))
 
 
-def member_rows(group: _Group) -> list[tuple[str, str]]:
-    """Each member with its shape and type; what cannot be opened, with the reason."""
-    members = group._handle.members()
+def _nothing_more(array: _core.Array) -> str:
+    return ""
+
+
+def member_rows(
+    group: _Group, more: Callable[[_core.Array], str] = _nothing_more
+) -> list[tuple[str, str]]:
+    """Each member with its shape and type; what cannot be opened or listed, with the reason.
+
+    Parameters
+    ----------
+    more
+        What else is said of an array.
+    """
+    try:
+        members = group._handle.members()
+    except Exception as error:  # of a store of others, any
+        return [("members", str(error))]
     rows = []
     for name, is_group in members[:_MOST_MEMBERS]:
         try:
@@ -121,8 +142,8 @@ def member_rows(group: _Group) -> list[tuple[str, str]]:
             else:
                 names = node.dimension_names
                 dimensions = f" ({', '.join(str(n) for n in names)})" if names else ""
-                text = f"{node.shape}{dimensions} {node.dtype}"
-        except (OSError, ValueError, NotImplementedError) as error:
+                text = f"{node.shape}{dimensions} {node.dtype}{more(node)}"
+        except Exception as error:
             text = str(error)
         rows.append((name, text))
     if len(members) > _MOST_MEMBERS:

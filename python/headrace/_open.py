@@ -23,25 +23,19 @@ def _missing(kind: str, store: _core.Store, path: str) -> FileNotFoundError:
 def _what_is_there(store: _core.Store, path: str) -> str:
     """For the message about a place without a node: nodes below it, or beside it."""
     try:
-        if not _lists_at_once(store):
-            if not path and _is_icechunk(store):
-                return f": it is a repository of Icechunk, which icechunk+{store.url} opens"
-            return ": there is none of zarr.json, .zarray and .zgroup"
-        inside = _nodes(store, path)
-        if inside:
-            there = path or ("the archive" if store.url.startswith("zip:") else "the folder")
-            shown = ", ".join(repr(join(path, name)) for name in inside[:3])
-            return f"; {there} has {shown}: pass path={join(path, inside[0])!r}"
-        if not path:
-            return "" if store._list_dir("") else ": nothing is there"
-        above, _, name = path.rpartition("/")
-        return did_you_mean(name, _nodes(store, above))
+        if _lists_at_once(store):
+            inside = _nodes(store, path)
+            if inside:
+                there = path or ("the archive" if store.url.startswith("zip:") else "the folder")
+                shown = ", ".join(repr(join(path, name)) for name in inside[:3])
+                return f"; {there} has {shown}: pass path={join(path, inside[0])!r}"
+            above, _, name = path.rpartition("/")
+            beside = _nodes(store, above) if path else []
+            if beside:
+                return did_you_mean(name, beside, "there are")
+        return f": {_core.what_is_there(store, path)}"
     except (OSError, ValueError, NotImplementedError):
         return ""
-
-
-def _is_icechunk(store: _core.Store) -> bool:
-    return store._exists("refs/branch.main/ref.json") or store._get("repo", 0, 3) == b"ICE"
 
 
 def _lists_at_once(store: _core.Store) -> bool:
@@ -282,6 +276,8 @@ def open_group(
     """
     check_mode(mode)
     _check.zarr_format(zarr_format)
+    if use_consolidated is not None:
+        _check.flag("use_consolidated", use_consolidated)
     _core.check_device(device)
     handle, where = _node_place(store, path, mode, storage_options)
     with discarding(store, handle):

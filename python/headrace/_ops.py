@@ -6,7 +6,7 @@ import base64
 import itertools
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -58,8 +58,9 @@ def save(store: Any, *args: Any, progress: Progress | bool | None = None, **kwar
     """
     if not args and not kwargs:
         raise ValueError("save: no array was given")
+    for data in args:
+        _refuse_named_arrays(data)
     if len(args) == 1 and not kwargs:
-        _refuse_data_set(args[0])
         data, dtype = elements_of(args[0])
         with _Tally(progress, "save", data.nbytes) as tally, _Target(store) as target:
             _save_one(target.store, target.path, data, dtype, tally)
@@ -108,12 +109,17 @@ class _Tally:
             self._show(self._done, self._total)
 
 
-def _refuse_data_set(data: Any) -> None:
-    # NumPy would make an array of the names of its variables.
+def _refuse_named_arrays(data: Any) -> None:
+    # NumPy would make an array of the names of a data set's variables.
     if hasattr(data, "data_vars"):
         raise TypeError(
             "save: expected arrays, got a data set of xarray: ds.to_zarr(path) writes it, and "
             "xr.open_dataset(path, engine='headrace') reads it"
+        )
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"save: expected arrays, got {type(data).__name__}: those of a group are passed by "
+            "their names, save(store, **arrays)"
         )
 
 
@@ -239,8 +245,8 @@ def copy(
     The copy has the shape, chunks, codecs, fill value, names and attributes of the source, and
     consolidated metadata where the source has them. These may be older than the nodes, which
     are what is copied where the store can list them. What lies in a group and is no member of it
-    (nodes of the other format, nodes in a folder without a group's document, links that lead back)
-    is left out with a `UserWarning`.
+    (nodes of the other format, nodes in a folder without a group's document, chunks without an
+    array's, links that lead back) is left out with a `UserWarning`.
 
     Parameters
     ----------
@@ -268,8 +274,9 @@ def copy(
     --------
     >>> hr.copy("era5.zarr", "copy.zip")
     """
-    node = src if isinstance(src, _core.Array | Group) else open(src)
-    _check.place(dst)
+    with _check.argument("src", "store"):
+        node = src if isinstance(src, _core.Array | Group) else open(src)
+    _check.place(dst, "dst")
     _check.zarr_format(zarr_format)
     if overlap(node.store, node.path, dst):
         raise ValueError(f"copy: source and destination overlap: /{node.path} of {node.store.url}")

@@ -12,6 +12,7 @@ from . import _check, _core, _json
 from ._create import _as_list, _is_auto, create_array
 from ._dimensions import axes_of
 from ._foreign_places import is_of_zarr, name_of, places_of
+from ._info import counted
 from ._open import open
 from ._ops import _FILL_VALUE, _Target, blocks, say_left_out
 from ._paths import join
@@ -98,7 +99,7 @@ def rechunk(
     """
     source = _source_of(src)
     arguments = _arguments(source.node, chunks, shards, max_memory)
-    _check.place(dst)
+    _check.place(dst, "dst")
     _check.flag("verify", verify)
     _check.flag("overwrite", overwrite)
     # Before an archive is begun anew; stores are asked again by the core.
@@ -194,7 +195,8 @@ def advise(
     >>> hr.advise("era5.zarr/t2m", window=2, patch={"lat": 256, "lon": 256}, batch=8)["chunks"]
     (1, 128, 128)
     """
-    array = src if isinstance(src, _core.Array) else open(src)
+    with _check.argument("src", "store"):
+        array = src if isinstance(src, _core.Array) else open(src)
     if not isinstance(array, _core.Array):
         there_are = did_you_mean("", array.array_keys(), "there are")
         raise ValueError(f"advise: expected an array, got a group{there_are}")
@@ -245,7 +247,7 @@ def _extents(node: _core.Array | Group, name: str, extents: Any) -> Any:
             raise ValueError("chunks, shards: an int is for an array; a group needs extents")
         return (result,) * node.ndim
     if result and isinstance(node, _core.Array) and len(result) != node.ndim:
-        raise ValueError(f"{name}: expected {node.ndim} extents, got {result}")
+        raise ValueError(f"{name}: expected {counted(node.ndim, 'extent')}, got {result}")
     return result
 
 
@@ -265,7 +267,8 @@ def _codecs(node: _core.Array | Group, compressors: Any) -> list[tuple[str, str]
         return None
     from . import codecs
 
-    chain = [codecs.parse(codec) for codec in _as_list(compressors)]
+    with _check.argument("compressors", "codec"):
+        chain = [codecs.parse(codec) for codec in _as_list(compressors)]
     if isinstance(node, _core.Array):
         itemsize = _core.describe_dtype(node)[1]
         chain = [codec.for_itemsize(itemsize) for codec in chain]
@@ -341,7 +344,8 @@ def _source_of(src: Any) -> _Source:
     if isinstance(src, _core.Array | Group):
         return _Source(src)
     if isinstance(src, _core.Store) or (not hasattr(src, "shape") and not _is_dataset(src)):
-        return _Source(open(src))
+        with _check.argument("src", "store"):
+            return _Source(open(src))
     store = _core.memory_store()
     if not _is_dataset(src):
         return _Source(_stand_in(store, "", src), {"": _sliceable(src)})

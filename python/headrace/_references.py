@@ -96,6 +96,9 @@ def references(
     allowed = [os.fsdecode(place) for place in _places("allow", allow)]
     if not urls:
         raise ValueError("files: there are none")
+    if out is not None and not isinstance(out, str | os.PathLike):
+        raise _check.wrong_type("out", "a path", out)
+    _check.text("left_out", left_out, '"raise" or "skip"')
     if left_out not in ("raise", "skip"):
         raise ValueError(f'left_out: expected "raise" or "skip", got {left_out!r}')
     if maker not in (None, "virtualizarr"):

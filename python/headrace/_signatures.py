@@ -2,7 +2,8 @@
 
 nanobind keeps the text of a signature (``__nb_signature__``) and no `inspect.Signature`. One
 property of its types of functions serves all of them: completion of arguments in IPython, `help`,
-mkdocstrings. Nothing is parsed before it is asked for.
+mkdocstrings. Nothing is parsed before it is asked for. Of a call that does not fit nanobind lists
+all signatures; `misfit` says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import inspect
 from typing import Any
 
 from . import _core
+from ._suggest import unknown_argument
 
 _KINDS = {
     "posonlyargs": inspect.Parameter.POSITIONAL_ONLY,
@@ -35,6 +37,59 @@ def _of_bound(method: Any) -> inspect.Signature:
     whole = _of_function(method.__func__)
     parameters = list(whole.parameters.values())
     return whole.replace(parameters=parameters[1:])
+
+
+def misfit(function: Any, given: list[Any], named: dict[str, Any]) -> str:
+    """What is wrong with a call of a function of the C++ part, as nanobind's error does not say.
+
+    Parameters
+    ----------
+    function
+        A function or method; of a method the first of `given` is its object.
+    given, named
+        The arguments by position, and by name.
+    """
+    parameters = list(_of_function(function).parameters.values())
+    name = function.__name__
+    owner = function.__qualname__.rpartition(".")[0]
+    if type(function).__name__ == "nb_method":
+        if not given:
+            return f"{name}() is a method of {owner}, called without its object"
+        instance, *given = given
+        if owner not in [cls.__qualname__ for cls in type(instance).__mro__]:
+            return f"{name}() is a method of {owner}, called with another type"
+        parameters = parameters[1:]
+        if name == "__init__":
+            name = owner
+    by_position = [item.name for item in parameters if item.kind is not item.KEYWORD_ONLY]
+    names = [item.name for item in parameters]
+    for keyword in named:
+        if keyword not in names:
+            return str(unknown_argument(name, keyword, names))
+    if len(given) > len(by_position):
+        takes = f" ({', '.join(by_position)})" if by_position else ""
+        more = names[len(by_position) :]
+        others = f"; by name: {', '.join(more)}" if more else ""
+        count = f"{len(by_position) or 'no'} argument{'s' * (len(by_position) != 1)}"
+        return f"{name}() takes {count} by position{takes}, got {len(given)}{others}"
+    values = dict(zip(by_position, given, strict=False))
+    for item in parameters:
+        if item.name in values and item.name in named:
+            return f"{name}(): argument {item.name!r} is given twice"
+        if item.name not in values and item.name not in named and item.default is item.empty:
+            return f"{name}(): argument {item.name!r} is missing"
+    values |= named
+    wrong = [
+        f"{item.name}: expected {item.annotation}, got {type(values[item.name]).__name__}"
+        for item in parameters
+        if item.name in values and not _is_named(values[item.name], str(item.annotation))
+    ]
+    return f"{name}(): {'; '.join(wrong) or 'the value of an argument is none that it takes'}"
+
+
+def _is_named(value: Any, annotation: str) -> bool:
+    kinds = [kind.rpartition(".")[2] for kind in annotation.split(" | ")]
+    return not {"Any", "object", type(value).__name__}.isdisjoint(kinds)
 
 
 def parsed(text: str, defaults: tuple[Any, ...] = ()) -> inspect.Signature:

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from . import _check, _core, _secrets
@@ -48,10 +48,7 @@ def resolve_store(
     store: Any, mode: str, storage_options: dict[str, Any] | None = None
 ) -> tuple[_core.Store, str]:
     """The store that `store` names, and the path within it."""
-    if storage_options is not None and not isinstance(storage_options, Mapping):
-        # Not what it is: it may hold a password.
-        wrong = type(storage_options).__qualname__
-        raise TypeError(f"storage_options: expected a mapping, got {wrong}")
+    _check.options(storage_options)
     if isinstance(store, _core.Store | StorePlace):
         if storage_options:
             raise ValueError("storage_options: the store is open already")
@@ -198,7 +195,7 @@ def open_store(
         ``branch``, ``tag`` or ``snapshot``, and ``allow`` for virtual chunks. For web servers and
         clouds those of fsspec and obstore by their names (docs/object_stores.md), and
         ``pickle_credentials``: whether pickles hold secrets, which they do not without it. For what
-        fsspec opens, its options.
+        fsspec opens, its options, which its pickles hold.
 
     Raises
     ------

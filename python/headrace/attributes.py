@@ -62,7 +62,7 @@ class Attributes(MutableMapping[str, Any]):
         """As `dict.update`, in one write."""
         try:
             changes = dict(*args, **kwargs)
-        except TypeError:
+        except (TypeError, ValueError):
             raise _check.wrong_type(
                 "attributes", "values of JSON by name", args[0] if args else None
             ) from None

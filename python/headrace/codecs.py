@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from . import _check, _core, _json
-from ._suggest import did_you_mean
+from ._suggest import checks_names, did_you_mean
 
 __all__ = [
     "BZ2",
@@ -601,7 +601,8 @@ def _offsets(offsets: Any) -> Any:
 
 
 def _check_batch(inputs: Any, out_nbytes: Any, implementation: Any) -> None:
-    if isinstance(inputs, str) or not (isinstance(inputs, Iterable) or hasattr(inputs, "shape")):
+    several = isinstance(inputs, Iterable) or hasattr(inputs, "shape")
+    if isinstance(inputs, str | Mapping) or not several:
         raise _check.wrong_type("inputs", "a list of buffers, or one array", inputs)
     if out_nbytes is not None and not isinstance(out_nbytes, Iterable):
         raise _check.wrong_type("out_nbytes", "a list of sizes", out_nbytes)
@@ -756,6 +757,11 @@ def encode_batch(
         stream=stream,
         implementation=implementation or "",
     )
+
+
+for _codec in list(vars().values()):
+    if isinstance(_codec, type) and issubclass(_codec, Codec):
+        setattr(_codec, "__init__", checks_names(_codec.__init__))  # noqa: B010
 
 
 def __dir__() -> list[str]:

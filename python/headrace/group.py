@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _check, _core, _json
 from ._check import described
-from ._create import create_array, group_handle
+from ._create import check_dtype, create_array, group_handle
 from ._paths import join
 from ._stores import StorePlace
 from ._suggest import checks_names, did_you_mean
@@ -175,11 +175,13 @@ class Group(StorePlace):
 
     def arrays(self) -> list[tuple[str, _core.Array]]:
         """(name, array) pairs, sorted by name."""
-        return [(name, node) for name, node in self.items() if isinstance(node, _core.Array)]
+        nodes = [(name, self._member(name, False)) for name in self.array_keys()]
+        return [(name, node) for name, node in nodes if isinstance(node, _core.Array)]
 
     def groups(self) -> list[tuple[str, Group]]:
-        """(name, group) pairs, sorted by name."""
-        return [(name, node) for name, node in self.items() if isinstance(node, Group)]
+        """(name, group) pairs, sorted by name. Arrays are not looked at."""
+        nodes = [(name, self._member(name, True)) for name in self.group_keys()]
+        return [(name, node) for name, node in nodes if isinstance(node, Group)]
 
     def array_keys(self) -> list[str]:
         """Names of the arrays, sorted."""
@@ -243,6 +245,8 @@ class Group(StorePlace):
         """
         wanted = _check.shape(shape)
         _check.flag("exact", exact)
+        if dtype is not None:
+            check_dtype(dtype)
         node = self.get(name)
         if node is None:
             return self.create_array(name, shape=shape, dtype=dtype, **kwargs)

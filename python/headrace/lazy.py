@@ -52,17 +52,18 @@ class LazyArray:
         # The dimension of the array that each axis of the view runs along; None for a new axis.
         self._axes = axes if axes is not None else tuple(range(len(self._dims)))
 
-    def _length(self, axis: int | None) -> int:
+    def _taken(self, axis: int | None) -> range:
+        """What an axis of the view runs along: of an array that was made smaller, what is left."""
         if axis is None:
-            return 1
+            return range(1)
         dim = self._dims[axis]
         assert isinstance(dim, range)
-        return len(dim)
+        return range(self._array.shape[axis])[_slice(dim)]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of what `read` returns."""
-        return tuple(self._length(axis) for axis in self._axes)
+        return tuple(len(self._taken(axis)) for axis in self._axes)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -126,8 +127,7 @@ class LazyArray:
                 axes.append(None)
                 continue
             axis = left.pop(0)
-            taken = dims[axis] if axis is not None else range(1)
-            assert isinstance(taken, range)
+            taken = self._taken(axis)
             if isinstance(item, slice):
                 if axis is None and len(taken[item]) != 1:
                     raise IndexError("a new axis of a lazy view cannot be made empty")

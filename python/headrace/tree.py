@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
+from . import _check
 from ._core import printable
 
 __all__ = ["Tree"]
@@ -42,6 +43,8 @@ class Tree:
 
     @classmethod
     def of(cls, group: _Group, level: int | None = None) -> Tree:
+        if level is not None:
+            _check.integer("level", level)
         return cls((printable(group.name), *_branches(group, "", level, count(1))))
 
     def __str__(self) -> str:

@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Container, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
@@ -99,9 +100,11 @@ class HeadraceStore(AbstractDataStore):
         Whether the fill value of an array marks missing values; None: for Zarr 2 only.
     owns_store
         Whether `close` closes the store.
+    dropped
+        Names of arrays that may be left out where they cannot be opened.
     """
 
-    __slots__ = ("_fill_value_is_mask", "_group", "_owns_store", "_zarr_python")
+    __slots__ = ("_dropped", "_fill_value_is_mask", "_group", "_owns_store", "_zarr_python")
 
     def __init__(
         self,
@@ -109,8 +112,10 @@ class HeadraceStore(AbstractDataStore):
         *,
         use_zarr_fill_value_as_mask: bool | None = None,
         owns_store: bool = False,
+        dropped: str | Iterable[str] | None = None,
     ) -> None:
         self._group = group
+        self._dropped = {dropped} if isinstance(dropped, str) else set(dropped or ())
         self._owns_store = owns_store
         self._zarr_python: ZarrStore | None = None
         self._fill_value_is_mask = use_zarr_fill_value_as_mask
@@ -118,7 +123,34 @@ class HeadraceStore(AbstractDataStore):
             self._fill_value_is_mask = group.zarr_format == 2
 
     def get_variables(self) -> dict[str, xr.Variable]:
-        return {name: self._variable(name) for name in self._group.array_keys()}
+        variables = {}
+        members = dict(self._group._handle.members())
+        self._tell_of_others(members)
+        for name, is_group in members.items():
+            if is_group:
+                continue
+            try:
+                variables[name] = self._variable(name)
+            except (NotImplementedError, ValueError) as error:
+                if name not in self._dropped:
+                    error.add_note(f"drop_variables={name!r} leaves it out")
+                    raise
+        return variables
+
+    def _tell_of_others(self, members: Container[str]) -> None:
+        """Of what lies in the group and is no member of it, as the engine "zarr" does."""
+        if self._group.consolidated:
+            return
+        names = self._group.store._list_dir(self._group.path)
+        others = [n for n in names if n not in members and n != "zarr.json" and n[0] != "."]
+        if others:
+            told = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if others[10:] else "")
+            warnings.warn(
+                f"{self._group!r}: left out what is no array and no group of it: "
+                f"{_core.printable(told)}",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def get_attrs(self) -> dict[str, Any]:
         return _without_nczarr(self._group.attrs.asdict())
@@ -340,6 +372,8 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
         if mode != "r":
             raise ValueError(f"mode: the engine headrace reads only, expected 'r', got {mode!r}")
         _core.check_device(device)  # before its library is asked for
+        if not isinstance(drop_variables, str | None):
+            drop_variables = list(drop_variables)  # an iterator, too, is asked twice
         opened, owns_store = _open(
             filename_or_obj, group, consolidated, storage_options, zarr_format
         )
@@ -347,6 +381,7 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
             opened,
             use_zarr_fill_value_as_mask=use_zarr_fill_value_as_mask,
             owns_store=owns_store,
+            dropped=drop_variables,
         )
         ds: xr.Dataset = StoreBackendEntrypoint().open_dataset(
             store,
@@ -397,8 +432,6 @@ def _open(
 ) -> tuple[Group, bool]:
     """The group, and whether its store was opened for it."""
     owns_store = not isinstance(store, _core.Store | Group)
-    if isinstance(store, str | os.PathLike):
-        store = os.path.expanduser(store)
     if isinstance(store, Group):
         root = store
     else:
@@ -448,13 +481,22 @@ class DeviceAccessor:
         ------
         BufferError
             The data have a type that DLPack cannot carry, or are read-only.
+
+        Notes
+        -----
+        Data that run backwards, as of ``da[::-1]``, are copied: PyTorch has no such tensors.
         """
         import torch
 
         return torch.from_dlpack(self)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._data_array.data.__dlpack__(**kwargs)
+        data = self._data_array.data
+        if min(getattr(data, "strides", ()), default=0) < 0:
+            if kwargs.get("copy") is False:
+                raise BufferError("data that run backwards cannot be exported without a copy")
+            data = data.copy()
+        return data.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         device: tuple[int, int] = self._data_array.data.__dlpack_device__()

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -37,9 +36,6 @@ nb::object wrap(Tensor&& tensor, nb::handle numpy_dtype) {
 }
 
 namespace {
-
-constexpr std::initializer_list<const char*> kReadArguments = {
-    "selection", "out", "device", "stream", "implementations"};
 
 ArrayView new_result(PyArray& self, const Shape& shape) {
   ArrayView result = empty_ndarray(shape, self.dtype.itemsize(), self.numpy_dtype());
@@ -171,9 +167,7 @@ nb::object read(PyArray& self,
                 nb::handle out,
                 nb::handle device,
                 nb::handle stream,
-                nb::handle implementations,
-                const nb::kwargs& unknown) {
-  refuse_unknown("read", unknown, kReadArguments);
+                nb::handle implementations) {
   return read_key(self, parse_selection(self, selection), out, device, stream, implementations);
 }
 
@@ -182,9 +176,7 @@ nb::object read_indexed(Indexer& self,
                         nb::handle out,
                         nb::handle device,
                         nb::handle stream,
-                        nb::handle implementations,
-                        const nb::kwargs& unknown) {
-  refuse_unknown("read", unknown, kReadArguments);
+                        nb::handle implementations) {
   auto& array = nb::cast<PyArray&>(self.array);
   ParsedKey key = parse_key(array, selection, self.kind);
   key.unbox = false;
@@ -196,9 +188,7 @@ PyFuture read_async(PyArray& self,
                     nb::object out,
                     nb::handle device,
                     nb::handle stream,
-                    nb::handle implementations,
-                    const nb::kwargs& unknown) {
-  refuse_unknown("read_async", unknown, kReadArguments);
+                    nb::handle implementations) {
   const ParsedKey key = parse_selection(self, selection);
   refuse_fields(key);
   const Array array = device.is_none() ? self.array : self.array.to(device_from_python(device));
@@ -231,10 +221,7 @@ PyFuture read_async(PyArray& self,
   });
 }
 
-nb::list read_many_items(nb::handle requests,
-                         nb::handle implementations,
-                         const nb::kwargs& unknown) {
-  refuse_unknown("read_many", unknown, {"requests", "implementations"});
+nb::list read_many_items(nb::handle requests, nb::handle implementations) {
   std::vector<ReadRequest> plan;
   std::vector<nb::object> kept;
   nb::list results;
@@ -347,6 +334,28 @@ nb::object raw_codecs(PyArray& self) {
   return result;
 }
 
+nb::dict implementations_dict(PyArray& self) {
+  nb::dict result;
+  for (const auto& [codec, name] : self.implementations) result[codec.c_str()] = name;
+  return result;
+}
+
+// Of _core.open_array(), for another handle like this one.
+nb::dict open_options_dict(PyArray& self) {
+  const OpenOptions options = self.array.open_options();
+  nb::dict result;
+  result["device"] = options.device.to_string();
+  result["zarr_format"] = *options.zarr_format;
+  result["read_only"] = options.read_only;
+  result["implementations"] = implementations_dict(self);
+  result["metadata_json"] = options.metadata_json;
+  result["attributes_json"] = options.attributes_json;
+  result["as_opened"] = options.as_opened;
+  result["write_empty_chunks"] = options.write_empty_chunks;
+  result["shard_order"] = kShardOrders[static_cast<std::size_t>(options.shard_order)];
+  return result;
+}
+
 PyArray to_device(PyArray& self, nb::handle device) {
   return PyArray(self.array.to(device_from_python(device)), self.origin, self.implementations);
 }
@@ -390,13 +399,18 @@ nb::list verify(PyArray& self, nb::handle progress) {
   return result;
 }
 
+const char* name_of(KeyKind kind) {
+  return kind == KeyKind::orthogonal ? "oindex" : kind == KeyKind::coordinate ? "vindex" : "blocks";
+}
+
 }  // namespace
 
 // By dimension it is the outer product of what is selected along each, as in xarray's isel.
 ParsedKey parse_key(PyArray& self, nb::handle key, KeyKind kind) {
   if (!PyDict_Check(key.ptr())) return parse_key(key, kind, self.ndim);
+  const char* const items_of = kind == KeyKind::coordinate ? "points" : "selection";
   const nb::object items =
-      package_attribute("headrace._dimensions", "selection")(key, dimension_names(self), self.ndim);
+      package_attribute("headrace._dimensions", items_of)(key, dimension_names(self), self.ndim);
   return parse_key(items, kind == KeyKind::automatic ? KeyKind::orthogonal : kind, self.ndim);
 }
 
@@ -418,6 +432,11 @@ void bind_array(nb::module_& m) {
           nb::arg("key").none(),
           nb::arg("value").none(),
           nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any) -> None"))
+      .def("__repr__",
+           [](Indexer& self) {
+             return "<" + std::string(name_of(self.kind)) + " of " +
+                    nb::cast<std::string>(nb::repr(self.array)) + ">";
+           })
       .def("read",
            read_indexed,
            nb::arg("selection"),
@@ -426,7 +445,6 @@ void bind_array(nb::module_& m) {
            nb::arg("device") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def read(self, selection: typing.Any, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> typing.Any"),
@@ -450,7 +468,6 @@ void bind_array(nb::module_& m) {
            nb::arg("device") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def read(self, selection: typing.Any = None, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> typing.Any"),
@@ -463,7 +480,6 @@ void bind_array(nb::module_& m) {
            nb::arg("device") = nb::none(),
            nb::arg("stream") = nb::none(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def read_async(self, selection: typing.Any = None, *, out: typing.Any = None, "
                    "device: str | None = None, stream: typing.Any = None, "
                    "implementations: dict[str, str] | None = None) -> Future[typing.Any]"),
@@ -615,16 +631,14 @@ void bind_array(nb::module_& m) {
           [](PyArray& self) { self.array.check_codecs(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("_metadata_json", [](PyArray& self) { return self.array.metadata_json(); })
+      .def_prop_ro("_open_options",
+                   open_options_dict,
+                   nb::sig("def _open_options(self) -> dict[str, typing.Any]"))
       .def_prop_ro(
           "_codec_specs", raw_codecs, nb::sig("def _codec_specs(self) -> list[tuple[str, str]]"))
-      .def_prop_ro(
-          "_implementations",
-          [](PyArray& self) {
-            nb::dict result;
-            for (const auto& [codec, name] : self.implementations) result[codec.c_str()] = name;
-            return result;
-          },
-          nb::sig("def _implementations(self) -> dict[str, str]"));
+      .def_prop_ro("_implementations",
+                   implementations_dict,
+                   nb::sig("def _implementations(self) -> dict[str, str]"));
   bind_array_protocols(cls);
   bind_array_ragged(cls);
   bind_array_write(cls);
@@ -633,7 +647,6 @@ void bind_array(nb::module_& m) {
         nb::arg("requests").none(),
         nb::kw_only(),
         nb::arg("implementations") = nb::none(),
-        nb::arg("unknown"),
         nb::sig("def read_many(requests: collections.abc.Iterable[tuple[typing.Any, ...]], *, "
                 "implementations: dict[str, str] | None = None) -> list[typing.Any]"),
         docs::kReadMany);

@@ -3,6 +3,8 @@
 // headrace.Array is bound in four files: reading, Arrow's layout, writing, and the protocols of
 // Python and DLPack.
 
+#include <array>
+
 #include "common.h"
 #include "handles.h"
 #include "selection.h"
@@ -14,6 +16,9 @@ struct Indexer {
   nb::object array;
   KeyKind kind;
 };
+
+inline constexpr std::array<const char*, 3> kShardOrders = {
+    "lexicographic", "colexicographic", "morton"};  // by ShardOrder
 
 // A tuple, or None.
 nb::object dimension_names(PyArray& self);

@@ -10,6 +10,7 @@
 #include "array.h"
 #include "dlpack.h"
 #include "docs.h"
+#include "errors.h"
 #include "tensor.h"
 
 namespace headrace::python {
@@ -18,7 +19,8 @@ namespace {
 
 Device requested_device(nb::handle dl_device, const Device& own) {
   if (dl_device.is_none()) return own;
-  const auto [type, index] = nb::cast<std::pair<int, int>>(dl_device);
+  const auto [type, index] =
+      argument<std::pair<int, int>>(dl_device, "dl_device", "a pair such as (1, 0)");
   if (type == kDLCPU && index == 0) return Device::cpu();
   if (type == kDLCUDA) return Device::cuda(index);
   raise(PyExc_BufferError,
@@ -31,7 +33,7 @@ nb::object dlpack(PyArray& self,
                   nb::handle dl_device,
                   nb::handle copy) {
   check_dlpack_type(self.dtype);
-  if (!copy.is_none() && !nb::cast<bool>(copy)) {
+  if (!copy.is_none() && !argument<bool>(copy, "copy", "True, False or None")) {
     raise(PyExc_BufferError, "__dlpack__: an array in a store cannot be exported without a copy");
   }
   const Array array = self.array.to(requested_device(dl_device, self.array.device()));
@@ -55,7 +57,7 @@ nb::object dlpack(PyArray& self,
 }
 
 nb::object to_array(nb::handle self, nb::handle dtype, nb::handle copy) {
-  if (!copy.is_none() && !nb::cast<bool>(copy)) {
+  if (!copy.is_none() && !argument<bool>(copy, "copy", "True, False or None")) {
     raise(PyExc_ValueError, "__array__: an array in a store cannot be read without a copy");
   }
   nb::object whole = self.attr("read")(nb::arg("device") = "cpu");

@@ -70,54 +70,41 @@ nb::object arrow_key(PyArray& self,
 
 using ReadKey = nb::object (*)(PyArray&, const ParsedKey&, nb::handle, nb::handle);
 
-constexpr std::initializer_list<const char*> kArguments = {
-    "selection", "device", "implementations"};
-
-auto of_array(const char* name, ReadKey read) {
-  return [name, read](PyArray& self,
-                      nb::handle selection,
-                      nb::handle device,
-                      nb::handle implementations,
-                      const nb::kwargs& unknown) {
-    refuse_unknown(name, unknown, kArguments);
-    return read(self, parse_selection(self, selection), device, implementations);
-  };
+auto of_array(ReadKey read) {
+  return
+      [read](PyArray& self, nb::handle selection, nb::handle device, nb::handle implementations) {
+        return read(self, parse_selection(self, selection), device, implementations);
+      };
 }
 
-auto of_indexer(const char* name, ReadKey read) {
-  return [name, read](Indexer& self,
-                      nb::handle selection,
-                      nb::handle device,
-                      nb::handle implementations,
-                      const nb::kwargs& unknown) {
-    refuse_unknown(name, unknown, kArguments);
-    auto& array = nb::cast<PyArray&>(self.array);
-    ParsedKey key = parse_key(array, selection, self.kind);
-    key.unbox = false;
-    return read(array, key, device, implementations);
-  };
+auto of_indexer(ReadKey read) {
+  return
+      [read](Indexer& self, nb::handle selection, nb::handle device, nb::handle implementations) {
+        auto& array = nb::cast<PyArray&>(self.array);
+        ParsedKey key = parse_key(array, selection, self.kind);
+        key.unbox = false;
+        return read(array, key, device, implementations);
+      };
 }
 
 }  // namespace
 
 void bind_array_ragged(nb::class_<PyArray>& cls) {
   cls.def("to_arrow",
-          of_array("to_arrow", arrow_key),
+          of_array(arrow_key),
           nb::arg("selection") = nb::none(),
           nb::kw_only(),
           nb::arg("device") = nb::none(),
           nb::arg("implementations") = nb::none(),
-          nb::arg("unknown"),
           nb::sig("def to_arrow(self, selection: typing.Any = None, *, device: str | None = None, "
                   "implementations: dict[str, str] | None = None) -> typing.Any"),
           docs::kToArrow)
       .def("read_ragged",
-           of_array("read_ragged", ragged_key),
+           of_array(ragged_key),
            nb::arg("selection") = nb::none(),
            nb::kw_only(),
            nb::arg("device") = nb::none(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def read_ragged(self, selection: typing.Any = None, *, "
                    "device: str | None = None, implementations: dict[str, str] | None = None) -> "
                    "tuple[typing.Any, typing.Any]"),
@@ -126,22 +113,20 @@ void bind_array_ragged(nb::class_<PyArray>& cls) {
 
 void bind_indexer_ragged(nb::class_<Indexer>& cls) {
   cls.def("to_arrow",
-          of_indexer("to_arrow", arrow_key),
+          of_indexer(arrow_key),
           nb::arg("selection"),
           nb::kw_only(),
           nb::arg("device") = nb::none(),
           nb::arg("implementations") = nb::none(),
-          nb::arg("unknown"),
           nb::sig("def to_arrow(self, selection: typing.Any, *, device: str | None = None, "
                   "implementations: dict[str, str] | None = None) -> typing.Any"),
           "As `Array.to_arrow`, with this kind of selection.")
       .def("read_ragged",
-           of_indexer("read_ragged", ragged_key),
+           of_indexer(ragged_key),
            nb::arg("selection"),
            nb::kw_only(),
            nb::arg("device") = nb::none(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def read_ragged(self, selection: typing.Any, *, device: str | None = None, "
                    "implementations: dict[str, str] | None = None) -> "
                    "tuple[typing.Any, typing.Any]"),

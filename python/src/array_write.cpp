@@ -1,7 +1,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,9 +15,6 @@
 namespace headrace::python {
 
 namespace {
-
-constexpr std::initializer_list<const char*> kWriteArguments = {
-    "selection", "value", "implementations"};
 
 WriteOptions write_options(nb::handle implementations) {
   WriteOptions options;
@@ -47,6 +43,23 @@ void write_fields(PyArray& self, const ParsedKey& key, nb::handle value) {
   self.array.write(key.selection, elements.view, options);
 }
 
+// The elements a caller gives, in the array's type. Where NumPy cannot make them, the message tells
+// of which array.
+ArrayView data_view(const char* action, PyArray& self, nb::handle value) {
+  try {
+    return input_view(value, self.dtype, self.numpy_dtype());
+  } catch (nb::python_error& error) {
+    PyObject* const type = error.type().ptr();
+    if (type != PyExc_ValueError && type != PyExc_TypeError) throw;
+    const std::string path = self.array.path();
+    const std::string text = "[" + std::string(action) + "] " +
+                             (path.empty() ? self.array.store().url() : path) +
+                             ": expected elements of " + self.dtype.to_string() + ": " +
+                             nb::cast<std::string>(nb::str(error.value()));
+    nb::raise_from(error, type, "%s", text.c_str());
+  }
+}
+
 void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const WriteOptions& options) {
   if (self.array.read_only()) {
     raise(PyExc_PermissionError,
@@ -58,7 +71,7 @@ void write_key(PyArray& self, const ParsedKey& key, nb::handle value, const Writ
     write_fields(self, key, value);
     return;
   }
-  const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
+  const ArrayView data = data_view("write", self, value);
   nb::gil_scoped_release release;
   self.array.write(key.selection, data.view, options);
 }
@@ -68,28 +81,21 @@ ParsedKey parse_write_selection(PyArray& self, nb::handle selection) {
   return parse_key(self, selection, KeyKind::automatic);
 }
 
-void write(PyArray& self,
-           nb::handle selection,
-           nb::handle value,
-           nb::handle implementations,
-           const nb::kwargs& unknown) {
-  refuse_unknown("write", unknown, kWriteArguments);
+void write(PyArray& self, nb::handle selection, nb::handle value, nb::handle implementations) {
   write_key(self, parse_write_selection(self, selection), value, write_options(implementations));
 }
 
 PyFuture write_async(PyArray& self,
                      nb::handle selection,
                      nb::handle value,
-                     nb::handle implementations,
-                     const nb::kwargs& unknown) {
-  refuse_unknown("write_async", unknown, kWriteArguments);
+                     nb::handle implementations) {
   const ParsedKey key = parse_write_selection(self, selection);
   if (key.fields.is_valid()) {
     raise(PyExc_NotImplementedError, "[write] fields are not written asynchronously");
   }
   WriteOptions options = write_options(implementations);
   options.poll = nullptr;  // the threads of the pool handle no signals
-  ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
+  ArrayView data = data_view("write", self, value);
   auto kept = keep_alive(std::move(data.keep_alive));
   auto future = [&] {
     nb::gil_scoped_release release;
@@ -126,7 +132,7 @@ nb::object append(PyArray& self, nb::handle value, nb::handle dimension) {
         dimension, dimension_names(self), self.ndim);
   }
   const auto axis = argument<int>(number, "axis", "the name or number of a dimension");
-  const ArrayView data = input_view(value, self.dtype, self.numpy_dtype());
+  const ArrayView data = data_view("append", self, value);
   const WriteOptions options = write_options(nb::none());
   Shape shape;
   {
@@ -157,7 +163,6 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            nb::arg("value").none(),
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def write(self, selection: typing.Any, value: typing.Any, *, "
                    "implementations: dict[str, str] | None = None) -> None"),
            docs::kWrite)
@@ -167,7 +172,6 @@ void bind_array_write(nb::class_<PyArray>& cls) {
            nb::arg("value").none(),
            nb::kw_only(),
            nb::arg("implementations") = nb::none(),
-           nb::arg("unknown"),
            nb::sig("def write_async(self, selection: typing.Any, value: typing.Any, *, "
                    "implementations: dict[str, str] | None = None) -> Future[None]"),
            "As `write`, but returns a `Future`; ``value`` must not change until it is done. An "

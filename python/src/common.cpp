@@ -41,11 +41,13 @@ nb::object shape_tuples(const std::vector<Shape>& shapes) {
 }
 
 std::int64_t extent_from_python(nb::handle value, const char* what) {
+  constexpr const char* kWanted = "an integer or a sequence of integers";
+  if (PyBool_Check(value.ptr())) raise_wrong_type(what, kWanted, value);
   nb::object index = nb::steal(PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
     PyErr_Clear();
-    raise_wrong_type(what, "an integer or a sequence of integers", value);
+    raise_wrong_type(what, kWanted, value);
   }
   int overflows = 0;
   const long long extent = PyLong_AsLongLongAndOverflow(index.ptr(), &overflows);
@@ -57,7 +59,9 @@ std::int64_t extent_from_python(nb::handle value, const char* what) {
 }
 
 Shape shape_from_python(nb::handle value, const char* what) {
-  if (PyIndex_Check(value.ptr())) return {extent_from_python(value, what)};
+  // Arrays have an index too, of one element.
+  if (PyIndex_Check(value.ptr()) && !PySequence_Check(value.ptr()))
+    return {extent_from_python(value, what)};
   nb::object items = nb::steal(PySequence_Fast(value.ptr(), ""));
   if (!items.is_valid()) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
@@ -91,23 +95,8 @@ static Device present(Device device) {
 
 Device device_from_python(nb::handle name) {
   if (name.is_none()) return present(Device::parse(config().device));
-  if (!PyUnicode_Check(name.ptr())) {
-    raise_wrong_type("device", "a name such as \"cpu\" or \"cuda:0\"", name);
-  }
-  return present(Device::parse(nb::cast<std::string>(name)));
-}
-
-void refuse_unknown(const char* function,
-                    const nb::kwargs& unknown,
-                    std::initializer_list<const char*> known) {
-  for (const auto [name, value] : unknown) {
-    nb::list names;
-    for (const char* argument : known) names.append(argument);
-    const nb::object error =
-        package_attribute("headrace._suggest", "unknown_argument")(function, name, names);
-    PyErr_SetObject(PyExc_TypeError, error.ptr());
-    throw nb::python_error();
-  }
+  constexpr const char* kWanted = "a name such as \"cpu\" or \"cuda:0\"";
+  return present(Device::parse(argument<std::string>(name, "device", kWanted)));
 }
 
 void check_caller(const std::shared_ptr<const Origin>& origin) {

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -30,6 +29,7 @@ void bind_codecs(nb::module_& m);
 void bind_config(nb::module_& m);
 void bind_rechunk(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_signatures(nb::module_& m);
 void bind_shm(nb::module_& m);
 void bind_loader(nb::module_& m);
 void bind_cells(nb::module_& m);
@@ -52,17 +52,13 @@ std::string name_from_python(nb::handle name);
 
 nb::object shape_tuple(const Shape& shape);
 nb::object shape_tuples(const std::vector<Shape>& shapes);
-// An int or a sequence of ints.
+// An int, no bool; then one or a sequence of them.
 std::int64_t extent_from_python(nb::handle value, const char* what);
 Shape shape_from_python(nb::handle value, const char* what);
 // {"zstd": "libzstd"} or None.
 Implementations implementations_from_python(nb::handle value);
 // A name, or None for the configured default.
 Device device_from_python(nb::handle name);
-// TypeError for keywords that a function does not have, with the one of `known` that was meant.
-void refuse_unknown(const char* function,
-                    const nb::kwargs& unknown,
-                    std::initializer_list<const char*> known);
 // The attribute of a module of this package, imported when first asked for.
 nb::object package_attribute(const char* module, const char* name);
 

@@ -17,6 +17,24 @@ namespace headrace::python {
 
 namespace {
 
+std::string wrong_fill_value(nb::handle value, const DType& dtype) {
+  return "fill_value: expected a value of " + dtype.to_string() + ", got " +
+         nb::cast<std::string>(nb::repr(value));
+}
+
+// NumPy makes an integer of 1.5, and of Decimal("1.5").
+bool loses_fraction(nb::handle value, const DType& dtype) {
+  using Kind = DType::Kind;
+  if (dtype.kind() != Kind::signed_integer && dtype.kind() != Kind::unsigned_integer &&
+      dtype.kind() != Kind::boolean)
+    return false;
+  const nb::object number = nb::hasattr(value, "item") ? value.attr("item")() : nb::borrow(value);
+  if (PyNumber_Check(number.ptr()) == 0 || PyComplex_Check(number.ptr())) return false;
+  const nb::object whole = nb::steal(PyNumber_Long(number.ptr()));
+  if (!whole.is_valid()) PyErr_Clear();  // NaN and the infinities
+  return !whole.is_valid() || !whole.equal(number);
+}
+
 std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::handle numpy_dtype) {
   if (dtype.variable_length()) return vlen_bytes(value, dtype);
   ArrayView element;
@@ -26,8 +44,7 @@ std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::h
     if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError) &&
         !error.matches(PyExc_OverflowError))
       throw;
-    const std::string text = "fill_value: expected a value of " + dtype.to_string() + ", got " +
-                             nb::cast<std::string>(nb::repr(value));
+    const std::string text = wrong_fill_value(value, dtype);
     const bool is_type = error.matches(PyExc_TypeError);
     nb::raise_from(error, is_type ? PyExc_TypeError : PyExc_ValueError, "%s", text.c_str());
   }
@@ -36,6 +53,7 @@ std::vector<std::byte> element_bytes(nb::handle value, const DType& dtype, nb::h
           "[create_array] fill_value: expected a scalar, got " +
               nb::cast<std::string>(nb::repr(value)));
   }
+  if (loses_fraction(value, dtype)) raise(PyExc_ValueError, wrong_fill_value(value, dtype));
   std::vector<std::byte> bytes(dtype.itemsize());
   if (!bytes.empty()) std::memcpy(bytes.data(), element.view.data, bytes.size());
   return bytes;

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -97,7 +98,7 @@ PyDeviceArray getitem(PyDeviceArray& self, nb::handle key) {
       slicer.slice(item);
       --left;
     } else if (PyIndex_Check(item.ptr()) && !PyBool_Check(item.ptr())) {
-      slicer.index(shape_from_python(item, "index")[0]);
+      slicer.index(extent_from_python(item, "index"));
       --left;
     } else {
       raise(PyExc_IndexError,
@@ -143,7 +144,9 @@ nb::object dlpack(PyDeviceArray& self,
   check_dlpack_type(self.view.dtype);
   const std::optional<Stream> consumer = consumer_stream(self.view.device, stream);
   const auto own = nb::cast<std::pair<int, int>>(dlpack_device_of(self.view.device));
-  const auto target = dl_device.is_none() ? own : nb::cast<std::pair<int, int>>(dl_device);
+  const auto target = dl_device.is_none() ? own
+                                          : argument<std::pair<int, int>>(
+                                                dl_device, "dl_device", "a pair such as (1, 0)");
   const bool to_host = target != own;
   if (to_host && target != std::pair<int, int>(kDLCPU, 0)) {
     raise(PyExc_BufferError,
@@ -151,13 +154,21 @@ nb::object dlpack(PyDeviceArray& self,
               " is exported there or to the host, not to device " +
               nb::cast<std::string>(nb::repr(dl_device)));
   }
-  const bool may_copy = copy_wanted.is_none() || nb::cast<bool>(copy_wanted);
+  const bool may_copy =
+      copy_wanted.is_none() || argument<bool>(copy_wanted, "copy", "True, False or None");
   if (to_host && !may_copy) {
     raise(PyExc_BufferError,
           "__dlpack__: an array on " + self.view.device.to_string() +
               " cannot be exported to the host without a copy");
   }
-  const bool copied = to_host || (!copy_wanted.is_none() && may_copy);
+  // Which PyTorch ends the process at.
+  const bool backwards =
+      std::ranges::any_of(self.view.strides, [](std::int64_t stride) { return stride < 0; });
+  if (backwards && !may_copy) {
+    raise(PyExc_BufferError,
+          "__dlpack__: an array that runs backwards cannot be exported without a copy");
+  }
+  const bool copied = to_host || backwards || (!copy_wanted.is_none() && may_copy);
   // Who reads on the host has no stream that could wait.
   const Ready ready = *self.ready;
   if (copied || self.view.device.type != Device::Type::cuda) {

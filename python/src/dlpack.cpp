@@ -1,6 +1,9 @@
 #include "dlpack.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+
+#include "errors.h"
 
 namespace headrace::python {
 
@@ -65,7 +68,15 @@ nb::object versioned_capsule(DLManagedTensorVersioned* managed) {
 }
 
 nb::object dlpack_capsule(DLManagedTensorVersioned* managed, nb::handle max_version) {
-  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
+  constexpr const char* kWanted = "a pair such as (1, 2)";
+  bool versioned = false;
+  try {
+    versioned = !max_version.is_none() &&
+                argument<std::pair<int, int>>(max_version, "max_version", kWanted).first >= 1;
+  } catch (...) {
+    managed->deleter(managed);
+    throw;
+  }
   return versioned ? versioned_capsule(managed) : legacy_capsule(managed);
 }
 

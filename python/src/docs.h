@@ -91,8 +91,8 @@ Parameters
 selection
     What ``array[selection]`` takes; None is the whole array.
 device
-    Where the result lies; None is where the handle reads to. The host decodes elements of variable
-    length, and they are copied to the device.
+    Where the result lies; None is where the handle reads to. What a device has no kernel for is
+    decoded by the host and copied.
 implementations
     ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 
@@ -135,8 +135,8 @@ Parameters
 selection
     What ``array[selection]`` takes; None is the whole array.
 device
-    Where the result lies; None is where the handle reads to. The host decodes, and both arrays are
-    copied to the device.
+    Where the result lies; None is where the handle reads to. What a device has no kernel for is
+    decoded by the host, and both arrays are copied.
 implementations
     ``{"zstd": "libzstd"}``: which implementation decodes a codec, for this call.
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "array.h"
 #include "handles.h"
 
 namespace headrace::python {
@@ -26,9 +27,8 @@ OpenOptions open_options(nb::handle device,
 }
 
 ShardOrder shard_order_from_python(const std::string& name) {
-  if (name == "lexicographic") return ShardOrder::lexicographic;
-  if (name == "colexicographic") return ShardOrder::colexicographic;
-  if (name == "morton") return ShardOrder::morton;
+  for (std::size_t i = 0; i < kShardOrders.size(); ++i)
+    if (name == kShardOrders[i]) return static_cast<ShardOrder>(i);
   throw Error(ErrorCode::invalid_argument,
               "shard_order: expected \"lexicographic\", \"colexicographic\" or \"morton\", got \"" +
                   name + "\"");
@@ -42,11 +42,15 @@ PyArray open_array_node(PyStore& store,
                         nb::handle implementations,
                         std::string metadata_json,
                         bool write_empty_chunks,
-                        const std::string& shard_order) {
+                        const std::string& shard_order,
+                        std::string attributes_json,
+                        bool as_opened) {
   OpenOptions options = open_options(device, zarr_format, read_only, implementations);
   options.metadata_json = std::move(metadata_json);
   options.write_empty_chunks = write_empty_chunks;
   options.shard_order = shard_order_from_python(shard_order);
+  options.attributes_json = std::move(attributes_json);
+  options.as_opened = as_opened;
   Array array = [&] {
     nb::gil_scoped_release release;
     return open_array(store.store, path, options);
@@ -222,10 +226,13 @@ void bind_group(nb::module_& m) {
         nb::arg("metadata_json") = "",
         nb::arg("write_empty_chunks") = false,
         nb::arg("shard_order") = "lexicographic",
+        nb::arg("attributes_json") = "",
+        nb::arg("as_opened") = false,
         nb::sig("def open_array(store: Store, path: str, device: str | None = None, "
                 "zarr_format: int | None = None, read_only: bool = False, "
                 "implementations: dict[str, str] | None = None, metadata_json: str = '', "
-                "write_empty_chunks: bool = False, shard_order: str = 'lexicographic') -> Array"));
+                "write_empty_chunks: bool = False, shard_order: str = 'lexicographic', "
+                "attributes_json: str = '', as_opened: bool = False) -> Array"));
   m.def("open_group",
         open_group_node,
         nb::arg("store"),
@@ -244,6 +251,14 @@ void bind_group(nb::module_& m) {
       nb::arg("store"),
       nb::arg("path"),
       nb::arg("zarr_format") = nb::none());
+  m.def(
+      "what_is_there",
+      [](PyStore& store, const std::string& path) {
+        nb::gil_scoped_release release;
+        return what_is_there(store.store, path);
+      },
+      nb::arg("store"),
+      nb::arg("path"));
 }
 
 }  // namespace headrace::python

@@ -1,31 +1,7 @@
 #include "common.h"
-#include "handles.h"
 #include "numpy_api.h"
 
 namespace headrace::python {
-
-namespace {
-
-// nanobind's types of functions take no attributes from Python. In a domain of their own
-// (python/CMakeLists.txt) they are this module's alone.
-void add_signature(nb::handle type, nb::handle property) {
-  auto* functions = reinterpret_cast<PyTypeObject*>(type.ptr());
-  if (PyDict_SetItemString(functions->tp_dict, "__signature__", property.ptr()) != 0)
-    throw nb::python_error();
-  PyType_Modified(functions);
-}
-
-// Of functions, of methods, and of methods with their object.
-void add_signatures(nb::handle of_functions, nb::handle of_bound) {
-  const nb::object function = nb::cpp_function([] {});
-  const nb::object method = nb::type<PyStore>().attr("__dict__")["close"];
-  const nb::object store = nb::module_::import_("headrace._core").attr("memory_store")();
-  add_signature(function.type(), of_functions);
-  add_signature(method.type(), of_functions);
-  add_signature(store.attr("close").type(), of_bound);
-}
-
-}  // namespace
 
 NB_MODULE(_core, m) {
   m.doc() = "The C++ part of headrace. Import headrace instead.";
@@ -50,9 +26,7 @@ NB_MODULE(_core, m) {
   bind_rechunk(m);
   bind_trace(m);
   m.def("calls_are_refused", calls_are_refused);
-  m.def("_add_signatures",
-        add_signatures,
-        nb::sig("def _add_signatures(of_functions: property, of_bound: property) -> None"));
+  bind_signatures(m);
   bind_shm(m);
   bind_loader(m);
   bind_cells(m);

@@ -1,8 +1,8 @@
 // CPython's functions as this module calls them, nanobind's calls among them: the linker puts what
-// is here in their place (--wrap, for each name below: see CMakeLists.txt). Whatever may run Python
-// code, a finalizer by the collector among it, may let go of the GIL and ask for it again, and
-// there CPython ends a thread: see gil.h. tests/python/test_exit.py knows the functions that never
-// do.
+// is here in their place (--wrap, for each name that is defined: see CMakeLists.txt). Whatever may
+// run Python code, a finalizer by the collector among it, may let go of the GIL and ask for it
+// again, and there CPython ends a thread: see gil.h. tests/python/test_exit.py knows the functions
+// that never do.
 
 #include <Python.h>
 
@@ -50,6 +50,7 @@ GUARDED_OF_TWO(long long, PyLong_AsLongLongAndOverflow, PyObject*, int*)
 GUARDED_OF_ONE(PyObject*, PyNumber_Index, PyObject*)
 GUARDED_OF_ONE(PyObject*, PyNumber_Long, PyObject*)
 GUARDED_OF_TWO(PyObject*, PyNumber_Multiply, PyObject*, PyObject*)
+GUARDED_OF_ONE(PyObject*, PyMapping_Values, PyObject*)
 GUARDED_OF_TWO(PyObject*, PyObject_GetAttr, PyObject*, PyObject*)
 GUARDED_OF_TWO(PyObject*, PyObject_GetAttrString, PyObject*, const char*)
 GUARDED_OF_TWO(PyObject*, PyObject_GenericGetAttr, PyObject*, PyObject*)
@@ -145,7 +146,6 @@ GUARDED_OF_THREE(int, _PyObject_LookupAttr, PyObject*, PyObject*, PyObject**)
 GUARDED_OF_THREE(int, PyObject_GetOptionalAttr, PyObject*, PyObject*, PyObject**)
 GUARDED_OF_THREE(int, PyDict_GetItemRef, PyObject*, PyObject*, PyObject**)
 GUARDED_OF_FOUR(int, PyDict_SetDefaultRef, PyObject*, PyObject*, PyObject*, PyObject**)
-GUARDED_OF_NONE(PyObject*, PyErr_GetRaisedException)
 GUARDED_OF_TWO(PyObject*, PyUnicode_FromFormatV, const char*, va_list)
 
 extern "C" void __real_PyErr_FormatUnraisable(const char* format, ...);
@@ -164,6 +164,7 @@ extern "C" void __wrap_PyErr_FormatUnraisable(const char* format, ...) {
 }
 #endif
 #if PY_VERSION_HEX >= 0x030c0000
+GUARDED_OF_NONE(PyObject*, PyErr_GetRaisedException)
 GUARDED_OF_ONE(void, PyErr_SetRaisedException, PyObject*)
 GUARDED_OF_FOUR(PyObject*, PyType_FromMetaclass, PyTypeObject*, PyObject*, PyType_Spec*, PyObject*)
 #endif

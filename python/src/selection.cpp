@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "errors.h"
 #include "numpy_api.h"
 
 namespace headrace::python {
@@ -26,6 +27,7 @@ std::int64_t integer(nb::handle value) {
 // A bound of a slice: clipped to int64, as Python clips bounds to the length.
 std::optional<std::int64_t> bound(PyObject* value) {
   if (value == Py_None) return {};
+  if (!PyIndex_Check(value)) raise_wrong_type("slice", "integers or None", value);
   nb::object index = steal_or_throw(PyNumber_Index(value));
   int overflow = 0;
   const long long result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
@@ -185,8 +187,11 @@ void add_item(ParsedKey& parsed, std::vector<SelectionItem>& items, PyObject* it
 void check_fields(const ParsedKey& key, const DType& dtype) {
   if (!key.fields.is_valid()) return;
   auto check = [&](nb::handle field) {
-    const auto name = nb::cast<std::string>(field);
-    if (dtype.kind() == DType::Kind::structure) {
+    std::string name;
+    // Of no UTF-8: it is the name of none.
+    const bool is_text = nb::try_cast(field, name);
+    if (!is_text) name = nb::cast<std::string>(nb::repr(field));
+    if (is_text && dtype.kind() == DType::Kind::structure) {
       for (const StructField& known : dtype.fields()) {
         if (known.name == name) return;
       }

@@ -84,6 +84,9 @@ NearMemory::~NearMemory() {
 }
 
 struct RunsOn::Processors {
+  // Parentheses make no aggregate in clang before 16.
+  explicit Processors(const cpu_set_t& processors) : set(processors) {}
+
   cpu_set_t set;
 };
 

@@ -44,6 +44,9 @@ class BloscCodec : public Codec {
   std::optional<DeviceStage> device_stage() const override;
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override;
+  std::optional<std::size_t> said_nbytes(ConstBytes src) const override {
+    return said_unless_lie(BloscFrame(src).nbytes(), src);
+  }
   void encode(ConstBytes src, Buffer& dst) const override;
   void check_encodes() const override { parameters_.clevel.check(); }
 

@@ -130,6 +130,9 @@ class Codec {
   // bytes -> bytes codec overrides it. What src may hold, not what it says, bounds the memory that
   // is asked for (codec/sizes.h). `unsupported` for all others.
   virtual void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const;
+  // What `src` says that it decodes to: of compressors that write it down. Nothing where it says
+  // nothing, or more than the codec makes of so many bytes.
+  virtual std::optional<std::size_t> said_nbytes(ConstBytes /*src*/) const { return std::nullopt; }
   virtual void encode(ConstBytes src, Buffer& dst) const = 0;
   // Throws where encode() would whatever it is given: a level that no library has, a type that can
   // be read only. A reader has no use for what only a writer needs, and is not told.

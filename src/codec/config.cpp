@@ -9,7 +9,9 @@ namespace headrace {
 
 namespace {
 constexpr int kMaxDepth = 100;
-}
+
+std::string about(std::string_view field) { return "field '" + std::string(field) + "' "; }
+}  // namespace
 
 struct CodecConfig::Impl {
   std::string codec;
@@ -42,13 +44,11 @@ CodecConfig::CodecConfig(const CodecSpec& spec) : impl_(std::make_unique<Impl>()
 CodecConfig::~CodecConfig() = default;
 
 void CodecConfig::fail(std::string_view field, const std::string& problem) const {
-  throw Error(ErrorCode::invalid_argument,
-              "codec " + impl_->codec + ": field '" + std::string(field) + "' " + problem);
+  throw Error(ErrorCode::invalid_argument, "codec " + impl_->codec + ": " + about(field) + problem);
 }
 
 void CodecConfig::refuse(std::string_view field, const std::string& problem) const {
-  throw Error(ErrorCode::unsupported,
-              "codec " + impl_->codec + ": field '" + std::string(field) + "' " + problem);
+  throw Error(ErrorCode::unsupported, "codec " + impl_->codec + ": " + about(field) + problem);
 }
 
 bool CodecConfig::has(std::string_view field) { return impl_->find(field) != nullptr; }
@@ -58,20 +58,23 @@ bool CodecConfig::is_string(std::string_view field) {
   return value != nullptr && value->is_string();
 }
 
-std::int64_t CodecConfig::integer(std::string_view field, std::int64_t min, std::int64_t max) {
+std::string CodecConfig::problem_of(std::string_view field, std::int64_t min, std::int64_t max) {
   const nlohmann::json* value = impl_->find(field);
-  if (value == nullptr) fail(field, "is missing");
+  if (value == nullptr) return "is missing";
   const bool fits = value->is_number_integer() &&
                     !(value->is_number_unsigned() &&
                       value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX));
-  if (!fits) fail(field, "must be an integer, got " + value->dump());
+  if (!fits) return "must be an integer, got " + value->dump();
   const auto v = value->get<std::int64_t>();
-  if (v < min || v > max) {
-    fail(field,
-         "must be between " + std::to_string(min) + " and " + std::to_string(max) + ", got " +
-             std::to_string(v));
-  }
-  return v;
+  if (v >= min && v <= max) return "";
+  return "must be between " + std::to_string(min) + " and " + std::to_string(max) + ", got " +
+         std::to_string(v);
+}
+
+std::int64_t CodecConfig::integer(std::string_view field, std::int64_t min, std::int64_t max) {
+  if (const std::string problem = problem_of(field, min, max); !problem.empty())
+    fail(field, problem);
+  return impl_->find(field)->get<std::int64_t>();
 }
 
 std::int64_t CodecConfig::integer(std::string_view field,
@@ -96,11 +99,9 @@ EncoderLevel CodecConfig::level(
           {}};
     return {static_cast<int>(std::clamp<std::int64_t>(value->get<std::int64_t>(), min, max)), {}};
   }
-  try {
-    return {static_cast<int>(integer(field, min, max)), {}};
-  } catch (const Error& e) {
-    return {fallback, e.what()};
-  }
+  const std::string problem = problem_of(field, min, max);
+  if (problem.empty()) return {static_cast<int>(value->get<std::int64_t>()), {}};
+  return {fallback, about(field) + problem};
 }
 
 double CodecConfig::number(std::string_view field) {

@@ -18,7 +18,7 @@ namespace headrace {
 // has is the encoder's fault alone: check() throws it.
 struct EncoderLevel {
   int value = 0;
-  std::string problem;  // empty: there is none
+  std::string problem;  // empty: there is none; without the codec's name, as what encode() throws
 
   void check() const;
 };
@@ -68,6 +68,9 @@ class CodecConfig {
   [[noreturn]] void refuse(std::string_view field, const std::string& problem) const;
 
  private:
+  // Empty: it is an integer of the range.
+  std::string problem_of(std::string_view field, std::int64_t min, std::int64_t max);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -2,8 +2,6 @@
 
 // bytes -> bytes of formats whose files are read by references, and written by other libraries.
 
-#include <string>
-
 #include "codec/codec.h"
 #include "headrace/error.h"
 
@@ -14,8 +12,7 @@ class DecodeOnly : public Codec {
   CodecKind kind() const override { return CodecKind::bytes_to_bytes; }
   std::string_view implementation() const override { return "headrace"; }
   void check_encodes() const final {
-    throw Error(ErrorCode::unsupported,
-                "codec " + std::string(name()) + ": is read only; headrace has no encoder for it");
+    throw Error(ErrorCode::unsupported, "is read only; headrace has no encoder for it");
   }
   void encode(ConstBytes, Buffer&) const final { check_encodes(); }
 };

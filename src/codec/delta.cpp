@@ -86,7 +86,7 @@ class Delta final : public TypedFilter {
       const auto v = load_element<std::int64_t>(src + i * sizeof(std::int64_t));
       if (last == kNaT && v != kNaT) {
         throw Error(ErrorCode::unsupported,
-                    "codec delta: a time follows NaT, and differences do not give it back");
+                    "a time follows NaT, and differences do not give it back");
       }
       store_element(dst + i * sizeof(std::int64_t), v == kNaT ? kNaT : subtract(v, last));
       last = v;

@@ -40,6 +40,7 @@ struct DeviceStage {
     fixed_scale_offset,
     cast,
     packbits,
+    ragged,  // what the bytes give are elements of variable length
     crc32c,  // checksums: 4 bytes before or behind
     crc32,
     adler32,
@@ -54,6 +55,7 @@ struct DeviceStage {
   bool at_start = false;                     // a checksum: before what it is of
   ElementType encoded{}, decoded{};          // of numbers
   double scale = 1, offset = 0;              // fixed_scale_offset
+  bool utf8 = false;                         // ragged: text; `itemsize`: of the items of arrays
   std::optional<DeviceEncoding> encoding{};  // of compressors that kernels encode
 };
 

@@ -64,6 +64,12 @@ class Lz4 final : public Codec, public PieceDecoder {
     decode(src, dst.bytes(), {});
   }
 
+  std::optional<std::size_t> said_nbytes(ConstBytes src) const override {
+    std::size_t said = 0;
+    split_frame(src, said);
+    return said_unless_lie(said, src);
+  }
+
   // As far as the last byte wanted.
   void decode_pieces(ConstBytes src,
                      std::size_t decoded_nbytes,

@@ -1,6 +1,7 @@
 #include "codec/sizes.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/checked.h"
 
@@ -23,6 +24,10 @@ void resize_decoded(Buffer& dst, std::size_t nbytes, std::size_t max_nbytes) {
 
 void resize_said(Buffer& dst, std::size_t said, ConstBytes src, std::size_t max_nbytes) {
   resize_decoded(dst, said, most_decoded(src, max_nbytes));
+}
+
+std::optional<std::size_t> said_unless_lie(std::size_t said, ConstBytes src) {
+  return said <= most_decoded(src, SIZE_MAX) ? std::optional(said) : std::nullopt;
 }
 
 void decode_growing(ConstBytes src,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "base/buffer.h"
@@ -27,6 +28,8 @@ inline void check_decoded_size(std::size_t wanted, std::size_t found) {
 void resize_decoded(Buffer& dst, std::size_t nbytes, std::size_t max_nbytes);
 // By what `src` says: more than a codec makes of so many bytes is a lie.
 void resize_said(Buffer& dst, std::size_t said, ConstBytes src, std::size_t max_nbytes);
+// What `src` says, unless that is a lie.
+std::optional<std::size_t> said_unless_lie(std::size_t said, ConstBytes src);
 // By decoding only: `decode` takes memory for `bound` bytes and throws `corrupt` when more come
 // out. The bound grows from a usual size to the most that a codec makes of so many bytes.
 void decode_growing(ConstBytes src,

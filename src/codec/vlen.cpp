@@ -41,6 +41,13 @@ class Vlen final : public Codec {
     return EncodedNbytes::at_most(kAnyNbytes);
   }
 
+  std::optional<DeviceStage> device_stage() const override {
+    if (swap_unit_ > 1) return std::nullopt;
+    DeviceStage stage{DeviceStage::Kind::ragged, static_cast<std::uint32_t>(unit_)};
+    stage.utf8 = dtype_.kind() == DType::Kind::string;
+    return stage;
+  }
+
   void decode(ConstBytes src, MutableBytes dst, const DecodeContext& context) const override {
     const std::span<VlenElement> elements = vlen_elements(dst);
     const std::size_t count = src.size() < sizeof(Number) ? 0 : load_le<Number>(src.data());

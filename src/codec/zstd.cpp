@@ -60,6 +60,7 @@ class Zstd final : public Codec, public PieceDecoder {
   }
 
   void decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) const override;
+  std::optional<std::size_t> said_nbytes(ConstBytes src) const override;
   void encode(ConstBytes src, Buffer& dst) const override;
   void check_encodes() const override { level_.check(); }
   void decode_pieces(ConstBytes src,
@@ -83,6 +84,12 @@ void Zstd::decode_unknown(ConstBytes src, std::size_t max_nbytes, Buffer& dst) c
               dst.size());
     dst.resize_keep(n);
   });
+}
+
+std::optional<std::size_t> Zstd::said_nbytes(ConstBytes src) const {
+  const unsigned long long said = ZSTD_findDecompressedSize(src.data(), src.size());
+  // Unknown, or an error: more than anything decodes to.
+  return said_unless_lie(said, src);
 }
 
 void Zstd::encode(ConstBytes src, Buffer& dst) const {

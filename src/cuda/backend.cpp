@@ -54,7 +54,11 @@ class CudaBackend final : public Backend {
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess) {
       cudaGetLastError();
-      return std::string("cudaGetDeviceCount: ") + cudaGetErrorString(status);
+      const std::string text = std::string("cudaGetDeviceCount: ") + cudaGetErrorString(status);
+      // Without a driver its version is 0, and the error says that it is too old.
+      int driver = 0;
+      const bool is_none = cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+      return is_none ? "no driver of NVIDIA's is installed; " + text : text;
     }
     if (index >= 0 && index < count) return why_no_kernels(index);
     return "there " + std::string(count == 1 ? "is 1 CUDA device"

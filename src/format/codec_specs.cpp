@@ -2,6 +2,7 @@
 #include "format/codec_specs.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/limits.h"
 #include "format/metadata.h"
@@ -11,12 +12,36 @@ namespace {
 
 bool is_sharding(const CodecSpec& spec) { return spec.name == "sharding_indexed"; }
 
-Json parse_configuration(const CodecSpec& spec) {
-  return Json::parse(spec.configuration.empty() ? "{}" : std::string_view(spec.configuration),
-                     "codec \"" + spec.name + "\"");
+// zarrita and pizzarr write drafts of v3.
+CodecSpec without_draft(CodecSpec spec, std::size_t ndim) {
+  if (spec.name == "endian") spec.name = "bytes";
+  if (spec.name != "transpose" || spec.configuration.empty()) return spec;
+  const Json configuration = configuration_of(spec);
+  const std::optional<Json> order = configuration.find("order");
+  if (!order || !order->is_string()) return spec;
+  const std::string text = order->string();
+  if (text != "C" && text != "F") {
+    order->fail(ErrorCode::corrupt, "expected a permutation, \"C\" or \"F\"");
+  }
+  Shape axes(ndim);
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  if (text == "F") std::ranges::reverse(axes);
+  spec.configuration = json_compact(json_with_member(configuration, "order", shape_to_json(axes)));
+  return spec;
 }
 
 }  // namespace
+
+std::string_view plain_id(const CodecSpec& spec) {
+  std::string_view id = spec.name;
+  if (id.starts_with(kNumcodecs)) id.remove_prefix(kNumcodecs.size());
+  return id;
+}
+
+Json configuration_of(const CodecSpec& spec) {
+  return Json::parse(spec.configuration.empty() ? "{}" : std::string_view(spec.configuration),
+                     "codec \"" + spec.name + "\"");
+}
 
 Shape shape_from_json(const Json& list, std::int64_t minimum) {
   Shape shape;
@@ -40,7 +65,7 @@ std::string shape_to_json(const Shape& shape) {
   return text + "]";
 }
 
-std::vector<CodecSpec> codecs_from_json(const Json& list) {
+std::vector<CodecSpec> codecs_from_json(const Json& list, std::size_t ndim) {
   std::vector<CodecSpec> codecs;
   const std::vector<Json> items = list.items(kMaxCodecs, "codecs");
   if (items.empty()) list.fail(ErrorCode::corrupt, "no codecs");
@@ -59,7 +84,7 @@ std::vector<CodecSpec> codecs_from_json(const Json& list) {
       }
     }
     if (spec.name.empty()) item.fail(ErrorCode::corrupt, "a codec without a name");
-    codecs.push_back(std::move(spec));
+    codecs.push_back(without_draft(std::move(spec), ndim));
   }
   return codecs;
 }
@@ -72,7 +97,7 @@ std::string codecs_to_json(const std::vector<CodecSpec>& codecs) {
     if (!spec.configuration.empty()) {
       text +=
           ",\"configuration\":" + checked_json_object(spec.configuration, "codec configuration");
-    } else if (spec.name.rfind("numcodecs.", 0) == 0) {
+    } else if (spec.name.starts_with(kNumcodecs)) {
       text += ",\"configuration\":{}";  // zarr-python wants one in these
     }
     text += "}";
@@ -83,7 +108,7 @@ std::string codecs_to_json(const std::vector<CodecSpec>& codecs) {
 ByteOrder stored_order(const std::vector<CodecSpec>& codecs) {
   for (const CodecSpec& spec : codecs) {
     if (spec.name == "bytes") {
-      const std::optional<Json> endian = parse_configuration(spec).find("endian");
+      const std::optional<Json> endian = configuration_of(spec).find("endian");
       return endian && endian->is_string() && endian->string() == "big" ? ByteOrder::big
                                                                         : ByteOrder::little;
     }
@@ -93,7 +118,7 @@ ByteOrder stored_order(const std::vector<CodecSpec>& codecs) {
 }
 
 ShardingConfig parse_sharding(const CodecSpec& spec) {
-  const Json json = parse_configuration(spec);
+  const Json json = configuration_of(spec);
   for (const auto& [key, value] : json.members()) {
     if (key != "chunk_shape" && key != "codecs" && key != "index_codecs" &&
         key != "index_location") {
@@ -102,8 +127,9 @@ ShardingConfig parse_sharding(const CodecSpec& spec) {
   }
   ShardingConfig config;
   config.chunk_shape = shape_from_json(json.at("chunk_shape"), 1);
-  config.codecs = codecs_from_json(json.at("codecs"));
-  config.index_codecs = codecs_from_json(json.at("index_codecs"));
+  const std::size_t ndim = config.chunk_shape.size();
+  config.codecs = codecs_from_json(json.at("codecs"), ndim);
+  config.index_codecs = codecs_from_json(json.at("index_codecs"), ndim + 1);
   if (const std::optional<Json> location = json.find("index_location")) {
     const std::string text = location->string();
     if (text != "start" && text != "end") {
@@ -119,7 +145,7 @@ void check_sharding(const std::vector<CodecSpec>& codecs, const Shape& chunk_sha
   for (const CodecSpec& spec : codecs) {
     if (spec.name == "transpose") {
       Shape permuted;
-      const Json configuration = parse_configuration(spec);
+      const Json configuration = configuration_of(spec);
       for (const Json& axis : configuration.at("order").items(kMaxDimensions, "dimensions")) {
         const std::int64_t d = axis.integer();
         if (d < 0 || d >= static_cast<std::int64_t>(shape.size())) {
@@ -158,7 +184,7 @@ void check_sharding(const std::vector<CodecSpec>& codecs, const Shape& chunk_sha
 std::vector<CodecSpec> with_typesize(std::vector<CodecSpec> codecs, std::size_t itemsize) {
   for (CodecSpec& spec : codecs) {
     if (spec.name == "blosc") {
-      const Json json = parse_configuration(spec);
+      const Json json = configuration_of(spec);
       const std::optional<Json> typesize = json.find("typesize");
       if (!typesize || typesize->text() == "0") {
         // Blosc keeps it in one byte; larger items shuffle as bytes do.
@@ -167,9 +193,13 @@ std::vector<CodecSpec> with_typesize(std::vector<CodecSpec> codecs, std::size_t 
             json_compact(json_with_member(json, "typesize", std::to_string(known)));
       }
     } else if (is_sharding(spec)) {
-      const Json json = parse_configuration(spec);
-      const auto inner = with_typesize(codecs_from_json(json.at("codecs")), itemsize);
-      spec.configuration = json_compact(json_with_member(json, "codecs", codecs_to_json(inner)));
+      const Json json = configuration_of(spec);
+      const ShardingConfig sharding = parse_sharding(spec);
+      const auto inner = with_typesize(sharding.codecs, itemsize);
+      const std::string text = json_with_member(json, "codecs", codecs_to_json(inner));
+      // Both lists without what drafts say.
+      spec.configuration = json_compact(json_with_member(
+          Json::parse(text, spec.name), "index_codecs", codecs_to_json(sharding.index_codecs)));
     }
   }
   return codecs;

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/json.h"
@@ -12,8 +13,16 @@
 
 namespace headrace {
 
-// A v3 "codecs" list: each a name, or {"name", "configuration"}.
-std::vector<CodecSpec> codecs_from_json(const Json& list);
+// In front of the names that numcodecs' codecs have in v3.
+inline constexpr std::string_view kNumcodecs = "numcodecs.";
+// The name without it.
+std::string_view plain_id(const CodecSpec& spec);
+// {} where there is none.
+Json configuration_of(const CodecSpec& spec);
+
+// A v3 "codecs" list: each a name, or {"name", "configuration"}. What drafts of v3 said in other
+// words ("endian", a transpose to "F") is as the specification says it. `ndim`: of the array.
+std::vector<CodecSpec> codecs_from_json(const Json& list, std::size_t ndim);
 std::string codecs_to_json(const std::vector<CodecSpec>& codecs);
 
 // The byte order that the chain's "bytes" codec writes, inside of shards too; little when it says
@@ -37,15 +46,22 @@ std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
                                        const DType& dtype,
                                        ByteOrder byte_order,
                                        std::size_t ndim);
+// netCDF-C shuffles elements of `itemsize` where it writes an elementsize of 0, which numcodecs
+// takes for no shuffle.
+void name_shuffled_size(std::vector<CodecSpec>& codecs, std::size_t itemsize);
 // `unsupported` for chains that v2 cannot say.
 V2Codecs raise_v2_codecs(const std::vector<CodecSpec>& codecs,
                          const DType& dtype,
                          std::size_t ndim);
 
-// A chain for v3 with numcodecs' filters that stand behind "bytes", as those of v2 do, in front of
-// it, where v3 has them. The encoded bytes stay the same, but for big-endian ones, which become
-// little-endian. `unsupported` for filters that cannot be moved.
-std::vector<CodecSpec> with_filters_in_front(std::vector<CodecSpec> codecs);
+// A chain as v3 says it, and others that read v3 take it:
+//  - numcodecs' filters that stand behind "bytes", as those of v2 do, in front of it. The encoded
+//    bytes stay the same, but for big-endian ones, which become little-endian.
+//  - pcodec and zfpy without "bytes", which they take the place of.
+//  - a quantize that changes the type as one that does not, and an astype.
+//  - levels within v3's bounds.
+// `unsupported` for filters that cannot be moved, and codecs that v3 has no place for.
+std::vector<CodecSpec> lower_to_v3(std::vector<CodecSpec> codecs);
 
 // What the objects are that a v2 filter makes bytes of, by its name and configuration; nothing for
 // other filters. `unsupported` for "pickle".

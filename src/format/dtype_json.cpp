@@ -48,6 +48,12 @@ void check_field_count(const Json& fields, std::size_t count) {
   }
 }
 
+// NumPy's name of a field that has none, which may be padding: "f1" for the second.
+std::string field_name(const Json& json, std::size_t position) {
+  std::string name = json.string();
+  return name.empty() ? "f" + std::to_string(position) : name;
+}
+
 DType structure_v3(const Json& fields, ByteOrder order, int depth);
 
 DType type_v3(const Json& json, ByteOrder order, int depth) {
@@ -106,10 +112,10 @@ DType structure_v3(const Json& fields, ByteOrder order, int depth) {
     if (item.is_array()) {
       const std::vector<Json> pair = item.items();
       if (pair.size() != 2) item.fail(ErrorCode::corrupt, "expected [name, data_type]");
-      field.name = pair[0].string();
+      field.name = field_name(pair[0], out.size());
       field.dtype = type_v3(pair[1], order, depth);
     } else {
-      field.name = item.at("name").string();
+      field.name = field_name(item.at("name"), out.size());
       field.dtype = type_v3(item.at("data_type"), order, depth);
     }
     field.offset_bytes = offset;
@@ -135,7 +141,7 @@ DType structure_v2(const Json& fields, int depth) {
       item.fail(ErrorCode::corrupt, "expected [name, type] or [name, type, shape]");
     }
     StructField field;
-    field.name = parts[0].string();
+    field.name = field_name(parts[0], out.size());
     const NumpyType type = type_v2(parts[1], depth);
     field.dtype = type.dtype;
     field.big_endian = type.order == ByteOrder::big;

@@ -98,6 +98,8 @@ std::string with_shape(std::string_view document,
                        const Shape& shape,
                        const std::vector<ChunkEdges>& edges = {});
 std::string with_attributes(std::string_view zarr_json, std::string_view attributes);
+// The .zarray with the filters and the compressor as `metadata` has them.
+std::string with_v2_codecs(const ArrayMetadata& metadata);
 // v3: a group's document with its consolidated metadata replaced (path -> zarr.json text).
 std::string with_consolidated(std::string_view zarr_json,
                               const std::map<std::string, std::string>& nodes);

@@ -1,4 +1,6 @@
 // https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html
+#include <algorithm>
+
 #include "base/checked.h"
 #include "format/codec_specs.h"
 #include "format/dtype_json.h"
@@ -52,6 +54,16 @@ bool is_object_string(const Json& dtype) {
   return text == "|O" || text == "O" || text == "|O8";
 }
 
+// Whether netCDF-C may have written the array: it says so, or names dimensions as it does. With
+// mode=noxarray it does neither, but begins with the format, which zarr-python writes last or, of
+// old, in the order of the alphabet.
+bool is_of_netcdf(const JsonObject& zarray, const std::string& attributes) {
+  const Json zattrs = Json::parse(attributes, ".zattrs");
+  return zarray.members().front().first == "zarr_format" || zarray.find("_NCZARR_ARRAY") ||
+         zarray.find("_nczarr_array") || zattrs.find("_nczarr_array") ||
+         zattrs.find("_NCZARR_ARRAY") || zattrs.find("_ARRAY_DIMENSIONS");
+}
+
 }  // namespace
 
 ArrayMetadata parse_array_v2(std::string_view zarray, std::string_view zattrs) {
@@ -76,6 +88,11 @@ ArrayMetadata parse_array_v2(std::string_view zarray, std::string_view zattrs) {
   metadata.fill_value_json = fill_value.text();
   metadata.attributes = attributes_text(zattrs);
   metadata.dimension_names = dimension_names(metadata.attributes, metadata.ndim());
+  const bool shuffles =
+      std::ranges::find(metadata.codecs, "shuffle", plain_id) != metadata.codecs.end();
+  if (shuffles && is_of_netcdf(json, metadata.attributes)) {
+    name_shuffled_size(metadata.codecs, metadata.dtype.itemsize());
+  }
   metadata.document = zarray;
   return metadata;
 }

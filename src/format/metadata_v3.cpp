@@ -200,7 +200,7 @@ ArrayMetadata parse_array_v3(std::string_view text) {
   metadata.shape = shape_from_json(json.at("shape"), 0);
   parse_chunk_grid(json.at("chunk_grid"), metadata);
   metadata.chunk_keys = chunk_keys(json.at("chunk_key_encoding"));
-  metadata.codecs = codecs_from_json(json.at("codecs"));
+  metadata.codecs = codecs_from_json(json.at("codecs"), metadata.ndim());
   metadata.dtype = dtype_from_json_v3(json.at("data_type"), stored_order(metadata.codecs));
   check_chunk_size(metadata.chunk_shape, metadata.dtype, kDocument);
   check_shards(metadata);

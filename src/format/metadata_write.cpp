@@ -151,6 +151,13 @@ std::string with_attributes(std::string_view zarr_json, std::string_view attribu
                           checked_json_object(attributes, "attributes"));
 }
 
+std::string with_v2_codecs(const ArrayMetadata& metadata) {
+  const V2Codecs codecs = raise_v2_codecs(metadata.codecs, metadata.dtype, metadata.ndim());
+  const Json stored = Json::parse(metadata.document, ".zarray");
+  const std::string filtered = json_with_member(stored, "filters", codecs.filters);
+  return json_with_member(Json::parse(filtered, ".zarray"), "compressor", codecs.compressor);
+}
+
 std::string with_consolidated(std::string_view zarr_json,
                               const std::map<std::string, std::string>& nodes) {
   std::string text;

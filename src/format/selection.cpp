@@ -334,8 +334,9 @@ ResolvedSelection resolve_points(const std::vector<SelectionItem>& items, const 
     if (const Mask* mask = std::get_if<Mask>(&items[0])) return resolve_point_mask(*mask, shape);
   }
   if (items.size() != shape.size()) {
-    fail_bounds("coordinate selection: array is " + std::to_string(shape.size()) +
-                "-dimensional, but " + std::to_string(items.size()) + " were indexed");
+    fail_bounds("a coordinate selection wants an index for every dimension: array is " +
+                std::to_string(shape.size()) + "-dimensional, but " + std::to_string(items.size()) +
+                " were indexed");
   }
   std::vector<IndexArray> arrays;
   Shape common;

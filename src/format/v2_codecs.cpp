@@ -11,7 +11,6 @@
 namespace headrace {
 namespace {
 
-constexpr std::string_view kPrefix = "numcodecs.";
 constexpr std::array<std::string_view, 4> kShuffles = {"", "noshuffle", "shuffle", "bitshuffle"};
 
 bool is_object_filter(std::string_view id) {
@@ -108,7 +107,7 @@ CodecSpec compressor_from_v2(const Json& codec, std::size_t itemsize) {
             "{\"level\":" + level_or(codec, "level", "1") + ",\"checksum\":" +
                 (checksum && checksum_from_v2(*checksum) ? "true" : "false") + "}"};
   }
-  return {std::string(kPrefix) + id, without_id(codec)};
+  return {std::string(kNumcodecs) + id, without_id(codec)};
 }
 
 // Bytes an item of what a filter hands on: its "astype" or "encode_dtype" where it has one.
@@ -131,11 +130,6 @@ std::size_t itemsize_after(const Json& filter, std::size_t itemsize) {
     return itemsize;
   }
   return 1;
-}
-
-std::string_view plain_id(const CodecSpec& spec) {
-  const std::string_view name = spec.name;
-  return name.substr(0, kPrefix.size()) == kPrefix ? name.substr(kPrefix.size()) : name;
 }
 
 bool is_compressor(std::string_view id) {
@@ -164,8 +158,7 @@ bool is_compressor(std::string_view id) {
 std::string codec_to_v2(const CodecSpec& spec) {
   const std::string_view id = plain_id(spec);
   if (spec.name == "sharding_indexed") not_in_v2("codec \"sharding_indexed\"");
-  const std::string text = spec.configuration.empty() ? "{}" : spec.configuration;
-  const Json json = Json::parse(text, "codec \"" + spec.name + "\"");
+  const Json json = configuration_of(spec);
   std::string out = "{\"id\":" + json_quote(id);
   for (const auto& [key, value] : json.members()) {
     std::string shown = value.compact();
@@ -178,6 +171,8 @@ std::string codec_to_v2(const CodecSpec& spec) {
         shown = std::to_string(mode - 1);
       }
     }
+    // No shuffle for both: 0 is the size of an element to netCDF-C.
+    if (id == "shuffle" && key == "elementsize" && shown == "0") shown = "1";
     // numcodecs before 0.13 knows no checksum.
     if (spec.name == "zstd" && key == "checksum" && shown == "false") continue;
     out += "," + json_quote(key) + ":" + shown;
@@ -185,14 +180,18 @@ std::string codec_to_v2(const CodecSpec& spec) {
   return out + "}";
 }
 
-bool reverses(const CodecSpec& transpose, std::size_t ndim) {
-  const Json json = Json::parse(transpose.configuration, "codec \"transpose\"");
+// 'C' of an order that changes nothing, 'F' of one that reverses all dimensions.
+std::optional<char> order_of(const CodecSpec& transpose, std::size_t ndim) {
+  const Json json = configuration_of(transpose);
   const std::vector<Json> order = json.at("order").items();
-  if (order.size() != ndim) return false;
+  if (order.size() != ndim) return std::nullopt;
+  bool same = true, reversed = true;
   for (std::size_t i = 0; i < ndim; ++i) {
-    if (order[i].integer() != static_cast<std::int64_t>(ndim - 1 - i)) return false;
+    same &= order[i].integer() == static_cast<std::int64_t>(i);
+    reversed &= order[i].integer() == static_cast<std::int64_t>(ndim - 1 - i);
   }
-  return true;
+  if (same) return 'C';
+  return reversed ? std::optional('F') : std::nullopt;
 }
 
 }  // namespace
@@ -237,7 +236,7 @@ std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
   for (const Json& filter : v2_filters(zarray)) {
     const std::string id = filter.at("id").string();
     const bool in_v3 = id == "vlen-utf8" || id == "vlen-bytes";
-    codecs.push_back({in_v3 ? id : std::string(kPrefix) + id, without_id(filter)});
+    codecs.push_back({in_v3 ? id : std::string(kNumcodecs) + id, without_id(filter)});
     itemsize = itemsize_after(filter, itemsize);
   }
   const std::optional<Json> compressor = zarray.find("compressor");
@@ -245,6 +244,17 @@ std::vector<CodecSpec> lower_v2_codecs(const JsonObject& zarray,
     codecs.push_back(compressor_from_v2(*compressor, itemsize));
   }
   return codecs;
+}
+
+void name_shuffled_size(std::vector<CodecSpec>& codecs, std::size_t itemsize) {
+  for (CodecSpec& spec : codecs) {
+    if (plain_id(spec) != "shuffle") continue;
+    const Json json = configuration_of(spec);
+    const std::optional<Json> size = json.find("elementsize");
+    if (!size || size->text() != "0") continue;
+    spec.configuration =
+        json_compact(json_with_member(json, "elementsize", std::to_string(itemsize)));
+  }
 }
 
 V2Codecs raise_v2_codecs(const std::vector<CodecSpec>& codecs,
@@ -257,8 +267,9 @@ V2Codecs raise_v2_codecs(const std::vector<CodecSpec>& codecs,
     const CodecSpec& spec = codecs[i];
     const std::string_view id = plain_id(spec);
     if (id == "transpose") {
-      if (i != 0 || !reverses(spec, ndim)) not_in_v2("a transpose other than one reversal");
-      out.order = 'F';
+      const std::optional<char> order = order_of(spec, ndim);
+      if (i != 0 || !order) not_in_v2("a transpose other than one reversal");
+      out.order = *order;
     } else if (spec.name == "bytes") {
       if (dtype.swap_size() > 1) out.byte_order = stored_order({spec});
       serialized = true;

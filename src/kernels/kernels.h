@@ -229,6 +229,26 @@ struct RowBatch {
   RowFaults* faults = nullptr;
 };
 
+// Of variable length: where its bytes lie, in device memory. Laid out as VlenElement is.
+struct RaggedElement {
+  const std::uint8_t* data;
+  std::uint64_t nbytes;
+};
+
+// What elements are; a chunk with others is malformed.
+struct RaggedFormat {
+  std::uint32_t unit = 1;  // of a multiple of so many bytes
+  bool utf8 = false;
+};
+
+// Elements that are packed one behind the other; all in device memory.
+struct RaggedBatch {
+  const RaggedElement* elements = nullptr;
+  std::uint64_t count = 0;
+  std::uint32_t unit = 1;
+  std::int64_t* offsets = nullptr;  // count + 1: where each begins, in units, and the end
+};
+
 using Filter = void (*)(Queue&, const FilterBatch&);
 using TypedDecode = void (*)(Queue&, const DecodeBatch&, const NumberConversion&);
 
@@ -270,6 +290,16 @@ struct Kernels {
   TypedDecode fixed_scale_offset = nullptr;
   TypedDecode cast = nullptr;  // astype and quantize
   Decode packbits = nullptr;
+
+  // vlen-utf8 and its like: to a target, as RaggedElement, where in the source its elements lie,
+  // which is to be kept as long as these.
+  void (*parse_ragged)(Queue&, const DecodeBatch&, const RaggedFormat&) = nullptr;
+  void (*ragged_offsets)(Queue&, const RaggedBatch&) = nullptr;
+  // By their offsets, to `nbytes` of memory that is aligned to 16.
+  void (*ragged_values)(Queue&,
+                        const RaggedBatch&,
+                        std::uint8_t* values,
+                        std::uint64_t nbytes) = nullptr;
 
   void (*place)(Queue&, const PlaceBatch&) = nullptr;
   // target_nbytes of each source to its target: what `place` does too, for less of the host's time.

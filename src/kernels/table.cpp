@@ -11,6 +11,8 @@
 #include "kernels/place/gather.h"
 #include "kernels/place/placements.h"
 #include "kernels/place/rows.h"
+#include "kernels/ragged/pack.h"
+#include "kernels/ragged/parse.h"
 #include "kernels/zstd/decode.h"
 #include "kernels/zstd/encode/frames.h"
 #include "simt/simt.h"
@@ -47,6 +49,9 @@ const Kernels& host_kernels() {
       .fixed_scale_offset = fixed_scale_offset,
       .cast = cast,
       .packbits = packbits,
+      .parse_ragged = parse_ragged,
+      .ragged_offsets = ragged_offsets,
+      .ragged_values = ragged_values,
       .place = place,
       .copy = copy_frames,
       .gather = gather,

@@ -82,6 +82,11 @@ struct Tuning {
     // `search_nbytes` has too few blocks to find.
     std::uint64_t search_streams;
     std::uint64_t search_nbytes = 64 << 10;
+    // gzip-* 64x4. In order, streams that are fewer are executed in turns, by so many CTAs. These
+    // wait for each other, which is time that the device has to spare unless slabs share it: whole
+    // reads by four slabs of 65 x 4 MiB 53 GB/s by 132 CTAs, 61 in order, and of 256 x 1 MiB 59 and
+    // 86 (deflate-trials.json).
+    std::uint64_t turn_streams;
     // gzip-* 64x4 to 4096x1. A stream or a found block has 128 threads from so many on, 256 from
     // half as many, else 512: more shorten the way through it, and fewer at once fill the device.
     std::uint64_t many_streams, many_blocks;
@@ -127,6 +132,7 @@ constexpr Tuning tuning_of(unsigned fill, unsigned processors) {
   // The host is said to fill an H200, and would be slow at what one of them searches.
   const std::uint64_t share = fill < processors ? fill : processors;
   tuning.deflate.search_streams = share;
+  tuning.deflate.turn_streams = share;
   tuning.deflate.many_streams = 4 * share;
   tuning.deflate.many_blocks = 8 * share;
   tuning.deflate.tiles_at_once = 16 * processors;

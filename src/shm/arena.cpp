@@ -13,6 +13,11 @@ namespace headrace::shm {
 
 namespace {
 
+std::uint64_t milliseconds(Waiting::Clock::time_point time) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count());
+}
+
 // Tells a wait that can never end: all other processes that had the channel open are gone.
 class PeerWatch {
  public:
@@ -24,7 +29,8 @@ class PeerWatch {
     const auto now = Waiting::Clock::now();
     if (now < next_look_) return;
     next_look_ = now + kInterval;
-    if (ring_.shared.load(std::memory_order_relaxed) == 0 || !arena_.is_alone_with(block_)) {
+    if (ring_.shared.load(std::memory_order_relaxed) == 0 || is_awaited(now) ||
+        !arena_.is_alone_with(block_)) {
       alone_since_ = kNever;
       return;
     }
@@ -34,8 +40,15 @@ class PeerWatch {
   }
 
  private:
+  // Whether the channel was handed to a process that may still be starting.
+  bool is_awaited(Waiting::Clock::time_point now) const {
+    return ring_.unopened.load(std::memory_order_relaxed) > 0 &&
+           milliseconds(now) - ring_.handed_over_ms.load(std::memory_order_relaxed) < kStartMs;
+  }
+
   static constexpr std::chrono::milliseconds kInterval{100};
   static constexpr std::chrono::seconds kPatience{1};
+  static constexpr std::uint64_t kStartMs = 60'000;
   static constexpr Waiting::Clock::time_point kNever = Waiting::Clock::time_point::max();
 
   ArenaState& arena_;
@@ -84,7 +97,12 @@ Channel Arena::channel(std::size_t capacity, const Wait& wait) const {
 
 Channel Arena::open(ChannelHandle handle, const Wait& wait) const {
   Waiting waiting(wait);
-  return {state_, state_->open_channel(handle, waiting)};
+  Channel channel{state_, state_->open_channel(handle, waiting)};
+  std::atomic<std::uint32_t>& unopened = ring_of(channel.ring_).unopened;
+  std::uint32_t n = unopened.load(std::memory_order_relaxed);
+  while (n > 0 && !unopened.compare_exchange_weak(n, n - 1, std::memory_order_relaxed)) {
+  }
+  return channel;
 }
 
 std::optional<Descriptor> Arena::send(Parts parts, const Wait& wait) const {
@@ -161,6 +179,9 @@ std::size_t Channel::size() const {
 std::size_t Channel::capacity() const { return static_cast<std::size_t>(ring_of(ring_).capacity); }
 
 ChannelHandle Channel::handle() const {
+  Ring& ring = ring_of(ring_);
+  ring.handed_over_ms.store(milliseconds(Waiting::Clock::now()), std::memory_order_relaxed);
+  ring.unopened.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t index = ArenaState::block_index(ring_);
   return {index, arena_->ledger().block(index).generation};
 }

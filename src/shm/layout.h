@@ -20,7 +20,7 @@
 namespace headrace::shm {
 
 inline constexpr std::uint64_t kArenaMagic = 0x414e455241524448;  // "HDRARENA"
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::size_t kBlockAlignment = 64;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
@@ -153,6 +153,10 @@ static_assert(sizeof(Ticket) == sizeof(Descriptor));
 struct Ring {
   std::uint64_t capacity;
   std::atomic<std::uint32_t> shared;  // 1 once a second process had it open
+  // Handles that were made and not opened yet, and when the last was made, by the steady clock.
+  // Only told from: a process that starts slowly is not gone.
+  std::atomic<std::uint32_t> unopened;
+  std::atomic<std::uint64_t> handed_over_ms;
   alignas(64) std::atomic<std::uint64_t> head;
   alignas(64) std::atomic<std::uint64_t> tail;
   alignas(64) std::atomic<std::uint32_t> filled_event;

@@ -9,7 +9,7 @@
 namespace headrace {
 
 void refuse_place(ErrorCode code, std::string_view place, const std::string& why) {
-  throw Error(code, "store " + std::string(place) + ": " + why);
+  throw Error(code, "store" + (place.empty() ? "" : ' ' + std::string(place)) + ": " + why);
 }
 
 OptionReader::OptionReader(const StorageOptions& options, std::string place)

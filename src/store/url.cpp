@@ -125,6 +125,8 @@ void refuse_one_slash(std::string_view place) {
 
 // What to do with a file of another format; empty where there is nothing to say.
 std::string advice_on(const std::string& path) {
+  if (names_metadata(path))
+    return ": give the folder that it describes, " + path.substr(0, path.rfind('/'));
   char magic[4] = {};
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
   const std::string_view start(magic, sizeof magic);

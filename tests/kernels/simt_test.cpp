@@ -13,6 +13,7 @@
 
 #include "headrace/error.h"
 #include "simt/host_queue.h"
+#include "support/fork.h"
 
 namespace headrace::host {
 namespace {
@@ -298,10 +299,7 @@ struct Hold {
 };
 
 TEST(Simt, AChildOfForkWaitsForNoThreadOfItsParent) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP()
-      << "ThreadSanitizer takes a thread of the child for the one of its parent that had its stack";
-#endif
+  HEADRACE_SKIP_WHERE_CHILDREN_START_NO_THREADS();
   const std::vector<u32> expected = sums(0, true);
   std::atomic<int> held{0};
   std::atomic<bool> over{false};

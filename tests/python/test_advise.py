@@ -111,5 +111,10 @@ def test_command(store):
     assert tuple(facts["chunks"]) == advice["chunks"]
     assert facts["present"]["amplification"] == pytest.approx(advice["present"]["amplification"])
     assert b"proposed" in run(*arguments)
+    assert b" 1 chunk a sample" in run("advise", store, "--patch", "y=1,x=1")
+    for twice in (["y=1,y=2"], ["y=1", "--patch", "y=2"]):
+        run("advise", store, "--patch", *twice, status=2)
+    apart, together = ["--patch", "y=1", "--patch", "x=1"], ["--patch", "y=1,x=1"]
+    assert run("advise", store, *apart) == run("advise", store, *together)
     run("advise", store, "--patch", "z=10", status=2)
     run("advise", store, "--patch", "y", status=2)

@@ -64,6 +64,12 @@ BAD_WORDS = re.compile(
     r"unknown error|object has no attribute|object is not (subscriptable|iterable)|"
     r"unhashable type"
 )
+# What Python and NumPy say, and the last resort of the library, which name no argument.
+UNNAMED = re.compile(
+    r"could not convert|float\(\) argument|The truth value|an argument is of a type|"
+    r"'\w+' object|'<=' not|dictionary update|only integer|only 0-dim|"
+    r"no data type|NumPy type|expected str, bytes or os\.PathLike|codec: |ufunc "
+)
 
 
 class Place:
@@ -306,7 +312,7 @@ def complaint(error, name):
     text = str(error)
     if not isinstance(error, GOOD) or type(error) is AttributeError:
         return "its class"
-    if BAD_WORDS.search(text):
+    if BAD_WORDS.search(text) or (UNNAMED.match(text) and name not in text):
         return "its words"
     return None
 
@@ -339,6 +345,54 @@ def test_a_wrong_argument_is_named(call, tmp_path, monkeypatch):
     assert not found, "\n" + "\n".join(found)
 
 
+def public_callables(place):
+    """Name and callable of all that is called by somebody who uses the package."""
+    array = place.array()
+    cells = hr.cells(place.cells())
+    arena = shm.Arena("1MiB")
+    objects = [array, array.lazy, array.lazy[0], array.oindex, array.vindex, array.blocks,
+        array.store, array.attrs, array.info, array.read_async(), array.read(device="simt"),
+        place.group(), place.group().tree(), Loader({"x": array}), cells, CellLoader(cells, 2),
+        arena, arena.channel(4), hr.config]  # fmt: skip
+    for module in (hr, hr.codecs, hr.loader, shm):
+        for name in module.__all__:
+            if callable(getattr(module, name)):
+                yield f"{module.__name__}.{name}", getattr(module, name)
+    for instance in objects:
+        for name in dir(instance):
+            if not name.startswith("_") and callable(getattr(instance, name)):
+                yield f"{type(instance).__name__}.{name}", getattr(instance, name)
+
+
+def test_wrong_names_and_too_many_arguments(tmp_path):
+    found = []
+    count = 0
+    for name, function in public_callables(Place(tmp_path)):
+        try:
+            kinds = {item.kind for item in inspect.signature(function).parameters.values()}
+        except (TypeError, ValueError):
+            continue  # of Python's own, in C
+        wrongs = []
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            wrongs.append(((), {"nonsense": 1}, "nonsense"))
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            wrongs.append(((Thing(),) * 50, {}, "takes"))
+        for given, named, word in wrongs:
+            count += 1
+            try:
+                function(*given, **named)
+            except TypeError as error:
+                if word in str(error) and not BAD_WORDS.search(str(error)):
+                    continue
+                found.append(f"{name}: {error}")
+            except Exception as error:
+                found.append(f"{name}: {type(error).__name__}: {error}")
+            else:
+                found.append(f"{name}: nothing")
+    assert not found, "\n" + "\n".join(found)
+    assert count > 200
+
+
 def test_config_set(monkeypatch):
     before = hr.config.get()
     found = []
@@ -365,6 +419,51 @@ def test_attributes(tmp_path):
     assert "x" not in group.attrs
 
 
+class Untold(TypeError):
+    def __str__(self):
+        raise RuntimeError("asked for its text")
+
+
+@pytest.mark.parametrize("kind", [TypeError, Untold])
+def test_what_a_callback_raises_is_left_as_it_is(tmp_path, kind):
+    raised = kind("verify(): incompatible function arguments. The following: mine")
+    cause = KeyError("inner")
+
+    def progress(done, total):
+        raise raised from cause
+
+    array = Place(tmp_path).array()
+    with pytest.raises(TypeError) as caught:
+        array.verify(progress=progress)
+    assert caught.value is raised and raised.__cause__ is cause
+
+
+def test_what_an_argument_raises_is_told(tmp_path):
+    class Value:
+        def __array__(self, *args, **kwargs):
+            raise TypeError("x(): incompatible function arguments.")
+
+    with pytest.raises(TypeError, match=r"\[write\] x: expected elements of .* x\(\): incompat"):
+        Place(tmp_path).array().write(0, Value())
+
+
+class Unlike(str):
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+
+def test_misfits_of_unusual_calls(tmp_path):
+    array = Place(tmp_path).array()
+    with pytest.raises(TypeError, match=r"^read\(\): incompatible function arguments"):
+        array.read(**{Unlike("x"): 1})
+    with pytest.raises(TypeError, match=r"^open_group\(\): the value of an argument is none that"):
+        hr._core.open_group(array.store, "\udc80")
+    with pytest.raises(TypeError, match=r"^create_group\(\): path: expected str, got int$"):
+        hr._core.create_group(array.store, 3)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -373,6 +472,15 @@ def test_attributes(tmp_path):
         (lambda a: a.write(0, 1, sync=True), r"write\(\): unknown argument 'sync'"),
         (lambda a: a.write_async(0, 1, sync=True), r"write_async\(\): unknown argument 'sync'"),
         (lambda a: a.oindex.read(0, dev="cpu"), r"read\(\): unknown argument 'dev'"),
+        (lambda a: a.oindex.to_arrow(0, dev="cpu"), r"to_arrow\(\): unknown argument 'dev'"),
+        (lambda a: a.verify(progress_bar=True), r"'progress_bar'; did you mean 'progress'\?"),
+        (lambda a: a.resize(3, 4), r"resize\(\) takes 1 argument by position \(shape\), got 2"),
+        (lambda a: a.read(0, None), r"by position \(selection\), got 2; by name: out, device"),
+        (lambda a: a.resize(), r"resize\(\): argument 'shape' is missing"),
+        (lambda a: a.resize(3, shape=3), r"resize\(\): argument 'shape' is given twice"),
+        (lambda a: type(a).verify(), r"verify\(\) is a method of Array, called without"),
+        (lambda a: type(a).verify(3), r"verify\(\) is a method of Array, called with another"),
+        (lambda a: type(a).__exit__(3, 1, 2), r"__exit__\(\) is a method of Array, called with an"),
         (lambda a: hr.read_many([], dev="cpu"), r"read_many\(\): unknown argument 'dev'"),
         (lambda a: hr.read_many([(np.zeros(3), None)]), "headrace arrays, got numpy.ndarray"),
         (lambda a: hr.read_many([(hr.Group, 0)]), "headrace arrays, got type"),

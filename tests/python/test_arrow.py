@@ -455,6 +455,38 @@ def test_nested_elements_on_a_device(store, codec):
     assert pa.array(there).equals(here)
 
 
+# By no one else: implementations that are asked for decode, or the read is an error.
+@pytest.mark.parametrize(
+    "compressor", [numcodecs.Zstd(), numcodecs.Blosc(), numcodecs.LZ4()], ids=repr
+)
+@pytest.mark.parametrize(
+    "filter", [numcodecs.VLenUTF8(), numcodecs.VLenBytes(), numcodecs.VLenArray("<i2")], ids=repr
+)
+def test_a_device_decodes_elements(store, filter, compressor):
+    words = [word * n for word in WORDS for n in (0, 1, 3, 1000)] * 10
+    elements = {
+        "vlen-utf8": words,
+        "vlen-bytes": [word.encode() for word in words],
+        "vlen-array": [np.arange(len(word), dtype="i2") for word in words],
+    }[filter.codec_id]
+    shape = (20, len(words) // 20)
+    options = {"dtype": object, "filters": filter, "zarr_format": 2}
+    array = hr.create_array(
+        store, "a", shape=shape, chunks=(7, 5), compressors=compressor, **options
+    )
+    array[:18] = objects(elements, shape)[:18]
+    forced = {filter.codec_id: "headrace-simt"}
+    for selection in (None, np.s_[3:19:5, ::-1], np.s_[17:, 2], np.s_[4:4], np.s_[:, 3:2]):
+        there = pa.array(array.to_arrow(selection, device="simt", implementations=forced))
+        assert there.equals(array.to_arrow(selection))
+    plain = hr.create_array(store, "b", shape=2, compressors=None, **options)
+    with pytest.raises(NotImplementedError, match="headrace-simt cannot decode"):
+        plain.to_arrow(device="simt", implementations=forced)
+    many = hr.create_array(store, "c", shape=2**31 + 1, chunks=1 << 20, **options)
+    with pytest.raises(NotImplementedError, match="of which a device packs at most 2147483648"):
+        many.to_arrow(device="simt", implementations=forced)
+
+
 def test_capsules_of_a_device_keep_its_memory(store, device):
     array = hr.create_array(store, shape=3, dtype=str, fill_value="abc")
     there = array.to_arrow(device=device)

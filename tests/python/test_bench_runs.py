@@ -4,17 +4,20 @@ result in bench/results has and what the tables are made from."""
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import headrace as hr
+import numpy as np
 import pytest
 from helpers import needs_uring
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = Path(hr.__file__).parents[1]  # what is tested; another headrace may be installed
 BENCH = ROOT / "bench"
+COMMAND = Path(sys.executable).parent / "headrace"
 SCRIPTS = [
     path
     for folder in ("e2e", "device", "ecosystem")
@@ -259,7 +262,7 @@ def test_suites_tell_what_fails_with_headrace_only(tmp_path, monkeypatch, folder
         "import os, pytest\n"
         "def test_passes(): pass\n"
         "def test_skips(): pytest.skip('why')\n"
-        "def test_fails(): assert False, 'always'\n"
+        "def test_fails(): assert False, 'always: ' + __file__ + ' and http://a.b/c/d'\n"
         "def test_swapped(): assert 'SWAPPED' not in os.environ, 'counts requests'\n"
     )
     outcomes = {
@@ -270,14 +273,50 @@ def test_suites_tell_what_fails_with_headrace_only(tmp_path, monkeypatch, folder
             {**os.environ, **environment},
             lambda case: case.get("name"),
         )
-        for name, environment in (("own", {}), ("headrace", {"SWAPPED": "1"}))
+        for name, environment in (("default", {}), ("headrace", {"SWAPPED": "1"}))
     }
-    found = suites.compared("own", outcomes, {"counts requests": "it counts"})
-    assert found["own"] == {"passed": 2, "skipped": 1, "failed": 1}
+    found = suites.compared(outcomes, {"counts requests": "it counts"})
+    assert found["default"] == {"passed": 2, "skipped": 1, "failed": 1}
     assert found["headrace"] == {"passed": 1, "skipped": 1, "failed": 2}
     assert list(found["failed_with_headrace_only"]) == ["test_swapped"]
     assert found["reasons"] == {"it counts": 1}
-    assert suites.compared("own", outcomes, {})["reasons"] == {"unexplained": 1}
+    assert found["reasons_with_both"] == {"unexplained": 1}
+    message = found["failed_with_both"]["test_fails"]["message"]
+    assert message.startswith("AssertionError: always: (a path) and (a host)")
+    unexplained = suites.compared(outcomes, {"always": "it always does"})
+    assert unexplained["reasons"] == {"unexplained": 1}
+    assert unexplained["reasons_with_both"] == {"it always does": 1}
+    report = suites.result("own", "pytest", **found)
+    assert {"date", "commit", "machine"} < report.keys()
+    assert report["versions"]["pytest"] == pytest.__version__
+    assert suites.save(report, tmp_path / "own.json") == 0
+    assert suites.save({**report, **unexplained}, tmp_path / "own.json") == 1
+
+
+def test_conformance_suite_reads_with_the_command_and_with_zarr_python(tmp_path, folder):
+    zarr = pytest.importorskip("zarr")
+    if not shutil.which("bats"):
+        pytest.skip("no bats")
+    zarr.save_array(tmp_path / "data" / "five.zarr", np.arange(5))
+    (tmp_path / "tests.bats").write_text(
+        '@test "reads" {\n'
+        "  run $ZARR_CLI --array_path=$ZARR_CONFORMANCE_DATA/five.zarr\n"
+        '  [ "$status" -eq 0 ]\n'
+        "}\n"
+        '@test "has none" {\n'
+        "  run $ZARR_CLI --array_path=$ZARR_CONFORMANCE_DATA/none.zarr\n"
+        '  [ "$status" -eq 0 ]\n'
+        "}\n"
+    )
+    out = tmp_path / "result.json"
+    start(
+        *("-m", "ecosystem.conformance_suite", "--source", tmp_path, "--out", out),
+        *("--command", COMMAND),
+    )
+    result = json.loads(out.read_text())
+    assert result["default"] == result["headrace"] == {"passed": 1, "failed": 1}
+    assert list(result["failed_with_both"]) == ["has none"]
+    assert result["same_elements"] == {"five": True}
 
 
 def test_downstream_suite_tells_what_was_left_to_zarr_python(tmp_path, monkeypatch, folder):

@@ -224,6 +224,20 @@ def test_what_is_left_out_is_said(stores, tmp_path):
         hr.cells.convert(paths, tmp_path / "out.zarr")
 
 
+def test_a_csc_matrix_is_left_out_only_when_asked_for(stores, tmp_path):
+    paths, _ = stores
+    root = zarr.open_group(paths[0], mode="r+")
+    root["X"].attrs["encoding-type"] = "csc_matrix"
+    with pytest.raises(ValueError, match=r"X of .* is a csc_matrix.*\(matrices=\['layers/"):
+        hr.cells.convert(paths, tmp_path / "out.zarr")
+    hr.cells.convert(paths, tmp_path / "out.zarr", matrices=["layers/counts"])
+    assert "X" not in hr.open_group(tmp_path / "out.zarr")
+    root["X"].attrs["encoding-type"] = "csr_matrix"
+    root["layers/counts"].attrs["encoding-type"] = "csc_matrix"
+    with pytest.warns(UserWarning, match="left out: layers/counts"):
+        hr.cells.convert(paths, tmp_path / "other.zarr")
+
+
 def test_no_elements_and_no_cells(tmp_path):
     empty = sp.csr_matrix((5, 4), dtype="f4")
     write(tmp_path / "a.zarr", empty)

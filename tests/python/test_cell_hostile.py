@@ -55,8 +55,9 @@ ON_ALL = pytest.mark.parametrize("device", ["cpu", *DEVICES])
         ("indptr", at(5, 0), r"a\.zarr/X row 4: indptr falls"),
         ("indptr", at(5, LARGEST), r"X row 5: indptr falls"),
         ("indptr", at(5, SMALLEST), r"X row 4: indptr falls"),
-        ("indptr", at(-1, LARGEST), r"X rows 0 to 40: indptr from 0 to 9223372036854775807, of"),
-        ("indptr", at(0, SMALLEST), r"X rows 0 to 40: indptr from -9223372036854775808"),
+        ("indptr", at(-1, LARGEST), r"X: expected an indptr .* got 0 to 9223372036854775807"),
+        ("indptr", at(0, SMALLEST), r"X: expected an indptr .* got -9223372036854775808 to"),
+        ("indptr", at(0, 1), r"X: expected an indptr from 0 to \d+, .* got 1 to \d+"),
         ("indices", at(7, COLUMNS), r"X row \d+: a column outside of the 9"),
         ("indices", at(7, -1), r"X row \d+: a column outside of the 9"),
         ("indices", at(7, LARGEST), r"X row \d+: a column outside of the 9"),
@@ -70,6 +71,25 @@ def test_matrices_that_lie(path, name, change, message, output, device):
     for _ in range(2):  # the next call tries the same batch again
         with pytest.raises(hr.CorruptError, match=message):
             next(loader)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("more", [-3, 3])
+def test_elements_that_are_of_no_row(path, tmp_path, monkeypatch, in_memory, more):
+    """Both arrays are shorter or longer than the positions say."""
+    if not in_memory:
+        monkeypatch.setattr("headrace.loader._cell_windows._INDPTR_IN_MEMORY", 0)
+    group = zarr.open_group(path)["X"]
+    count = group["data"].shape[0]
+    for name in ("data", "indices"):
+        group[name].resize((count + more,))
+    message = rf"X: expected an indptr from 0 to {count + more}, .* got 0 to {count}"
+    loader = CellLoader(hr.cells(path), 8, window=(4, 2))
+    for _ in range(2):
+        with pytest.raises(hr.CorruptError, match=message):
+            next(loader)
+    with pytest.raises(hr.CorruptError, match=message):
+        hr.cells.convert(path, tmp_path / "out.zarr")
 
 
 @ON_ALL
@@ -172,7 +192,7 @@ def test_any_positions_and_columns(device, tmp_path_factory, indptr, indices, ou
     path = write(folder / "a.zarr", counts(np.random.default_rng(1), ROWS, COLUMNS))
     group = zarr.open_group(path)["X"]
     if sorted(indices) == indices:  # now and then what is good
-        indptr = sorted(np.clip(indptr, 0, 50).tolist())
+        indptr = [0, *sorted(np.clip(indptr[1:-1], 0, 50).tolist()), 50]
     for name, values in (
         ("data", np.arange(50, dtype="f4")),
         ("indices", np.array(indices)),
@@ -189,9 +209,8 @@ def test_any_positions_and_columns(device, tmp_path_factory, indptr, indices, ou
         transforms=Transform(genes=genes),
         device=device,
     )
-    taken = indices[max(indptr[0], 0) : max(indptr[-1], 0)]
-    good = sorted(indptr) == indptr and indptr[0] >= 0 and indptr[-1] <= 50
-    good = good and all(0 <= column < COLUMNS for column in taken)
+    good = sorted(indptr) == indptr and (indptr[0], indptr[-1]) == (0, 50)
+    good = good and all(0 <= column < COLUMNS for column in indices)
     if not good:
         with pytest.raises(hr.CorruptError):
             next(loader)

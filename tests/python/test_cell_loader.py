@@ -375,7 +375,7 @@ def test_positions_of_large_stores_are_read_by_windows(cells, matrix, monkeypatc
     loader = CellLoader(cells, 16, window=(4, 4))
     for batch in loader:
         same(batch["X"], dense(matrix)[batch["index"]])
-    assert loader._reader._indptrs == {}
+    assert set(loader._reader._indptrs.values()) == {None}
 
 
 @pytest.mark.parametrize("output", ["csr", "dense"])
@@ -505,3 +505,10 @@ def test_a_jump_while_a_window_is_read_needs_no_more_memory(cells):
     for epoch in range(30):
         loader.set_epoch(epoch)
         assert next(loader)["X"].shape == (16, COLUMNS)
+
+
+def test_no_batch_by_number(cells):
+    """As a DataLoader of torch asks for it."""
+    loader = CellLoader(cells, 8, window=(3, 4))
+    with pytest.raises(TypeError, match="iterate over it, without a DataLoader"):
+        loader[0]

@@ -88,6 +88,18 @@ def test_anndata_reads_what_was_written(adata, tmp_path, options):
     assert list(done) == sorted(done)
 
 
+def test_room_behind_the_last_element_is_not_written(adata, tmp_path):
+    source = adata(1, 50)
+    whole = source.X.copy()
+    source.X.data, source.X.indices = (
+        np.append(part, part[:2]) for part in (whole.data, whole.indices)
+    )
+    out = tmp_path / "out.zarr"
+    hr.cells.write(source, out, matrices=["X"], shuffle=False)
+    stored = zarr.open_group(out, mode="r")["X/data"]
+    np.testing.assert_array_equal(stored[...], whole.data)
+
+
 @pytest.mark.filterwarnings("ignore:cells. left out of var")
 def test_several_and_a_view_are_as_convert_has_their_files(adata, tmp_path):
     whole = [adata(seed, rows, genes) for seed, rows, genes in ((1, 90, 30), (2, 70, 25))]
@@ -356,7 +368,7 @@ def test_without_a_python_that_has_the_package(store, tmp_path):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_interrupted_it_goes_on(tmp_path, processes):
     # Enough of it that it is not done before it is interrupted, on a busy machine too.
-    matrix = counts(np.random.default_rng(1), 300, 20)
+    matrix = counts(np.random.default_rng(1), 900, 20)
     path, x = write(tmp_path / "in.zarr", matrix), matrix.toarray()
     out, work = tmp_path / "out.zarr", tmp_path / "out.zarr.converting"
     words = ["convert", path, out, "--max-memory=8kB", "--shard-size=40", "--matrix=X",
@@ -376,7 +388,7 @@ def test_interrupted_it_goes_on(tmp_path, processes):
     assert (work / "rows" / "0").exists() and not out.exists()
     shown = run(*words)
     assert shown.returncode == 0, shown.stderr
-    order = np.random.default_rng(0).permutation(300)
+    order = np.random.default_rng(0).permutation(900)
     group = zarr.open_group(out, mode="r")["X"]
     parts = (group["data"][...], group["indices"][...].astype("i4"), group["indptr"][...])
     np.testing.assert_array_equal(sp.csr_matrix(parts, shape=x.shape).toarray(), x[order])

@@ -80,6 +80,15 @@ def joined_categories(tmp_path, *stores):
     return hr.cells(paths, obs=["type"]).obs["type"]
 
 
+def test_nan_is_one_category_of_all_stores(tmp_path):
+    nan = float("nan")
+    column = joined_categories(
+        tmp_path, (np.array([nan, 1.0]), [0, 1]), (np.array([2.0, nan]), [1, 0])
+    )
+    np.testing.assert_array_equal(column.categories, [nan, 1.0, 2.0])
+    assert column.values.tolist() == [0, 1, 0, 2]
+
+
 def test_categories_that_a_store_has_twice(tmp_path):
     column = joined_categories(tmp_path, (["a", "a", "b"], [0, 1, 2]), (["c"], [0]))
     assert [column.categories[code] for code in column.values] == ["a", "a", "b", "c"]

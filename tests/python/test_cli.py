@@ -141,12 +141,36 @@ def test_read_npy_with_any_name_of_a_field(store, name):
         ("...,0", np.s_[..., 0]),
         ("1:9:3,2:4", np.s_[1:9:3, 2:4]),
         (":, :, 2", np.s_[:, :, 2]),
+        ("y=2:4", np.s_[:, 2:4]),
+        ("x=-1,t=::5", np.s_[::5, :, -1]),
+        ("1=3", np.s_[:, 3]),
     ],
 )
 def test_read_selections(tree, text, index):
     store, data = tree
     got = run("read", f"{store}/g/field", f"--selection={text}", "--format", "npy")
     assert_same(np.load(io.BytesIO(got)), data[index])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("z=1", b'there is no dimension "z"; there are t, y, x'),
+        ("yy=1", b'there is no dimension "yy"; did you mean y?'),
+        ("3=1", b'there is no dimension "3"'),
+        ("y=1,1=2", b"dimension 1 is given twice"),
+        ("y=1,2", b'expected DIMENSION=VALUE, got "2"'),
+        ("y=...", b'expected an integer or a slice, got "..."'),
+        ("y=", b'expected an integer or a slice, got ""'),
+        ("y=a", b"selection: "),
+    ],
+)
+def test_a_selection_by_dimension_that_is_none(tree, text, said):
+    place = f"{tree[0]}/g/field"
+    done = subprocess.run(
+        [COMMAND, "read", place, "--selection", text], capture_output=True, timeout=60
+    )
+    assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
 def test_read_raw_text_and_file(tree, tmp_path):

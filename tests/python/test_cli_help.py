@@ -16,7 +16,7 @@ from helpers import on_a_terminal
 COMMAND = Path(sys.executable).parent / "headrace"
 COMMANDS = [
     "info", "tree", "read", "verify", "advise", "rechunk", "convert", "cells", "ls", "du", "cp",
-    "sync", "bench", "doctor", "completion", "version",
+    "sync", "bench", "doctor", "completion", "version", "help",
 ]  # fmt: skip
 
 
@@ -64,12 +64,17 @@ def test_what_was_meant(weather):
     for args, said in (
         (["inf", weather], 'no command "inf"; did you mean info?'),
         (["nothing-like-it"], "there are info, tree, read"),
+        ([weather, "info"], f"the command comes first: did you mean headrace info {weather}?"),
+        (["inof", "info"], 'no command "inof"; did you mean info?'),
+        (["help", "inf"], 'no command "inf"; did you mean info?'),
         (["info", weather, "--jsn"], "headrace info has no option --jsn; did you mean --json?"),
         (["read", weather, "--select", "0"], "no option --select; did you mean --selection?"),
         (["info", weather, "--device", "cpu"], "has no option --device"),
         (["tree", weather, "--threads", "1"], "has no option --threads"),
         (["tree", weather, "deep", "extra"], 'unexpected argument "extra"'),
         (["read", weather, "--threads", "-1"], "expected a number, 0 or more"),
+        (["convert", weather, "x.zarr", "--codec", "zsdt:3"], '"zsdt"; did you mean zstd?'),
+        (["convert", weather, "x.zarr", "--codec", "else"], "there are zstd, gzip, lz4, blosc"),
     ):
         error = run(*args, status=2)
         assert said in error, error
@@ -86,10 +91,48 @@ def test_what_was_meant(weather):
         assert said in error, error
 
 
+def test_help_is_a_command_too():
+    assert run("help") == run("--help")
+    for command in [*COMMANDS, "manual"]:
+        assert run("help", command) == run(command, "--help")
+
+
+def test_what_is_in_a_place_without_a_node(weather, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other/b").mkdir(parents=True)
+    (tmp_path / "other/a.txt").touch()
+    (tmp_path / "other/b/c").touch()
+    documents = "zarr.json, .zarray or .zgroup"
+    for args, said in (
+        (["info", tmp_path / "empty"], "/empty: the folder is empty"),
+        (["info", tmp_path / "other"], f"/other: there is no {documents}, but a.txt, b/"),
+        (["info", tmp_path / "other", "x"], "/other 'x': nothing is there"),
+        (["info", tmp_path / "nope/x.zarr"], "'nope/x.zarr': nothing is there"),
+        (["info", "nope-it-is.zarr"], "no store at nope-it-is.zarr: there is no such file or"),
+        (["info", "/nope/x.zarr"], "no store at /nope/x.zarr: there is no such file or folder"),
+        (["info", ""], "headrace: store: the path is empty"),
+        (["info", weather + "/t2m/zarr.json"], f"give the folder that it describes, {weather}"),
+        (["verify", weather, "nothing-like-it"], "'nothing-like-it'; there are deep, one, t2m"),
+        (["tree", weather, "t2n"], "did you mean t2m?"),
+    ):
+        error = run(*args, status=1)
+        assert said in error, error
+
+
 def test_the_path_may_stand_by_itself(weather):
     assert "(4, 6)" in run("info", weather, "t2m")
     assert run("read", weather, "one").split() == ["0", "1", "2"]
     assert "1 array, 1 chunk, 0 bad" in run("verify", weather, "one")
+
+
+def test_the_home_folder(weather, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "(4, 6)" in run("info", "~/weather.zarr/t2m")
+    run("cp", "~/weather.zarr", "~/copy.zarr")
+    run("read", "~/copy.zarr", "one", "--output=~/one.npy")
+    assert np.load(tmp_path / "one.npy").tolist() == [0, 1, 2]
+    run("doctor", "~/copy.zarr")
+    assert "~nobody-of-that-name/x" in run("info", "~nobody-of-that-name/x", status=1)
 
 
 def test_info_shows_attributes_and_members(weather):
@@ -178,6 +221,7 @@ def test_completion_in_bash(tmp_path, monkeypatch):
     assert completed("read", "x.zarr", "--format", "") == ["npy", "raw", "text", "stats"]
     assert completed("bench", "x.zarr", "--pattern", "c") == ["chunk"]
     assert sorted(completed("completion", "")) == ["bash", "fish", "zsh"]
+    assert sorted(completed("help", "")) == sorted(COMMANDS)
     assert "--device" not in completed("info", "--")
     (tmp_path / "some.zarr").mkdir()
     assert completed("info", str(tmp_path / "so")) == [str(tmp_path / "some.zarr")]

@@ -212,8 +212,9 @@ def test_a_level_is_no_matter_for_a_reader(tmp_path, name, level):
         array[:] = data * 2
         assert_same(hr.open_array(path)[:], data * 2)
     elif not (name == "zlib" and level == -1):
-        with pytest.raises(ValueError, match=field):
+        with pytest.raises(ValueError, match=field) as raised:
             array[:] = data * 2
+        assert str(raised.value).count("codec ") == 1, raised.value
         assert_same(hr.open_array(path)[:], data)  # what was there stays
 
 
@@ -233,14 +234,20 @@ def test_levels_of_zstd_are_clamped_as_numcodecs_does(level, nearest):
 def test_a_new_array_has_a_level_that_there_is(tmp_path):
     for name, level in (("gzip", 10), ("blosc", 10), ("numcodecs.bz2", 0)):
         field = "clevel" if name == "blosc" else "level"
-        with pytest.raises(ValueError, match=field):
-            hr.create_array(
-                str(tmp_path / "a"),
-                shape=4,
-                dtype="i4",
-                compressors=[{"name": name, "configuration": {field: level}}],
-            )
+        spec = {"name": name, "configuration": {field: level}}
+        with pytest.raises(ValueError, match=field) as made:
+            hr.create_array(str(tmp_path / "a"), shape=4, dtype="i4", compressors=[spec])
         assert not (tmp_path / "a/zarr.json").exists()
+        with pytest.raises(ValueError, match=field) as encoded:
+            hr.codecs.encode_batch(spec, [b"1234"])
+        for raised in (made, encoded):
+            assert str(raised.value).count("codec ") == 1, raised.value
+
+
+def test_what_is_read_only_names_its_codec_once():
+    with pytest.raises(NotImplementedError) as raised:
+        hr.codecs.encode_batch({"name": "imagecodecs_lzf"}, [b"1234"])
+    assert str(raised.value).startswith("input 0: codec lzf: is read only")
 
 
 # Fill values

@@ -49,11 +49,11 @@ def test_filters_of_version_2_in_version_3(store, tmp_path, name, compressor):
     assert copied.zarr_format == 3
     names = [codec["name"] for codec in copied.metadata["codecs"]]
     in_front = [f"numcodecs.{f.codec_id}" for f in filters if f.codec_id != "shuffle"]
+    if name == "quantize to another type":  # zarr-python's quantize keeps the type
+        in_front.append("numcodecs.astype")
     assert names[: len(in_front) + 1] == [*in_front, "bytes"]
     assert_same(copied[...], source[...])
-    # zarr-python knows no quantize to another type.
-    if name != "quantize to another type":
-        assert_same(read_zarr(where), source[...])
+    assert_same(read_zarr(where), source[...])
     # The very bytes, which numcodecs made in the source.
     if compressor is None and "big-endian" not in name:
         left, right = chunk_files(store), chunk_files(where)

@@ -163,6 +163,15 @@ def test_wrong_keys(pair, device, key):
         x[key]
 
 
+@pytest.mark.parametrize("key", [np.array([1]), np.array([2, 1]), np.array([], int)], ids=str)
+def test_an_array_is_no_integer(pair, device, key):
+    x = pair[0].to(device)[...]
+    for wrong in (key, (0, key)):
+        with pytest.raises(TypeError, match="index: expected an integer"):
+            x[wrong]
+    assert x[np.array(1)].shape == x[1].shape
+
+
 def test_dlpack_of_a_result(pair, device):
     array, data = pair
     x = array.to(device)[...]

@@ -431,6 +431,11 @@ def test_options_that_nobody_knows(server):
     assert rows
 
 
+def test_a_place_is_named_once(tmp_path):
+    rows = findings(str(tmp_path / "nope"), good=False)
+    assert says(rows, "store", "problem") == f"there is no folder {tmp_path}/nope"
+
+
 def test_paths(tmp_path):
     zarr.create_group(tmp_path / "ERA_5.zarr").create_array("x", data=DATA)
     assert says(findings(str(tmp_path / "ERA_5.zarr/x"), good=True), "zarr", "good")

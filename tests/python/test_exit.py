@@ -241,7 +241,7 @@ HARMLESS = """
     PyUnicode_FromString PyUnicode_FromStringAndSize PyUnicode_InternFromString
     PyUnicode_InternInPlace Py_IsInitialized _PyObject_New _PyType_Lookup _Py_IsFinalizing
     PyErr_GetRaisedException PyThread_get_thread_ident Py_IsFinalizing _PyThreadState_UncheckedGet
-    PyThreadState_GetUnchecked PyType_GetModuleName _PyType_LookupRef
+    PyThreadState_GetUnchecked PyType_GetModuleName _PyType_LookupRef PyNumber_Check
 
     PyErr_WarnFormat PyModuleDef_Init PyModule_GetDef PyModule_GetDict PyModule_GetState
     PyModule_NewObject Py_AtExit Py_CompileStringExFlags

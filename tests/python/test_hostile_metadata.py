@@ -234,7 +234,7 @@ def test_inner_chunks_that_do_not_divide_the_shard(store):
             hr.open_array(store)[...]
 
 
-@pytest.mark.parametrize("order", [[0], [0, 0], [0, 2], [1, 0, 2], [-1, 0], "C"])
+@pytest.mark.parametrize("order", [[0], [0, 0], [0, 2], [1, 0, 2], [-1, 0], "A"])
 def test_transpose_that_is_no_permutation(v3, order):
     codec = {"name": "transpose", "configuration": {"order": order}}
     edit_json(v3, lambda meta: meta["codecs"].insert(0, codec))
@@ -350,3 +350,46 @@ def test_handles_stay_good_after_errors(v3):
     with pytest.raises(ValueError):
         read(v3)
     assert_same(np.asarray(good), DATA)
+
+
+@pytest.mark.parametrize("damage", ["no codecs", "unknown type"])
+def test_a_member_that_cannot_be_opened_hides_no_other(tmp_path, damage):
+    """GDAL has left out the codecs where there are none to name."""
+    group = hr.create_group(tmp_path)
+    for name in ("a", "b", "c"):
+        group.create_array(name, shape=3, dtype="i4", dimension_names=["x"])
+    group.create_group("below")
+
+    def change(document):
+        if damage == "no codecs":
+            del document["codecs"]
+        else:
+            document["data_type"] = "of nobody"
+
+    edit_json(tmp_path / "b/zarr.json", change)
+    error = hr.CorruptError if damage == "no codecs" else NotImplementedError
+    message = r'b/zarr\.json: lacks "codecs"' if damage == "no codecs" else "b/zarr.*of nobody"
+    for opened in (hr.open(tmp_path), hr.consolidate_metadata(tmp_path)):
+        assert opened.keys() == ["a", "b", "below", "c"]
+        assert opened.array_keys() == ["a", "b", "c"] and "b" in opened
+        assert [name for name, _ in opened.groups()] == ["below"]
+        for text in (str(opened.tree()), str(opened.info), opened._repr_html_()):
+            assert "b/zarr.json" in text and "(3,)" in text
+        assert opened["a"].shape == opened["c"].shape == (3,)
+        for call in (lambda of=opened: of["b"], opened.arrays, opened.items):
+            with pytest.raises(error, match=message):
+                call()
+
+
+def test_xarray_leaves_out_what_cannot_be_opened(tmp_path):
+    xr = pytest.importorskip("xarray")
+    group = hr.create_group(tmp_path)
+    for name in ("a", "b", "c"):
+        group.create_array(name, shape=3, dtype="i4", dimension_names=["x"])
+    edit_json(tmp_path / "b/zarr.json", lambda document: document.__delitem__("codecs"))
+    with pytest.raises(hr.CorruptError, match='lacks "codecs"') as caught:
+        xr.open_dataset(tmp_path, engine="headrace")
+    assert caught.value.__notes__ == ["drop_variables='b' leaves it out"]
+    for dropped, kept in (("b", ["a", "c"]), (["b"], ["a", "c"]), (iter(["b", "c"]), ["a"])):
+        with xr.open_dataset(tmp_path, engine="headrace", drop_variables=dropped) as found:
+            assert list(found) == kept

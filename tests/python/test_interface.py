@@ -1,5 +1,6 @@
 """The Python layer: pickling, iteration, fields, codec objects, settings, import, Ctrl-C."""
 
+import copy
 import pickle
 import signal
 import subprocess
@@ -45,6 +46,32 @@ def test_handles_are_pickled_by_url_and_options(store):
     assert pickle.loads(pickle.dumps(hr.open_array(store, "x"))).read_only
     assert list(pickle.loads(pickle.dumps(hr.open_group(store)))) == ["x"]
     assert pickle.loads(pickle.dumps(opened.store)).url == opened.store.url
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("again", [copy.copy, lambda a: pickle.loads(pickle.dumps(a))])
+def test_a_handle_elsewhere_is_like_this_one(store, again, zarr_format):
+    array = hr.create_array(
+        store,
+        data=np.arange(6),
+        chunks=3,
+        write_empty_chunks=True,
+        zarr_format=zarr_format,
+        attributes={"units": "K"},
+    )
+    other = hr.open_array(store, mode="r+")
+    array.append(np.arange(3))
+    first, second = again(other), again(array)
+    assert (first.shape, second.shape) == ((6,), (9,))
+    assert dict(first.attrs) == {"units": "K"}
+    assert_same(first[...], np.arange(6))
+    first.append(np.full(3, 5))  # behind what the store has
+    assert first.shape == (12,)
+    assert_same(hr.open_array(store)[6:], np.array([0, 1, 2, 5, 5, 5]))
+    second[...] = 0  # chunks of the fill value are kept
+    now = hr.open_array(store)
+    assert_same(now[...], np.array([0] * 9 + [5] * 3))
+    assert now.nchunks_initialized == 4
 
 
 @pytest.mark.parametrize("make", [hr.memory_store, lambda: hr.open_store("memory://p", mode="a")])

@@ -144,6 +144,12 @@ def test_what_makes_no_sense_is_refused(path, options, message):
         Loader(path, sample_dim="time", **options)
 
 
+def test_integers_of_numpy_are_integers(tmp_path):
+    group = hr.create_group(tmp_path)
+    group["a"] = np.zeros((6, 3))
+    assert len(Loader(group, sample_dim=np.int64(0), halo=np.int64(0))) == 6
+
+
 def test_what_exclude_takes(path):
     def steps(exclude):
         return (

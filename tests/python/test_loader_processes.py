@@ -317,3 +317,15 @@ def test_jax_arrays(array):
     assert isinstance(batch["x"], jax.Array)
     wanted = np.stack([DATA[t : t + 2] for t in loader.origins(0, 3)[:, 0]])
     assert np.array_equal(batch["x"], wanted)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("batch_size", [1, None])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_dataloader_of_the_loader_itself(array, torch, workers, batch_size):
+    loader = Loader({"x": array}, **OPTIONS)
+    given = torch.utils.data.DataLoader(
+        loader, batch_size=batch_size, num_workers=workers, multiprocessing_context=None
+    )
+    with pytest.raises(TypeError, match=r"pass loader\.torch\(\) to torch's DataLoader"):
+        next(iter(given))

@@ -3,9 +3,12 @@
 import json
 
 import headrace as hr
+import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
+import zarr.codecs.numcodecs
 from helpers import assert_same
 
 netCDF4 = pytest.importorskip("netCDF4")
@@ -145,14 +148,103 @@ def test_text_that_is_no_number(tmp_path):
         hr.open(path / "v")[...]
 
 
-def test_an_elementsize_of_0_is_not_written(tmp_path):
+@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("mode", ["nczarr", "zarr", "zarr,noxarray"])
+def test_netcdf_reads_what_is_written_into_its_shuffled_arrays(tmp_path, mode, pipeline):
+    """Their elementsize is 0."""
+    if pipeline and "noxarray" in mode:
+        pytest.skip("zarr-python's documents do not tell")
     path = tmp_path / "a.zarr"
-    with create(path, "zarr") as file:
-        values = write(file, "v", ("y", "x"), "f8", compression="zlib")
-    array = hr.open(path / "v", mode="r+")
-    with pytest.raises(NotImplementedError, match="elementsize of 0 can not be written"):
-        array[...] = 0
+    with create(path, mode) as file:
+        values = write(file, "v", ("y", "x"), "i4", compression="zlib")
+    assert json.loads((path / "v" / ".zarray").read_text())["filters"][0]["elementsize"] == 0
+    if pipeline:
+        with zarr.config.set({"codec_pipeline.path": "headrace.zarr.CodecPipeline"}):
+            array = zarr.open_array(path / "v", mode="r+")
+            assert_same(array[...], values)
+            array[3:7, 5] = 70_000
+    else:
+        array = hr.open(path / "v", mode="r+")
+        array[3:7, 5] = 70_000
+    values[3:7, 5] = 70_000
     assert_same(array[...], values)
+    assert_same(hr.open(path / "v")[...], values)
+    with netCDF4.Dataset(f"file://{path}#mode={mode},file") as file:
+        assert_same(np.asarray(file["v"][...]), values)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_elementsize_of_0_of_numcodecs_shuffles_nothing(tmp_path, zarr_format):
+    values = np.arange(30, dtype="i4").reshape(5, 6)
+    filters = [numcodecs.Shuffle(elementsize=0)]
+    if zarr_format == 3:
+        theirs = {"compressors": [zarr.codecs.numcodecs.Shuffle(elementsize=0)]}
+    else:
+        theirs = {"filters": filters, "compressors": None}
+    zarr.create_array(tmp_path / "a", data=values, zarr_format=zarr_format, **theirs)
+    array = hr.open(tmp_path / "a", mode="r+")
+    assert_same(array[...], values)
+    array[2] = -1
+    values[2] = -1
+    assert_same(zarr.open_array(tmp_path / "a")[...], values)
+
+
+def test_what_netcdf_writes_without_marks(tmp_path):
+    path = tmp_path / "a.zarr"
+    with create(path, "nczarr,noxarray") as file:
+        values = write(file, "v", ("y", "x"), "i4", compression="zlib")
+    assert json.loads((path / "v" / ".zattrs").read_text()) == {}
+    array = hr.open(path / "v", mode="r+")
+    array.append(values[:4])
+    array.attrs["units"] = "m"
+    assert_same(hr.open(path / "v")[...], np.concatenate([values, values[:4]]))
+    hr.copy(path / "v", tmp_path / "b")
+    assert_same(zarr.open_array(tmp_path / "b")[...], np.concatenate([values, values[:4]]))
+
+
+@pytest.mark.parametrize("netcdfs", [True, False])
+def test_a_change_of_attributes_leaves_a_shuffle_what_it_was(tmp_path, netcdfs):
+    path = tmp_path / "a.zarr"
+    if netcdfs:
+        with create(path, "nczarr") as file:
+            values = write(file, "v", ("y", "x"), "i4", compression="zlib")
+        document = path / "v" / ".zarray"  # as zarr-python 2 would leave it
+        document.write_text(json.dumps(json.loads(document.read_text()), sort_keys=True))
+        changed = {"units": "m"}
+    else:
+        values = elements("i4", (4, 5))
+        filters = [numcodecs.Shuffle(elementsize=0), numcodecs.Zlib(level=3)]
+        zarr.create_array(path / "v", data=values, zarr_format=2, filters=filters, compressors=None)
+        changed = {"_ARRAY_DIMENSIONS": ["y", "x"]}
+    array = hr.open(path / "v", mode="r+")
+    array.attrs.put(changed)
+    assert_same(hr.open(path / "v")[...], values)
+    assert_same(zarr.open_array(path / "v")[...], values)
+    array.attrs.update(name="v")
+    array[1] = -1
+    values[1] = -1
+    assert_same(hr.open(path / "v")[...], values)
+    assert_same(zarr.open_array(path / "v")[...], values)
+    assert zarr.open_array(path / "v").attrs.asdict() == changed | {"name": "v"}
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_no_shuffle_is_no_shuffle_to_all_in_new_arrays_of_v2(tmp_path, copied):
+    values = np.arange(30, dtype="i4") * 70_000
+    if copied:
+        nothing = zarr.codecs.numcodecs.Shuffle(elementsize=0)
+        zarr.create_array(tmp_path / "a", data=values, compressors=[nothing], dimension_names=["x"])
+        hr.copy(tmp_path / "a", tmp_path / "b", zarr_format=2)
+    else:
+        hr.create_array(
+            tmp_path / "b",
+            data=values,
+            zarr_format=2,
+            filters=[hr.codecs.Shuffle(elementsize=0)],
+            attributes={"_ARRAY_DIMENSIONS": ["x"]},
+        )
+    assert_same(hr.open(tmp_path / "b")[...], values)
+    assert_same(zarr.open_array(tmp_path / "b")[...], values)
 
 
 def test_netcdf_reads_what_headrace_writes(tmp_path):

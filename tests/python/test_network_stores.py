@@ -92,6 +92,24 @@ def test_a_user_in_a_url_is_a_secret_too(tmp_path):
             hr.open(url.replace("me:", "you:"))
 
 
+@pytest.mark.parametrize(
+    "name", ["two words.zarr", "\u00e9t\u00e9.zarr", "a%20b.zarr", "a^{b}.zarr"]
+)
+def test_a_url_as_it_is_pasted(tmp_path, name):
+    """With what no URL has, which browsers encode; what is encoded stays so."""
+    data = np.arange(4)
+    hr.create_array(tmp_path / name.replace("%20", " "), data=data, chunks=2)
+    with file_server(tmp_path, lambda request: None) as root:
+        array = hr.open(f"{root}/{name}")
+        assert_same(array[:], data)
+        assert array.store.url.isascii() and " " not in array.store.url
+        again = hr.open(array.store.url)
+        assert again.store.url == array.store.url
+        assert_same(again[:], data)
+        with pytest.raises(FileNotFoundError):
+            hr.open(f"{root}/{name} 2")
+
+
 def test_a_pickle_has_secrets_where_that_is_wanted(bucket):
     options = {**bucket.options, "pickle_credentials": True}
     array = hr.open(bucket.url("x.zarr"), storage_options=options)

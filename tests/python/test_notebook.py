@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import headrace as hr
 import numpy as np
 import pytest
+from cloud_servers import file_server
 from headrace.loader import Loader
 
 HOSTILE = "<script>alert('x')</script>&\"\x1b[31m"
@@ -113,8 +114,43 @@ def test_a_rectilinear_grid():
     assert "3 x 1 chunks" in text and text.count("<line") == 2
 
 
+def test_a_rectilinear_grid_of_shards():
+    group = hr.create_group(hr.memory_store())
+    array = group.create_array("x", shape=(30, 4), dtype="f4", chunks=(5, 2), shards=[[10, 20], 4])
+    for thing in (array, group, Loader(array)):
+        text = checked(thing)
+        assert "(5, 2): 12 chunks" in text and "stored" in text
+    assert "of several extents" in checked(array) and "of several extents" in checked(Loader(array))
+
+
+def test_the_card_of_a_group(group, monkeypatch):
+    text = checked(group)
+    for part in ("t2m", "(5, 40, 60)", "(1, 20, 20): 30 chunks, stored: 0 B in 0 chunks"):
+        assert part in text, part
+    group["t2m"][:] = 1
+    group["s"][:] = 1
+    text = checked(group)
+    assert "in 30 chunks, ratio " in text
+    assert "(8, 8): 64 chunks, stored: " in text
+    # Nothing is listed beyond a few thousand chunks, of all arrays together.
+    monkeypatch.setattr("headrace._html._MOST_LISTED", 31)
+    text = checked(group)
+    assert text.count("stored: ") == 1
+
+
+def test_the_card_of_a_loader(group):
+    group["t2m"][:] = 1
+    text = checked(Loader({"t": group["t2m"], "again": group["t2m"]}, batch_size=2))
+    for part in ("batches", "(5, 40, 60) float32", "(1, 20, 20): 30 chunks", "Zstd", "ratio "):
+        assert part in text, part
+    assert "5 x 2 x 3 chunks</text>" in text
+    many = Loader({f"a{n:02}": group["t2m"] for n in range(11)})
+    text = checked(many)
+    assert text.count("<svg") == 8 and "and 3 arrays more" in text
+    assert ">(32, 32)<" in checked(Loader(group["s"]))
+
+
 def test_other_cards(group):
-    assert "t2m" in checked(group) and "(5, 40, 60)" in checked(group)
     assert "units" in checked(group["t2m"].attrs)
     assert "g.zarr" in checked(group.store)
     loader = Loader(group["t2m"], batch_size=2)
@@ -128,6 +164,24 @@ def test_a_broken_member_hides_no_neighbour(group, tmp_path):
     (tmp_path / "g.zarr/t2m/zarr.json").write_text("{")
     text = checked(group)
     assert "t2m" in text and "uint8" in text
+
+
+def test_a_group_whose_members_nobody_lists(group, tmp_path):
+    with file_server(tmp_path, lambda request: None) as url:
+        there = hr.open_group(f"{url}/g.zarr")
+        assert "does not say which objects it has" in checked(there)
+        assert "does not say which objects it has" in str(there.info)
+
+
+def test_a_store_of_others_that_breaks():
+    memory = pytest.importorskip("zarr.storage").MemoryStore
+
+    class Broken(memory):
+        def list_dir(self, prefix):
+            raise RuntimeError("nobody is there")
+
+    group = hr.create_group(Broken())
+    assert "nobody is there" in checked(group) and "nobody is there" in str(group.info)
 
 
 def test_info(group):

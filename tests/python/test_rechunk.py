@@ -536,7 +536,7 @@ def test_dask_executor(store, tmp_path):
     source_of(data, store, chunks=(1, 12, 4))
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -564,7 +564,7 @@ def test_dask_executor_outlives_workers(store, tmp_path):
     killed = []
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -676,6 +676,19 @@ def test_terminals_show_rate_and_time_left(store, tmp_path):
         assert re.search(
             r"\[#+\.+\] +\d+ ?%  [\d.]+ \w+/s, 0:00:\d\d left", shown_on_a_terminal(command)
         )
+
+
+def test_command_takes_extents_by_dimension(store, tmp_path):
+    root = hr.create_group(store)
+    root.create_array("x", data=counting((64, 32)), chunks=(8, 32), dimension_names=["t", "y"])
+    target = str(tmp_path / "out.zarr")
+    run("rechunk", store + "/x", target, "--chunks", "t=-1", "--shards", "t=64,1=64")
+    assert (hr.open(target).chunks, hr.open(target).shards) == ((64, 32), (64, 64))
+    run("rechunk", target, target + "2", "--chunks", "y=16", "--shards", "t=128")
+    assert (hr.open(target + "2").chunks, hr.open(target + "2").shards) == ((64, 16), (128, 64))
+    run("rechunk", store + "/x", target, "--chunks", "z=1", status=2)
+    run("rechunk", store + "/x", target, "--chunks", "t=0", status=2)
+    run("rechunk", store, target, "--chunks", "t=1", status=2)  # a group's arrays differ
 
 
 def test_command_convert(store, tmp_path):

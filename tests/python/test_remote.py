@@ -80,6 +80,15 @@ def test_an_array_over_http(served, shards):
         hr.open(f"{url}/nothing.zarr")
 
 
+def test_what_a_web_server_has_not(served):
+    _, url = served
+    for open_ in (hr.open, hr.open_group):
+        with pytest.raises(FileNotFoundError, match=r"answers 404 for zarr\.json, \.zarray and"):
+            open_(f"{url}/nothing.zarr")
+        with pytest.raises(FileNotFoundError, match=r"by its folder, not by its document$"):
+            open_(f"{url}/nothing.zarr/zarr.json")
+
+
 @pytest.mark.parametrize(
     ("by", "options"),
     [("", None), ("fsspec+", {"client_kwargs": {"trust_env": False}})],

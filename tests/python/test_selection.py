@@ -241,6 +241,20 @@ def test_wrong_advanced_index_is_an_index_error(grid, how, index):
         getattr(grid[0], how)[index]
 
 
+def test_points_without_an_index_for_each_dimension(store):
+    array = hr.create_array(store, data=np.zeros((2, 3, 4)), dimension_names=["t", None, "x"])
+    with pytest.raises(IndexError, match=r"an index for every dimension: .* none for 1, 'x'$"):
+        array.vindex[{"t": [0, 1]}]
+    with pytest.raises(IndexError, match="wants an index for every dimension: array is 3-dim"):
+        array.vindex[[0, 1], [1, 2]]
+    assert array.vindex[{"t": [0, 1], 1: 2, "x": [3, 0]}].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("how", ["oindex", "vindex", "blocks"])
+def test_an_indexer_shows_what_it_is_of(grid, how):
+    assert repr(getattr(grid[0], how)) == f"<{how} of {grid[0]!r}>"
+
+
 def test_coordinates_that_do_not_broadcast_are_refused(grid):
     # IndexError in NumPy, ValueError in zarr-python.
     with pytest.raises((IndexError, ValueError)):

@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import sys
+from decimal import Decimal
 
 import headrace as hr
 import numpy as np
@@ -109,7 +110,10 @@ def test_arrays_by_what_they_hold(store):
         hr.full(2, [1, 2])
 
 
-@pytest.mark.parametrize("value", [300, -1, "many", 1j])
+@pytest.mark.parametrize(
+    "value",
+    [300, -1, "many", 1j, 1.5, np.float32(1.5), np.array(0.5), np.longdouble(1.5), Decimal("0.5")],
+)
 def test_a_fill_value_of_another_type(store, value):
     with pytest.raises((TypeError, ValueError), match="fill_value: expected a value of uint8, got"):
         hr.full(3, value, "uint8", store=store)
@@ -224,6 +228,52 @@ def test_resize_and_append_by_dimension(cube, store):
         array.resize({"lat": "many"})
 
 
+def test_the_dimensions_of_a_v2_array_follow_its_attributes(tmp_path):
+    array = hr.create_array(tmp_path / "a", data=np.arange(6).reshape(2, 3), zarr_format=2)
+    other = array.to("simt")
+    array.attrs["_ARRAY_DIMENSIONS"] = ["y", "x"]
+    assert array.dimension_names == other.dimension_names == ("y", "x")
+    assert array[{"x": 2}].tolist() == [2, 5]
+    array.attrs.clear()
+    assert array.dimension_names is None
+
+
+def test_chunks_and_shards_by_iterators():
+    array = hr.create_array({}, shape=(4, 6), dtype="i4", chunks=iter([1, 3]), shards=iter([2, 6]))
+    assert (array.chunks, array.shards) == ((1, 3), (2, 6))
+    array = hr.create_array({}, shape=(4, 6), dtype="i4", chunks=iter([[1, 3], 3]))
+    assert array.write_chunk_sizes == ((1, 3), (3, 3))
+
+
+@pytest.mark.parametrize("shape", [np.array([4, 5, 3]), [np.int8(4), np.int64(5), 3]])
+def test_resize_by_integers_of_numpy(cube, shape):
+    array, _ = cube
+    array.resize(shape)
+    assert array.shape == (4, 5, 3)
+    row = hr.zeros(4)
+    row.resize(np.array(7))
+    assert row.shape == (7,)
+    with pytest.raises(TypeError, match="shape: expected an integer or a sequence of integers"):
+        array.resize(np.array([4.0, 5, 3]))
+    with pytest.raises(TypeError, match="integers, got True"):
+        row.resize(True)
+    assert row.shape == (7,)
+
+
+@pytest.mark.parametrize("path", [None, "deep/x"])
+def test_what_cannot_be_appended_names_the_array(store, path):
+    array = hr.create_array(store, path, shape=(2, 3), dtype="i4")
+    name = path or array.store.url
+    for data in (np.zeros((2, 4), "i4"), np.full((2, 3), "text"), [[1, 2, 3], [4, 5]]):
+        with pytest.raises(ValueError, match=rf"\[append\] {name}: "):
+            array.append(data)
+    with pytest.raises(ValueError, match=rf"\[append\] {name}: axis 2 of"):
+        array.append(np.zeros((2, 3), "i4"), axis=2)
+    with pytest.raises(ValueError, match=rf"\[write\] {name}: expected elements of int32: "):
+        array[:] = np.full((2, 3), "text")
+    assert array.shape == (2, 3)
+
+
 def test_lazy_views_by_dimension(cube):
     array, data = cube
     view = array.lazy[{"lat": slice(1, 4)}][{"time": 2}]
@@ -232,6 +282,21 @@ def test_lazy_views_by_dimension(cube):
     assert_same(view[{"lon": 1}].read(), data[2, 1:4, 1])
     with pytest.raises(ValueError, match="no dimension 'time'"):
         view[{"time": 0}]
+
+
+def test_lazy_views_of_an_array_that_was_made_smaller(store):
+    array = hr.create_array(store, shape=(10, 3), dtype="i4", chunks=(4, 3))
+    array[:] = np.arange(30).reshape(10, 3)
+    views = [array.lazy, array.lazy[2:8], array.lazy[::-2, 1], array.lazy[7:, None]]
+    array.resize((5, 3))
+    for view in views:
+        assert view.read().shape == view.shape == view[...].read().shape
+        assert view.size == view.read().size
+    assert_same(views[0][-1].read(), np.array([12, 13, 14], "i4"))
+    with pytest.raises(IndexError, match="outside the view's axis of length 3"):
+        views[1][3]
+    array.resize((20, 3))
+    assert views[0].shape == views[0].read().shape == (10, 3)
 
 
 def test_progress(tmp_path):
@@ -409,7 +474,13 @@ def test_shapes_of_numpy(shape, wanted):
     assert hr.open_array(hr.memory_store(), mode="w", shape=shape, dtype="i4").shape == wanted
 
 
-@pytest.mark.parametrize("make", [int, np.int64, lambda n: [n], lambda n: np.array([n])])
+def test_a_fill_value_without_a_fraction():
+    assert (
+        hr.full(2, 3.0, "i4")[:].tolist() == hr.full(2, np.float32(3), "i4")[:].tolist() == [3, 3]
+    )
+
+
+@pytest.mark.parametrize("make", [int, np.int64, np.array, lambda n: [n], lambda n: np.array([n])])
 def test_chunks_of_numpy(make):
     array = hr.zeros(8, chunks=make(2), shards=make(4))
     assert (array.chunks, array.shards) == ((2,), (4,))

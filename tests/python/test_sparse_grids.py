@@ -144,3 +144,18 @@ def test_what_is_missing_is_not_looked_for(sparse, tmp_path):
     if calls < 0:
         pytest.skip("no strace here, or it may not trace")
     assert calls < SIDE * SIDE / 4, array
+
+
+def test_what_was_written_a_moment_ago_is_listed_too(tmp_path):
+    program = f"""if True:
+        import headrace
+        array = headrace.create_array(
+            {str(tmp_path)!r}, "deep/x", shape=1 << 17, chunks=1, dtype="u1", compressors=None
+        )
+        array[5] = 1
+        assert array[:].sum() == 1
+    """
+    calls = system_calls(tmp_path, program)
+    if calls < 0:
+        pytest.skip("no strace here, or it may not trace")
+    assert calls < 1 << 12

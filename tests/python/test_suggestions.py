@@ -54,6 +54,15 @@ def test_the_nearest_name():
             NotImplementedError, "did you mean 'zstd'"),
         (lambda p: hr.create_array(p, "y", shape=3, dtype="f4",
             compressors={"name": "ztsd"}), NotImplementedError, "did you mean 'zstd'"),
+        (lambda p: hr.create_array(p, "y", shape=3, dtype="flot32"), ValueError,
+            "dtype: .*did you mean 'float32'"),
+        (lambda p: hr.create_array(p, "y", shape=3, dtype="V0"), NotImplementedError, "dtype: "),
+        (lambda p: hr.create_array(p, "y", shape=3, dtype=5), TypeError, "dtype: "),
+        (lambda p: hr.codecs.Zstd(lvl=3), TypeError,
+            r"Zstd\(\): unknown argument 'lvl'; did you mean 'level'"),
+        (lambda p: Loader({"x": hr.open(p)["t2m"]}, sample_dim="tiem"), ValueError,
+            "no variable has it; did you mean 'time'"),
+        (lambda p: Loader(p, sample_dim="tiem"), ValueError, "'tiem'; did you mean 'time'"),
         (lambda p: hr.config.set(thread=3), ValueError, "did you mean 'threads'"),
         (lambda p: hr.codecs.Zstandard, AttributeError, "did you mean 'Zstd'"),
         (lambda p: hr.open_arrray, AttributeError, "did you mean 'open_array'"),
@@ -112,8 +121,23 @@ def test_a_folder_of_stores_and_an_empty_one(tmp_path, weather):
     with pytest.raises(FileNotFoundError, match=r"the folder has 'weather\.zarr'"):
         hr.open(str(tmp_path))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="nothing is there"):
+    with pytest.raises(FileNotFoundError, match=r"/empty: the folder is empty$"):
         hr.open(str(tmp_path / "empty"))
+    with pytest.raises(FileNotFoundError, match=r"/empty: the folder is empty$"):
+        hr.open_group(str(tmp_path / "empty"))
+    (tmp_path / "empty/a.txt").touch()
+    with pytest.raises(
+        FileNotFoundError, match=r"no zarr\.json, \.zarray or \.zgroup, but a\.txt$"
+    ):
+        hr.open(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup", ".zmetadata", ".zattrs"])
+def test_the_document_of_a_node(tmp_path, name):
+    (tmp_path / "x.zarr").mkdir()
+    (tmp_path / "x.zarr" / name).write_text("{}")
+    with pytest.raises(ValueError, match=rf"folder that it describes, {tmp_path}/x\.zarr$"):
+        hr.open(str(tmp_path / "x.zarr" / name))
 
 
 def test_handles_of_zarr_python(weather):
@@ -162,6 +186,12 @@ def test_stores_of_other_libraries_are_named_by_what_they_are(tmp_path, weather)
             r"^chunks: expected 2 extents, got \(1, 2, 3\)$"),
         (lambda p: hr.open(p)["t2m"].with_implementations({"zstd": "x"}), ValueError,
             r"^\[with_implementations\] implementation of zstd: expected one of"),
+        (lambda p: hr.open(p)["t2m"].read(implementations={"zsdt": "libzstd"}), ValueError,
+            r'^t2m implementations: there is no codec "zsdt"$'),
+        (lambda p: hr.rechunk(p + "/t2m", p + "2", chunks=(0, 2)), ValueError,
+            r"^\[rechunk\] chunks: "),
+        (lambda p: hr.save(p + "2", {"x": np.zeros(3)}), TypeError,
+            r"^save: expected arrays, got dict: .* save\(store, \*\*arrays\)$"),
     ],
 )  # fmt: skip
 def test_messages_name_the_argument_once(weather, call, error, message):

@@ -188,6 +188,15 @@ def test_setup_says_what_is_missing_without_root(tmp_path):
     assert "brew install" in done.stderr and "dnf install" in done.stderr
 
 
+def test_setup_names_the_libraries():
+    done = subprocess.run(
+        [ROOT / "tools" / "setup", "libraries"], capture_output=True, text=True, check=True
+    )
+    names = done.stdout.split()
+    assert "libzstd-dev" in names and "libgtest-dev" in names
+    assert not {"g++", "clang"} & set(names) and not done.stderr
+
+
 def test_this_repository_is_clean():
     assert check_layers.check(ROOT) == []
     assert check_imports.check(ROOT) == []

@@ -686,6 +686,27 @@ def test_other_libraries_take_the_data_by_dlpack(weather_v3):
         assert tensor.data_ptr() == step.data.ctypes.data
 
 
+@pytest.mark.parametrize("device", ["cpu", "simt"])
+def test_data_that_run_backwards_are_copied_for_torch(weather_v3, device):
+    pytest.importorskip("torch")
+    with xr.open_dataset(weather_v3, engine="headrace", device=device) as ds:
+        flipped = ds.packed.isel(time=3)[::-1, ::-2]
+        np.testing.assert_array_equal(flipped.headrace.to_torch(), flipped.values)
+        with pytest.raises(BufferError, match="without a copy"):
+            flipped.headrace.__dlpack__(copy=False)
+
+
+def test_a_data_set_is_the_same_elsewhere_after_an_append(tmp_path):
+    path = tmp_path / "a.zarr"
+    xr.Dataset({"v": ("x", np.arange(4.0))}).to_zarr(path)
+    with xr.open_dataset(path, engine="headrace") as ds:
+        sent = pickle.dumps(ds)
+        xr.Dataset({"v": ("x", np.arange(4.0, 7.0))}).to_zarr(path, append_dim="x")
+        elsewhere = pickle.loads(sent)
+        xr.testing.assert_identical(elsewhere, ds)
+        assert elsewhere.v.mean() == 1.5
+
+
 def test_a_missing_or_unfit_library_is_named(weather_v3):
     def open_with(library):
         return xr.open_dataset(weather_v3, engine="headrace", device="simt", array_library=library)
@@ -760,3 +781,19 @@ def test_one_string_has_the_type_of_its_array(tmp_path, dtype, chunks):
     )
     assert one.dtype == wanted.dtype == dtype
     xr.testing.assert_identical(one, wanted)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_is_no_member_is_told(tmp_path, zarr_format):
+    """As the engine "zarr" does, which names it and not what it is."""
+    xr.Dataset({"a": ("x", [1.0, 2.0]), "b": ("x", [3.0, 4.0])}).to_zarr(
+        tmp_path, zarr_format=zarr_format, consolidated=False
+    )
+    (tmp_path / "b" / ("zarr.json" if zarr_format == 3 else ".zarray")).unlink()
+    with pytest.warns(UserWarning, match="Object at b is not recognized"):
+        wanted = xr.open_dataset(
+            tmp_path, engine="zarr", consolidated=False, zarr_format=zarr_format
+        )
+    with pytest.warns(UserWarning, match="left out what is no array and no group of it: b$"):
+        found = xr.open_dataset(tmp_path, engine="headrace", zarr_format=zarr_format)
+    xr.testing.assert_identical(found, wanted)

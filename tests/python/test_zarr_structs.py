@@ -1,5 +1,8 @@
 """zarr-python's pipeline: structures of several byte orders, and which chunks are missing."""
 
+import json
+
+import headrace as hr
 import numpy as np
 import pytest
 import zarr
@@ -104,3 +107,38 @@ def test_missing_chunks_are_reported(tmp_path, monkeypatch, kind, shards, zarr_f
         assert run(slice(8, 10)) == ([["missing"]], [-1, -1])
         array[8:12] = 1
         assert run(slice(7, 10)) == ([["present", "present"]], [7, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [["a", "<i4"], ["", "|V4"], ["b", "<f8"]],
+        [["", "<i4"], ["", ">f4"]],
+        [["x", "|u1"], ["", "|S3"], ["", "<i2"]],
+    ],
+    ids=str,
+)
+def test_fields_without_a_name(tmp_path, fields):
+    """NumPy writes padding so, and counts fields to name them."""
+    dtype = np.dtype([tuple(field) for field in fields])
+    data = np.frombuffer(bytes(range(120)), dtype, 5)
+    document = {
+        "zarr_format": 2, "shape": [5], "chunks": [5], "dtype": fields, "compressor": None,
+        "filters": None, "order": "C", "fill_value": None,
+    }  # fmt: skip
+    (tmp_path / ".zarray").write_text(json.dumps(document))
+    (tmp_path / "0").write_bytes(data.tobytes())
+    wanted = zarr.open_array(tmp_path, mode="r")[:]
+    array = hr.open_array(tmp_path)
+    assert array.dtype == wanted.dtype == dtype
+    assert array[:].tobytes() == wanted.tobytes()
+    assert dtype.names[1] == "f1" and array["f1"].tobytes() == wanted["f1"].tobytes()
+
+
+def test_a_field_that_has_the_name_of_one_without(tmp_path):
+    fields = [["f1", "<i4"], ["", "<f4"]]
+    array = hr.create_array(tmp_path, shape=2, dtype=[("a", "<i4"), ("b", "<f4")], zarr_format=2)
+    document = {**array.metadata, "dtype": fields}
+    (tmp_path / ".zarray").write_text(json.dumps(document))
+    with pytest.raises(hr.CorruptError, match="occurs twice"):
+        hr.open_array(tmp_path)

@@ -149,6 +149,19 @@ TEST(ShmProcess, TellsThatAllOthersAreGone) {
   EXPECT_EQ(code_of([&] { put_text(channel, "more", {}); }), ErrorCode::io);
 }
 
+// One that starts slowly is not gone.
+TEST(ShmProcess, WaitsForWhoTheChannelWasHandedTo) {
+  const Arena arena = Arena::create(kMiB);
+  const Channel channel = arena.channel(1);
+  expect_success(start_child([&] { put_text(channel, "first"); }));
+  EXPECT_EQ(get_text(channel, kSoon), "first");
+  const ChannelHandle handle = channel.handle();
+  EXPECT_FALSE(channel.get({.timeout = std::chrono::milliseconds(1500)}));
+  expect_success(start_child([&] { put_text(arena.open(handle), "late"); }));
+  EXPECT_EQ(get_text(channel, kSoon), "late");
+  EXPECT_EQ(code_of([&] { channel.get(); }), ErrorCode::io) << "nobody is awaited any more";
+}
+
 TEST(ShmProcess, WorksWith64AtOnceAnd256InTurn) {
   const Arena arena = Arena::create(4 * kMiB);
   const Channel channel = arena.channel(8);

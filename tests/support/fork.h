@@ -19,3 +19,12 @@ inline constexpr bool kUnderThreadSanitizer = false;
       GTEST_SKIP()                                                                         \
           << "malloc of a sanitizer does not survive a fork while other threads allocate"; \
   } while (false)
+
+// Skips a test whose child of fork() starts threads, where the parent had some: a thread of the
+// child gets the stack of one of the parent's, and ThreadSanitizer, which knows that by its stack,
+// ends the process ("dup thread with used id").
+#define HEADRACE_SKIP_WHERE_CHILDREN_START_NO_THREADS()                                    \
+  do {                                                                                     \
+    if (kUnderThreadSanitizer)                                                             \
+      GTEST_SKIP() << "ThreadSanitizer takes a thread of the child for one of its parent"; \
+  } while (false)

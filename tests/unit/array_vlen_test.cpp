@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "conformance/random_selection.h"
+#include "device_kit.h"
 #include "engine/read/ragged.h"
 #include "headrace/headrace.h"
 #include "store/store.h"
@@ -99,7 +100,7 @@ void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 const CodecSpec kUtf8 = {"vlen-utf8", ""};
 
-class VlenArray : public testing::TestWithParam<Layout> {
+class VlenArray : public test::DeviceTest, public testing::WithParamInterface<Layout> {
  protected:
   Array create(const DType& dtype) {
     const Layout& layout = GetParam();
@@ -179,6 +180,16 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Layout{"plain", {13, 17}, {4, 5}, {}, {kUtf8}},
         Layout{"zstd", {13, 17}, {4, 5}, {}, {kUtf8, codec::zstd(3)}},
+        Layout{"lz4_checksums",
+               {13, 17},
+               {4, 5},
+               {},
+               {kUtf8, codec::crc32c(), {"numcodecs.lz4", ""}, codec::crc32c()}},
+        Layout{"transposed_zstd",
+               {9, 7, 5},
+               {4, 3, 2},
+               {},
+               {codec::transpose({2, 0, 1}), kUtf8, codec::zstd(1)}},
         Layout{"compressor_only", {300}, {32}, {}, {codec::gzip(1), codec::crc32c()}},
         Layout{"transposed", {9, 7, 5}, {4, 3, 2}, {}, {codec::transpose({2, 0, 1}), kUtf8}},
         Layout{"shards", {13, 17}, {2, 3}, {6, 9}, {kUtf8, codec::zstd(1)}},
@@ -315,6 +326,139 @@ TEST(Ragged, ElementsSelectedAgainAndAgainNeedTheirBytesEachTime) {
   const Selection selection = Selection::coordinate({std::move(indices)});
   EXPECT_EQ(code_of([&] { array.read_ragged(selection); }), ErrorCode::out_of_memory);  // 2^48
   EXPECT_EQ(texts_of(array.read_ragged({slice(0, 0)})), std::vector<std::string>{});
+}
+
+// Of devices: where the host must not help, where it has to, and what is damaged.
+class RaggedOnDevice : public test::DeviceTest {
+ protected:
+  Array create(const DType& dtype,
+               std::vector<CodecSpec> codecs,
+               std::int64_t n = 5000,
+               const char* path = "r") {
+    CreateOptions options;
+    options.shape = {n};
+    options.chunks = {700};
+    options.dtype = dtype;
+    options.codecs = std::move(codecs);
+    const ConstBytes fill = bytes_of("what is missing");
+    options.fill_value = std::vector<std::byte>(fill.begin(), fill.end());
+    return create_array(store_, path, options);
+  }
+
+  // The first `n` elements: they say the numbers from `first` on.
+  static void write(const Array& array, std::int64_t n, std::int64_t first) {
+    Elements elements(counted(static_cast<std::size_t>(n), first));
+    array.write({slice(0, n)}, {elements.elements.data(), {n}, {}, array.dtype(), {}});
+  }
+  // All but the last three chunks.
+  static void fill(const Array& array) { write(array, 3500, 1); }
+
+  Buffer stored(const char* key) const {
+    Buffer bytes;
+    EXPECT_TRUE(store_.driver().get(key, bytes));
+    return bytes;
+  }
+
+  static RaggedTensor read_there(const Array& array, const std::string& forced) {
+    ReadOptions options;
+    if (!forced.empty()) options.implementations = {{forced, "headrace-simt"}};
+    return array.to(Device::simt()).read_ragged({}, options);
+  }
+
+  const Store store_ = memory_store();
+};
+
+TEST_F(RaggedOnDevice, DecodesThere) {
+  const std::vector<std::vector<CodecSpec>> chains = {
+      {codec::zstd(3)},
+      {codec::blosc()},
+      {{"numcodecs.lz4", ""}},
+      {codec::crc32c(), codec::zstd(1), codec::crc32c()},
+  };
+  for (const auto& [dtype, name] :
+       {std::pair(DType::string(), "vlen-utf8"), std::pair(DType::bytes(), "vlen-bytes")}) {
+    for (std::vector<CodecSpec> codecs : chains) {
+      codecs.insert(codecs.begin(), {name, ""});
+      const Array array = create(dtype, codecs);
+      fill(array);
+      EXPECT_EQ(texts_of(read_there(array, name)), texts_of(array.read_ragged())) << codecs[1].name;
+      store_.driver().erase_prefix("r/");
+    }
+  }
+}
+
+TEST_F(RaggedOnDevice, SaysWhatOnlyTheHostDecodes) {
+  for (std::vector<CodecSpec> codecs : std::vector<std::vector<CodecSpec>>{
+           {kUtf8}, {kUtf8, codec::gzip(1)}, {kUtf8, codec::zstd(1), codec::zstd(1)}}) {
+    const Array array = create(DType::string(), codecs);
+    fill(array);
+    EXPECT_EQ(code_of([&] { read_there(array, "vlen-utf8"); }), ErrorCode::unsupported);
+    EXPECT_EQ(texts_of(read_there(array, "")), texts_of(array.read_ragged()));
+    store_.driver().erase_prefix("r/");
+  }
+}
+
+// Frames of streaming writers have no size.
+TEST_F(RaggedOnDevice, AFrameWithoutItsSizeIsTheHosts) {
+  const Array array = create(DType::string(), {kUtf8, codec::zstd(1)});
+  fill(array);
+  write(create(DType::string(), {kUtf8}, 700, "plain"), 700, 9);
+  const Buffer bytes = stored("plain/c/0");
+  // Window descriptor for 128 KiB, no size; one raw block, the last.
+  std::string frame("\x28\xb5\x2f\xfd\x00\x38", 6);
+  const std::size_t header = bytes.size() << 3 | 1;
+  for (int i = 0; i < 3; ++i) frame.push_back(static_cast<char>(header >> 8 * i));
+  frame.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  store_.driver().set("r/c/1", bytes_of(frame));
+  EXPECT_EQ(code_of([&] { read_there(array, "vlen-utf8"); }), ErrorCode::unsupported);
+  const auto expected = texts_of(array.read_ragged());
+  EXPECT_EQ(expected[700], text_of_number(9));
+  EXPECT_EQ(texts_of(read_there(array, "")), expected);
+}
+
+TEST_F(RaggedOnDevice, JudgesDamageAsTheHostDoes) {
+  for (const CodecSpec& codec : {codec::zstd(1), codec::blosc(), CodecSpec{"numcodecs.lz4", ""}}) {
+    const Array array = create(DType::string(), {kUtf8, codec}, 700);
+    write(array, 700, 1);
+    const Buffer bytes = stored("r/c/0");
+    const std::string good(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::mt19937 random(6);
+    for (int i = 0; i < 150; ++i) {
+      std::string damaged = good;
+      damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
+      if (i % 10 == 0) damaged.resize(random() % damaged.size());
+      store_.driver().set("r/c/0", bytes_of(damaged));
+      const auto judge = [&](auto read) {
+        try {
+          return std::pair(true, texts_of(read()));
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::corrupt) << error.what();
+          return std::pair(false, std::vector<std::string>());
+        }
+      };
+      const auto here = judge([&] { return array.read_ragged(); });
+      const auto there = judge([&] { return read_there(array, ""); });
+      // Of zstd's bits that mean nothing and are always zero the kernels see that they are.
+      if (there.first || codec.name != "zstd") {
+        EXPECT_EQ(there, here) << codec.name << ' ' << i;
+      }
+    }
+    store_.driver().erase_prefix("r/");
+  }
+}
+
+// A block of lz4 that says it gives less than the checksum behind it takes.
+TEST_F(RaggedOnDevice, AChecksumHasToFit) {
+  const Array array = create(DType::string(), {kUtf8, codec::crc32c(), {"numcodecs.lz4", ""}});
+  for (const int n : {0, 1, 3, 4, 7}) {
+    std::string chunk(4, '\0');
+    chunk[0] = static_cast<char>(n);
+    chunk.push_back(static_cast<char>(n << 4));
+    chunk.append(static_cast<std::size_t>(n), 'x');
+    store_.driver().set("r/c/0", bytes_of(chunk));
+    EXPECT_EQ(code_of([&] { array.read_ragged(); }), ErrorCode::corrupt) << n;
+    EXPECT_EQ(code_of([&] { read_there(array, "vlen-utf8"); }), ErrorCode::corrupt) << n;
+  }
 }
 
 TEST(Ragged, OtherElementsAreRefused) {

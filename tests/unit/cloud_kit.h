@@ -2,6 +2,7 @@
 
 // Servers that are a function, for what asks an HttpClient.
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -76,7 +77,7 @@ class FunctionClient final : public HttpClient {
 
  private:
   const Server server_;
-  const HttpOptions options_{};
+  const HttpOptions options_{.backoff = std::chrono::milliseconds(1)};
   mutable Mutex mutex_;
   std::vector<Asked> all_ GUARDED_BY(mutex_);
 };

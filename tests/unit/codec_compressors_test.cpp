@@ -59,7 +59,7 @@ class BytesCodecs : public ::testing::TestWithParam<Case> {
     std::vector<CodecPtr> out;
     const CodecSpec spec{GetParam().name, GetParam().configuration};
     for (const std::string& i : kit::implementations_of(canonical_codec_name(spec.name))) {
-      out.push_back(kit::make(spec, i));
+      out.push_back(kit::make(spec, i, DType::uint8, {0}));
       EXPECT_EQ(out.back()->implementation(), i);
       EXPECT_EQ(out.back()->kind(), CodecKind::bytes_to_bytes);
     }

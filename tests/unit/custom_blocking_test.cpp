@@ -24,6 +24,7 @@
 #include "headrace/store.h"
 #include "store/async.h"
 #include "store/store.h"
+#include "support/fork.h"
 #include "support/noted_read.h"
 
 namespace headrace::test {
@@ -330,6 +331,7 @@ TEST(BlockingStore, WhatIsCancelledIsDoneAtOnce) {
 }
 
 TEST(BlockingStore, AChildOfForkStartsThreadsOfItsOwn) {
+  HEADRACE_SKIP_WHERE_CHILDREN_START_NO_THREADS();
   const auto behind = std::make_shared<Blocking>();
   behind->objects = {{"a", "0123456789"}};
   Gate gate;

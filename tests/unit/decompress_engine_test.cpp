@@ -134,7 +134,7 @@ class DecompressEngine : public testing::Test {
 };
 
 TEST_F(DecompressEngine, DecodesTheChunksOfAPlanThatAsksForIt) {
-  const WithEngine devices;
+  WithEngine devices;
   const auto queue = simt_backend().make_queue(0);
   constexpr std::size_t kNbytes = 10000;
   const CodecChain chain({codec::bytes(), codec::lz4()}, chunk(kNbytes), {});

@@ -44,7 +44,7 @@ class WithLibrary final : public test::SimtDevice {
 TEST(DeviceLibrary, DecodesTheStepsThatAskForIt) {
   missing_library.clear();
   decoded_by_library = 0;
-  const WithLibrary devices;
+  WithLibrary devices;
   const auto queue = simt_backend().make_queue(0);
   const std::vector<std::uint8_t> bytes{1, 2, 3, 4};
   std::vector<std::uint8_t> padded(2 * kSourcePadding + bytes.size());

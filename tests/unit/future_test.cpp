@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine/request/async.h"
+#include "support/fork.h"
 
 namespace headrace {
 namespace {
@@ -113,10 +114,7 @@ TEST(Future, LetsGoOfWhatTheWorkHeldBeforeItIsDone) {
 }
 
 TEST(Future, IsNotValidInAChildOfFork) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP()
-      << "ThreadSanitizer takes a thread of the child for the one of its parent that had its stack";
-#endif
+  HEADRACE_SKIP_WHERE_CHILDREN_START_NO_THREADS();
   Gate gate;
   auto future = std::make_unique<Future<int>>(gated(gate, 7));
   std::thread waiter([&] { future->wait_for(10s); });

@@ -109,9 +109,21 @@ TEST(Group, TellsWhatIsNoMember) {
             "|old: an array of Zarr 2 in a group of Zarr 3");
 }
 
+TEST(Group, TellsOfChunksWithoutAnArray) {
+  for (const char* chunk : {"c/0/1", "c.0.1", "0.1", "0/1", "17"}) {
+    const Store store = v3_store();
+    put(store, std::string("gone/") + chunk, "chunk");
+    put(store, "images/1st.png", "");
+    put(store, "images/c", "");
+    EXPECT_EQ(left_out_of(open_group(store)),
+              "a b |gone: a folder of what look like chunks, without an array's document")
+        << chunk;
+  }
+}
+
 TEST(Group, LooksForNodesInSoManyFoldersOnly) {
   const Store store = v3_store();
-  for (int i = 0; i < 1100; ++i) put(store, "notes/" + std::to_string(i) + "/readme.txt", "");
+  for (int i = 0; i < 1100; ++i) put(store, "notes/n" + std::to_string(i) + "/readme.txt", "");
   EXPECT_EQ(left_out_of(open_group(store)),
             "a b |notes: a folder without a group's document, not looked through: there are too "
             "many");

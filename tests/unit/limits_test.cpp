@@ -38,7 +38,7 @@ TEST(Limits, ListsOfJsonAreBoundedBeforeTheyAreBuilt) {
   std::string message;
   EXPECT_EQ(code_of([&] { shape_from_json(list, 0); }, &message), ErrorCode::unsupported);
   EXPECT_NE(message.find("more dimensions than 64"), std::string::npos) << message;
-  EXPECT_EQ(code_of([&] { codecs_from_json(list); }, &message), ErrorCode::unsupported);
+  EXPECT_EQ(code_of([&] { codecs_from_json(list, 1); }, &message), ErrorCode::unsupported);
   EXPECT_NE(message.find("more codecs than 64"), std::string::npos) << message;
   EXPECT_EQ(code_of([&] { list.items(); }), ErrorCode::unsupported);
   const std::string members = "{\"a\":0" + repeated(",\"a\":0", 2'000'000) + "}";

@@ -18,6 +18,7 @@
 
 #include "conformance/config_guard.h"
 #include "conformance/temp_folder.h"
+#include "support/fork.h"
 #include "unit/device_kit.h"
 
 namespace headrace {
@@ -417,6 +418,7 @@ TEST_F(MappedRead, ThreadsReadTheSame) {
 }
 
 TEST_F(MappedRead, AChildOfForkMapsForItself) {
+  HEADRACE_SKIP_WHERE_CHILDREN_START_NO_THREADS();
   test::set_threads(1);
   const Array a = filled({codec::bytes()});
   const Array there = a.to(Device::simt());

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -115,15 +116,17 @@ TEST(NodeLock, GoesToTheFolderThatIsThereWhenOneWasReplaced) {
   const TempFolder folder;
   const Store store = open_store(folder.path(), StoreMode::append);
   std::filesystem::create_directory(folder / "a");
+  std::filesystem::create_directory(folder / "new");
   const int fd = ::open((folder / "a").c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  std::atomic<bool> is_waiting = false;
   std::thread waits([&] {
-    const NodeLock lock(store, "a", {});
+    const NodeLock lock(store, "a", [&] { is_waiting = true; });
     EXPECT_FALSE(child_locks(folder / "a"));
   });
-  // The old one stays locked.
-  std::filesystem::rename(folder / "a", folder / "old");
-  std::filesystem::create_directory(folder / "a");
+  while (!is_waiting) std::this_thread::yield();
+  // In one step, as a node without a folder is not locked. The old one stays locked.
+  std::filesystem::rename(folder / "new", folder / "a");
   waits.join();
   ::close(fd);
 }

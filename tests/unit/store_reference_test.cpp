@@ -434,6 +434,18 @@ TEST_F(References, LeadNowhereButWhereTheyMay) {
   EXPECT_EQ(code_of([&] { get_text(store, "up"); }), ErrorCode::permission_denied);
 }
 
+// RFC 8089 has "file:/a", too.
+TEST_F(References, LeadToFilesByOneSlash) {
+  const auto json = [&](const char* name) {
+    return R"({"a": ["file:)" + (folder_ / name) + R"("]})";
+  };
+  EXPECT_EQ(get_text(open(json("data/target.bin")), "a"), "0123456789");
+  const Store secret = open(json("secret.bin"));
+  EXPECT_EQ(code_of([&] { get_text(secret, "a"); }), ErrorCode::permission_denied);
+  EXPECT_EQ(get_text(open(json("secret.bin"), {{"allow", "file:" + (folder_ / "")}}), "a"),
+            "secret");
+}
+
 // What is relative lies on the same host, and is read as all of a network is.
 TEST_F(References, AreRelativeToAnotherHost) {
   ObjectServer server;

@@ -20,6 +20,7 @@
 #include "base/task_wait.h"
 #include "conformance/config_guard.h"
 #include "headrace/error.h"
+#include "support/fork.h"
 
 namespace headrace {
 namespace {
@@ -413,6 +414,7 @@ TEST(RunAsync, HelpersOfTasksMayWaitForTasks) {
 }
 
 TEST(ThreadPool, AChildOfForkHasItsOwn) {
+  HEADRACE_SKIP_WHERE_CHILDREN_START_NO_THREADS();
   const Threads threads(4);
   std::atomic<int> before{0};
   parallel_for(8, [&](std::size_t) { ++before; });

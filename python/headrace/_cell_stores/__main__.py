@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from .. import _core
 from .._cells._anndata import frame, length_of
+from .._info import counted
 from . import convert
 
 _FAILED = 1
@@ -81,7 +82,9 @@ def main() -> int:
         if given.json:
             print(json.dumps(made, indent=2), flush=True)
         else:
-            text = f"{made['destination']}: {made['cells']} cells, {made['variables']} variables"
+            cells, variables = made["cells"], made["variables"]
+            text = f"{made['destination']}: {counted(cells, 'cell')}, "
+            text += counted(variables, "variable")
             print(_core.printable(text), flush=True)
     except KeyboardInterrupt:
         _say("cells: stopped; the same command goes on")

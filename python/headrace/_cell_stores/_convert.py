@@ -108,7 +108,7 @@ def convert(
     ValueError
         There is something at ``out``; another process converts to it; what another call has left
         was made of other cells or arguments; stores that do not fit together, or have no matrix of
-        these kinds in common.
+        these kinds in common; an X that is a csc_matrix, unless ``matrices`` names others.
     NotImplementedError
         ``out`` is a URL or a zip archive.
     headrace.CorruptError
@@ -418,6 +418,13 @@ def _matrices(groups: Sequence[Group]) -> list[str]:
             "matrices: expected X, layers or obsm with a matrix that all have, csr_matrix or array "
             f"of two dimensions, found {', '.join(dict.fromkeys(there)) or 'none'}"
         )
+    for group, own in zip(groups, found, strict=True):
+        if own.get("X") == "csc_matrix":
+            raise ValueError(
+                f"matrices: X of {group.store.url} is a csc_matrix, which is not read: leave it "
+                f"out (matrices={kept}), or give the object to hr.cells.write, which makes it a "
+                "csr_matrix"
+            )
     left_out = sorted({path for own in found for path in own} - set(kept))
     for name in ("raw", "uns", "obsp", "varm", "varp"):
         if any(name in group and _has_something(group[name]) for group in groups):

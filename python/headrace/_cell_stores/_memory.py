@@ -78,7 +78,12 @@ class InMemory:
         if form == "csr" and given.data.dtype.kind in "biufc":
             shape = [int(extent) for extent in given.shape]
             encoded(root.create_group(path), "csr_matrix", "0.1.0", shape=shape)
-            parts = {name: _plain(getattr(given, name)) for name in ("data", "indices", "indptr")}
+            # Arrays of SciPy's may have room behind the last element.
+            parts = {
+                "data": _plain(given.data[: given.nnz]),
+                "indices": _plain(given.indices[: given.nnz]),
+                "indptr": _plain(given.indptr),
+            }
             for name, values in parts.items():
                 _put(root, chunks, f"{path}/{name}", values)
             self._arrays[-1][path] = list(parts.values())

@@ -102,6 +102,9 @@ def _categorized(name: str, part: Column) -> Column:
     return Column(codes, categories)
 
 
+_NAN = float("nan")
+
+
 def _join_categories(name: str, parts: Sequence[Column]) -> ObsColumn:
     numbers: dict[Any, int] = {}
     maps = []
@@ -109,7 +112,8 @@ def _join_categories(name: str, parts: Sequence[Column]) -> ObsColumn:
     are_bool: set[bool] = set()  # of which a dict takes True for 1
     for part in parts:
         assert part.categories is not None
-        known = part.categories.tolist()
+        # One NaN for all: a dict finds it by identity.
+        known = [_NAN if c != c else c for c in part.categories.tolist()]
         are_bool.update(isinstance(category, bool) for category in known)
         first = known if first is None else first
         maps.append([numbers.setdefault(category, len(numbers)) for category in known])

@@ -292,6 +292,7 @@ def cells(
     >>> data.n_obs, data.n_vars()
     (5481420, 62710)
     """
+    _check.text("join", join, '"inner" or "outer"')
     if join not in ("inner", "outer"):
         raise ValueError(f'join: expected "inner" or "outer", got {join!r}')
     if isinstance(obs, str) or not isinstance(obs, Iterable):
@@ -305,7 +306,9 @@ def cells(
             raise _check.wrong_type("x", wanted, x)
         if name in _NAMES_OF_A_BATCH:
             raise ValueError(f"x: a batch has {name!r} already")
-    return Cells(_opened(stores), dict(paths), obs, join)
+    with _check.argument("stores", "store"):
+        opened = _opened(stores)
+    return Cells(opened, dict(paths), obs, join)
 
 
 def _opened(given: Any) -> list[Group]:

@@ -29,6 +29,11 @@ class _Read:
         self.task: asyncio.Task[None] | None = None  # from when the loop has begun it
 
 
+def _may_stay_pending(task: asyncio.Task[None]) -> None:
+    """Nobody waits for it: where its loop stops first, at the end of a process, that is no news."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 class PendingReads:
     """Of one store. Each read is answered once: by the loop, or because there is no loop any more.
 
@@ -69,6 +74,7 @@ class PendingReads:
             if read is not None:
                 read.task = task
         if read is None:  # cancelled meanwhile
+            _may_stay_pending(task)
             task.cancel()
 
     def end(self, id: int, value: Any, error: BaseException | None) -> None:
@@ -82,6 +88,7 @@ class PendingReads:
         with self._lock:
             read = self._reads.pop(id, None)
         if read is not None and read.task is not None and not read.loop.is_closed():
+            _may_stay_pending(read.task)
             read.loop.call_soon_threadsafe(read.task.cancel)
 
     def _watch(self) -> None:
@@ -97,7 +104,7 @@ class PendingReads:
                 }
             for id, read in lost.items():
                 if read.task is not None:
-                    read.task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _may_stay_pending(read.task)
                 self.end(id, None, loop_closed())
 
 

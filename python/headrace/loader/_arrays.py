@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from .. import _core
+from .. import _check, _core
 from .._check import described, wrong_type
+from .._suggest import did_you_mean
 from ..group import Group
 
 _WANTED = (
@@ -21,8 +22,19 @@ def named_arrays(given: Any, sample_dim: str | int) -> list[dict[str, _core.Arra
     if isinstance(given, list | tuple):
         if not given:
             raise ValueError("arrays: an empty list")
-        return [_of_store(one, sample_dim) for one in given]
-    return [_of_store(given, sample_dim)]
+        stores = [_of_store(one, sample_dim) for one in given]
+    else:
+        stores = [_of_store(given, sample_dim)]
+    if isinstance(sample_dim, str):
+        _check_dimension(sample_dim, [array for store in stores for array in store.values()])
+    return stores
+
+
+def _check_dimension(name: str, arrays: list[_core.Array]) -> None:
+    known = {each for array in arrays for each in array.dimension_names or () if each}
+    if name not in known:
+        has = did_you_mean(name, sorted(known), "there are")
+        raise ValueError(f'sample_dim "{name}": no variable has it{has}')
 
 
 def names_stores(given: Any) -> bool:
@@ -34,7 +46,8 @@ def _of_store(given: Any, sample_dim: str | int) -> dict[str, _core.Array]:
     if isinstance(given, str | os.PathLike):
         from .._open import open
 
-        given = open(given)
+        with _check.argument("arrays", "store"):
+            given = open(given)
     if isinstance(given, _core.Array):
         return {_name_of(given): given}
     if isinstance(given, Group):
@@ -55,7 +68,8 @@ def _of_store(given: Any, sample_dim: str | int) -> dict[str, _core.Array]:
         elif library == "zarr" or isinstance(array, str | os.PathLike):
             from .._open import open_array
 
-            array = open_array(array)
+            with _check.argument("arrays", "store"):
+                array = open_array(array)
         if not isinstance(array, _core.Array):
             raise TypeError(
                 f"arrays: expected a headrace array for {name!r}, got {described(array)}"
@@ -84,7 +98,11 @@ def _data_arrays(group: Group, sample_dim: str | int) -> dict[str, _core.Array]:
         and (isinstance(sample_dim, int) or sample_dim in (array.dimension_names or ()))
     }
     if not found:
-        having = "" if isinstance(sample_dim, int) else f" with a dimension {sample_dim!r}"
+        having = ""
+        if isinstance(sample_dim, str):
+            known = {name for array in members.values() for name in array.dimension_names or ()}
+            hint = did_you_mean(sample_dim, sorted(filter(None, known)), "there are")
+            having = f" with a dimension {sample_dim!r}{hint}"
         raise ValueError(f"arrays: {group!r} has no array of data{having}")
     return found
 

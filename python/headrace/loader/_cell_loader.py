@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import index
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from .. import _check, _core
 from .._cells import Cells
+from .._info import counted
 from .._suggest import checks_names
 from ..config import _nbytes
 from . import _cell_options, _options
@@ -209,8 +210,8 @@ class CellLoader:
         self._start()
         if len(self) == 0:
             warnings.warn(
-                f"an epoch has no batch: {cells.n_obs} cells, batch_size={batch_size}, "
-                f"world_size={world_size}, drop_last={drop_last}",
+                f"an epoch has no batch: {counted(cells.n_obs, 'cell')}, "
+                f"batch_size={batch_size}, world_size={world_size}, drop_last={drop_last}",
                 stacklevel=3,
             )
 
@@ -272,6 +273,13 @@ class CellLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         return self
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Raises: what takes cells by number is told what to use."""
+        raise TypeError(
+            "a CellLoader gives batches in its own order, none by number: iterate over it, without "
+            'a DataLoader; output="torch_csr" makes tensors'
+        )
 
     def __len__(self) -> int:
         """Batches of a whole epoch, for this rank."""

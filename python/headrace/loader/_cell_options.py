@@ -73,8 +73,11 @@ def batch_matrix(
     if not isinstance(transform, Transform):
         raise _check.wrong_type("transforms", "a Transform, or one by name", transform)
     total = transform.total
-    if total is not None and not (float(total) > 0 and np.isfinite(total)):
-        raise ValueError(f"total: expected a number above 0, got {total!r}")
+    if total is not None:
+        _check.number("total", total)
+        if not 0 < float(total) < np.inf:
+            raise ValueError(f"total: expected a number above 0, got {total!r}")
+    _check.flag("log1p", transform.log1p)
     stored = {np.dtype(matrix.data.dtype) for matrix in cells.matrices(name)}
     computes = total is not None or transform.log1p
     common = None
@@ -171,7 +174,8 @@ def _weights(cells: Cells, given: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         by_class = np.append(1.0 / np.maximum(counts, 1), 0.0)  # the last: without a class
         weights = by_class[column.values]
     else:
-        weights = np.ascontiguousarray(given, np.float64)
+        with _check.argument("weights"):
+            weights = np.ascontiguousarray(given, np.float64)
     if weights.shape != (cells.n_obs,):
         raise ValueError(f"weights: expected {cells.n_obs}, one for each cell, got {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):

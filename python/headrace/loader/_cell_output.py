@@ -18,6 +18,7 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 def check(output: Any, device: str) -> None:
     """Whether it is one that can be made here: said now, not with the first batch."""
+    _check.text("output", output, f"one of {', '.join(_OUTPUTS)}")
     if output not in _OUTPUTS:
         raise ValueError(f"output: expected one of {', '.join(_OUTPUTS)}, got {output!r}")
     library = library_of(output, device)
@@ -69,6 +70,8 @@ def dtype_of(dtype: Any) -> np.dtype[Any]:
         import ml_dtypes
 
         return np.dtype(ml_dtypes.bfloat16)
+    if isinstance(dtype, str):
+        _check.text("dtype", dtype)
     try:
         found = np.dtype(dtype)
     except TypeError:

@@ -151,7 +151,7 @@ class WindowReader:
             for store, matrix in enumerate(item.matrices)
         }
         self._memory = Memory(2, budget, device)
-        self._indptrs: dict[tuple[str, int], Rows] = {}
+        self._indptrs: dict[tuple[str, int], Rows | None] = {}  # by name and store
 
     def plan(self, window: PlannedWindow) -> WindowPlan | None:
         """What is to be read, by the positions of rows, which are read now where they are not yet.
@@ -236,12 +236,13 @@ class WindowReader:
     def _indptr(self, item: Selected, store: int, begin: int, end: int) -> Rows:
         array = item.matrices[store].indptr
         assert array is not None
-        if array.shape[0] > _INDPTR_IN_MEMORY:
-            return _int64s(array.read(slice(begin, end + 1), device="cpu"))
         key = (item.name, store)
         if key not in self._indptrs:
-            self._indptrs[key] = _int64s(array.read(device="cpu"))
-        return self._indptrs[key][begin : end + 1]
+            self._indptrs[key] = _whole_indptr(item.matrices[store], array)
+        whole = self._indptrs[key]
+        if whole is None:
+            return _int64s(array.read(slice(begin, end + 1), device="cpu"))
+        return whole[begin : end + 1]
 
 
 class WindowPlan:
@@ -288,6 +289,30 @@ def _part(memory: Any, begin: int, nbytes: int, shape: tuple[int, ...], dtype: A
 
 def _padded(nbytes: int) -> int:
     return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def _whole_indptr(matrix: Matrix, array: _core.Array) -> Rows | None:
+    """All positions of rows, None where they are too many to keep.
+
+    Raises
+    ------
+    headrace.CorruptError
+        The rows of the matrix are not all of its elements.
+    """
+    whole, last = None, array.shape[0] - 1
+    if last < _INDPTR_IN_MEMORY:
+        whole = _int64s(array.read(device="cpu"))
+        ends = whole[[0, last]]
+    else:
+        parts = [array.read(slice(at, at + 1), device="cpu") for at in (0, last)]
+        ends = _int64s(np.concatenate(parts))
+    count = matrix.data.shape[0]
+    if ends[0] != 0 or ends[1] != count:
+        raise CorruptError(
+            f"{matrix.where}: expected an indptr from 0 to {count}, the number of its elements, "
+            f"got {ends[0]} to {ends[1]}"
+        )
+    return whole
 
 
 def _int64s(values: np.ndarray[Any, Any]) -> Rows:

@@ -9,11 +9,12 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from .. import _check, _core, config
+from .._info import counted
 from .._suggest import checks_names
 from ..config import _nbytes
 from . import _arrays, _options
@@ -187,6 +188,7 @@ class Loader:
         _check.flag("drop_last", drop_last)
         if not isinstance(sample_dim, str):
             _check.integer("sample_dim", sample_dim, "the name or number of a dimension")
+            sample_dim = int(sample_dim)
         _core.check_device(device)
         stores = _arrays.named_arrays(arrays, sample_dim)
         self._names_sources = _arrays.names_stores(arrays)
@@ -223,8 +225,8 @@ class Loader:
         self._open()
         if len(self) == 0:
             warnings.warn(
-                f"an epoch has no batch: {self.samples} samples, batch_size={batch_size}, "
-                f"world_size={world_size}, drop_last={drop_last}",
+                f"an epoch has no batch: {counted(self.samples, 'sample')}, "
+                f"batch_size={batch_size}, world_size={world_size}, drop_last={drop_last}",
                 stacklevel=3,
             )
 
@@ -287,7 +289,9 @@ class Loader:
     def _repr_html_(self) -> str:
         from .._html import loader_card
 
-        return loader_card(self._rows(), "headrace.loader.Loader")
+        variables = self._sources[0]["variables"]
+        arrays = [(item["name"], item["array"]) for item in variables]
+        return loader_card(self._rows(), "headrace.loader.Loader", arrays)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -299,6 +303,13 @@ class Loader:
         if batch is None:
             raise StopIteration
         return batch
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Raises: what takes samples by number is told what to use."""
+        raise TypeError(
+            "a Loader gives batches in its own order, none by number: pass loader.torch() to "
+            "torch's DataLoader, with batch_size=None"
+        )
 
     def __len__(self) -> int:
         """Batches of a whole epoch."""

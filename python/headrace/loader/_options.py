@@ -35,7 +35,7 @@ def weights(given: Sequence[float] | None) -> list[float]:
         raise _check.wrong_type("weights", "a number for each store", given)
     try:
         return [float(weight) for weight in given]
-    except TypeError:
+    except (TypeError, ValueError):
         raise _check.wrong_type("weights", "a number for each store", given) from None
 
 
@@ -83,7 +83,8 @@ def _range(item: Any, steps: int) -> tuple[int, int]:
     if isinstance(item, slice):
         if item.step not in (None, 1):
             raise ValueError(f"exclude: expected steps of 1, got {item!r}")
-        taken = range(steps)[item]
+        with _check.argument("exclude"):
+            taken = range(steps)[item]
         return taken.start, max(taken.start, taken.stop)
     if isinstance(item, range):
         if item.step != 1:
@@ -102,9 +103,12 @@ def _range(item: Any, steps: int) -> tuple[int, int]:
 
 
 def _step(value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise _check.wrong_type("exclude", _EXCLUDED, value)
-    return index(value)
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except TypeError:
+        pass
+    raise _check.wrong_type("exclude", _EXCLUDED, value)
 
 
 def sources(
@@ -155,8 +159,12 @@ def _variables(
 ) -> list[dict[str, Any]]:
     """Each array with what is done to its elements."""
     dtypes = _by_name(arrays, dtype, "dtype")
+    for wanted in dtypes.values():
+        with _check.argument("dtype"):
+            if wanted is not None:
+                _core.describe_dtype(wanted)
     fills = _by_name(arrays, fill_nan, "fill_nan")
-    statistics = _by_name(arrays, normalize or {}, "normalize")
+    statistics = _by_name(arrays, normalize, "normalize")
     result = []
     for name, array in arrays.items():
         mean, std = _statistics(name, statistics.get(name))
@@ -174,9 +182,14 @@ def _variables(
 
 
 def _number(option: str, value: Any) -> float | None:
-    if value is not None and (isinstance(value, str) or not hasattr(value, "__float__")):
-        raise _check.wrong_type(option, "a number", value)
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, str):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise _check.wrong_type(option, "a number", value)
 
 
 def _statistics(name: str, given: Any) -> tuple[list[float], list[float]]:
@@ -211,7 +224,8 @@ def patches(patch: Mapping[Any, int] | None, halo: Any, padding: Any) -> list[di
     _check.mapping("patch", patch, "sizes by dimension")
     sizes = dict(patch or {})
     for option, given, default in (("halo", halo, 0), ("padding", padding, "zero")):
-        if not sizes and not isinstance(given, Mapping) and given != default:
+        is_default = isinstance(given, int | str | np.integer) and given == default
+        if not sizes and not isinstance(given, Mapping) and not is_default:
             raise ValueError(f"{option}: got {given!r}, and there is no patch")
     for size in sizes.values():
         _check.integer("patch", size, "sizes by dimension")

@@ -57,6 +57,7 @@ class Arena:
     _without_memory: ClassVar[type[Arena]]  # the interface over queues: set by _queue.py
 
     def __new__(cls, nbytes: int | str = "1GiB", *, backing: str = "auto", **options: Any) -> Arena:
+        _check.text("backing", backing)
         if cls is Arena and (backing == "none" or (backing == "auto" and os.name != "posix")):
             return super().__new__(cls._without_memory)
         return super().__new__(cls)
@@ -128,7 +129,7 @@ class Arena:
         ValueError
             It is larger than the arena.
         """
-        _check.extents("shape", shape)
+        shape = _check.shape(shape)
         _check.seconds("timeout", timeout)
         dtype = np.dtype(dtype)
         if dtype.hasobject:

@@ -109,6 +109,7 @@ class CodecPipeline(ZarrPipeline):
         self._store = store
         self._unserved: Unserved | None = None  # why all is zarr-python's
         self._document: dict[str, Any] | None = None
+        self._attributes = ""  # as JSON, of Zarr 2: netCDF's mean another shuffle
         self._keys: ChunkKeys | None = None
         self._shard_order = _shard_order(metadata)
         self._last_place: _Place | None = None
@@ -317,7 +318,7 @@ class CodecPipeline(ZarrPipeline):
             raise self._leave("codecs of the program's own", type(others[0]).__name__)
         try:
             self._keys = ChunkKeys(metadata)
-            self._document = _document(metadata)
+            self._document, self._attributes = _documents(metadata)
         except (NotImplementedError, ValueError) as error:  # or a grid that is switched off
             raise self._leave("what headrace lacks", error) from error
 
@@ -360,6 +361,7 @@ class CodecPipeline(ZarrPipeline):
                         "cpu",
                         self._metadata.zarr_format,
                         metadata_json=json.dumps({**(self._document or {}), "shape": shape}),
+                        attributes_json=self._attributes,
                         write_empty_chunks=write_empty_chunks,
                         shard_order=self._shard_order or "lexicographic",
                     )
@@ -435,8 +437,8 @@ def _comes_with_zarr(codec: Any) -> bool:
     return type(codec).__module__.partition(".")[0] in ("zarr", "numcodecs")
 
 
-def _document(metadata: Any) -> dict[str, Any]:
-    """zarr.json or .zarray, without the attributes."""
+def _documents(metadata: Any) -> tuple[dict[str, Any], str]:
+    """zarr.json or .zarray, without the attributes, and .zattrs."""
     documents = metadata.to_buffer_dict(cpu.buffer_prototype)
     name = ".zarray" if metadata.zarr_format == 2 else "zarr.json"
     document: dict[str, Any] = json.loads(documents[name].to_bytes())
@@ -446,7 +448,8 @@ def _document(metadata: Any) -> dict[str, Any]:
         document["attributes"] = {}
         if document["chunk_grid"]["name"] not in ("regular", "rectilinear"):
             raise NotImplementedError(f"chunk grid {document['chunk_grid']['name']}")
-    return document
+        return document, ""
+    return document, documents[".zattrs"].to_bytes().decode()
 
 
 def _with_bits(fill: np.inexact[Any]) -> str | list[str]:

@@ -40,6 +40,7 @@ struct Chunk {
   bool packed = false;
   bool in_place = false;
   std::unique_ptr<const Headers> headers{};  // as read_headers() gives them
+  std::size_t said_nbytes = 0;               // as said_nbytes() gives them
 
   std::size_t encoded_nbytes() const { return static_cast<std::size_t>(range.nbytes); }
 };

@@ -142,7 +142,10 @@ class DeviceWriter {
   }
 
   void write(const std::vector<RegionPart<Box>>& parts) {
-    if (encoder_ == Encoder::device && !array_.state.choice().write_empty_chunks) encode_fill();
+    if (encoder_ == Encoder::device) {
+      check_encodes();
+      if (!array_.state.choice().write_empty_chunks) encode_fill();
+    }
     for (const RegionPart<Box>& part : parts) add_region(part);
     start_slab();
     while (!in_flight_.empty()) finish_oldest();
@@ -162,6 +165,15 @@ class DeviceWriter {
     std::shared_ptr<std::byte> sizes;  // pinned, once `started`: of each encoded item
     std::unique_ptr<Mark> started;
   };
+
+  // What the host's encoders refuse, the kernels would write.
+  void check_encodes() const {
+    try {
+      layout_.chain.check_encodes();
+    } catch (const Error& error) {
+      throw error.with_context("[write] " + array_.state.name());
+    }
+  }
 
   void add_region(const RegionPart<Box>& part) {
     const Shape& shape = layout_.stored_shape();
@@ -504,7 +516,7 @@ void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {
     if (!only_decodes(name)) continue;
     const std::string own(backend(*device_of_implementation(name)).own_name());
     throw Error(ErrorCode::unsupported,
-                "[write] " + state.path() + ": implementation " + name + " only decodes " + codec +
+                "[write] " + state.name() + ": implementation " + name + " only decodes " + codec +
                     "; " + own + " encodes it, and the host's implementations do");
   }
 }

@@ -66,7 +66,10 @@ void take_encoded(const Backend& backend,
   const std::byte* const host = piece.host ? piece.host + offset : nullptr;
   chunk.device = piece.device + offset;
   check_encoded(plan, layout.chain.decoded_nbytes(), chunk.encoded_nbytes(), host);
-  if (host) chunk.headers = read_headers(backend, plan, {host, chunk.encoded_nbytes()});
+  if (!host) return;
+  const ConstBytes encoded(host, chunk.encoded_nbytes());
+  chunk.said_nbytes = said_nbytes(plan, encoded);
+  chunk.headers = read_headers(backend, plan, encoded, chunk.said_nbytes);
 }
 
 // That copy files into pinned memory, unless the user has said how many: so many bring as much as
@@ -168,7 +171,8 @@ class SlabFetch final : public SlabSource {
         layout_(array.layout),
         backend_(backend),
         device_(device),
-        mapped_(request.config().device_mapped == "on"),
+        // Of elements of variable length the host has to see how many bytes they are.
+        mapped_(request.config().device_mapped == "on" && !array.layout.variable_length()),
         purpose_(purpose),
         gds_(gds),
         chunks_(chunks),

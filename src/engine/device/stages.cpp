@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <optional>
 
 namespace headrace {
@@ -109,15 +110,26 @@ void skip_header(std::span<Frame> frames,
   for (const std::uint8_t*& source : host_sources) source += nbytes;
 }
 
+// The first step that decodes something, if there is one, and the bytes that it is given.
+const DeviceStep* skip_checksums(const DevicePlan& plan, ConstBytes& encoded) {
+  for (const DeviceStep& step : plan.steps) {
+    if (!is_checksum(step.stage.kind)) return &step;
+    encoded = encoded.subspan(skipped(step.stage), encoded.size() - kChecksumNbytes);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 DeviceDecoder::DeviceDecoder(Queue& queue,
-                             const Backend& devices,
-                             std::span<const DeviceChunk> chunks)
+                             Backend& devices,
+                             std::span<const DeviceChunk> chunks,
+                             KeptMemory* kept)
     : queue_(queue),
       devices_(devices),
       kernels_(devices.kernels()),
       chunks_(chunks),
+      kept_(kept),
       frames_(chunks.size()) {
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     frames_[i].source = chunks[i].source;
@@ -135,7 +147,7 @@ void DeviceDecoder::run(const DevicePlan& plan, std::uint32_t* faults) {
     if (is_checksum(plan.steps[i].stage.kind)) {
       verify(plan.steps[i], faults);
     } else {
-      move(plan.steps[i], i + 1 == plan.steps.size(), faults);
+      move(plan, i, faults);
     }
   }
 }
@@ -153,22 +165,14 @@ void DeviceDecoder::verify(const DeviceStep& step, std::uint32_t* faults) {
   }
 }
 
-// Into memory that the next step reads; the last step, where the caller wants it.
-void DeviceDecoder::move(const DeviceStep& step, bool last, std::uint32_t* faults) {
-  const std::size_t nbytes = step.nbytes.value();
-  const std::size_t stride = aligned_nbytes(nbytes);
-  const auto wanted = [&](std::size_t i) { return last ? chunks_[i].target : nullptr; };
-  std::size_t staged = 0;
-  for (std::size_t i = 0; i < frames_.size(); ++i) staged += wanted(i) == nullptr;
-  Scratch<std::uint8_t> next(queue_, staged * stride);
-  std::uint8_t* at = next.data();
-  for (std::size_t i = 0; i < frames_.size(); ++i) {
-    frames_[i].target_nbytes = nbytes;
-    frames_[i].target = wanted(i);
-    if (frames_[i].target) continue;
-    frames_[i].target = at;
-    at += stride;
-  }
+void DeviceDecoder::move(const DevicePlan& plan, std::size_t i, std::uint32_t* faults) {
+  const DeviceStep& step = plan.steps[i];
+  const bool last = i + 1 == plan.steps.size();
+  const auto behind = std::span(plan.steps).subspan(i + 1);
+  const auto reader = std::ranges::find_if_not(
+      behind, [](const DeviceStep& other) { return is_checksum(other.stage.kind); });
+  const bool is_kept = reader != behind.end() && reader->stage.kind == Kind::ragged;
+  Scratch<std::uint8_t> next = place_targets(step, last, is_kept);
   if (step.stage.kind == Kind::transpose) {
     transpose(step);
   } else {
@@ -184,8 +188,29 @@ void DeviceDecoder::move(const DeviceStep& step, bool last, std::uint32_t* fault
   headers_.clear();
   for (Frame& frame : frames_) {
     frame.source = frame.target;
-    frame.source_nbytes = nbytes;
+    frame.source_nbytes = frame.target_nbytes;
   }
+}
+
+// Into memory that the next step reads; the last step, where the caller wants it.
+Scratch<std::uint8_t> DeviceDecoder::place_targets(const DeviceStep& step,
+                                                   bool last,
+                                                   bool is_kept) {
+  std::size_t staged = 0;
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    frames_[i].target_nbytes = step.nbytes.value_or(chunks_[i].said_nbytes);
+    frames_[i].target = last ? chunks_[i].target : nullptr;
+    if (!frames_[i].target) staged += aligned_nbytes(frames_[i].target_nbytes);
+  }
+  Scratch<std::uint8_t> memory;
+  if (!is_kept) memory = Scratch<std::uint8_t>(queue_, staged);
+  std::uint8_t* at = is_kept ? kept_->add(devices_.allocate(queue_, staged)) : memory.data();
+  for (Frame& frame : frames_) {
+    if (frame.target) continue;
+    frame.target = at;
+    at += aligned_nbytes(frame.target_nbytes);
+  }
+  return memory;
 }
 
 void DeviceDecoder::transpose(const DeviceStep& step) {
@@ -230,6 +255,8 @@ void run_stage(Queue& queue,
       return kernels.bit_unshuffle(queue, {filter_blocks(stage, frames), stage.itemsize});
     case Kind::swap:
       return kernels.swap_bytes(queue, {frames, stage.itemsize});
+    case Kind::ragged:
+      return kernels.parse_ragged(queue, {frames, {}, faults}, {stage.itemsize, stage.utf8});
     case Kind::delta:
     case Kind::fixed_scale_offset:
     case Kind::cast:
@@ -277,6 +304,8 @@ bool has_kernel(const Kernels& kernels, Kind kind) {
       return kernels.swap_bytes != nullptr;
     case Kind::transpose:
       return kernels.place != nullptr;
+    case Kind::ragged:
+      return kernels.parse_ragged != nullptr;
     case Kind::delta:
     case Kind::fixed_scale_offset:
     case Kind::cast:
@@ -340,7 +369,7 @@ void check_encoded(const DevicePlan& plan,
     if (kind == Kind::lz4) {
       if (nbytes < kLz4SizeNbytes)
         refuse("a size of 4 bytes does not fit into " + std::to_string(nbytes));
-      check(*step.nbytes, load_le<std::uint32_t>(host + skipped_nbytes));
+      if (step.nbytes) check(*step.nbytes, load_le<std::uint32_t>(host + skipped_nbytes));
     }
     if (!is_compressor(kind)) check(step.source_nbytes, nbytes);
     return;  // what comes after is not known here, and of fixed sizes
@@ -352,27 +381,50 @@ void check_encoded(const DevicePlan& plan,
   }
 }
 
+std::size_t said_nbytes(const DevicePlan& plan, ConstBytes encoded) {
+  const DeviceStep* const step = skip_checksums(plan, encoded);
+  if (!step || !step->said_by) return 0;
+  const DeviceStep* const end = plan.steps.data() + plan.steps.size();
+  const auto checksums = static_cast<std::size_t>(std::count_if(
+      step, end, [](const DeviceStep& other) { return is_checksum(other.stage.kind); }));
+  const std::optional<std::size_t> said = [&] {
+    try {
+      return step->said_by->said_nbytes(encoded);
+    } catch (const Error& error) {
+      throw Error(error.code(), "codec " + step->codec + ": " + error.what());
+    }
+  }();
+  if (said && *said < checksums * kChecksumNbytes) {
+    throw Error(
+        ErrorCode::corrupt,
+        "codec " + step->codec + ": checksums of 4 bytes do not fit into " + std::to_string(*said));
+  }
+  if (said && *said <= std::numeric_limits<std::uint32_t>::max()) return *said;
+  throw Error(ErrorCode::unsupported,
+              "codec " + step->codec + ": bytes whose number only the host can find out");
+}
+
 std::unique_ptr<const Headers> read_headers(const Backend& devices,
                                             const DevicePlan& plan,
-                                            ConstBytes encoded) {
-  for (const DeviceStep& step : plan.steps) {
-    if (is_checksum(step.stage.kind)) {
-      const std::size_t nbytes = encoded.size() - kChecksumNbytes;
-      encoded = encoded.subspan(skipped(step.stage), nbytes);
-      continue;
-    }
-    const ReadHeaders read = header_reader(kernels_of(devices, step.library), step.stage.kind);
-    if (!read) break;
-    return read(
-        reinterpret_cast<const std::uint8_t*>(encoded.data()), encoded.size(), step.nbytes.value());
-  }
-  return nullptr;
+                                            ConstBytes encoded,
+                                            std::size_t said_nbytes) {
+  const DeviceStep* const step = skip_checksums(plan, encoded);
+  if (!step) return nullptr;
+  const ReadHeaders read = header_reader(kernels_of(devices, step->library), step->stage.kind);
+  if (!read) return nullptr;
+  return read(reinterpret_cast<const std::uint8_t*>(encoded.data()),
+              encoded.size(),
+              step->nbytes.value_or(said_nbytes));
 }
 
 Error fault_error(const DeviceStep& step, Fault fault) {
   std::string words = words_of(fault);
-  if (fault == Fault::wrong_size && step.nbytes)
+  if (fault == Fault::wrong_size && step.stage.kind == Kind::ragged) {
+    words = "expected " + std::to_string(*step.nbytes / sizeof(RaggedElement)) +
+            " elements, got another number";
+  } else if (fault == Fault::wrong_size && step.nbytes) {
     words = "expected " + std::to_string(*step.nbytes) + " bytes, got another number";
+  }
   const bool refused = fault == Fault::unsupported;
   return Error(refused ? ErrorCode::unsupported : ErrorCode::corrupt,
                "codec " + step.codec + ": " + words);

@@ -4,9 +4,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "device/backend.h"
 #include "engine/layout/device_plan.h"
 #include "headrace/error.h"
@@ -21,12 +23,31 @@ struct DeviceChunk {
   const Headers* headers = nullptr;      // of read_headers(), if it gave any
   const std::uint8_t* source = nullptr;  // encoded, on the device, padded as kernels want it
   std::uint8_t* target = nullptr;        // where the caller wants it; null when anywhere will do
+  std::size_t said_nbytes = 0;           // of said_nbytes(), where the plan does not tell
+};
+
+// Memory of a device that outlives the queues that fill it: what elements of variable length point
+// into. Any thread adds to it.
+class KeptMemory {
+ public:
+  std::uint8_t* add(std::shared_ptr<void> memory) {
+    const MutexLock lock(mutex_);
+    return static_cast<std::uint8_t*>(memory_.emplace_back(std::move(memory)).get());
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::shared_ptr<void>> memory_ GUARDED_BY(mutex_);
 };
 
 // The chunks of one batch on their way through the steps of a plan.
 class DeviceDecoder {
  public:
-  DeviceDecoder(Queue& queue, const Backend& devices, std::span<const DeviceChunk> chunks);
+  // `kept` gets what elements of variable length point into; null where the plan has none.
+  DeviceDecoder(Queue& queue,
+                Backend& devices,
+                std::span<const DeviceChunk> chunks,
+                KeptMemory* kept = nullptr);
 
   // Gives all steps to the queue. `faults` is device memory, zeros: one a step and chunk,
   // faults[step * chunks + chunk].
@@ -36,13 +57,15 @@ class DeviceDecoder {
 
  private:
   void verify(const DeviceStep& step, std::uint32_t* faults);
-  void move(const DeviceStep& step, bool last, std::uint32_t* faults);
+  void move(const DevicePlan& plan, std::size_t step, std::uint32_t* faults);
+  Scratch<std::uint8_t> place_targets(const DeviceStep& step, bool last, bool is_kept);
   void transpose(const DeviceStep& step);
 
   Queue& queue_;
-  const Backend& devices_;
+  Backend& devices_;
   const Kernels& kernels_;
   std::span<const DeviceChunk> chunks_;
+  KeptMemory* const kept_;
   RecyclingVector<Frame> frames_;
   RecyclingVector<const Headers*> headers_;  // of all chunks or none
   Scratch<std::uint8_t> current_;            // what the last step gave
@@ -91,12 +114,15 @@ void check_encoded(const DevicePlan& plan,
                    std::size_t nbytes,
                    const std::byte* host);
 
-// Of a chunk whose encoded bytes the host has, and check_encoded() took: what the kernel of the
-// plan's compressor asks for, so that it need neither wait for the device nor find the bytes on the
-// host later. Null where it asks for nothing.
+// Of a chunk whose encoded bytes the host has, and check_encoded() took, what they say that its
+// compressor gives, where the plan does not tell; else 0. `unsupported` where they do not say it.
+std::size_t said_nbytes(const DevicePlan& plan, ConstBytes encoded);
+// Of such a chunk what the kernel of its compressor asks for, so that it need neither wait for the
+// device nor find the bytes on the host later. Null where it asks for nothing.
 std::unique_ptr<const Headers> read_headers(const Backend& devices,
                                             const DevicePlan& plan,
-                                            ConstBytes encoded);
+                                            ConstBytes encoded,
+                                            std::size_t said_nbytes = 0);
 
 // The error for a fault that a step found.
 Error fault_error(const DeviceStep& step, Fault fault);

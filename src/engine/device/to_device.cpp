@@ -26,6 +26,7 @@
 #include "base/memory_nodes.h"
 #include "base/thread_pool.h"
 #include "base/trace.h"
+#include "codec/vlen.h"
 #include "device/device.h"
 #include "engine/device/drain.h"
 #include "engine/device/placement.h"
@@ -55,7 +56,8 @@ class DeviceReader final : private SlabsInFlight::Source {
                Queue& queue,
                Device device,
                std::vector<RegionPart<Query>>& parts,
-               FetchFor purpose)
+               FetchFor purpose,
+               KeptMemory* kept = nullptr)
       : request_(request),
         array_(array),
         layout_(array.layout),
@@ -66,6 +68,7 @@ class DeviceReader final : private SlabsInFlight::Source {
         pinned_(backend, device.index),
         walk_(request, array, parts),
         purpose_(purpose),
+        kept_(kept),
         gds_(Gds::of(request.config(), array, backend, device, purpose)) {
     queues_.push_back(&queue);
   }
@@ -256,11 +259,14 @@ class DeviceReader final : private SlabsInFlight::Source {
         if (!again_) request_.count_encoded(chunk.range.nbytes);
         if (chunk.packed || chunk.in_place) continue;
         slab.decoded.push_back(i);
-        chunks.push_back(
-            {chunk.encoded_nbytes(), chunk.headers.get(), chunk.device, target_of(chunk.query)});
+        chunks.push_back({chunk.encoded_nbytes(),
+                          chunk.headers.get(),
+                          chunk.device,
+                          target_of(chunk.query),
+                          chunk.said_nbytes});
       }
     }
-    DeviceDecoder decoder(slab.queue, backend_, chunks);
+    DeviceDecoder decoder(slab.queue, backend_, chunks, kept_);
     decode(slab, decoder);
     place(slab, chunks, decoder);
     for (const std::size_t i : slab.decoded) slab.chunks[i].headers.reset();
@@ -303,8 +309,18 @@ class DeviceReader final : private SlabsInFlight::Source {
   }
 
   Scratch<std::uint8_t> fill_on(Queue& queue) const {
+    if (kept_) return ragged_fill_on(queue);
     return Scratch<std::uint8_t>::of(
         queue, reinterpret_cast<const std::uint8_t*>(layout_.fill.data()), layout_.itemsize());
+  }
+
+  Scratch<std::uint8_t> ragged_fill_on(Queue& queue) const {
+    const VlenElement& fill = vlen_elements(ConstBytes(layout_.fill))[0];
+    std::uint8_t* const bytes = kept_->add(backend_.allocate(queue, fill.nbytes));
+    if (fill.nbytes > 0) queue.upload(bytes, fill.data, fill.nbytes);
+    const RaggedElement element{bytes, fill.nbytes};
+    return Scratch<std::uint8_t>::of(
+        queue, reinterpret_cast<const std::uint8_t*>(&element), sizeof element);
   }
 
   // The caller's memory, when the chunk lies there as its last step gives it.
@@ -322,8 +338,9 @@ class DeviceReader final : private SlabsInFlight::Source {
       const std::optional<Error> error = fault_of(slab, i);
       if (!error) continue;
       Chunk<Query>& chunk = slab.chunks[slab.decoded[i]];
-      const bool forced = layout_.devices.is_forced();
-      if (error->code() != ErrorCode::unsupported || forced)
+      // Elements of variable length are decoded by one side, all of a read.
+      const bool is_device = layout_.devices.is_forced() || kept_;
+      if (error->code() != ErrorCode::unsupported || is_device)
         throw located(array_, *chunk.level, chunk.position, *error);
       if (chunk.level->parent && (refused_.empty() || refused_.back().level != chunk.level))
         ++refused_shards_;
@@ -356,6 +373,7 @@ class DeviceReader final : private SlabsInFlight::Source {
   PinnedBlocks pinned_;
   ChunkWalk<Query> walk_;
   FetchFor purpose_;
+  KeptMemory* const kept_;    // for elements of variable length, else null
   std::unique_ptr<Gds> gds_;  // null: chunks come through the host
   std::size_t turn_ = 0;
   // Chunks that the kernels do not take and the host may: fetched once more, for what the host had
@@ -442,13 +460,29 @@ void read_query(Request& request,
                 Backend& backend,
                 Queue& queue,
                 Device device,
-                FetchFor purpose) {
+                FetchFor purpose,
+                KeptMemory* kept) {
   each_chunk_shape(
       array,
       std::move(query),
       [&](const StoredArray& inside, std::vector<RegionPart<Query>>& parts) {
-        DeviceReader<Query>(request, inside, backend, queue, device, parts, purpose).read();
+        DeviceReader<Query>(request, inside, backend, queue, device, parts, purpose, kept).read();
       });
+}
+
+void read_selected(Request& request,
+                   const StoredArray& array,
+                   const ResolvedSelection& selection,
+                   const TensorView& out,
+                   Backend& backend,
+                   Queue& queue,
+                   FetchFor purpose,
+                   KeptMemory* kept = nullptr) {
+  if (selection.pointwise) {
+    read_query(request, array, Points(selection, out), backend, queue, out.device, purpose, kept);
+  } else {
+    read_query(request, array, Box(selection, out), backend, queue, out.device, purpose, kept);
+  }
 }
 
 }  // namespace
@@ -462,11 +496,22 @@ void read_on_queue(Request& request,
   check_forced(array.layout.devices, out.device.type);
   const DeviceTarget target{&selection, out};
   const FetchFor purpose = purpose_of(request, array, backend, {&target, 1});
-  if (selection.pointwise) {
-    read_query(request, array, Points(selection, out), backend, *queue, out.device, purpose);
-  } else {
-    read_query(request, array, Box(selection, out), backend, *queue, out.device, purpose);
-  }
+  read_selected(request, array, selection, out, backend, *queue, purpose);
+}
+
+bool read_elements_on_queue(Request& request,
+                            const StoredArray& array,
+                            const ResolvedSelection& selection,
+                            const TensorView& out,
+                            Backend& backend,
+                            Queue& queue,
+                            KeptMemory& kept) {
+  check_forced(array.layout.devices, out.device.type);
+  const DeviceTarget target{&selection, out};
+  const FetchFor purpose = purpose_of(request, array, backend, {&target, 1});
+  if (purpose == FetchFor::packing) return false;
+  read_selected(request, array, selection, out, backend, queue, purpose, &kept);
+  return true;
 }
 
 void read_selection_to_device(const ArrayState& state,

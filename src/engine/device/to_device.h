@@ -50,4 +50,16 @@ void read_on_queue(Request& request,
                    Backend& backend,
                    std::unique_ptr<Queue> queue);
 
+class KeptMemory;  // engine/device/stages.h
+
+// The same of elements of variable length: `out` gets RaggedElements, which point into `kept`.
+// False, and nothing is done, where the host is to decode; `unsupported` where that shows later.
+bool read_elements_on_queue(Request& request,
+                            const StoredArray& array,
+                            const ResolvedSelection& selection,
+                            const TensorView& out,
+                            Backend& backend,
+                            Queue& queue,
+                            KeptMemory& kept);
+
 }  // namespace headrace

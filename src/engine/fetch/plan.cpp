@@ -90,7 +90,7 @@ bool FetchPlan::has_runs(const ObjectReader& shard, std::size_t chunks) const {
 
 bool FetchPlan::is_swollen(std::uint64_t encoded_nbytes) const {
   constexpr std::uint64_t kMost = 2, kSlack = 1 << 20;
-  return purpose_ != FetchFor::caller &&
+  return purpose_ != FetchFor::caller && !layout_.variable_length() &&
          encoded_nbytes > kMost * layout_.chain.decoded_nbytes() + kSlack;
 }
 

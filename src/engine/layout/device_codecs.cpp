@@ -26,6 +26,9 @@ constexpr DeviceCodec kDeviceCodecs[] = {
     {"quantize", Kind::cast},
     {"astype", Kind::cast},
     {"packbits", Kind::packbits},
+    {"vlen-utf8", Kind::ragged},
+    {"vlen-bytes", Kind::ragged},
+    {"vlen-array", Kind::ragged},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "engine/layout/device_plan.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -19,6 +20,16 @@ Shape strides_of(const Shape& shape, const std::vector<std::size_t>& order, std:
     stride *= shape[order[i]];
   }
   return strides;
+}
+
+// How many bytes come out is in the encoded ones, where the host finds it before they are decoded.
+bool says_nbytes(Kind kind) {
+  return kind == Kind::zstd || kind == Kind::lz4 || kind == Kind::blosc;
+}
+
+bool has_compressor(const DevicePlan& plan) {
+  return std::ranges::any_of(plan.steps,
+                             [](const DeviceStep& step) { return is_compressor(step.stage.kind); });
 }
 
 // Checksums in between leave the bytes as they are.
@@ -70,7 +81,8 @@ DevicePlan make_device_plan(const CodecChain& chain) {
     const CodecChain::Step& step = *steps++;
     if (!stage) return refuse(codec, "has no decoder for devices");
     if (stage->kind == Kind::none) continue;
-    if (!step.nbytes && !is_checksum(stage->kind))
+    const bool is_said = !step.nbytes && says_nbytes(stage->kind) && !has_compressor(plan);
+    if (!step.nbytes && !is_checksum(stage->kind) && !is_said)
       return refuse(codec, "gives bytes whose number only the host can find out");
     if (step.nbytes && *step.nbytes > std::numeric_limits<std::uint32_t>::max())
       return refuse(codec, "chunks of 4 GiB and more");
@@ -91,10 +103,18 @@ DevicePlan make_device_plan(const CodecChain& chain) {
     if (stage->kind == Kind::transpose && before.size() > kMaxAxes)
       return refuse(codec, "too many dimensions behind a filter");
     folding = false;
-    plan.steps.insert(
-        plan.steps.begin(),
-        {std::move(*stage), std::string(codec.name()), step.nbytes, source_nbytes, before});
+    plan.steps.insert(plan.steps.begin(),
+                      {std::move(*stage),
+                       std::string(codec.name()),
+                       step.nbytes,
+                       nullptr,
+                       source_nbytes,
+                       before});
+    if (is_said) plan.steps.front().said_by = &codec;
   }
+  // Elements of variable length point into what a compressor has given.
+  if (plan.is_ragged() && !has_compressor(plan))
+    return refuse(*chain.steps().front().codec, "of bytes that are not compressed");
   mark_planes(plan.steps);
   // A block of lz4 is found by the size before it, which the host reads.
   bool behind = false;

@@ -8,6 +8,7 @@
 #include "device/backend.h"
 #include "device/device.h"
 #include "engine/device/from_device.h"
+#include "engine/device/ragged.h"
 #include "engine/device/to_device.h"
 #include "engine/fetch/ahead.h"
 #include "engine/fetch/stored_chunks.h"
@@ -51,7 +52,7 @@ std::vector<Shape> stored_sizes(const ArrayMetadata& metadata) {
 
 [[noreturn]] void refuse_one_shape(const char* what, const ArrayState& state) {
   throw Error(ErrorCode::unsupported,
-              std::string("[") + what + "] " + state.path() +
+              std::string("[") + what + "] " + state.name() +
                   ": the chunk grid is rectilinear, see write_chunk_sizes");
 }
 
@@ -59,7 +60,7 @@ void check_dtype(const char* action, const ArrayState& state, const DType& found
   const DType& wanted = state.metadata()->dtype;
   if (found != wanted) {
     throw Error(ErrorCode::invalid_argument,
-                std::string("[") + action + "] " + state.path() + ": expected dtype " +
+                std::string("[") + action + "] " + state.name() + ": expected dtype " +
                     wanted.to_string() + ", got " + found.to_string());
   }
 }
@@ -69,20 +70,19 @@ void check_out(const ArrayState& state, const ResolvedSelection& selection, cons
   check_device(device);
   if (out.device != device) {
     throw Error(ErrorCode::invalid_argument,
-                "[read] " + state.path() + ": out lies on " + out.device.to_string() +
+                "[read] " + state.name() + ": out lies on " + out.device.to_string() +
                     ", the array is read to " + device.to_string());
   }
   check_dtype("read", state, out.dtype);
   if (out.dtype.variable_length()) {
     throw Error(ErrorCode::unsupported,
-                "[read] " + state.path() + ": elements of " + out.dtype.to_string() +
+                "[read] " + state.name() + ": elements of " + out.dtype.to_string() +
                     " are read to new memory only");
   }
   if (out.shape != selection.result_shape) {
     throw Error(ErrorCode::invalid_argument,
-                "[read] " + state.driver().url() + '/' + state.path() + ": out has shape " +
-                    shape_text(out.shape) + ", the selection " +
-                    shape_text(selection.result_shape));
+                "[read] " + state.name() + ": out has shape " + shape_text(out.shape) +
+                    ", the selection " + shape_text(selection.result_shape));
   }
   state.check_memory("read", out);
 }
@@ -115,7 +115,7 @@ void check_vlen_device(const ArrayState& state, const DType& dtype) {
   const Device& device = state.choice().device;
   if (device.is_cpu()) return;
   throw Error(ErrorCode::unsupported,
-              "[read] " + state.path() + ": elements of " + dtype.to_string() +
+              "[read] " + state.name() + ": elements of " + dtype.to_string() +
                   ", of variable length, are read to host memory only (device \"cpu\"), not to " +
                   device.to_string());
 }
@@ -193,6 +193,21 @@ std::optional<std::vector<std::byte>> Array::fill_value() const {
 }
 std::string Array::attributes_json() const { return state_->metadata()->attributes; }
 std::string Array::metadata_json() const { return state_->metadata()->document; }
+OpenOptions Array::open_options() const {
+  const ArrayState::Choice& choice = state_->choice();
+  const auto metadata = state_->metadata();
+  OpenOptions options;
+  options.device = choice.device;
+  options.zarr_format = metadata->zarr_format;
+  options.read_only = choice.read_only;
+  options.write_empty_chunks = choice.write_empty_chunks;
+  options.shard_order = choice.shard_order;
+  options.metadata_json = metadata->document;
+  if (metadata->zarr_format == 2) options.attributes_json = metadata->attributes;
+  options.as_opened = state_->shared()->has_document;
+  options.implementations = choice.implementations;
+  return options;
+}
 std::string Array::path() const { return state_->path(); }
 Store Array::store() const { return state_->shared()->store; }
 
@@ -234,18 +249,20 @@ Tensor Array::read(const Selection& selection, const ReadOptions& options) const
 RaggedTensor Array::read_ragged(const Selection& selection, const ReadOptions& options) const {
   const Device& device = state_->choice().device;
   check_device(device);
-  if (!device.is_cpu()) {
-    RaggedTensor read = to(Device::cpu()).read_ragged(selection, options);
-    read.offsets = copy(read.offsets.view(), device);
-    read.values = copy(read.values.view(), device);
-    return read;
-  }
   const Prepared read = prepare(*state_, selection, options.implementations);
   const DType& dtype = read.layout->metadata->dtype;
   if (!read.layout->variable_length()) {
     throw Error(ErrorCode::invalid_argument,
-                "[read_ragged] " + state_->path() + ": elements of " + dtype.to_string() +
+                "[read_ragged] " + state_->name() + ": elements of " + dtype.to_string() +
                     " have one length, read() reads them");
+  }
+  if (!device.is_cpu()) {
+    if (auto there = read_ragged_on_device(*state_, read.layout, read.selection, options))
+      return std::move(*there);
+    RaggedTensor here = to(Device::cpu()).read_ragged(selection, options);
+    here.offsets = copy(here.offsets.view(), device);
+    here.values = copy(here.values.view(), device);
+    return here;
   }
   return read_ragged_selection(*state_, read.layout, read.selection, options);
 }

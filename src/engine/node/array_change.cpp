@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/counted.h"
 #include "engine/device/from_device.h"
 #include "engine/node/metadata_change.h"
 #include "engine/query/coordinates.h"
@@ -26,7 +27,7 @@ std::vector<ChunkEdges> grown(std::vector<ChunkEdges> edges, const Shape& shape)
 }
 
 std::shared_ptr<const ArrayMetadata> with_new_shape(const char* call,
-                                                    const std::string& path,
+                                                    const std::string& name,
                                                     const ArrayMetadata& now,
                                                     const Shape& shape) {
   auto result = std::make_shared<ArrayMetadata>(now);
@@ -37,17 +38,34 @@ std::shared_ptr<const ArrayMetadata> with_new_shape(const char* call,
     *result = parse_array_v3(result->document);
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid_argument,
-                std::string("[") + call + "] " + path + ": " + error.what());
+                std::string("[") + call + "] " + name + ": " + error.what());
   }
   return result;
 }
 
-std::shared_ptr<const ArrayMetadata> with_new_attributes(const ArrayMetadata& now,
-                                                         std::string attributes) {
-  auto result = std::make_shared<ArrayMetadata>(now);
-  result->attributes = std::move(attributes);
-  if (now.zarr_format == 3) result->document = with_attributes(now.document, result->attributes);
-  return result;
+void store_attributes_v3(ArrayChange& change, const std::string& attributes) {
+  auto after = std::make_shared<ArrayMetadata>(*change.now());
+  after->attributes = attributes;
+  after->document = with_attributes(after->document, attributes);
+  change.store(std::move(after));
+}
+
+// The attributes name the dimensions, and by marks of netCDF-C's say what the elementsize of a
+// shuffle means: before that changes, the document says what it was taken for.
+void store_attributes_v2(ArrayChange& change, const std::string& attributes) {
+  ArrayMetadata after = parse_array_v2(change.now()->document, attributes);
+  if (after.codecs != change.now()->codecs) {
+    auto clear = std::make_shared<ArrayMetadata>(*change.now());
+    clear->document = with_v2_codecs(*clear);
+    after = parse_array_v2(clear->document, attributes);
+    change.store(std::move(clear));
+  }
+  change.store(std::make_shared<const ArrayMetadata>(std::move(after)));
+}
+
+void store_attributes(ArrayChange& change, const std::string& attributes) {
+  change.now()->zarr_format == 3 ? store_attributes_v3(change, attributes)
+                                 : store_attributes_v2(change, attributes);
 }
 
 bool is_smaller(const Shape& shape, const Shape& before) {
@@ -58,7 +76,7 @@ bool is_smaller(const Shape& shape, const Shape& before) {
 }
 
 // The shape of the array with `data` behind it along `axis`.
-Shape appended_shape(const std::string& path,
+Shape appended_shape(const std::string& name,
                      const Shape& now,
                      const TensorView& data,
                      std::size_t axis) {
@@ -66,7 +84,7 @@ Shape appended_shape(const std::string& path,
   if (data.shape.size() == now.size()) expected[axis] = data.shape[axis];
   if (data.shape != expected) {
     throw Error(ErrorCode::invalid_argument,
-                "[append] " + path + ": data has shape " + shape_text(data.shape) +
+                "[append] " + name + ": data has shape " + shape_text(data.shape) +
                     ", expected that of the array but for axis " + std::to_string(axis) + ": " +
                     shape_text(now));
   }
@@ -91,8 +109,8 @@ Shape append_once(const ArrayState& state,
                   const WriteOptions& options) {
   ArrayChange change("append", state, options.poll);
   const auto before = change.now();
-  const Shape after = appended_shape(state.path(), before->shape, data, d);
-  const auto wanted = with_new_shape("append", state.path(), *before, after);
+  const Shape after = appended_shape(state.name(), before->shape, data, d);
+  const auto wanted = with_new_shape("append", state.name(), *before, after);
   const auto write = [&] {
     std::vector<SelectionItem> items(after.size(), all);
     items[d] = slice(before->shape[d], after[d]);
@@ -138,12 +156,13 @@ void Array::resize(const Shape& shape, const WriteOptions& options) const {
   const std::size_t ndim = state_->metadata()->ndim();
   if (shape.size() != ndim) {
     throw Error(ErrorCode::invalid_argument,
-                "[resize] " + path() + ": expected " + std::to_string(ndim) + " extents, got " +
+                "[resize] " + state_->name() + ": expected " + counted(ndim, "extent") + ", got " +
                     std::to_string(shape.size()));
   }
   for (std::int64_t extent : shape) {
     if (extent < 0 && extent != kKeepExtent)
-      throw Error(ErrorCode::invalid_argument, "[resize] extent " + std::to_string(extent));
+      throw Error(ErrorCode::invalid_argument,
+                  "[resize] " + state_->name() + ": extent " + std::to_string(extent));
   }
   again_when_forestalled(options.poll, OnDoubt::again, [&] {
     ArrayChange change("resize", *state_, options.poll);
@@ -153,7 +172,7 @@ void Array::resize(const Shape& shape, const WriteOptions& options) const {
       if (after[d] == kKeepExtent) after[d] = before->shape[d];
     }
     checked_nbytes(after, std::max<std::size_t>(before->dtype.itemsize(), 1), "shape");
-    change.store(with_new_shape("resize", path(), *before, after));
+    change.store(with_new_shape("resize", state_->name(), *before, after));
     // Still under the lock: nobody has grown it again and written there.
     if (is_smaller(after, before->shape)) erase_outside(*state_, after, before);
   });
@@ -166,13 +185,13 @@ Shape Array::append(const TensorView& data, int axis, const WriteOptions& option
   const int at = axis < 0 ? axis + ndim : axis;
   if (at < 0 || at >= ndim) {
     throw Error(ErrorCode::invalid_argument,
-                "[append] axis " + std::to_string(axis) + " of an array of " +
-                    std::to_string(ndim) + " dimensions");
+                "[append] " + state_->name() + ": axis " + std::to_string(axis) +
+                    " of an array of " + counted(static_cast<std::size_t>(ndim), "dimension"));
   }
   if (data.dtype != seen->dtype) {
     throw Error(ErrorCode::invalid_argument,
-                "[append] " + path() + ": expected dtype " + seen->dtype.to_string() + ", got " +
-                    data.dtype.to_string());
+                "[append] " + state_->name() + ": expected dtype " + seen->dtype.to_string() +
+                    ", got " + data.dtype.to_string());
   }
   state_->check_memory("append", data);
   const auto d = static_cast<std::size_t>(at);
@@ -187,7 +206,7 @@ void Array::set_attributes_json(std::string_view json, const WriteOptions& optio
   const std::string attributes = checked_json_object(json, "attributes");
   again_when_forestalled(options.poll, OnDoubt::again, [&] {
     ArrayChange change("attributes", *state_, options.poll);
-    change.store(with_new_attributes(*change.now(), attributes));
+    store_attributes(change, attributes);
   });
 }
 
@@ -197,7 +216,7 @@ std::string Array::update_attributes(const AttributeChanges& changes,
   return again_when_forestalled(options.poll, OnDoubt::again, [&] {
     ArrayChange change("attributes", *state_, options.poll);
     const auto before = change.now();
-    change.store(with_new_attributes(*before, changed_attributes(before->attributes, changes)));
+    store_attributes(change, changed_attributes(before->attributes, changes));
     return before->attributes;
   });
 }

@@ -337,6 +337,14 @@ std::optional<std::string> node_within(const Store& store, const std::string& pa
   return std::nullopt;
 }
 
+// "0.1", "0", "c" and "c.0", as chunks and their folders are called.
+bool names_chunks(const DirEntry& entry) {
+  std::string_view name = entry.name;
+  if (name == "c") return entry.is_prefix;
+  if (name.starts_with("c.")) name.remove_prefix(2);
+  return !name.empty() && name.find_first_not_of("0123456789.") == name.npos;
+}
+
 // Why a folder is left out that is no node of the format; nothing where none lies there.
 std::optional<std::string> why_left_out(const Store& store,
                                         const std::string& path,
@@ -358,6 +366,8 @@ std::optional<std::string> why_left_out(const Store& store,
     if (e.code() != ErrorCode::permission_denied) throw;
     return what + ": " + e.what();
   }
+  if (std::ranges::any_of(store.driver().list_dir(path + '/'), names_chunks))
+    return "a folder of what look like chunks, without an array's document";
   if (folders < 0) return what + ", not looked through: there are too many";
   return std::nullopt;
 }

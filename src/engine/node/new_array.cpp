@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/counted.h"
 #include "base/limits.h"
 #include "codec/codec.h"
 #include "codec/registry.h"
@@ -26,8 +27,8 @@ std::string text_of_shape(const Shape& shape) {
 // `extents` is `what` of an array of `ndim` dimensions, each at least 1.
 void check_extents(const char* what, const Shape& extents, std::size_t ndim, std::size_t itemsize) {
   if (extents.size() != ndim) {
-    throw_invalid(std::string(what) + ": expected " + std::to_string(ndim) +
-                  " extents as in shape, got " + text_of_shape(extents));
+    throw_invalid(std::string(what) + ": expected " + counted(ndim, "extent") +
+                  " as in shape, got " + text_of_shape(extents));
   }
   for (const std::int64_t extent : extents) {
     if (extent < 1)
@@ -173,24 +174,12 @@ std::vector<CodecSpec> complete_codecs(const std::vector<CodecSpec>& wanted, Chu
   return codecs;
 }
 
-// v3 knows the codecs of v2's objects by their own names, or not at all.
-void name_vlen_codecs_for_v3(std::vector<CodecSpec>& codecs) {
-  for (CodecSpec& spec : codecs) {
-    const std::string name(canonical_codec_name(spec.name));
-    if (name == "vlen-utf8" || name == "vlen-bytes") spec.name = name;
-    if (name == "categorize") {
-      throw Error(ErrorCode::unsupported, "codec \"categorize\" cannot be said in Zarr v3");
-    }
-  }
-}
-
 std::vector<CodecSpec> chosen_codecs(const CreateOptions& o, const Shape& chunks) {
   std::vector<CodecSpec> wanted =
       o.codecs.value_or(std::vector{serializer_for(o.dtype), codec::zstd(3)});
-  if (o.zarr_format == 3) {
-    wanted = with_filters_in_front(std::move(wanted));
-    name_vlen_codecs_for_v3(wanted);
-  }
+  for (CodecSpec& spec : wanted)
+    if (spec.name == "endian") spec.name = "bytes";  // as drafts of v3 say it
+  if (o.zarr_format == 3) wanted = lower_to_v3(std::move(wanted));
   // v2's order "F" is v3's transpose with all dimensions reversed.
   if (o.order == 'F' && chunks.size() > 1) {
     std::vector<int> reversed(chunks.size());

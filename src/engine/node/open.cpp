@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "engine/request/array_state.h"
 #include "engine/request/config.h"
 #include "headrace/array.h"
+#include "store/store.h"
 
 namespace headrace {
 namespace {
@@ -21,15 +23,26 @@ namespace {
       std::string("[") + call + "] no " + kind + " at " + place_of(store, path) + ": ";
   if (found) {
     message += found->type == NodeType::group ? "it is a group" : "it is an array";
-  } else if (path.empty() && is_icechunk_elsewhere(store)) {
-    message += "it is a repository of Icechunk, which icechunk+" + store.url() + " opens";
-  } else if (zarr_format == 3) {
-    message += "there is no zarr.json";
   } else {
-    message += zarr_format == 2 ? "there is neither .zarray nor .zgroup"
-                                : "there is no zarr.json, .zarray or .zgroup";
+    message += what_is_there(store, path, zarr_format);
   }
   throw Error(ErrorCode::not_found, message);
+}
+
+// "zarr.json, .zarray or .zgroup".
+std::string document_names(std::optional<int> zarr_format, const char* conjunction) {
+  if (zarr_format == 3) return "zarr.json";
+  return std::string(zarr_format == 2 ? "" : "zarr.json, ") + ".zarray " + conjunction + " .zgroup";
+}
+
+// "a.txt, b/ and 4 more".
+std::string listed(const std::vector<DirEntry>& entries) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(entries.size(), kShown); ++i)
+    text += (i == 0 ? "" : ", ") + entries[i].name + (entries[i].is_prefix ? "/" : "");
+  if (entries.size() > kShown) text += " and " + std::to_string(entries.size() - kShown) + " more";
+  return text;
 }
 
 }  // namespace
@@ -39,8 +52,10 @@ Array make_array(const Store& store,
                  const NodeDocuments& node,
                  const OpenOptions& options) {
   check_implementations(options.implementations, "[open_array]");
-  auto shared = std::make_shared<ArrayShared>(
-      store, path, array_metadata_of(store, path, node), options.metadata_json.empty());
+  auto shared = std::make_shared<ArrayShared>(store,
+                                              path,
+                                              array_metadata_of(store, path, node),
+                                              options.metadata_json.empty() || options.as_opened);
   look_for_removal(*shared);
   ArrayState::Choice choice;
   choice.device = options.device;
@@ -72,7 +87,9 @@ Array open_array(const Store& store, std::string_view path, const OpenOptions& o
   const std::string clean = node_path(path);
   if (!options.metadata_json.empty()) {
     const int format = options.zarr_format.value_or(3);
-    return make_array(store, clean, {NodeType::array, format, options.metadata_json}, options);
+    NodeDocuments node{NodeType::array, format, options.metadata_json};
+    if (!options.attributes_json.empty()) node.attributes = options.attributes_json;
+    return make_array(store, clean, node, options);
   }
   const auto node = find_node(store, clean, options.zarr_format);
   if (!node || node->type != NodeType::array) {
@@ -96,6 +113,31 @@ std::optional<bool> node_is_group(const Store& store,
   const auto node = find_node(store, node_path(path), zarr_format);
   if (!node) return std::nullopt;
   return node->type == NodeType::group;
+}
+
+std::string what_is_there(const Store& store,
+                          std::string_view path,
+                          std::optional<int> zarr_format) {
+  const std::string clean = node_path(path);
+  const std::string url = store.url();
+  if (names_metadata(clean.empty() ? url : clean))
+    return "a node is opened by its folder, not by its document";
+  if (clean.empty() && is_icechunk_elsewhere(store))
+    return "it is a repository of Icechunk, which icechunk+" + url + " opens";
+  const std::string lacks = "there is no " + document_names(zarr_format, "or");
+  if (url.starts_with("http"))
+    return "the server answers 404 for " + document_names(zarr_format, "and");
+  if (store.across_network()) return lacks;
+  try {
+    const std::vector<DirEntry> entries = store.driver().list_dir(clean.empty() ? "" : clean + '/');
+    if (!entries.empty()) return lacks + ", but " + listed(entries);
+  } catch (const Error&) {
+    return lacks;  // a store need not list
+  }
+  if (!clean.empty()) return "nothing is there";
+  return url.starts_with("file:")  ? "the folder is empty"
+         : url.starts_with("zip:") ? "the archive is empty"
+                                   : "the store is empty";
 }
 
 }  // namespace headrace

@@ -1,10 +1,12 @@
 #include "engine/read/to_host.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -96,6 +98,9 @@ class Reader {
   std::optional<Keys> keys_of_sparse(const Level& level) const {
     constexpr std::size_t kLarge = 4096;
     constexpr std::size_t kMost = std::size_t{1} << 20;  // a list takes memory and hears no signal
+    // Of as many a list is worth the wait for folders that were written to just now to settle.
+    constexpr std::size_t kWorthAWait = std::size_t{1} << 16;
+    constexpr std::chrono::milliseconds kWait{60};
     const std::size_t n = level.cut.size();
     if (n < kLarge || n > kMost || !array_.driver.has_files()) return {};
     const ArrayMetadata& metadata = *layout_.metadata;
@@ -107,7 +112,12 @@ class Reader {
     try {
       if (!looks_sparse(level)) return {};
       const std::string& path = array_.state.path();
-      auto names = array_.driver.list_at_rest(path.empty() ? "" : path + '/');
+      const std::string prefix = path.empty() ? "" : path + '/';
+      auto names = array_.driver.list_at_rest(prefix);
+      if (!names && n >= kWorthAWait) {
+        std::this_thread::sleep_for(kWait);
+        names = array_.driver.list_at_rest(prefix);
+      }
       if (!names || names->size() > n / 2) return {};
       return Keys(std::move_iterator(names->begin()), std::move_iterator(names->end()));
     } catch (const Error&) {

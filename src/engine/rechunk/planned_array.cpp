@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "codec/hashes.h"
+#include "engine/node/create.h"
 #include "engine/rechunk/plan.h"
 #include "engine/rechunk/state.h"
 #include "format/fill_value.h"
@@ -56,11 +57,21 @@ CreateOptions destination_of(const Array& source, bool in_group, const RechunkOp
   return result;
 }
 
+// What is wrong with the options is so for the destination, not for the array in memory.
+Array array_in_memory(const CreateOptions& options) {
+  try {
+    new_array_metadata(options);
+  } catch (const Error& e) {
+    throw Error(e.code(), std::string("[rechunk] ") + e.what(), e.os_error());
+  }
+  return create_array(memory_store(), "", options);
+}
+
 // An array of the same metadata without chunks, for its grids: plans are made before the
 // destination is.
 Array planned_destination(const Array& source, bool in_group, const RechunkOptions& options) {
   CreateOptions create = destination_of(source, in_group, options);
-  Array array = create_array(memory_store(), "", create);
+  Array array = array_in_memory(create);
   const bool choose = options.shards && options.shards->empty();
   if (!choose || array.dtype().variable_length()) return array;
   const auto shards = choose_shards(
@@ -68,7 +79,7 @@ Array planned_destination(const Array& source, bool in_group, const RechunkOptio
   if (!shards) return array;
   create.chunks = array.chunks();
   create.shards = *shards;
-  return create_array(memory_store(), "", create);
+  return array_in_memory(create);
 }
 
 PlannedArray planned_array(const std::string& path,

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "engine/rechunk/plan.h"
 #include "engine/request/array_state.h"
 #include "format/chunk_edges.h"
@@ -183,7 +184,7 @@ Shape sample_of(const Array& array, const AccessPattern& pattern) {
   if (array.dtype().variable_length())
     throw Error(ErrorCode::unsupported, "[advise] elements of variable length");
   if (pattern.sample.size() != shape.size()) {
-    throw_invalid("sample: expected " + std::to_string(shape.size()) + " extents, got " +
+    throw_invalid("sample: expected " + counted(shape.size(), "extent") + ", got " +
                   std::to_string(pattern.sample.size()));
   }
   if (pattern.batch < 1) throw_invalid("batch: expected at least 1");

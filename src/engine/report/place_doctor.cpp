@@ -173,10 +173,16 @@ class PlaceDoctor {
       findings_.good("store", "opened " + store_->url());
       return true;
     } catch (const Error& error) {
-      findings_.problem("store", error.what());
+      findings_.problem("store", without_store(error.what()));
     }
     if (const auto folder = above(place_)) look_in_parent(*folder);
     return false;
+  }
+
+  // The report says what place it is of.
+  std::string without_store(const std::string& text) const {
+    const std::string prefix = "store " + shown_ + ": ";
+    return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
   }
 
   void look_for_zarr() {

@@ -44,6 +44,7 @@ std::shared_ptr<const ArrayLayout> ArrayState::layout_of(std::shared_ptr<const A
     ForkLock lock(mutex_);
     if (is_known(now.get())) return layout_;
   }
+  check_implementations(extra, name().c_str());
   const auto made = make_layout_of_document(*shared_, std::move(now), wanted);
   auto layout = made;  // takes the one before, whose codecs may be the application's, off the lock
   ForkLock lock(mutex_);
@@ -59,10 +60,12 @@ void ArrayState::show_metadata(std::shared_ptr<const ArrayMetadata> metadata) co
   shared_->metadata.swap(metadata);
 }
 
+std::string ArrayState::name() const { return path().empty() ? driver().url() : path(); }
+
 void ArrayState::check_memory(const char* action, const TensorView& view) const {
   if (view.data != nullptr || view.size() == 0) return;
   throw Error(ErrorCode::invalid_argument,
-              "[" + std::string(action) + "] " + path() + ": " + std::to_string(view.size()) +
+              "[" + std::string(action) + "] " + name() + ": " + std::to_string(view.size()) +
                   " elements of no memory");
 }
 

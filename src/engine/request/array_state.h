@@ -54,6 +54,8 @@ class ArrayState {
   const std::shared_ptr<ArrayShared>& shared() const { return shared_; }
   StoreDriver& driver() const { return shared_->store.driver(); }
   const std::string& path() const { return shared_->path; }
+  // In messages: the path, for the root the store's URL.
+  std::string name() const;
 
   std::shared_ptr<const ArrayMetadata> metadata() const;
   // `unsupported` here, not at open, for codecs this build lacks: such an array can be looked at.

@@ -19,9 +19,7 @@ std::string StoredArray::key(const std::int64_t* coordinates) const {
 
 std::string StoredArray::where(const char* action, const std::string& key) const {
   const std::string& path = state.path();
-  std::string text = "[" + std::string(action) + "] ";
-  text += path.empty() ? driver.url() : path;
-  text += " chunk ";
+  std::string text = "[" + std::string(action) + "] " + state.name() + " chunk ";
   text += path.empty() ? key : key.substr(path.size() + 1);
   return text;
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/deflate/format.h"
 #include "kernels/deflate/stream.h"
+#include "kernels/tuning.h"
 
 namespace headrace::SIMT_SPACE::deflate {
 namespace {
@@ -354,15 +355,15 @@ struct ChaseBytes {
 }  // namespace
 
 void execute_in_order(Queue& queue, const DeflateWork& work, u32 most_tiles) {
-  if (work.count >= 2 * queue.processors()) {
+  const u64 share = tuning_of(queue).deflate.turn_streams;
+  if (work.count >= share) {
     simt::launch(queue, work.count, ExpandInOrder{work});
     return;
   }
   const Scratch<u32> counts(queue, work.count + 1);
   queue.fill(counts.data(), 0, (work.count + 1) * sizeof(u32));
-  simt::launch(queue,
-               queue.processors(),
-               ExpandInTurns{work, most_tiles * work.count, counts.data(), counts.data() + 1});
+  simt::launch(
+      queue, share, ExpandInTurns{work, most_tiles * work.count, counts.data(), counts.data() + 1});
 }
 
 void execute_tiles(Queue& queue, const DeflateWork& work, u32 first, u32 end) {

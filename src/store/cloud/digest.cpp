@@ -11,6 +11,7 @@
 
 #include "base/crc32c.h"
 #include "headrace/error.h"
+#include "store/http/plain.h"
 
 namespace headrace {
 
@@ -57,14 +58,6 @@ int encoded_at(std::string_view text, std::size_t at) {
   const int high = hex_digit(text[at + 1]);
   const int low = hex_digit(text[at + 2]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-void append_encoded(std::string& out, char c) {
-  constexpr char kHex[] = "0123456789ABCDEF";
-  const auto byte = static_cast<unsigned char>(c);
-  out += '%';
-  out += kHex[byte >> 4];
-  out += kHex[byte & 15];
 }
 
 }  // namespace

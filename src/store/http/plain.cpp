@@ -52,10 +52,29 @@ std::string told_apart_by(const std::vector<HttpHeader>& headers) {
   return text;
 }
 
+// As browsers do it: spaces, and what else no URL has, become codes; what is encoded stays.
+std::string encoded_url(std::string_view url) {
+  const std::size_t colon = url.find("://");
+  const std::size_t host = colon == url.npos ? 0 : colon + 3;
+  const std::size_t path = std::min(url.find('/', host), url.size());
+  std::string out(url.substr(0, path));
+  for (const char c : url.substr(path)) {
+    const bool is_graphic = c > ' ' && c < 0x7f;
+    if (is_graphic && std::string_view("\"<>\\^`{|}").find(c) == std::string_view::npos) {
+      out += c;
+    } else {
+      append_encoded(out, c);
+    }
+  }
+  return out;
+}
+
 class PlainProtocol final : public ObjectProtocol {
  public:
-  PlainProtocol(std::string_view url, std::vector<HttpHeader> headers)
+  PlainProtocol(std::string_view given, std::vector<HttpHeader> headers)
       : headers_(std::move(headers)) {
+    const std::string whole = encoded_url(given);
+    std::string_view url = whole;
     url = url.substr(0, url.find('#'));
     const std::size_t query = url.find('?');
     if (query != url.npos) query_ = url.substr(query);
@@ -226,8 +245,15 @@ std::shared_ptr<ObjectProtocol> make_plain_protocol(std::string_view url,
   return std::make_shared<PlainProtocol>(url, std::move(headers));
 }
 
-std::string percent_encode_key(std::string_view key) {
+void append_encoded(std::string& out, char c) {
   constexpr char kHex[] = "0123456789ABCDEF";
+  const auto byte = static_cast<unsigned char>(c);
+  out += '%';
+  out += kHex[byte >> 4];
+  out += kHex[byte & 15];
+}
+
+std::string percent_encode_key(std::string_view key) {
   std::string out;
   out.reserve(key.size());
   for (const char c : key) {
@@ -235,12 +261,9 @@ std::string percent_encode_key(std::string_view key) {
                        c == '-' || c == '.' || c == '_' || c == '~' || c == '/';
     if (stays) {
       out += c;
-      continue;
+    } else {
+      append_encoded(out, c);
     }
-    const auto byte = static_cast<unsigned char>(c);
-    out += '%';
-    out += kHex[byte >> 4];
-    out += kHex[byte & 15];
   }
   return out;
 }

@@ -17,6 +17,9 @@ namespace headrace {
 std::shared_ptr<ObjectProtocol> make_plain_protocol(std::string_view url,
                                                     std::vector<HttpHeader> headers);
 
+// As "%20".
+void append_encoded(std::string& out, char c);
+
 // A key as a part of a URL's path: what RFC 3986 calls unreserved stays, and '/'.
 std::string percent_encode_key(std::string_view key);
 

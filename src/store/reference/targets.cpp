@@ -40,6 +40,17 @@ std::string path_of_file_url(std::string_view url) {
   return std::string(rest);
 }
 
+// "file:/a" as "file:///a": RFC 8089 has both.
+std::string with_slashes(std::string_view url) {
+  for (const std::string_view scheme : {"file:", "local:"}) {
+    if (!url.starts_with(scheme)) continue;
+    const std::string_view path = url.substr(scheme.size());
+    if (path.starts_with('/') && !path.starts_with("//"))
+      return std::string(scheme) + "//" + std::string(path);
+  }
+  return std::string(url);
+}
+
 bool has_prefix(std::string_view path, std::string_view prefix) {
   return path.starts_with(prefix) &&
          (path.size() == prefix.size() || prefix.ends_with('/') || path[prefix.size()] == '/');
@@ -120,7 +131,8 @@ Targets::Targets(TargetRules rules) : rules_(std::move(rules)) {
       home.resize(std::min(home.find('/', scheme.size() + 3), home.size()));
     entries.push_back(std::move(home));
   }
-  for (const std::string& entry : entries) {
+  for (const std::string& given : entries) {
+    const std::string entry = with_slashes(given);
     const std::string scheme = scheme_of_url(entry);
     if (entry.empty()) {
       throw Error(ErrorCode::invalid_argument, "option allow: an empty text names no place");
@@ -146,8 +158,8 @@ Targets::Place Targets::place_of(std::string_view url) const {
   if (url.find('\0') != std::string_view::npos) {
     throw Error(ErrorCode::corrupt, "a reference leads to a path with a NUL");
   }
-  std::string full(url);
-  std::string scheme = scheme_of_url(url);
+  std::string full = with_slashes(url);
+  std::string scheme = scheme_of_url(full);
   if (scheme.empty() && !is_local_scheme(rules_.protocol)) {
     scheme = rules_.protocol;
     full = scheme + "://" + full.substr(std::min(full.find_first_not_of('/'), full.size()));

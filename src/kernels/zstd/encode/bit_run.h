@@ -19,6 +19,7 @@ struct BitSection {
   // The bytes of the word at `bit` become zeros, as far as they are the section's: a run begins, or
   // the last one ends there.
   SIMT_DEVICE void share(u32 bit) const {
+    if (begin == end) return;  // and null, maybe
     u8* const word = reinterpret_cast<u8*>(words() + bit / 32);
     for (u32 i = 0; i < 4; ++i)
       if (word + i >= begin && word + i < end) word[i] = 0;
