@@ -49,6 +49,11 @@ BENCHMARKS = {
         "[strings](../docs/strings.md#arrow)",
         {"strings.json": "e2e.strings"},
     ),
+    "device-strings": Benchmark(
+        "strings to Arrow's layout in a GPU's memory: decoded there, or on the host and copied",
+        "[strings](../docs/strings.md#on-a-gpu)",
+        {"device-strings.json": "device.strings"},
+    ),
     "file-io": Benchmark("pread and io_uring, warm and cold", "", {"file-io.json": "e2e.file_io"}),
     "cold": Benchmark(
         "arrays from a disk, nothing of them in the page cache, beside peers",

@@ -90,6 +90,7 @@ TABLES = {
         [load("cells-larger.json"), load("cells-larger-20.json")]
     ),
     ("docs/strings.md", "arrow"): lambda: strings_table.table(load("strings.json")),
+    ("docs/strings.md", "on-a-gpu"): lambda: strings_table.table(load("device-strings.json")),
     ("src/kernels/README.md", "stages"): lambda: stages.table(load("device-stages.json")),
     ("src/kernels/README.md", "encode-stages"): lambda: stages.encode_table(
         load("device-stages-encode.json")

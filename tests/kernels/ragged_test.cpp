@@ -158,6 +158,94 @@ TEST_P(RaggedKernel, FindsEachElement) {
   }
 }
 
+// Chunks of many segments, of every kind that a guess could fall for: sizes and what looks like
+// such, elements of zeros, elements that are chunks themselves, elements of several segments.
+Bytes random_chunk(std::mt19937_64& random, int kind, std::size_t& count) {
+  Texts texts;
+  const std::size_t wanted = 17'000 + random() % 60'000;
+  for (std::size_t nbytes = 0; nbytes < wanted;) {
+    std::string text;
+    const std::size_t n = random() % 40;
+    switch (kind) {
+      case 0:
+        text = random_text(random, n, false);
+        break;
+      case 1:
+        text = random() % 50 == 0 ? "x" : "";
+        break;
+      case 2:
+        text = std::string(random() % 20 == 0 ? random() % 20'000 : n, 'a');
+        break;
+      case 3:
+        for (std::size_t i = 0; i < n; ++i) text += {static_cast<char>(random() % 3), 0, 0, 0};
+        break;
+      case 4:
+        for (std::size_t i = 0; i < n; ++i) text += static_cast<char>(random());
+        break;
+      case 5:
+        text = std::string(random() % 3000, '\0');
+        break;
+      default: {
+        const Bytes inner = encode(Texts(random() % 2000, std::string(random() % 3, 'b')));
+        text.assign(inner.begin() + random() % 4, inner.end());
+      }
+    }
+    nbytes += 4 + text.size();
+    texts.push_back(std::move(text));
+  }
+  count = texts.size();
+  return encode(texts);
+}
+
+// Whether the bytes are a chunk of so many elements, which are added.
+bool parse_on_host(const Bytes& bytes, std::size_t count, bool utf8, Texts& texts) {
+  const auto number = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, &bytes[at], sizeof value);
+    return std::size_t{value};
+  };
+  if (bytes.size() < 4 || number(0) != count) return false;
+  std::size_t at = 4;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bytes.size() - at < 4 || bytes.size() - at - 4 < number(at)) return false;
+    const auto* const begin = reinterpret_cast<const char*>(bytes.data()) + at + 4;
+    at += 4 + number(at);
+    texts.emplace_back(begin, reinterpret_cast<const char*>(bytes.data()) + at);
+    if (utf8 && !is_utf8(texts.back())) return false;
+  }
+  return at == bytes.size();
+}
+
+TEST_P(RaggedKernel, FindsElementsInManySegments) {
+  for (const bool utf8 : {false, true}) {
+    std::mt19937_64 random(4);
+    std::vector<Bytes> encoded;
+    std::vector<std::size_t> counts;
+    for (int i = 0; i < 84; ++i) {
+      Bytes& bytes = encoded.emplace_back(random_chunk(random, i % 7, counts.emplace_back()));
+      const int fault = i / 7 % 4;
+      if (fault == 1)
+        for (int k = 0; k < 3; ++k) bytes[random() % bytes.size()] = random() % 4;
+      if (fault == 2) bytes.resize(bytes.size() - random() % 200);
+      if (fault == 3) {
+        counts.back() += random() % 3 - 1;
+        std::memcpy(bytes.data(), &counts.back(), 4);
+      }
+    }
+    const Parsed parsed = parse(place(), encoded, counts, {1, utf8}, utf8);
+    int good = 0;
+    for (std::size_t i = 0; i < encoded.size(); ++i) {
+      Texts texts;
+      const bool is_good = parse_on_host(encoded[i], counts[i], utf8, texts);
+      good += is_good;
+      EXPECT_EQ(parsed.faults[i] == Fault::none, is_good) << i;
+      EXPECT_TRUE(!is_good || parsed.texts[i] == texts) << i;
+    }
+    EXPECT_GE(good, utf8 ? 20 : 25);
+    EXPECT_LE(good, 60);
+  }
+}
+
 TEST_P(RaggedKernel, RefusesWhatIsCutOrHasMore) {
   const Bytes whole = encode({"ab", "", "xyz"});
   std::vector<Bytes> encoded;

@@ -1,38 +1,19 @@
 #include "kernels/ragged/pack.h"
 
 #include "kernels/common/access.h"
+#include "kernels/ragged/sum.h"
 
 namespace headrace::SIMT_SPACE {
 namespace {
 
 constexpr unsigned kCtaThreads = 256;
-constexpr unsigned kWarps = kCtaThreads / simt::kWarp;
 constexpr u64 kElements = 4096;              // a CTA sums
 constexpr u64 kTile = 16384;                 // bytes of the values, that a CTA makes
 constexpr u64 kPiece = kTile / kCtaThreads;  // a thread
 
-struct SumShared {
-  u64 of_warp[kWarps];
-};
-
-// By all threads of a CTA: of those before and including this one, and of all.
-SIMT_DEVICE u64 sum_in_cta(SumShared& shared, u64 value, u64& all) {
-  const u64 in_warp = simt::inclusive_sum(value);
-  if (simt::lane_index() == simt::kWarp - 1) shared.of_warp[simt::warp_index()] = in_warp;
-  simt::sync_cta();
-  u64 before = 0;
-  all = 0;
-  for (unsigned w = 0; w < kWarps; ++w) {
-    if (w < simt::warp_index()) before += shared.of_warp[w];
-    all += shared.of_warp[w];
-  }
-  simt::sync_cta();
-  return before + in_warp;
-}
-
 struct SumSizes {
   static constexpr unsigned kThreads = kCtaThreads;
-  using Shared = SumShared;
+  using Shared = SumShared<kThreads>;
   RaggedBatch batch;
   u64* sums;
 
@@ -51,7 +32,7 @@ struct SumSizes {
 // Each sum becomes that of those before it. One CTA.
 struct SumSums {
   static constexpr unsigned kThreads = kCtaThreads;
-  using Shared = SumShared;
+  using Shared = SumShared<kThreads>;
   u64* sums;
   u64 count;
 
@@ -70,7 +51,7 @@ struct SumSums {
 
 struct WriteOffsets {
   static constexpr unsigned kThreads = kCtaThreads;
-  using Shared = SumShared;
+  using Shared = SumShared<kThreads>;
   RaggedBatch batch;
   const u64* sums;
 

@@ -1,8 +1,8 @@
 #include "kernels/ragged/parse.h"
 
-#include "kernels/common/access.h"
 #include "kernels/common/fault.h"
-#include "kernels/ragged/utf8.h"
+#include "kernels/ragged/segments.h"
+#include "kernels/ragged/texts.h"
 #include "simt/recycling_vector.h"
 
 namespace headrace::SIMT_SPACE {
@@ -10,19 +10,13 @@ namespace {
 
 constexpr u32 kSourceTile = 8192;  // bytes of a source in shared memory
 constexpr u32 kMostFound = 1024;   // elements found there at a time
-constexpr u32 kNumber = 4;         // bytes of a count or a size
 
-struct RaggedChunk {
-  const u8* source;
-  u64 nbytes;
-  RaggedElement* elements;
-  u64 count;
-  u32 chunk;
-};
+// Chunks of more bytes have segments.
+constexpr u64 kLeastSegmented = u64{4} * kSegmentBytes;
 
-// A CTA a chunk. Where an element begins is known when the size of the one before it is: one thread
-// goes from size to size in shared memory, then all take the elements that it has found.
-struct ParseRagged {
+// A CTA a chunk, for what the segments did not find. One thread goes from size to size in shared
+// memory, then all take the elements that it has found.
+struct ParseRest {
   static constexpr unsigned kThreads = 128;
   struct Shared {
     alignas(16) u8 tile[kSourceTile + 16];
@@ -33,14 +27,15 @@ struct ParseRagged {
     Fault fault;
   };
   const RaggedChunk* chunks;
+  const RaggedProgress* progress;  // null: nothing is found
   RaggedFormat format;
   u32* faults;
 
   SIMT_DEVICE void operator()(Shared& shared) const {
     const RaggedChunk chunk = chunks[simt::cta_index()];
-    u64 at = kNumber;
     if (const Fault fault = check_count(chunk); fault != Fault::none) return fail(chunk, fault);
-    for (u64 done = 0; done < chunk.count;) {
+    auto [at, done] = progress ? progress[simt::cta_index()] : RaggedProgress{kNumber, 0};
+    while (done < chunk.count) {
       const u64 tile = load_tile(shared, chunk, at);
       simt::sync_cta();
       if (simt::thread_index() == 0) find(shared, chunk, tile, at, chunk.count - done);
@@ -104,27 +99,15 @@ struct ParseRagged {
     shared.found = found;
   }
 
-  // Whole warps: texts of more than a slice are checked by all lanes of one.
   SIMT_DEVICE void take(const Shared& shared, const RaggedChunk& chunk, u64 done, u32 found) const {
     bool bad = false;
     for (u32 first = simt::warp_index() * simt::kWarp; first < found; first += kThreads) {
       const u32 i = first + simt::lane_index();
       const bool is_one = i < found;
-      const u64 begin = is_one ? shared.begins[i] : 0;
+      const u8* const data = chunk.source + (is_one ? shared.begins[i] : 0);
       const u32 size = is_one ? shared.sizes[i] : 0;
-      if (is_one) chunk.elements[done + i] = {chunk.source + begin, size};
-      bad = bad || size % format.unit != 0;
-      if (!format.utf8) continue;
-      if (0 < size && size <= kUtf8Slice)
-        bad = bad || !is_utf8_slice(chunk.source + begin, size, 0);
-      for (u32 longs = simt::ballot(size > kUtf8Slice); longs != 0; longs &= longs - 1) {
-        const unsigned lane = simt::trailing_zeros(longs);
-        const u8* const text = chunk.source + simt::shuffle(begin, lane);
-        const u64 nbytes = simt::shuffle(size, lane);
-        for (u64 from = u64{simt::lane_index()} * kUtf8Slice; from < nbytes;
-             from += u64{simt::kWarp} * kUtf8Slice)
-          bad = bad || !is_utf8_slice(text, nbytes, from);
-      }
+      if (is_one) chunk.elements[done + i] = {data, size};
+      bad = is_bad(format, data, size) || bad;
     }
     if (bad) raise(faults, chunk.chunk, Fault::malformed);
   }
@@ -135,14 +118,29 @@ struct ParseRagged {
 void parse_ragged(Queue& queue, const DecodeBatch& batch, const RaggedFormat& format) {
   if (batch.frames.empty()) return;
   RecyclingVector<RaggedChunk> chunks;
-  for (const Frame& frame : batch.frames)
+  u32 segments = 0;
+  for (const Frame& frame : batch.frames) {
+    const u64 nbytes = frame.source_nbytes;
+    // Segments have places of 32 bits.
+    const bool is_large = nbytes > kLeastSegmented && nbytes >> 32 == 0;
+    const u64 own = is_large ? (nbytes - kNumber + kSegmentBytes - 1) / kSegmentBytes : 0;
     chunks.push_back({frame.source,
-                      frame.source_nbytes,
+                      nbytes,
                       reinterpret_cast<RaggedElement*>(frame.target),
                       frame.target_nbytes / sizeof(RaggedElement),
-                      frame.chunk});
+                      frame.chunk,
+                      segments,
+                      static_cast<u32>(own)});
+    segments += static_cast<u32>(own);
+  }
   const auto there = Scratch<RaggedChunk>::of(queue, chunks.data(), chunks.size());
-  simt::launch(queue, chunks.size(), ParseRagged{there.data(), format, batch.faults});
+  Scratch<RaggedProgress> progress;
+  if (segments > 0) {
+    progress = Scratch<RaggedProgress>(queue, chunks.size());
+    find_by_segments(queue, chunks, there.data(), format, batch.faults, progress.data());
+  }
+  simt::launch(
+      queue, chunks.size(), ParseRest{there.data(), progress.data(), format, batch.faults});
 }
 
 }  // namespace headrace::SIMT_SPACE
