@@ -11,7 +11,6 @@ WAYS = {
     },
     "device-strings": {
         "auto": '`read_ragged(device="cuda")`',
-        "device": "decoded by the GPU",
         "host": "by the host, copied by torch",
     },
 }
