@@ -257,6 +257,12 @@ BENCHMARKS = {
     "device-read": Benchmark(
         "whole arrays into GPU memory, beside peers", HERE, {"device-read.json": "device.read"}
     ),
+    "device-write": Benchmark(
+        "whole arrays from GPU memory to files, beside what the system stores of the same bytes",
+        "",
+        # Of 530b70bf, before shards were stored from where they lie, a dozen at a time.
+        {"device-write-before.json": "device.write"},
+    ),
     "device-small": Benchmark(
         "one chunk, one step and 64 chunks to a GPU, beside a copy of their bytes; decode_batch",
         "",

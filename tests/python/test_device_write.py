@@ -82,3 +82,27 @@ def test_numcodecs_decodes_the_chunks(store, device, codec):
         chunk = chunk.copy()
         chunk[: wanted.shape[0], : wanted.shape[1]] = 0
         assert not chunk.any(), "beyond the array lies the fill value"
+
+
+@pytest.mark.parametrize("index", ["start", "end"])
+@pytest.mark.parametrize("slab", [1 << 12, 5 << 12, 1 << 20])
+def test_shards_lie_anywhere_in_slabs(store, device, slab, index):
+    """Shards of 8 KiB: larger than a slab, over the borders of slabs, many in one."""
+    data = values("<f4", (160, 96))
+    data[8:16, 32:64] = 0  # an inner chunk that is missing
+    data[32:64, :64] = 0  # a shard
+    array = hr.create_array(
+        store,
+        shape=data.shape,
+        dtype="f4",
+        chunks=(32, 64),
+        compressors=None,
+        serializer=hr.codecs.Sharding((8, 32), index_location=index),
+    )
+    array[...] = 1
+    source = hr.array(data).to(device)[...]
+    with hr.config.set({"device_slab_nbytes": slab}):
+        array.write(..., source, implementations={"zstd": f"headrace-{device}"})
+    assert_same(read_zarr(store), data)
+    assert len(chunk_files(store)) == 9
+    assert array.verify() == []

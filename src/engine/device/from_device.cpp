@@ -1,9 +1,9 @@
 // A write from a device goes through it slab by slab, as a read to one does, the other way: one
 // kernel puts the elements of all chunks together, one call a step encodes them, and when the
 // host knows their sizes the encoded bytes come to pinned memory, from where threads store them.
-// While one slab is stored, the next is encoded; across a network more than one is on its way, and
-// no thread waits for it. Stored objects that are covered in part come as
-// their elements, and so do all when the host encodes.
+// While slabs are stored, the next is encoded; across a network no thread waits for what is on its
+// way. Stored objects that are covered in part come as their elements, and so do all when the host
+// encodes.
 
 #include "engine/device/from_device.h"
 
@@ -33,27 +33,35 @@ constexpr std::size_t kPinnedAlignment = 64;
 // Who encodes what is written.
 enum class Encoder : std::uint8_t { host, device };
 
+using PinnedMemory = std::vector<std::shared_ptr<std::byte>>;
+
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
-  Shard(Box b,
-        const ShardLevel& level,
-        const InnerOrder& order,
-        std::string k,
-        bool edge,
-        std::size_t inner_nbytes)
+  Shard(Box b, const ShardLevel& level, std::string k, bool edge, std::size_t inner_nbytes)
       : box(std::move(b)),
         cut(box, level.inner_shape),
         key(std::move(k)),
         at_edge(edge),
-        writer(level, order, std::nullopt, cut.size() * inner_nbytes),
+        nbytes(cut.size() * inner_nbytes),
+        bytes(level),
+        chunks(cut.size()),
         left(cut.size()) {}
+
+  struct Chunk {
+    std::int64_t inner = 0;
+    std::optional<ConstBytes> encoded{};  // nothing: it is missing
+    Buffer buffer{};                      // that the bytes lie in, if not in `memory`
+  };
 
   const Box box;
   const BoxCut cut;
   const std::string key;
   const bool at_edge;
-  ShardWriter writer;
-  std::atomic<std::size_t> left;  // inner chunks
+  const std::size_t nbytes;  // decoded
+  PlainShard bytes;
+  std::vector<Chunk> chunks;  // by their turns
+  std::atomic<std::size_t> left;
+  std::vector<std::shared_ptr<const PinnedMemory>> memory;  // of the slabs that it was in
 };
 
 // A chunk that the device encodes, or the elements for a stored object that the host does.
@@ -73,15 +81,20 @@ struct Item {
   std::size_t nbytes = 0;          // there
 };
 
-// What was encoded and is to be stored.
+// What was encoded and is to be stored. Its bytes lie in the slab's memory, or in what it holds.
 struct Encoded {
   std::string key;
   bool at_edge = false;
-  std::optional<ConstBytes> bytes{};  // nothing: the object is erased
-  Buffer buffer{};                    // that the bytes lie in, unless it is empty
-};
+  std::vector<ConstBytes> parts{};  // none: the object is erased
+  Buffer buffer{};
+  std::shared_ptr<const Shard> shard{};
 
-using PinnedMemory = std::vector<std::shared_ptr<std::byte>>;
+  std::uint64_t nbytes() const {
+    std::uint64_t sum = 0;
+    for (const ConstBytes part : parts) sum += part.size();
+    return sum;
+  }
+};
 
 // On its way across a network.
 class DevicePut final : public WritesInFlight::Write {
@@ -89,10 +102,9 @@ class DevicePut final : public WritesInFlight::Write {
   DevicePut(const StoredArray& array, Encoded what, std::shared_ptr<const PinnedMemory> pinned)
       : array_(array), what_(std::move(what)), pinned_(std::move(pinned)) {
     key = what_.key;
-    erases = !what_.bytes;
-    if (erases) return;
-    parts.push_back(what_.buffer.empty() ? *what_.bytes : ConstBytes(what_.buffer.bytes()));
-    held_nbytes = parts.front().size();
+    erases = what_.parts.empty();
+    parts = what_.parts;
+    held_nbytes = what_.nbytes();
   }
 
   Error located(const Error& failure) const override {
@@ -149,6 +161,7 @@ class DeviceWriter {
     for (const RegionPart<Box>& part : parts) add_region(part);
     start_slab();
     while (!in_flight_.empty()) finish_oldest();
+    store_waiting();
     if (network_) network_->writes().finish();
   }
 
@@ -165,6 +178,15 @@ class DeviceWriter {
     std::shared_ptr<std::byte> sizes;  // pinned, once `started`: of each encoded item
     std::unique_ptr<Mark> started;
   };
+
+  // An item of a finished slab, with the memory that its bytes lie in.
+  struct Waiting {
+    Item item;
+    std::shared_ptr<const PinnedMemory> pinned;
+  };
+
+  // With those in flight four slabs at most.
+  static constexpr int kMostWaiting = 3;
 
   // What the host's encoders refuse, the kernels would write.
   void check_encodes() const {
@@ -205,7 +227,6 @@ class DeviceWriter {
     const ShardLevel& level = layout_.shards.front();
     const auto shard = std::make_shared<Shard>(std::move(item.box),
                                                level,
-                                               *order_,
                                                std::move(item.key),
                                                item.at_edge,
                                                layout_.chain.decoded_nbytes());
@@ -330,20 +351,39 @@ class DeviceWriter {
     in_flight_.pop_front();
     slab->started->wait();
     download_encoded(*slab);
-    const auto pinned = std::make_shared<const PinnedMemory>(slab->pinned);
+    const auto pinned = std::make_shared<const PinnedMemory>(std::move(slab->pinned));
+    for (Item& item : slab->items) {
+      if (!item.shard) {
+        ++waiting_objects_;
+      } else {
+        if (item.turn + 1 == item.shard->chunks.size()) ++waiting_objects_;
+        if (item.shard->memory.empty() || item.shard->memory.back() != pinned)
+          item.shard->memory.push_back(pinned);
+      }
+      waiting_.push_back({std::move(item), pinned});
+    }
+    if (++waiting_slabs_ == kMostWaiting || waiting_objects_ >= static_cast<std::size_t>(threads_))
+      store_waiting();
+  }
+
+  // A large object keeps one thread, so there are to be as many as threads.
+  void store_waiting() {
     request_.parallel(
-        slab->items.size(),
+        waiting_.size(),
         [&](std::size_t i) {
           request_.check();
-          Item& item = slab->items[i];
+          Waiting& waiting = waiting_[i];
           if (!network_) {
-            store(item);
-          } else if (item.encoder == Encoder::device) {
-            send(item, pinned);
+            store(waiting.item);
+          } else if (waiting.item.encoder == Encoder::device) {
+            send(waiting.item, waiting.pinned);
           }
         },
         threads_);
-    if (network_) send_elements(*slab);
+    if (network_) send_elements();
+    waiting_.clear();
+    waiting_slabs_ = 0;
+    waiting_objects_ = 0;
   }
 
   // Returns before they are stored.
@@ -356,7 +396,7 @@ class DeviceWriter {
     }
     if (!encoded) return;
     // With a place on the wire it waits for the key, and not the other way.
-    auto room = network_->writes().room(encoded->bytes ? encoded->bytes->size() : 0);
+    auto room = network_->writes().room(encoded->nbytes());
     const bool at_edge = encoded->at_edge;
     auto put = std::make_unique<DevicePut>(array_, std::move(*encoded), pinned);
     try {
@@ -373,17 +413,17 @@ class DeviceWriter {
   }
 
   // What the host encodes; returns when it is stored.
-  void send_elements(const Slab& slab) {
+  void send_elements() {
     std::size_t at = 0;
     const auto next = [&]() -> std::optional<NetworkBoxes::Object> {
-      while (at < slab.items.size() && slab.items[at].encoder != Encoder::host) ++at;
-      if (at == slab.items.size()) return std::nullopt;
-      const Item& item = slab.items[at++];
+      while (at < waiting_.size() && waiting_[at].item.encoder != Encoder::host) ++at;
+      if (at == waiting_.size()) return std::nullopt;
+      const Item& item = waiting_[at++].item;
       return NetworkBoxes::Object{
           item.key, item.box.packed(item.pinned, layout_.itemsize()), item.valid};
     };
-    if (std::ranges::any_of(slab.items,
-                            [](const Item& item) { return item.encoder == Encoder::host; }))
+    if (std::ranges::any_of(
+            waiting_, [](const Waiting& waiting) { return waiting.item.encoder == Encoder::host; }))
       network_->write(next);
   }
 
@@ -431,26 +471,33 @@ class DeviceWriter {
 
   // Nothing: of a shard of which more is to come.
   std::optional<Encoded> finish_item(Item& item) {
-    Buffer scratch;
-    const ConstBytes bytes = finish_encoding(plan_, {item.pinned, item.nbytes}, scratch);
+    Buffer buffer;
+    const ConstBytes bytes = finish_encoding(plan_, {item.pinned, item.nbytes}, buffer);
     const bool drops = is_fill(bytes);
     if (!item.shard) {
       Encoded encoded{item.key, item.at_edge};
-      if (drops) return encoded;
-      encoded.bytes = bytes;
-      encoded.buffer = std::move(scratch);
+      if (!drops) encoded.parts.push_back(bytes);
+      encoded.buffer = std::move(buffer);
       return encoded;
     }
     Shard& shard = *item.shard;
-    if (drops) {
-      shard.writer.remove(item.turn, item.inner);
-    } else {
-      if (scratch.empty()) scratch.assign(bytes);
-      shard.writer.put(item.turn, item.inner, scratch);
+    Shard::Chunk& chunk = shard.chunks[item.turn];
+    chunk.inner = item.inner;
+    if (!drops) {
+      // Slabs are many that a large shard would keep in pinned memory.
+      if (buffer.empty() && shard.nbytes > request_.config().device_slab_nbytes)
+        buffer.assign(bytes);
+      chunk.buffer = std::move(buffer);
+      chunk.encoded = chunk.buffer.empty() ? bytes : ConstBytes(chunk.buffer.bytes());
     }
     if (shard.left.fetch_sub(1) > 1) return std::nullopt;
+    for (const Shard::Chunk& each : shard.chunks)
+      if (each.encoded) shard.bytes.put(each.inner, *each.encoded);
     Encoded encoded{shard.key, shard.at_edge};
-    if (shard.writer.finish(encoded.buffer)) encoded.bytes = encoded.buffer.bytes();
+    if (shard.bytes.empty()) return encoded;
+    const std::span<const ConstBytes> parts = shard.bytes.finish();
+    encoded.parts.assign(parts.begin(), parts.end());
+    encoded.shard = item.shard;
     return encoded;
   }
 
@@ -463,8 +510,14 @@ class DeviceWriter {
   void put(const Encoded& encoded) {
     const auto lock = locks_.lock(encoded.key);
     if (encoded.at_edge) check_still_missing(encoded.key);
-    encoded.bytes ? array_.driver.set(encoded.key, *encoded.bytes)
-                  : array_.driver.erase(encoded.key);
+    switch (encoded.parts.size()) {
+      case 0:
+        return array_.driver.erase(encoded.key);
+      case 1:
+        return array_.driver.set(encoded.key, encoded.parts.front());
+      default:
+        array_.driver.set_parts(encoded.key, encoded.parts);
+    }
   }
 
   // Equal chunks are encoded to equal bytes: so one that is all fill value is known.
@@ -508,6 +561,9 @@ class DeviceWriter {
   std::vector<Item> pending_;
   std::size_t pending_nbytes_ = 0;
   std::deque<std::unique_ptr<Slab>> in_flight_;
+  std::vector<Waiting> waiting_;  // to be stored
+  int waiting_slabs_ = 0;
+  std::size_t waiting_objects_ = 0;
   std::optional<NetworkBoxes> network_;  // of a store across a network
 };
 
