@@ -346,5 +346,32 @@ TEST_P(RaggedKernel, PacksElements) {
   }
 }
 
+// Runs of empty elements of any length, at the borders of what threads and blocks copy too.
+TEST_P(RaggedKernel, PacksBetweenEmptyElements) {
+  std::mt19937_64 random(6);
+  const Bytes pool = random_bytes(random, 100'000);
+  const auto queue = place().make_queue(6);
+  const auto there = Scratch<std::uint8_t>::of(*queue, pool.data(), pool.size());
+  std::vector<RaggedElement> elements;
+  Bytes expected;
+  for (int i = 0; i < 1500; ++i) {
+    elements.insert(elements.end(), random() % (i % 50 == 0 ? 20'000 : 12), {nullptr, 0});
+    const std::size_t n = 1 + random() % (i % 3 == 0 ? 150 : 3), at = random() % (pool.size() - n);
+    elements.push_back({there.data() + at, n});
+    expected.insert(expected.end(), &pool[at], &pool[at] + n);
+  }
+  elements.insert(elements.end(), 10'000, {nullptr, 0});
+  const auto list = Scratch<RaggedElement>::of(*queue, elements.data(), elements.size());
+  const Scratch<std::int64_t> offsets(*queue, elements.size() + 1);
+  const RaggedBatch batch{list.data(), elements.size(), 1, offsets.data()};
+  place().kernels->ragged_offsets(*queue, batch);
+  Bytes values(expected.size());
+  const Scratch<std::uint8_t> packed(*queue, values.size());
+  place().kernels->ragged_values(*queue, batch, packed.data(), values.size());
+  queue->download(values.data(), packed.data(), values.size());
+  queue->synchronize();
+  EXPECT_TRUE(values == expected);
+}
+
 }  // namespace
 }  // namespace headrace::test

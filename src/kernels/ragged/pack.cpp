@@ -10,6 +10,7 @@ constexpr unsigned kCtaThreads = 256;
 constexpr u64 kElements = 4096;              // a CTA sums
 constexpr u64 kTile = 16384;                 // bytes of the values, that a CTA makes
 constexpr u64 kPiece = kTile / kCtaThreads;  // a thread
+constexpr unsigned kPassed = 8;              // empty elements that are passed one by one
 
 struct SumSizes {
   static constexpr unsigned kThreads = kCtaThreads;
@@ -95,8 +96,10 @@ struct CopyValues {
       SIMT_UNROLL
       for (unsigned k = 0; k < 16; ++k) {
         if (at + k >= end) break;
-        while (left == 0) {
-          source = batch.elements[++i].data;
+        for (unsigned passed = 0; left == 0; ++passed) {
+          // One by one, then, past many empty ones, by a search.
+          i = passed < kPassed ? i + 1 : element_behind(at + k, i + 1, shared.last + 1);
+          source = batch.elements[i].data;
           left = begin_of(i + 1) - begin_of(i);
         }
         words[k / 4] |= u32{*source++} << 8 * (k % 4);
@@ -124,6 +127,10 @@ struct CopyValues {
       (begin_of(middle) <= byte ? first : last) = middle;
     }
     return first;
+  }
+  // The same for a place that is seldom come to.
+  SIMT_DEVICE_NOINLINE u64 element_behind(u64 byte, u64 first, u64 last) const {
+    return element_at(byte, first, last);
   }
 };
 

@@ -16,10 +16,10 @@
 namespace headrace::SIMT_SPACE {
 namespace {
 
-constexpr unsigned kCtaThreads = 128;
+constexpr unsigned kSegmentThreads = 128;
 constexpr u32 kNone = 0;  // no exit or entry: sizes begin behind the count
-// A chain of fewer elements is no guess: the true one is followed.
-constexpr u32 kLeastGuessed = 8;
+// What one jump leads out of may be anything: the true chain is followed where there is no better.
+constexpr u32 kLeastGuessed = 2;
 constexpr u32 kMostSteps = 8192;  // of a thread that looks for a guess
 
 // An entry each segment; chunks have theirs one behind the other.
@@ -64,7 +64,7 @@ SIMT_DEVICE Chain follow(const RaggedChunk& chunk, u64 at, u64 end) {
 
 // A CTA a segment.
 struct GuessExits {
-  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kThreads = kSegmentThreads;
   static constexpr u32 kWords = kSegmentBytes / 32;
   static_assert(kWords == kThreads);
   struct Shared {
@@ -163,7 +163,7 @@ struct GuessExits {
 
 // A CTA a chunk. One thread goes from segment to segment.
 struct LinkSegments {
-  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kThreads = kSegmentThreads;
   static constexpr u32 kWindow = 1024;
   struct Shared {
     u32 exits[kWindow], counts[kWindow], entries[kWindow];
@@ -218,7 +218,7 @@ struct LinkSegments {
 
 // A thread a segment.
 struct CountElements {
-  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kThreads = kSegmentThreads;
   using Shared = simt::NoShared;
   Segments all;
   u32 segments;
@@ -240,7 +240,7 @@ struct CountElements {
 
 // A CTA a chunk: numbers of elements, and how far the chunk is right.
 struct NumberElements {
-  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kThreads = kSegmentThreads;
   struct Shared {
     SumShared<kThreads> sum;
     u32 right;
@@ -251,7 +251,11 @@ struct NumberElements {
   SIMT_DEVICE void operator()(Shared& shared) const {
     const RaggedChunk& chunk = all.chunks[simt::cta_index()];
     const u32 wrong = all.wrong[simt::cta_index()];
-    if (simt::thread_index() == 0) shared.right = wrong < chunk.segments ? wrong : chunk.segments;
+    if (simt::thread_index() == 0) {
+      shared.right = wrong < chunk.segments ? wrong : chunk.segments;
+      // ParseRest says so: nothing is found that could be another fault.
+      if (chunk.segments > 0 && load_word(chunk.source) != chunk.count) shared.right = 0;
+    }
     simt::sync_cta();
     u64 before = 0;
     for (u32 base = 0; base < chunk.segments; base += kThreads) {
@@ -277,7 +281,7 @@ struct NumberElements {
 
 // A thread a segment.
 struct WriteElements {
-  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kThreads = kSegmentThreads;
   using Shared = simt::NoShared;
   Segments all;
   u32 segments;
@@ -301,7 +305,7 @@ struct WriteElements {
 
 // A warp a segment.
 struct CheckElements {
-  static constexpr unsigned kThreads = kCtaThreads;
+  static constexpr unsigned kThreads = kSegmentThreads;
   using Shared = simt::NoShared;
   Segments all;
   u32 segments;
@@ -335,7 +339,7 @@ void find_by_segments(Queue& queue,
                       u32* faults,
                       RaggedProgress* progress) {
   const u32 n = chunks.back().first_segment + chunks.back().segments;
-  const u32 ctas = (n + kCtaThreads - 1) / kCtaThreads;
+  const u32 ctas = (n + kSegmentThreads - 1) / kSegmentThreads;
   const Scratch<u32> memory(queue, 4 * std::size_t{n} + chunks.size());
   u32* const words = memory.data();
   const Segments all{there,
@@ -353,7 +357,7 @@ void find_by_segments(Queue& queue,
   simt::launch(queue, ctas, WriteElements{all, n});
   if (format.utf8 || format.unit != 1)
     simt::launch(queue,
-                 (n + kCtaThreads / simt::kWarp - 1) / (kCtaThreads / simt::kWarp),
+                 (n + kSegmentThreads / simt::kWarp - 1) / (kSegmentThreads / simt::kWarp),
                  CheckElements{all, n, format, faults});
 }
 
