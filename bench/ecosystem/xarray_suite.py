@@ -34,7 +34,8 @@ SWAPPED = "HEADRACE_SUITE_SWAPPED"
 # Why a test fails with another engine, by a part of its name or of its message.
 REASONS = {
     "Expected 'getitem' to have been called": "watches the calls of zarr-python's AsyncArray",
-    "builtins.dict is not supported": "a dict as a store in memory, which headrace does not open",
+    "cannot be pickled": "pickles a store in memory: zarr-python's takes what it holds along, "
+    "headrace's handle on it refuses",
     "No warnings of type": "expects a warning about slow opening without consolidated metadata",
     "test_non_existent_store": "FileNotFoundError in other words",
     "test_zarr_fill_value_setting": "use_zarr_fill_value_as_mask=False: xarray's engine takes it "
