@@ -119,7 +119,9 @@ std::string consolidated_text(const Store& place,
       path = root.substr(slash + 1);
       root.resize(slash);
     }
-    const Store store = open_store(root, StoreMode::read, storage);
+    StorageOptions once = storage;  // a server that has no answer to this lets nobody wait
+    once["max_retries"] = "0";
+    const Store store = open_store(root, StoreMode::read, once);
     const std::vector<std::string> names = consolidated_names_beside(store, path);
     while (path.ends_with('/')) path.pop_back();
     return did_you_mean(path.substr(path.rfind('/') + 1), names, "there are");

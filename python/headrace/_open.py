@@ -42,11 +42,14 @@ def _what_is_there(store: _core.Store, path: str) -> str:
 def _named_beside(store: _core.Store, path: str) -> str:
     """What a web server, which lists nothing, has there by consolidated metadata."""
     try:
-        if not path and store._python_store is None and store.url.startswith("http"):
-            above, _, path = store.url.rpartition("/")
-            if above.endswith("/"):  # the host's root
-                return ""
-            store = _core.open_store(above, "r", store.storage_options)
+        if store._python_store is None and store.url.startswith("http"):
+            url = store.url
+            if not path:
+                url, _, path = url.rpartition("/")
+                if url.endswith("/"):  # the host's root
+                    return ""
+            # A server that has no answer to this lets nobody wait for the error.
+            store = _core.open_store(url, "r", {**store.storage_options, "max_retries": "0"})
         names = _core.consolidated_names_beside(store, path)
     except (OSError, ValueError, NotImplementedError):
         return ""

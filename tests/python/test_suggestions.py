@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -270,7 +271,7 @@ def test_what_a_web_server_has_by_consolidated_metadata(served, zarr_format):
         hr.open(place, "temp")
 
 
-@pytest.mark.parametrize("what", ["none", "array", "malformed", 403, 404])
+@pytest.mark.parametrize("what", ["none", "array", "malformed", 403, 404, 503])
 def test_a_hint_that_fails_hides_no_error(served, what):
     folder, url, _, refused = served
     document = folder / "d.zarr/zarr.json"
@@ -284,7 +285,9 @@ def test_a_hint_that_fails_hides_no_error(served, what):
     for place in ((f"{url}/d.zarr", "tempp"), (f"{url}/d.zarr/tempp",)):
         for open_ in (hr.open, hr.open_array, hr.open_group):
             with pytest.raises(FileNotFoundError, match=r"\.zarray and \.zgroup$"):
+                before = time.monotonic()
                 open_(*place)
+            assert time.monotonic() - before < 5  # nothing is asked for again
         assert command(*place).endswith(".zarray and .zgroup\n")
 
 
