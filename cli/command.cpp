@@ -104,6 +104,32 @@ std::string members_text(const Store& store, const std::string& path) {
   }
 }
 
+// Of a place on a web server, which lists nothing: what consolidated metadata name beside it.
+std::string consolidated_text(const Store& place,
+                              const CommonOptions& options,
+                              const StorageOptions& storage) {
+  if (!place.url().starts_with("http")) return "";
+  std::string root = options.target;
+  std::string path = options.path;
+  try {
+    if (path.empty()) {
+      while (root.ends_with('/')) root.pop_back();
+      const std::size_t slash = root.rfind('/');
+      if (slash == std::string::npos || slash <= root_of(root)) return "";
+      path = root.substr(slash + 1);
+      root.resize(slash);
+    }
+    StorageOptions once = storage;  // a server that has no answer to this lets nobody wait
+    once["max_retries"] = "0";
+    const Store store = open_store(root, StoreMode::read, once);
+    const std::vector<std::string> names = consolidated_names_beside(store, path);
+    while (path.ends_with('/')) path.pop_back();
+    return did_you_mean(path.substr(path.rfind('/') + 1), names, "there are");
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 std::string arrays_text(const Group& group) {
   std::vector<std::string> names;
   for (const Node& node : group.members())
@@ -205,7 +231,8 @@ Target open_target(const CommonOptions& options) {
       if (is_group) return {*store, path, *is_group, open};
       throw Error(ErrorCode::not_found,
                   "no array or group at " + store->url() +
-                      (path.empty() ? "" : " '" + path + '\'') + members_text(*store, path));
+                      (path.empty() ? "" : " '" + path + '\'') + members_text(*store, path) +
+                      consolidated_text(*store, options, storage));
     }
     const std::size_t slash = location.rfind('/');
     if (slash == std::string::npos || slash <= root_of(location)) {

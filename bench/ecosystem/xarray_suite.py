@@ -3,8 +3,7 @@
     python bench/run.py xarray-suite
 
 Each class runs twice: as it is, and with every ``engine="zarr"`` that opens something replaced by
-headrace (writes stay zarr-python's). Stores in memory are copied to a folder first, since headrace
-opens those of zarr-python by their path only. Needs xarray with its tests, zarr, dask and the extra
+headrace (writes stay zarr-python's). Needs xarray with its tests, zarr, dask and the extra
 "suites": pytest runs the asynchronous ones with pytest-asyncio.
 """
 
@@ -35,9 +34,8 @@ SWAPPED = "HEADRACE_SUITE_SWAPPED"
 # Why a test fails with another engine, by a part of its name or of its message.
 REASONS = {
     "Expected 'getitem' to have been called": "watches the calls of zarr-python's AsyncArray",
-    "builtins.dict is not supported": "a dict as a store in memory, which headrace does not open",
-    "has no consolidated metadata": "consolidated=True for a store that says it never has any: "
-    "xarray passes over the argument then; a copy in a folder cannot say so",
+    "cannot be pickled": "pickles a store in memory: zarr-python's takes what it holds along, "
+    "headrace's handle on it refuses",
     "No warnings of type": "expects a warning about slow opening without consolidated metadata",
     "test_non_existent_store": "FileNotFoundError in other words",
     "test_zarr_fill_value_setting": "use_zarr_fill_value_as_mask=False: xarray's engine takes it "
@@ -79,27 +77,12 @@ def _swapped(zarr_engine):
         guess_can_open = zarr_engine.guess_can_open
 
         def open_dataset(self, store, *, mode="r", cache_members=True, **options):
-            return super().open_dataset(on_disk(store), **options)
+            return super().open_dataset(store, **options)
 
         def open_groups_as_dict(self, store, *, mode="r", **options):
-            return super().open_groups_as_dict(on_disk(store), **options)
+            return super().open_groups_as_dict(store, **options)
 
     return Swapped
-
-
-def on_disk(store):
-    """The store, or the folder that holds a copy of what is in memory."""
-    from zarr.storage import MemoryStore
-
-    inner = getattr(store, "_store", store)
-    if not isinstance(inner, MemoryStore):
-        return store
-    folder = Path(tempfile.mkdtemp())
-    for key, value in inner._store_dict.items():
-        path = folder / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(value.to_bytes())
-    return str(folder)
 
 
 def run(swapped):

@@ -286,6 +286,10 @@ std::optional<bool> node_is_group(const Store& store,
 std::string what_is_there(const Store& store,
                           std::string_view path = "",
                           std::optional<int> zarr_format = {});
+// The names beside a path without a node, for a message about it, where a web server lists none: by
+// the consolidated metadata of the store's root, which one request reads, or two. None where these
+// are not to be had, or name the path itself.
+std::vector<std::string> consolidated_names_beside(const Store& store, std::string_view path);
 
 struct CreateOptions {
   Shape shape{};

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 from . import _check, _core
@@ -33,9 +34,36 @@ def _what_is_there(store: _core.Store, path: str) -> str:
             beside = _nodes(store, above) if path else []
             if beside:
                 return did_you_mean(name, beside, "there are")
-        return f": {_core.what_is_there(store, path)}"
+        return f": {_core.what_is_there(store, path)}{_named_beside(store, path)}"
     except (OSError, ValueError, NotImplementedError):
         return ""
+
+
+def _named_beside(store: _core.Store, path: str) -> str:
+    """What a web server, which lists nothing, has there by consolidated metadata."""
+    try:
+        if store._python_store is None and store.url.startswith("http"):
+            url = store.url
+            if not path:
+                url, _, path = url.rpartition("/")
+                if url.endswith("/"):  # the host's root
+                    return ""
+            # A server that has no answer to this lets nobody wait for the error.
+            store = _core.open_store(url, "r", {**store.storage_options, "max_retries": "0"})
+        names = _core.consolidated_names_beside(store, path)
+    except (OSError, ValueError, NotImplementedError):
+        return ""
+    return _core.printable(did_you_mean(path.rpartition("/")[2], names, "there are"))
+
+
+@contextlib.contextmanager
+def _naming_others(store: _core.Store, path: str) -> Iterator[None]:
+    """Says of a node that there is not which others there are."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        *errno, text = error.args
+        raise FileNotFoundError(*errno, f"{text}{_named_beside(store, path)}") from None
 
 
 def _lists_at_once(store: _core.Store) -> bool:
@@ -233,9 +261,10 @@ def open_array(
     handle, where = _node_place(store, path, mode, storage_options)
     with discarding(store, handle):
         if _is_opened(handle, where, mode, zarr_format):
-            return _core.open_array(
-                handle, where, device, zarr_format, mode == "r", implementations
-            )
+            with _naming_others(handle, where):
+                return _core.open_array(
+                    handle, where, device, zarr_format, mode == "r", implementations
+                )
         if mode == "a" and not _makes_array(create):
             raise _missing("array", handle, where)
         array = create_array(
@@ -282,9 +311,10 @@ def open_group(
     handle, where = _node_place(store, path, mode, storage_options)
     with discarding(store, handle):
         if _is_opened(handle, where, mode, zarr_format):
-            found = _core.open_group(
-                handle, where, zarr_format, mode == "r", use_consolidated is not False
-            )
+            with _naming_others(handle, where):
+                found = _core.open_group(
+                    handle, where, zarr_format, mode == "r", use_consolidated is not False
+                )
             if use_consolidated and not found.consolidated:
                 raise ValueError(
                     f"use_consolidated: /{where} in {handle.url} has no consolidated metadata"

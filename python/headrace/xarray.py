@@ -342,7 +342,8 @@ class HeadraceBackendEntrypoint(BackendEntrypoint):
             ``"r"``, of the engine "zarr"; data sets are written by `xarray.Dataset.to_zarr`.
         consolidated
             True: there must be consolidated metadata; False: they are not looked at; None: they
-            are used when there are any.
+            are used when there are any. A store that says that it never has them
+            (``supports_consolidated_metadata``, as Icechunk's) is opened as by False.
         storage_options
             Options of the store, see `headrace.open_store`.
         zarr_format
@@ -435,6 +436,8 @@ def _open(
     if isinstance(store, Group):
         root = store
     else:
+        if not getattr(store, "supports_consolidated_metadata", True):
+            consolidated = False  # as for the engine "zarr"
         root = open_group(
             store,
             zarr_format=zarr_format,

@@ -259,6 +259,14 @@ void bind_group(nb::module_& m) {
       },
       nb::arg("store"),
       nb::arg("path"));
+  m.def(
+      "consolidated_names_beside",
+      [](PyStore& store, const std::string& path) {
+        nb::gil_scoped_release release;
+        return consolidated_names_beside(store.store, path);
+      },
+      nb::arg("store"),
+      nb::arg("path"));
 }
 
 }  // namespace headrace::python

@@ -1,14 +1,18 @@
 """Names that there are not: what was meant is said, and what there is."""
 
 import os
+import shutil
 import subprocess
 import sys
+import time
 import zipfile
+from pathlib import Path
 
 import headrace as hr
 import numpy as np
 import pytest
 import zarr
+from cloud_servers import file_server
 from headrace._suggest import did_you_mean, nearest
 from headrace.loader import Loader
 from helpers import python
@@ -207,6 +211,84 @@ def test_a_broken_document_is_named_once(weather):
         with pytest.raises(hr.CorruptError) as raised:
             hr.open(weather, path)
         assert str(raised.value).count("zarr.json") == 1, raised.value
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A folder and its URL; which paths were asked for, and which get what status."""
+    asked, refused = [], {}
+
+    def look(request):
+        asked.append(request.path)
+        return refused.get(request.path)
+
+    with file_server(tmp_path, look) as url:
+        yield tmp_path, url, asked, refused
+
+
+def command(*args):
+    words = [Path(sys.executable).parent / "headrace", "info", *args]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    return done.stderr
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_a_web_server_has_by_consolidated_metadata(served, zarr_format):
+    folder, url, asked, _ = served
+    root = zarr.open_group(folder / "d.zarr", mode="w", zarr_format=zarr_format)
+    for name in ("temp", "u10", "deep/t2m", "deep/v10"):
+        root.create_array(name, shape=3, dtype="f4")
+    zarr.consolidate_metadata(folder / "d.zarr", zarr_format=zarr_format)
+    place = f"{url}/d.zarr"
+    for open_ in (hr.open, hr.open_array, hr.open_group):
+        asked.clear()
+        with pytest.raises(FileNotFoundError, match=r"404 .* and \.zgroup; did you mean 'temp'\?$"):
+            open_(place, "tempp")
+        documents = [f"/d.zarr/tempp/{name}" for name in ("zarr.json", ".zarray", ".zgroup")]
+        hint = ["/d.zarr/zarr.json", "/d.zarr/.zmetadata"][: 4 - zarr_format]
+        assert [path for path in asked if "/tempp/" not in path] == hint
+        assert {path for path in asked if "/tempp/" in path} == set(documents)
+        with pytest.raises(FileNotFoundError, match=r"; did you mean 't2m'\?$"):
+            open_(place, "deep/t2n")
+        with pytest.raises(FileNotFoundError, match=r"; there are deep, temp, u10$"):
+            open_(place, "other")
+        with pytest.raises(FileNotFoundError, match=r"; did you mean 'temp'\?$"):
+            open_(f"{place}/tempp")
+        with pytest.raises(FileNotFoundError, match=r"by its folder, not by its document$"):
+            open_(place, "zarr.json")
+    for words in ([place, "tempp"], [f"{place}/tempp"]):
+        assert command(*words).endswith(".zarray and .zgroup; did you mean temp?\n")
+    assert command(place, "deep/t2n").endswith("; did you mean t2m?\n")
+    # Of one that is there nothing else is asked, and another kind is no other name.
+    asked.clear()
+    hr.open_array(place, "temp")
+    assert not [path for path in asked if "/temp/" not in path]
+    with pytest.raises(FileNotFoundError, match=r"it is a group$"):
+        hr.open_array(place, "deep")
+    shutil.rmtree(folder / "d.zarr/temp")
+    with pytest.raises(FileNotFoundError, match=r"\.zarray and \.zgroup$"):
+        hr.open(place, "temp")
+
+
+@pytest.mark.parametrize("what", ["none", "array", "malformed", 403, 404, 503])
+def test_a_hint_that_fails_hides_no_error(served, what):
+    folder, url, _, refused = served
+    document = folder / "d.zarr/zarr.json"
+    hr.create_group(folder / "d.zarr")
+    if what == "array":
+        hr.create_array(folder / "d.zarr", shape=3, dtype="f4", overwrite=True)
+    elif what == "malformed":
+        document.write_text(document.read_text()[:-3] + ', "consolidated_metadata": {"metadata": 1')
+    elif what != "none":
+        refused["/d.zarr/zarr.json"] = what
+    for place in ((f"{url}/d.zarr", "tempp"), (f"{url}/d.zarr/tempp",)):
+        for open_ in (hr.open, hr.open_array, hr.open_group):
+            with pytest.raises(FileNotFoundError, match=r"\.zarray and \.zgroup$"):
+                before = time.monotonic()
+                open_(*place)
+            assert time.monotonic() - before < 5  # nothing is asked for again
+        assert command(*place).endswith(".zarray and .zgroup\n")
 
 
 def test_submodules_come_when_they_are_asked_for():

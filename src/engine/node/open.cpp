@@ -140,4 +140,28 @@ std::string what_is_there(const Store& store,
                                    : "the store is empty";
 }
 
+std::vector<std::string> consolidated_names_beside(const Store& store, std::string_view path) {
+  std::vector<std::string> names;
+  if (!store.url().starts_with("http")) return names;
+  try {
+    const std::string clean = node_path(path);
+    if (clean.empty() || names_metadata(clean)) return names;
+    const std::string above = clean.substr(0, clean.rfind('/') + 1);  // "a/b/", or ""
+    GroupMetadata root;
+    root.zarr_format = 2;
+    if (auto document = read_document(store, "zarr.json"))
+      root = group_metadata_of(store, "", {NodeType::group, 3, std::move(*document)});
+    const auto nodes = consolidated_nodes(store, "", root);
+    if (!nodes || nodes->contains(clean)) return names;
+    for (auto node = nodes->lower_bound(above); node != nodes->end(); ++node) {
+      if (!node->first.starts_with(above)) break;
+      if (node->first.find('/', above.size()) == std::string::npos)
+        names.push_back(node->first.substr(above.size()));
+    }
+  } catch (const Error&) {
+    names.clear();  // the error that the names would have been a part of is the one to be told
+  }
+  return names;
+}
+
 }  // namespace headrace
