@@ -315,27 +315,6 @@ def test_consolidated_metadata_are_used_required_or_passed_over(tmp_path, zarr_f
         assert ("new" in again["x"].attrs) == seen
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_store_that_never_has_consolidated_metadata(zarr_format):
-    class Store(zarr.storage.WrapperStore):
-        supports_consolidated_metadata = False  # as Icechunk's
-
-        def with_read_only(self, read_only=False):
-            return type(self)(self._store.with_read_only(read_only))
-
-    store = Store(zarr.storage.MemoryStore())
-    calendars().to_zarr(store, zarr_format=zarr_format)
-    for consolidated in (True, False, None):
-        options = {"consolidated": consolidated, "decode_timedelta": True}
-        with (
-            xr.open_dataset(store, engine="zarr", **options) as wanted,
-            xr.open_dataset(store, engine="headrace", **options) as got,
-        ):
-            xr.testing.assert_identical(got, wanted)
-        tree = xr.open_datatree(store, engine="headrace", **options)
-        assert set(tree.variables) == set(wanted.variables)
-
-
 def test_what_is_missing_has_a_name(weather_v3, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.zarr"):
         xr.open_dataset(tmp_path / "nowhere.zarr", engine="headrace")
