@@ -194,7 +194,6 @@ numcodecs.register_codec(OfTheApplication)
 
 
 def shm_names():
-    """Shared memory that has a name. Other tests have folders and Python's semaphores there at the
-    same time."""
+    """Shared memory of headrace's that has a name. Other tests and processes have theirs."""
     entries = [entry for entry in os.scandir("/dev/shm") if entry.is_file()]
-    return sorted(entry.name for entry in entries if not entry.name.startswith("sem.mp-"))
+    return sorted(entry.name for entry in entries if entry.name.startswith("headrace-"))
