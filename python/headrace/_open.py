@@ -62,8 +62,11 @@ def _naming_others(store: _core.Store, path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        others = _named_beside(store, path)
+        if not others or not error.args:  # as a store of Python's may have raised it
+            raise
         *errno, text = error.args
-        raise FileNotFoundError(*errno, f"{text}{_named_beside(store, path)}") from None
+        raise FileNotFoundError(*errno, f"{text}{others}") from None
 
 
 def _lists_at_once(store: _core.Store) -> bool:

@@ -291,6 +291,23 @@ def test_a_hint_that_fails_hides_no_error(served, what):
         assert command(*place).endswith(".zarray and .zgroup\n")
 
 
+@pytest.mark.parametrize("call", [hr.open, hr.open_array, hr.open_group])
+@pytest.mark.parametrize("arguments", [(), ("gone",), (2, "gone", "/a/b")])
+def test_what_a_store_raises_itself_stays_as_it_is(call, arguments):
+    raised = FileNotFoundError(*arguments)
+
+    class Failing(zarr.storage.MemoryStore):
+        async def get(self, *args, **kwargs):
+            raise raised
+
+        exists = getsize = get
+
+    with pytest.raises(FileNotFoundError) as caught:
+        call(Failing(), "x", mode="r")
+    error = caught.value
+    assert (error.args, error.filename) == (raised.args, raised.filename)
+
+
 def test_submodules_come_when_they_are_asked_for():
     code = """
 import sys
