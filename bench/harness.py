@@ -8,6 +8,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -96,6 +97,18 @@ def figures(values: Sequence[float], unit: str, digits: int) -> dict:
     scale = {"s": 1, "ms": 1e3, "us": 1e6}[unit]
     of = {"median": statistics.median, "min": min, "max": max}
     return {f"{name}_{unit}": round(scale * of[name](values), digits) for name in of}
+
+
+def rows_on_cores(script: str, cores: int, *told: object) -> list[dict]:
+    """The rows that a script prints as JSON when it is told --child, on the first `cores` cores."""
+    done = subprocess.run(
+        ["taskset", "-c", f"0-{cores - 1}", sys.executable, script, "--child", *map(str, told)],
+        env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [{"processors": cores, **row} for row in json.loads(done.stdout)]
 
 
 def nbytes_of(path: Path) -> int:

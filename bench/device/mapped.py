@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -108,17 +106,10 @@ def main() -> None:
     try:
         make(folder, args.steps)
         for cores in args.cores:
-            told = ["--folder", folder, "--rounds", str(args.rounds), "--device", args.device]
-            done = subprocess.run(
-                ["taskset", "-c", f"0-{cores - 1}", sys.executable, __file__, "--child", *told],
-                env={**harness.ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-            for row in json.loads(done.stdout):
-                rows.append({"processors": cores, **row})
-                print(rows[-1], flush=True)
+            told = ["--folder", folder, "--rounds", args.rounds, "--device", args.device]
+            for row in harness.rows_on_cores(__file__, cores, *told):
+                rows.append(row)
+                print(row, flush=True)
             harness.save({**facts, "rows": rows}, args.out)
     finally:
         shutil.rmtree(folder)

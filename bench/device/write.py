@@ -11,8 +11,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -126,17 +124,9 @@ def main() -> None:
     try:
         for cores in args.cores:
             told = ["--folder", args.folder, "--steps", args.steps, "--rounds", args.rounds]
-            child = ["taskset", "-c", f"0-{cores - 1}", sys.executable, __file__, "--child"]
-            done = subprocess.run(
-                [*child, *map(str, told)],
-                env=harness.ENVIRONMENT,
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-            for row in json.loads(done.stdout):
-                rows.append({"processors": cores, **row})
-                print(rows[-1], flush=True)
+            for row in harness.rows_on_cores(__file__, cores, *told):
+                rows.append(row)
+                print(row, flush=True)
             harness.save({**facts, "rows": rows}, args.out)
     finally:
         shutil.rmtree(args.folder)
