@@ -259,9 +259,11 @@ BENCHMARKS = {
     ),
     "device-write": Benchmark(
         "whole arrays from GPU memory to files, beside what the system stores of the same bytes",
-        "",
-        # Of 530b70bf, before shards were stored from where they lie, a dozen at a time.
-        {"device-write-before.json": "device.write"},
+        "[below](#to-a-gpu)",
+        {
+            "device-write.json": "device.write",
+            "device-write-before.json": "",  # of 530b70bf, shards put together in memory
+        },
     ),
     "device-small": Benchmark(
         "one chunk, one step and 64 chunks to a GPU, beside a copy of their bytes; decode_batch",

@@ -68,6 +68,7 @@ TABLES = {
     ("bench/README.md", "benchmarks"): listed,
     ("bench/README.md", "bench"): e2e_table,
     ("bench/README.md", "device-read"): lambda: device.read_table(load("device-read.json")),
+    ("bench/README.md", "device-write"): lambda: device.write_table(load("device-write.json")),
     ("bench/README.md", "device"): lambda: device.decode_table(
         load("device-decode.json"), load("device-nvcomp.json")
     ),

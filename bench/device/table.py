@@ -60,6 +60,27 @@ def encode_table(result: dict) -> str:
     )
 
 
+def write_table(result: dict) -> str:
+    counts = sorted({row["processors"] for row in result["rows"]})
+    by_name: dict[str, dict[int, dict]] = {}
+    for row in result["rows"]:
+        by_name.setdefault(row["name"], {})[row["processors"]] = row
+    body = [
+        [
+            name.replace("-", ", "),
+            *(f"{row['gb_s']:.1f} of {row['limit_gb_s']:.1f}" for _, row in sorted(rows.items())),
+        ]
+        for name, rows in by_name.items()
+    ]
+    return pages.table(
+        f"GB/s from the memory of one {result['device']} to {result['filesystem']}, encoded there, "
+        "of what Python's threads store of the same encoded bytes as new files (times the ratio)",
+        ["chunks, codec", *(f"{count} cores" for count in counts)],
+        body,
+        right=range(1, 1 + len(counts)),
+    )
+
+
 def read_table(result: dict) -> str:
     peers = [key for key in result["rows"][0] if key not in ("name", "ratio", "limit")]
     columns = list(peers)

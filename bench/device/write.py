@@ -102,7 +102,7 @@ def main() -> None:
     args = harness.parser(
         __doc__,
         folder=Path("/dev/shm/headrace-write"),
-        steps=512,
+        steps=1024,
         rounds=3,
         cores=(6, 16),
         child=False,

@@ -19,6 +19,7 @@ WAYS = {
 def table(report: dict) -> str:
     what, machine, settings = report["what"], report["machine"], report["settings"]
     ways = WAYS[what]
+    by_length = "mean" in report["rows"][0]
     digits = 1 if "device" in report else 0
     body = []
     for row in report["rows"]:
@@ -28,13 +29,20 @@ def table(report: dict) -> str:
             ms = row["ways"][way]["median_ms"]
             more = f" ({ms / first:.1f}x)" if number else ""
             cells.append(f"{ms:.{digits}f} ms{more}")
-        body.append([row["codec"], *cells])
+        length = [f"{row['mean']:,} x {row['strings']:,}"] if by_length else []
+        body.append([row["codec"], *length, *cells])
+    columns = ["codec", *(["bytes in the mean x strings"] if by_length else []), *ways.values()]
     versions = ", ".join(f"{name} {v}" for name, v in report["versions"].items())
     device = f"{report['device']}, " if "device" in report else ""
+    if by_length:
+        sizes = [row["nbytes"] / 1e6 for row in report["rows"]]
+        data = f"{min(sizes):.0f} to {max(sizes):.0f} MB in Arrow, in 8 chunks"
+    else:
+        data = f"{settings['strings']:,} strings, {report['nbytes'] / 1e6:.0f} MB in Arrow, in "
+        data += f"chunks of {settings['chunk']:,}"
     return (
-        pages.table("", ["codec", *ways.values()], body, right=range(1, len(ways) + 1))
-        + f"\n\n{settings['strings']:,} strings, {report['nbytes'] / 1e6:.0f} MB in Arrow, in "
-        f"chunks of {settings['chunk']:,}, warm page cache, {device}{machine['cores']} cores, "
+        pages.table("", columns, body, right=range(1, len(columns)))
+        + f"\n\n{data}, warm page cache, {device}{machine['cores']} cores, "
         f"median of {settings['runs']} in turns, {report['date'][:10]}. {versions}. From "
         f"`bench/results/{what}.json`."
     )

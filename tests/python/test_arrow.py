@@ -487,6 +487,24 @@ def test_a_device_decodes_elements(store, filter, compressor):
         many.to_arrow(device="simt", implementations=forced)
 
 
+@pytest.mark.parametrize("shards", [None, 2000])
+@pytest.mark.parametrize("length", [0, 4000])
+def test_long_elements_are_decoded_on_the_device(store, tmp_path, length, shards):
+    """The choice goes by what a chunk has stored, not by its number of elements."""
+    random = np.random.default_rng(0)
+    words = [random.integers(97, 123, length, "u1").tobytes().decode() for _ in range(2000)]
+    array = hr.create_array(store, shape=2000, chunks=500, shards=shards, dtype=str)
+    array[...] = words
+    trace = tmp_path / "trace.json"
+    for selection in (None, np.s_[1700:]):
+        with hr.trace(trace):
+            there = array.to_arrow(selection, device="simt")
+        assert pa.array(there).equals(array.to_arrow(selection))
+        spans = json.loads(trace.read_text())["traceEvents"]
+        by_device = any(e["name"] == "wait" for e in spans)
+        assert by_device == (length > 0)
+
+
 def test_capsules_of_a_device_keep_its_memory(store, device):
     array = hr.create_array(store, shape=3, dtype=str, fill_value="abc")
     there = array.to_arrow(device=device)

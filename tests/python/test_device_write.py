@@ -106,3 +106,41 @@ def test_shards_lie_anywhere_in_slabs(store, device, slab, index):
     assert_same(read_zarr(store), data)
     assert len(chunk_files(store)) == 9
     assert array.verify() == []
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">i8"])
+@pytest.mark.parametrize("keeps_empty", [False, True])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "F", "checksums"])
+def test_chunks_without_a_compressor(store, device, tmp_path, layout, keeps_empty, dtype):
+    """A device puts them together as the host does, and they are stored as they come from it."""
+    options = {
+        "F": {"zarr_format": 2, "order": "F"},
+        "checksums": {
+            "filters": [hr.codecs.Transpose((1, 0))],
+            "compressors": [hr.codecs.Crc32c()],
+            "shards": SHARDS,
+        },
+        **LAYOUTS,
+    }[layout]
+    options = {"compressors": None, "write_empty_chunks": keeps_empty, **options}
+    data = values(dtype, SHAPE)
+    data[:8, :16] = data[16:, :32] = 0
+    trace = tmp_path / "trace.json"
+    files = []
+    for place in ("cpu", device):
+        path = f"{store}-{place}"
+        array = hr.create_array(path, shape=SHAPE, dtype=dtype, chunks=CHUNKS, **options)
+        source = hr.array(data).to(place)[...]
+        with hr.config.set({"device_min_decode_nbytes": 0}), hr.trace(trace):
+            array[...] = source
+        files.append({key: file.read_bytes() for key, file in chunk_files(path).items()})
+        assert_same(read_zarr(path), data)
+    assert files[0] == files[1]
+    assert len(files[0]) == {
+        ("v2", True): 12, ("v3", True): 12, ("F", True): 12, ("shards", True): 4,
+        ("checksums", True): 4, ("v2", False): 7, ("v3", False): 7, ("F", False): 7,
+        ("shards", False): 3, ("checksums", False): 3,
+    }[layout, keeps_empty]  # fmt: skip
+    spans = json.loads(trace.read_text())["traceEvents"]
+    chunk_nbytes = np.dtype(dtype).itemsize * CHUNKS[0] * CHUNKS[1]
+    assert sum(e["args"]["bytes"] for e in spans if e["name"] == "copy") >= 12 * chunk_nbytes

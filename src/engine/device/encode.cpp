@@ -61,7 +61,7 @@ void DeviceEncoder::run(const EncodePlan& plan,
     current_ = std::move(next);
   };
   for (const DeviceStep& step : plan.filters) stage_into_new(step.stage, step.nbytes.value());
-  stage_into_new(plan.compressor.stage, plan.max_nbytes);
+  stage_into_new(plan.compressor.value().stage, plan.max_nbytes);
 }
 
 // New memory that the next step writes to.

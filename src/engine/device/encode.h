@@ -29,8 +29,8 @@ class DeviceEncoder {
                 std::span<const std::uint8_t* const> chunks,
                 std::size_t nbytes);
 
-  // Gives all steps to the queue. nbytes[i], device memory, becomes the size of chunk i encoded,
-  // less its prefix; 0 where the encoder failed, which it does not.
+  // Gives all steps of a plan with a compressor to the queue. nbytes[i], device memory, becomes the
+  // size of chunk i encoded, less its prefix; 0 where the encoder failed, which it does not.
   void run(const EncodePlan& plan, std::uint32_t zstd_block_nbytes, std::uint64_t* nbytes);
   // Where chunk i lies then, as long as this lives.
   const std::uint8_t* result(std::size_t i) const { return frames_[i].target; }

@@ -1,9 +1,8 @@
 // A write from a device goes through it slab by slab, as a read to one does, the other way: one
 // kernel puts the elements of all chunks together, one call a step encodes them, and when the
-// host knows their sizes the encoded bytes come to pinned memory, from where threads store them.
-// While slabs are stored, the next is encoded; across a network no thread waits for what is on its
-// way. Stored objects that are covered in part come as their elements, and so do all when the host
-// encodes.
+// host knows their sizes the encoded bytes come to pinned memory, from where threads store them
+// behind it (work_behind.h); across a network none waits for what is on its way. Stored objects
+// that are covered in part come as their elements, and so do all when the host encodes.
 
 #include "engine/device/from_device.h"
 
@@ -14,12 +13,14 @@
 
 #include "base/checked.h"
 #include "base/thread_pool.h"
+#include "base/trace.h"
 #include "device/backend.h"
 #include "engine/device/drain.h"
 #include "engine/device/encode.h"
 #include "engine/device/placement.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
+#include "engine/device/work_behind.h"
 #include "engine/layout/device_codecs.h"
 #include "engine/write/from_host.h"
 #include "engine/write/network_boxes.h"
@@ -33,7 +34,10 @@ constexpr std::size_t kPinnedAlignment = 64;
 // Who encodes what is written.
 enum class Encoder : std::uint8_t { host, device };
 
-using PinnedMemory = std::vector<std::shared_ptr<std::byte>>;
+// A piece of pinned memory, of a block that others have pieces of.
+using Pinned = std::shared_ptr<std::byte>;
+// Of one size, for them to fit the next slab: pinning is slow.
+constexpr std::size_t kPinnedBlock = 16 << 20;
 
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
@@ -50,7 +54,8 @@ struct Shard {
   struct Chunk {
     std::int64_t inner = 0;
     std::optional<ConstBytes> encoded{};  // nothing: it is missing
-    Buffer buffer{};                      // that the bytes lie in, if not in `memory`
+    Buffer buffer{};                      // that the bytes lie in
+    Pinned pinned{};                      // or that
   };
 
   const Box box;
@@ -61,7 +66,7 @@ struct Shard {
   PlainShard bytes;
   std::vector<Chunk> chunks;  // by their turns
   std::atomic<std::size_t> left;
-  std::vector<std::shared_ptr<const PinnedMemory>> memory;  // of the slabs that it was in
+  std::size_t encoded_nbytes = 0;  // so far
 };
 
 // A chunk that the device encodes, or the elements for a stored object that the host does.
@@ -77,16 +82,17 @@ struct Item {
   std::int64_t inner = 0;
 
   std::uint8_t* device = nullptr;  // decoded
-  std::byte* pinned = nullptr;     // elements, or what the host finishes
+  Pinned pinned;                   // elements, or what the host finishes
   std::size_t nbytes = 0;          // there
 };
 
-// What was encoded and is to be stored. Its bytes lie in the slab's memory, or in what it holds.
+// What was encoded and is to be stored. Its bytes lie in what it holds.
 struct Encoded {
   std::string key;
   bool at_edge = false;
   std::vector<ConstBytes> parts{};  // none: the object is erased
   Buffer buffer{};
+  Pinned pinned{};
   std::shared_ptr<const Shard> shard{};
 
   std::uint64_t nbytes() const {
@@ -99,8 +105,7 @@ struct Encoded {
 // On its way across a network.
 class DevicePut final : public WritesInFlight::Write {
  public:
-  DevicePut(const StoredArray& array, Encoded what, std::shared_ptr<const PinnedMemory> pinned)
-      : array_(array), what_(std::move(what)), pinned_(std::move(pinned)) {
+  DevicePut(const StoredArray& array, Encoded what) : array_(array), what_(std::move(what)) {
     key = what_.key;
     erases = what_.parts.empty();
     parts = what_.parts;
@@ -114,7 +119,6 @@ class DevicePut final : public WritesInFlight::Write {
  private:
   const StoredArray& array_;
   const Encoded what_;
-  const std::shared_ptr<const PinnedMemory> pinned_;
 };
 
 class DeviceWriter {
@@ -136,21 +140,22 @@ class DeviceWriter {
         kernels_(backend.kernels()),
         index_(index),
         encoder_(encoder),
-        own_queue_(backend.make_queue(index)) {
+        queue_(queue),
+        behind_(request, kMostSlabsBehind * request.config().device_slab_nbytes) {
     if (writes_in_flight(array.driver)) network_.emplace(request, array, locks);
     if (!layout_.shards.empty())
       order_.emplace(array.state.choice().shard_order, layout_.shards.front().inner_grid);
-    queues_[0] = &queue;
-    queues_[1] = own_queue_.get();
-    fill_ = Scratch<std::uint8_t>::of(*queues_[0],
-                                      reinterpret_cast<const std::uint8_t*>(layout_.fill.data()),
-                                      layout_.itemsize());
-    queues_[1]->wait_for(*queues_[0]);
+    fill_ = Scratch<std::uint8_t>::of(
+        queue, reinterpret_cast<const std::uint8_t*>(layout_.fill.data()), layout_.itemsize());
+    ready_ = queue.mark();
   }
 
   // After an error, kernels may still be reading the caller's memory.
   ~DeviceWriter() {
-    for (Queue* queue : queues_) const Drain drain(*queue);
+    const Drain drain(queue_);
+    for (const auto& own : own_queues_) {
+      if (own) const Drain drain_own(*own);
+    }
   }
 
   void write(const std::vector<RegionPart<Box>>& parts) {
@@ -158,10 +163,18 @@ class DeviceWriter {
       check_encodes();
       if (!array_.state.choice().write_empty_chunks) encode_fill();
     }
-    for (const RegionPart<Box>& part : parts) add_region(part);
-    start_slab();
-    while (!in_flight_.empty()) finish_oldest();
-    store_waiting();
+    std::size_t objects = 0;
+    for (const RegionPart<Box>& part : parts) {
+      cuts_.emplace_back(part.query, GridCut(layout_.stored_shape(), part.region.first_chunk));
+      objects += cuts_.back().size();
+    }
+    auto threads = static_cast<std::size_t>(threads_);
+    if (layout_.shards.empty()) threads = std::min(threads, objects);
+    behind_.run(threads, [&] {
+      for (std::size_t i = 0; i < parts.size(); ++i) add_region(parts[i].region, cuts_[i]);
+      start_slab();
+      while (!in_flight_.empty()) finish_oldest();
+    });
     if (network_) network_->writes().finish();
   }
 
@@ -174,19 +187,24 @@ class DeviceWriter {
     std::vector<std::size_t> encoded;  // items of the device
     Scratch<std::uint8_t> decoded;
     std::optional<DeviceEncoder> encoder;
-    PinnedMemory pinned;
-    std::shared_ptr<std::byte> sizes;  // pinned, once `started`: of each encoded item
+    Pinned sizes;  // once `started`: of each encoded item
     std::unique_ptr<Mark> started;
   };
 
-  // An item of a finished slab, with the memory that its bytes lie in.
-  struct Waiting {
+  // To store an item of a finished slab.
+  struct Storing final : WorkBehind::Task {
+    Storing(DeviceWriter& w, Item i) : writer(w), item(std::move(i)) {}
+    void run() override { writer.store(item); }
+
+    DeviceWriter& writer;
     Item item;
-    std::shared_ptr<const PinnedMemory> pinned;
   };
 
-  // With those in flight four slabs at most.
-  static constexpr int kMostWaiting = 3;
+  // Slabs that are put together, encoded and copied at a time. With two the device waits while both
+  // are copied (H200, 1 MiB chunks by blosc: 36 of 51 GB/s).
+  static constexpr std::size_t kInFlight = 3;
+  // As many bytes as these have, encoded, may wait to be stored.
+  static constexpr std::size_t kMostSlabsBehind = 4;
 
   // What the host's encoders refuse, the kernels would write.
   void check_encodes() const {
@@ -197,15 +215,14 @@ class DeviceWriter {
     }
   }
 
-  void add_region(const RegionPart<Box>& part) {
+  void add_region(const Region& region, const BoxCut& cut) {
     const Shape& shape = layout_.stored_shape();
-    const BoxCut& cut = cuts_.emplace_back(part.query, GridCut(shape, part.region.first_chunk));
     for (std::size_t i = 0; i < cut.size(); ++i) {
       Coordinates coordinates;
       Item item;
       cut.child(i, coordinates.at, item.box);
       item.key = array_.key(coordinates.at);
-      item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
+      item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, region);
       item.at_edge = array_.state.keeps_behind_edge() && !covers(item.box, shape);
       if (encoder_ == Encoder::host || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
           (item.at_edge && array_.driver.exists(item.key))) {
@@ -250,11 +267,20 @@ class DeviceWriter {
       start_slab();
   }
 
+  Queue& queue_of(std::size_t turn) {
+    if (turn == 0) return queue_;
+    std::unique_ptr<Queue>& own = own_queues_[turn - 1];
+    if (!own) {
+      own = backend_.make_queue(index_);
+      own->wait_for(*ready_);
+    }
+    return *own;
+  }
+
   void start_slab() {
     if (pending_.empty()) return;
-    if (in_flight_.size() == 2) finish_oldest();
-    turn_ ^= 1;
-    in_flight_.push_back(std::make_unique<Slab>(*queues_[turn_]));
+    if (in_flight_.size() == kInFlight) finish_oldest();
+    in_flight_.push_back(std::make_unique<Slab>(queue_of(turn_++ % kInFlight)));
     Slab& slab = *in_flight_.back();
     slab.items = std::exchange(pending_, {});
     pending_nbytes_ = 0;
@@ -270,6 +296,7 @@ class DeviceWriter {
     for (const Item& item : slab.items) total += aligned_nbytes(decoded_nbytes(item));
     slab.decoded = Scratch<std::uint8_t>(slab.queue, total);
     const std::uint32_t swap_nbytes = layout_.devices.decode.swap_nbytes;
+    const Span span("gather", total);
     PlacementList fills(layout_.itemsize(), swap_nbytes);
     PlacementList chunks(layout_.itemsize(), swap_nbytes);
     PlacementList elements(layout_.itemsize(), 0);
@@ -305,7 +332,8 @@ class DeviceWriter {
       return item.encoder == Encoder::host ? decoded_nbytes(item) : 0;
     });
     for (const Item& item : slab.items)
-      if (item.encoder == Encoder::host) slab.queue.download(item.pinned, item.device, item.nbytes);
+      if (item.encoder == Encoder::host)
+        slab.queue.download(item.pinned.get(), item.device, item.nbytes);
   }
 
   // Room for nbytes_of(item) of each item that has any.
@@ -314,17 +342,23 @@ class DeviceWriter {
     const auto aligned = [](std::size_t nbytes) {
       return (nbytes + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
     };
-    std::size_t total = 0;
-    for (const Item& item : slab.items) total += aligned(nbytes_of(item));
-    if (total == 0) return;
-    slab.pinned.push_back(backend_.allocate_pinned(index_, total));
-    std::byte* at = slab.pinned.back().get();
+    std::size_t left = 0;
+    for (const Item& item : slab.items) left += aligned(nbytes_of(item));
+    const std::size_t usual = std::min(left, kPinnedBlock);
+    Pinned block;
+    std::size_t used = 0, room = 0;
+    const Span span("pin", left);
     for (Item& item : slab.items) {
       const std::size_t nbytes = nbytes_of(item);
       if (nbytes == 0) continue;
-      item.pinned = at;
+      if (used + nbytes > room) {
+        room = std::max(usual, (nbytes + usual - 1) / usual * usual);
+        block = backend_.allocate_pinned(index_, room);
+        used = 0;
+      }
+      item.pinned = Pinned(block, block.get() + used);
       item.nbytes = nbytes;
-      at += aligned(nbytes);
+      used += aligned(nbytes);
     }
   }
 
@@ -335,7 +369,8 @@ class DeviceWriter {
       slab.encoded.push_back(i);
       chunks.push_back(slab.items[i].device);
     }
-    if (chunks.empty()) return;
+    if (chunks.empty() || !plan_.compressor) return;
+    const Span span("encode", chunks.size() * layout_.chain.decoded_nbytes());
     const std::size_t nbytes = chunks.size() * sizeof(std::uint64_t);
     const Scratch<std::uint64_t> sizes(slab.queue, chunks.size());
     slab.encoder.emplace(slab.queue, kernels_, chunks, layout_.chain.decoded_nbytes());
@@ -349,56 +384,54 @@ class DeviceWriter {
   void finish_oldest() {
     const std::unique_ptr<Slab> slab = std::move(in_flight_.front());
     in_flight_.pop_front();
-    slab->started->wait();
+    wait_for(*slab->started);
     download_encoded(*slab);
-    const auto pinned = std::make_shared<const PinnedMemory>(std::move(slab->pinned));
+    std::vector<Item> elements;
     for (Item& item : slab->items) {
-      if (!item.shard) {
-        ++waiting_objects_;
-      } else {
-        if (item.turn + 1 == item.shard->chunks.size()) ++waiting_objects_;
-        if (item.shard->memory.empty() || item.shard->memory.back() != pinned)
-          item.shard->memory.push_back(pinned);
-      }
-      waiting_.push_back({std::move(item), pinned});
+      request_.check();
+      std::size_t nbytes = item.nbytes;
+      if (item.shard) nbytes = join_shard(item);
+      if (network_ && item.encoder == Encoder::host)
+        elements.push_back(std::move(item));
+      else
+        behind_.add(std::make_unique<Storing>(*this, std::move(item)), nbytes);
     }
-    if (++waiting_slabs_ == kMostWaiting || waiting_objects_ >= static_cast<std::size_t>(threads_))
-      store_waiting();
+    if (!elements.empty()) send_elements(elements);
   }
 
-  // A large object keeps one thread, so there are to be as many as threads.
-  void store_waiting() {
-    request_.parallel(
-        waiting_.size(),
-        [&](std::size_t i) {
-          request_.check();
-          Waiting& waiting = waiting_[i];
-          if (!network_) {
-            store(waiting.item);
-          } else if (waiting.item.encoder == Encoder::device) {
-            send(waiting.item, waiting.pinned);
-          }
-        },
-        threads_);
-    if (network_) send_elements();
-    waiting_.clear();
-    waiting_slabs_ = 0;
-    waiting_objects_ = 0;
+  // The bytes that are held until this chunk is stored: of all chunks, if it is the last.
+  static std::size_t join_shard(const Item& item) {
+    Shard& shard = *item.shard;
+    shard.encoded_nbytes += item.nbytes;
+    return item.turn + 1 == shard.chunks.size() ? shard.encoded_nbytes : 0;
   }
 
-  // Returns before they are stored.
-  void send(Item& item, const std::shared_ptr<const PinnedMemory>& pinned) {
+  void store(Item& item) {
+    request_.check();
     std::optional<Encoded> encoded;
     try {
+      if (item.encoder == Encoder::host) {
+        return write_object(request_,
+                            array_,
+                            locks_,
+                            item.key,
+                            item.box.packed(item.pinned.get(), layout_.itemsize()),
+                            item.valid);
+      }
       encoded = finish_item(item);
+      if (encoded && !network_) put(*encoded);
     } catch (const Error& error) {
       throw error.with_context(array_.where("write", key_of(item)));
     }
-    if (!encoded) return;
+    if (encoded && network_) send(std::move(*encoded));
+  }
+
+  // Returns before it is stored.
+  void send(Encoded encoded) {
     // With a place on the wire it waits for the key, and not the other way.
-    auto room = network_->writes().room(encoded->nbytes());
-    const bool at_edge = encoded->at_edge;
-    auto put = std::make_unique<DevicePut>(array_, std::move(*encoded), pinned);
+    auto room = network_->writes().room(encoded.nbytes());
+    const bool at_edge = encoded.at_edge;
+    auto put = std::make_unique<DevicePut>(array_, std::move(encoded));
     try {
       put->lock = locks_.lock(put->key, [this] { request_.check(); });
       if (at_edge && !put->erases && array_.driver.write_conditions().missing) {
@@ -413,71 +446,65 @@ class DeviceWriter {
   }
 
   // What the host encodes; returns when it is stored.
-  void send_elements() {
-    std::size_t at = 0;
-    const auto next = [&]() -> std::optional<NetworkBoxes::Object> {
-      while (at < waiting_.size() && waiting_[at].item.encoder != Encoder::host) ++at;
-      if (at == waiting_.size()) return std::nullopt;
-      const Item& item = waiting_[at++].item;
+  void send_elements(const std::vector<Item>& items) {
+    behind_.drain();
+    auto at = items.begin();
+    network_->write([&]() -> std::optional<NetworkBoxes::Object> {
+      if (at == items.end()) return std::nullopt;
+      const Item& item = *at++;
       return NetworkBoxes::Object{
-          item.key, item.box.packed(item.pinned, layout_.itemsize()), item.valid};
-    };
-    if (std::ranges::any_of(
-            waiting_, [](const Waiting& waiting) { return waiting.item.encoder == Encoder::host; }))
-      network_->write(next);
+          item.key, item.box.packed(item.pinned.get(), layout_.itemsize()), item.valid};
+    });
   }
 
   void download_encoded(Slab& slab) {
     if (slab.encoded.empty()) return;
-    const auto* sizes = reinterpret_cast<const std::uint64_t*>(slab.sizes.get());
-    const std::size_t prefix = prefix_nbytes(plan_.compressor.stage);
     std::size_t next = 0;
-    for (const std::size_t i : slab.encoded) {
-      if (sizes[next++] == 0)
-        throw Error(ErrorCode::device,
-                    array_.where("write", key_of(slab.items[i])) + " codec " +
-                        plan_.compressor.codec + ": the encoder failed");
-      slab.items[i].nbytes = prefix + sizes[next - 1];
-    }
+    for (const std::size_t i : slab.encoded)
+      slab.items[i].nbytes =
+          slab.encoder ? encoded_nbytes(slab, i, next++) : layout_.chain.decoded_nbytes();
     reserve_pinned(
         slab, [](const Item& item) { return item.encoder == Encoder::host ? 0 : item.nbytes; });
+    const std::size_t prefix = plan_.prefix_nbytes;
+    Span span("copy");
     next = 0;
     for (const std::size_t i : slab.encoded) {
       const Item& item = slab.items[i];
-      slab.queue.download(item.pinned + prefix, slab.encoder->result(next++), item.nbytes - prefix);
+      span.add(item.nbytes);
+      const std::uint8_t* from = slab.encoder ? slab.encoder->result(next++) : item.device;
+      slab.queue.download(item.pinned.get() + prefix, from, item.nbytes - prefix);
     }
-    slab.queue.mark()->wait();
+    wait_for(*slab.queue.mark());
+  }
+
+  static void wait_for(Mark& mark) {
+    const Span span("wait");
+    mark.wait();
+  }
+
+  // Of the n-th item that was encoded.
+  std::size_t encoded_nbytes(const Slab& slab, std::size_t item, std::size_t n) const {
+    const auto* sizes = reinterpret_cast<const std::uint64_t*>(slab.sizes.get());
+    if (sizes[n] > 0) return plan_.prefix_nbytes + sizes[n];
+    throw Error(ErrorCode::device,
+                array_.where("write", key_of(slab.items[item])) + " codec " +
+                    plan_.compressor->codec + ": the encoder failed");
   }
 
   static const std::string& key_of(const Item& item) {
     return item.shard ? item.shard->key : item.key;
   }
 
-  void store(Item& item) {
-    try {
-      if (item.encoder == Encoder::host)
-        write_object(request_,
-                     array_,
-                     locks_,
-                     item.key,
-                     item.box.packed(item.pinned, layout_.itemsize()),
-                     item.valid);
-      else if (const std::optional<Encoded> encoded = finish_item(item))
-        put(*encoded);
-    } catch (const Error& error) {
-      throw error.with_context(array_.where("write", key_of(item)));
-    }
-  }
-
   // Nothing: of a shard of which more is to come.
   std::optional<Encoded> finish_item(Item& item) {
     Buffer buffer;
-    const ConstBytes bytes = finish_encoding(plan_, {item.pinned, item.nbytes}, buffer);
+    const ConstBytes bytes = finish_encoding(plan_, {item.pinned.get(), item.nbytes}, buffer);
     const bool drops = is_fill(bytes);
     if (!item.shard) {
       Encoded encoded{item.key, item.at_edge};
       if (!drops) encoded.parts.push_back(bytes);
       encoded.buffer = std::move(buffer);
+      encoded.pinned = std::move(item.pinned);
       return encoded;
     }
     Shard& shard = *item.shard;
@@ -487,6 +514,7 @@ class DeviceWriter {
       // Slabs are many that a large shard would keep in pinned memory.
       if (buffer.empty() && shard.nbytes > request_.config().device_slab_nbytes)
         buffer.assign(bytes);
+      if (buffer.empty()) chunk.pinned = std::move(item.pinned);
       chunk.buffer = std::move(buffer);
       chunk.encoded = chunk.buffer.empty() ? bytes : ConstBytes(chunk.buffer.bytes());
     }
@@ -526,7 +554,7 @@ class DeviceWriter {
   }
 
   void encode_fill() {
-    Slab slab(*queues_[0]);
+    Slab slab(queue_);
     Item& item = slab.items.emplace_back();
     slab.decoded =
         Scratch<std::uint8_t>(slab.queue, aligned_nbytes(layout_.chain.decoded_nbytes()));
@@ -538,7 +566,7 @@ class DeviceWriter {
     slab.queue.synchronize();
     download_encoded(slab);
     Buffer scratch;
-    encoded_fill_.assign(finish_encoding(plan_, {item.pinned, item.nbytes}, scratch));
+    encoded_fill_.assign(finish_encoding(plan_, {item.pinned.get(), item.nbytes}, scratch));
   }
 
   Request& request_;
@@ -551,20 +579,19 @@ class DeviceWriter {
   const Kernels& kernels_;
   const int index_;
   const Encoder encoder_;
-  std::optional<InnerOrder> order_;  // of shards
-  const std::unique_ptr<Queue> own_queue_;
-  Queue* queues_[2];         // the caller's, and it
-  std::deque<BoxCut> cuts_;  // of the regions
+  std::optional<InnerOrder> order_;                   // of shards
+  Queue& queue_;                                      // the caller's
+  std::unique_ptr<Queue> own_queues_[kInFlight - 1];  // once they are wanted
+  std::unique_ptr<Mark> ready_;                       // what they begin behind
+  std::deque<BoxCut> cuts_;                           // of the regions
   Scratch<std::uint8_t> fill_;
   Buffer encoded_fill_;  // empty when such chunks are kept
-  unsigned turn_ = 0;
+  std::size_t turn_ = 0;
   std::vector<Item> pending_;
   std::size_t pending_nbytes_ = 0;
   std::deque<std::unique_ptr<Slab>> in_flight_;
-  std::vector<Waiting> waiting_;  // to be stored
-  int waiting_slabs_ = 0;
-  std::size_t waiting_objects_ = 0;
   std::optional<NetworkBoxes> network_;  // of a store across a network
+  WorkBehind behind_;                    // that stores
 };
 
 void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {

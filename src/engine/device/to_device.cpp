@@ -386,9 +386,26 @@ class DeviceReader final : private SlabsInFlight::Source {
   const std::function<void()> check_ = [this] { slabs_->check(); };
 };
 
+// Encoded, a chunk of variable length: as the first object that is wanted has it, where asking its
+// size is no request.
+std::size_t encoded_nbytes_of_first(const StoredArray& array, const ResolvedSelection& selection) {
+  const ArrayLayout& layout = array.layout;
+  if (!array.driver.local() || layout.regions || selection.size() == 0) return 0;
+  Coordinates first;
+  for (std::size_t d = 0; d < selection.dims.size(); ++d)
+    first.at[d] = selection.dims[d].index(0) / layout.stored_shape()[d];
+  const auto object = array.driver.open(array.key(first.at));
+  if (!object) return 0;
+  std::int64_t chunks = 1;
+  for (const ShardLevel& level : layout.shards)
+    for (const std::int64_t n : level.inner_grid) chunks *= n;
+  return static_cast<std::size_t>(object->size()) / static_cast<std::size_t>(chunks);
+}
+
 // What decoding the chunks takes that a selection touches; of points, at most so much. How far
 // they are compressed is known when they are fetched: half is a guess.
-DecodeWork decode_work(const ArrayLayout& layout, const ResolvedSelection& selection) {
+DecodeWork decode_work(const StoredArray& array, const ResolvedSelection& selection) {
+  const ArrayLayout& layout = array.layout;
   DecodeWork work;
   work.chunks = selection.size();
   if (!selection.pointwise) {
@@ -396,14 +413,20 @@ DecodeWork decode_work(const ArrayLayout& layout, const ResolvedSelection& selec
     const Box box(selection, nowhere);
     work.chunks = BoxCut(box, layout.chunk_shape).size();
   }
-  const auto total = [&](std::size_t nbytes) {
+  const auto total = [](std::size_t count, std::size_t nbytes) {
     std::size_t product = 0;
-    return __builtin_mul_overflow(work.chunks, nbytes, &product) ? SIZE_MAX : product;
+    return __builtin_mul_overflow(count, nbytes, &product) ? SIZE_MAX : product;
   };
-  const std::size_t chunk_nbytes = layout.chain.decoded_nbytes();
-  work.decoded_nbytes = total(chunk_nbytes);
-  work.encoded_nbytes = total(layout.chain.fixed_encoded_nbytes().value_or(chunk_nbytes / 2));
-  work.wanted_nbytes = std::min(work.decoded_nbytes, selection.size() * layout.itemsize());
+  std::size_t chunk_nbytes = layout.chain.decoded_nbytes();
+  std::size_t elements = 1;
+  for (const std::int64_t n : layout.chunk_shape) elements *= static_cast<std::size_t>(n);
+  if (layout.devices.decode.is_ragged())
+    chunk_nbytes = std::max(chunk_nbytes, total(2, encoded_nbytes_of_first(array, selection)));
+  work.decoded_nbytes = total(work.chunks, chunk_nbytes);
+  work.encoded_nbytes =
+      total(work.chunks, layout.chain.fixed_encoded_nbytes().value_or(chunk_nbytes / 2));
+  work.wanted_nbytes =
+      std::min(work.decoded_nbytes, total(selection.size(), chunk_nbytes / elements));
   return work;
 }
 
@@ -412,10 +435,10 @@ std::size_t saturated_sum(std::size_t a, std::size_t b) {
   return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
 }
 
-DecodeWork decode_work(const ArrayLayout& layout, std::span<const DeviceTarget> targets) {
+DecodeWork decode_work(const StoredArray& array, std::span<const DeviceTarget> targets) {
   DecodeWork sum;
   for (const DeviceTarget& target : targets) {
-    const DecodeWork work = decode_work(layout, *target.selection);
+    const DecodeWork work = decode_work(array, *target.selection);
     sum.chunks = saturated_sum(sum.chunks, work.chunks);
     sum.decoded_nbytes = saturated_sum(sum.decoded_nbytes, work.decoded_nbytes);
     sum.encoded_nbytes = saturated_sum(sum.encoded_nbytes, work.encoded_nbytes);
@@ -447,7 +470,7 @@ FetchFor purpose_of(const Request& request,
   const bool sooner = chooses_device(devices,
                                      targets.front().out.device.index,
                                      kinds,
-                                     decode_work(layout, targets),
+                                     decode_work(array, targets),
                                      request.threads_for(layout),
                                      request.config());
   return sooner ? FetchFor::device : FetchFor::packing;

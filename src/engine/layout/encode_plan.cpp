@@ -1,5 +1,6 @@
 #include "engine/layout/encode_plan.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +16,16 @@ bool is_shuffle(Kind kind) { return kind == Kind::unshuffle || kind == Kind::bit
 
 // Done by the kernel that puts the elements together, when it comes first.
 bool is_placing(Kind kind) { return kind == Kind::swap || kind == Kind::transpose; }
+
+// Whether chunks are stored as their elements lie once they are put together, but for checksums.
+bool stores_elements(const CodecChain& chain, const DevicePlan& plan) {
+  const auto encodes = [](const CodecChain::Step& step) {
+    const Kind kind = step.codec->device_stage().value().kind;
+    return !is_placing(kind) && !is_checksum(kind);
+  };
+  const auto decodes = [](const DeviceStep& step) { return !is_checksum(step.stage.kind); };
+  return std::ranges::none_of(chain.steps(), encodes) && std::ranges::none_of(plan.steps, decodes);
+}
 
 }  // namespace
 
@@ -43,6 +54,7 @@ EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
     encode.why_not = "codec " + std::string(codec) + ": " + why;
     return encode;
   };
+  const bool is_plain = stores_elements(chain, plan);
   const Codec* compressor = nullptr;
   for (const CodecChain::Step& step : chain.steps()) {
     if (compressor) {
@@ -51,15 +63,20 @@ EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
     }
     const DeviceStage stage = step.codec->device_stage().value();
     if (is_placing(stage.kind)) continue;
+    if (is_plain) {
+      encode.behind.push_back(step.codec);
+      continue;
+    }
     const std::string missing = missing_encoder(stage, step.nbytes.value_or(0));
     if (!missing.empty()) return refuse(step.codec->name(), missing);
     if (!is_compressor(stage.kind)) continue;
     compressor = step.codec;
     encode.max_nbytes = compressor->encoded_nbytes(step.nbytes.value()).most;
+    encode.prefix_nbytes = prefix_nbytes(stage);
     encode.thorough = stage.encoding->thorough;
   }
   if (!compressor) {
-    encode.why_not = "there is no compressor";
+    if (!is_plain) encode.why_not = "there is no compressor";
     return encode;
   }
   // Of swaps and transposes, those that are left come behind a filter.
@@ -72,14 +89,14 @@ EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan) {
 }
 
 std::string EncodePlan::missing(const Kernels& kernels) const {
-  if (!why_not.empty()) return why_not;
+  if (!why_not.empty() || !compressor) return why_not;
   // A device has all kernels or, in a build without it, none.
-  return kernels.zstd_encode ? std::string() : "codec " + compressor.codec + ": has no kernel";
+  return kernels.zstd_encode ? std::string() : "codec " + compressor->codec + ": has no kernel";
 }
 
 ConstBytes finish_encoding(const EncodePlan& plan, MutableBytes encoded, Buffer& scratch) {
-  if (prefix_nbytes(plan.compressor.stage) > 0)
-    store_le(encoded.data(), static_cast<std::uint32_t>(plan.compressor.nbytes.value()));
+  if (plan.prefix_nbytes > 0)
+    store_le(encoded.data(), static_cast<std::uint32_t>(plan.compressor->nbytes.value()));
   ConstBytes bytes = encoded;
   Buffer next;
   for (const Codec* codec : plan.behind) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Who encodes, and how a device encodes the chunks of an array: filters and a compressor, then what
-// is left to the host.
+// is left to the host. Without a compressor it puts the elements together as they are stored.
 
 #include <optional>
 #include <string>
@@ -27,12 +27,13 @@ std::string missing_encoder(const std::optional<DeviceStage>& stage, std::size_t
 std::size_t prefix_nbytes(const DeviceStage& stage);
 
 struct EncodePlan {
-  std::vector<DeviceStep> filters;   // in the order of encoding
-  DeviceStep compressor;             // behind them
-  std::size_t max_nbytes = 0;        // that the compressor gives
-  std::vector<const Codec*> behind;  // by the host: checksums mostly
-  bool thorough = false;             // the host makes smaller chunks: see DeviceEncoding
-  std::string why_not;               // when not empty, chunks are encoded on the host
+  std::vector<DeviceStep> filters;         // in the order of encoding
+  std::optional<DeviceStep> compressor{};  // behind them
+  std::size_t max_nbytes = 0;              // that the compressor gives
+  std::size_t prefix_nbytes = 0;           // before it
+  std::vector<const Codec*> behind;        // by the host: checksums mostly
+  bool thorough = false;                   // the host makes smaller chunks: see DeviceEncoding
+  std::string why_not;                     // when not empty, chunks are encoded on the host
 
   // Why `kernels` cannot run it; empty when they can.
   std::string missing(const Kernels& kernels) const;
@@ -43,7 +44,7 @@ struct EncodePlan {
 EncodePlan make_encode_plan(const CodecChain& chain, const DevicePlan& plan);
 
 // The chunk as it is stored, in `encoded` or in `scratch`. `encoded` is what the kernels gave
-// behind prefix_nbytes(plan.compressor.stage) bytes, which are filled here.
+// behind plan.prefix_nbytes bytes, which are filled here.
 ConstBytes finish_encoding(const EncodePlan& plan, MutableBytes encoded, Buffer& scratch);
 
 }  // namespace headrace
