@@ -19,6 +19,7 @@
 #include "device/backend.h"
 #include "headrace/array.h"
 #include "headrace/config.h"
+#include "simt/host_queue.h"
 #include "store/store.h"
 #include "unit/device_kit.h"
 
@@ -327,6 +328,27 @@ TEST_F(DeviceWrite, NamesTheChunkThatCannotBeStored) {
       const std::string message = error_of([&] { a.write({}, data.there); }, ErrorCode::io);
       EXPECT_EQ(message.rfind("[write] a chunk c/", 0), 0u) << message;
     }
+  }
+}
+
+// Of a shard of many slabs, what is stored is copied out of their pinned memory, which others have
+// then.
+TEST_F(DeviceWrite, KeepsNoSlabOfALargeShard) {
+  for (const std::int64_t chunks : {8, 200}) {
+    long at_most = 0;
+    const auto hook = std::make_shared<test::StoreHook>(
+        [&](std::string_view what, std::string_view) {
+          if (what == "set") at_most = std::max(at_most, HostMemory::get().used());
+        });
+    const Store store(test::make_unlocked_store(memory_store().shared_driver(), hook));
+    const Array a = create(
+        store, {"", {chunks * 128}, {128}, {chunks * 128}, {codec::bytes(), codec::zstd(1)}});
+    std::mt19937 random(1);
+    const Data data(Device::simt(), a.shape(), a.dtype(), random);
+    const long before = HostMemory::get().used();
+    a.write({}, data.there);
+    EXPECT_GT(at_most, 0);
+    EXPECT_LT(at_most - before, 24) << chunks;
   }
 }
 

@@ -357,8 +357,9 @@ class DeviceWriter {
         ++waiting_objects_;
       } else {
         if (item.turn + 1 == item.shard->chunks.size()) ++waiting_objects_;
-        if (item.shard->memory.empty() || item.shard->memory.back() != pinned)
-          item.shard->memory.push_back(pinned);
+        Shard& shard = *item.shard;
+        if (!is_copied(shard) && (shard.memory.empty() || shard.memory.back() != pinned))
+          shard.memory.push_back(pinned);
       }
       waiting_.push_back({std::move(item), pinned});
     }
@@ -469,6 +470,12 @@ class DeviceWriter {
     }
   }
 
+  // Whether its chunks leave the slabs' memory: many are the slabs that a large shard would keep in
+  // pinned memory.
+  bool is_copied(const Shard& shard) const {
+    return shard.nbytes > request_.config().device_slab_nbytes;
+  }
+
   // Nothing: of a shard of which more is to come.
   std::optional<Encoded> finish_item(Item& item) {
     Buffer buffer;
@@ -484,9 +491,7 @@ class DeviceWriter {
     Shard::Chunk& chunk = shard.chunks[item.turn];
     chunk.inner = item.inner;
     if (!drops) {
-      // Slabs are many that a large shard would keep in pinned memory.
-      if (buffer.empty() && shard.nbytes > request_.config().device_slab_nbytes)
-        buffer.assign(bytes);
+      if (buffer.empty() && is_copied(shard)) buffer.assign(bytes);
       chunk.buffer = std::move(buffer);
       chunk.encoded = chunk.buffer.empty() ? bytes : ConstBytes(chunk.buffer.bytes());
     }
