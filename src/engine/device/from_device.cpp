@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "device/backend.h"
 #include "engine/device/drain.h"
@@ -35,13 +36,22 @@ enum class Encoder : std::uint8_t { host, device };
 
 using PinnedMemory = std::vector<std::shared_ptr<std::byte>>;
 
+// Of an object that reaches over the edge of the array: where it is found once more. Others who
+// have grown the array may write there.
+struct AtEdge {
+  const BoxCut* cut = nullptr;
+  std::size_t position = 0;
+  Shape valid{};
+};
+using EdgePlace = std::optional<AtEdge>;
+
 // One that is written whole; its inner chunks come one by one.
 struct Shard {
-  Shard(Box b, const ShardLevel& level, std::string k, bool edge, std::size_t inner_nbytes)
+  Shard(Box b, const ShardLevel& level, std::string k, EdgePlace edge, std::size_t inner_nbytes)
       : box(std::move(b)),
         cut(box, level.inner_shape),
         key(std::move(k)),
-        at_edge(edge),
+        at_edge(std::move(edge)),
         nbytes(cut.size() * inner_nbytes),
         bytes(level),
         chunks(cut.size()),
@@ -56,7 +66,7 @@ struct Shard {
   const Box box;
   const BoxCut cut;
   const std::string key;
-  const bool at_edge;
+  const EdgePlace at_edge;
   const std::size_t nbytes;  // decoded
   PlainShard bytes;
   std::vector<Chunk> chunks;  // by their turns
@@ -70,8 +80,7 @@ struct Item {
   std::string key;
   Shape valid;
   Encoder encoder = Encoder::device;
-  // Reaches over the edge of the array: others who have grown it may have written there.
-  bool at_edge = false;
+  EdgePlace at_edge{};
   std::shared_ptr<Shard> shard;  // of an inner chunk
   std::size_t turn = 0;
   std::int64_t inner = 0;
@@ -84,7 +93,7 @@ struct Item {
 // What was encoded and is to be stored. Its bytes lie in the slab's memory, or in what it holds.
 struct Encoded {
   std::string key;
-  bool at_edge = false;
+  EdgePlace at_edge{};
   std::vector<ConstBytes> parts{};  // none: the object is erased
   Buffer buffer{};
   std::shared_ptr<const Shard> shard{};
@@ -105,7 +114,10 @@ class DevicePut final : public WritesInFlight::Write {
     erases = what_.parts.empty();
     parts = what_.parts;
     held_nbytes = what_.nbytes();
+    may_be_lost = what_.at_edge.has_value();
   }
+
+  const Encoded& what() const { return what_; }
 
   Error located(const Error& failure) const override {
     return failure.with_context(array_.where("write", key));
@@ -159,10 +171,12 @@ class DeviceWriter {
       if (!array_.state.choice().write_empty_chunks) encode_fill();
     }
     for (const RegionPart<Box>& part : parts) add_region(part);
-    start_slab();
-    while (!in_flight_.empty()) finish_oldest();
-    store_waiting();
-    if (network_) network_->writes().finish();
+    finish_all();
+    if (network_) {
+      for (const auto& write : network_->finish())
+        found_made(static_cast<const DevicePut&>(*write).what());
+    }
+    merge_made();
   }
 
  private:
@@ -206,7 +220,8 @@ class DeviceWriter {
       cut.child(i, coordinates.at, item.box);
       item.key = array_.key(coordinates.at);
       item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, part.region);
-      item.at_edge = array_.state.keeps_behind_edge() && !covers(item.box, shape);
+      if (array_.state.keeps_behind_edge() && !covers(item.box, shape))
+        item.at_edge = {&cut, i, item.valid};
       if (encoder_ == Encoder::host || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
           (item.at_edge && array_.driver.exists(item.key))) {
         item.encoder = Encoder::host;
@@ -228,7 +243,7 @@ class DeviceWriter {
     const auto shard = std::make_shared<Shard>(std::move(item.box),
                                                level,
                                                std::move(item.key),
-                                               item.at_edge,
+                                               std::move(item.at_edge),
                                                layout_.chain.decoded_nbytes());
     const auto positions = positions_in_order<Box>(*order_, shard->cut, level.inner_grid);
     for (std::size_t turn = 0; turn < positions.size(); ++turn) {
@@ -398,14 +413,13 @@ class DeviceWriter {
     if (!encoded) return;
     // With a place on the wire it waits for the key, and not the other way.
     auto room = network_->writes().room(encoded->nbytes());
-    const bool at_edge = encoded->at_edge;
     auto put = std::make_unique<DevicePut>(array_, std::move(*encoded), pinned);
     try {
       put->lock = locks_.lock(put->key, [this] { request_.check(); });
-      if (at_edge && !put->erases && array_.driver.write_conditions().missing) {
+      if (put->may_be_lost && !put->erases && array_.driver.write_conditions().missing) {
         put->condition = WriteCondition::if_missing();
-      } else if (at_edge) {
-        check_still_missing(put->key);
+      } else if (put->may_be_lost && array_.driver.exists(put->key)) {
+        return found_made(put->what());
       }
     } catch (const Error& error) {
       throw put->located(error);
@@ -506,15 +520,39 @@ class DeviceWriter {
     return encoded;
   }
 
-  void check_still_missing(const std::string& key) const {
-    if (!array_.driver.exists(key)) return;
-    throw Error(ErrorCode::conflict,
-                "another writer has made it meanwhile; it reaches over the edge of the array");
+  // An object over the edge that was not there, and that another writer has made meanwhile.
+  void found_made(const Encoded& encoded) {
+    const AtEdge& place = encoded.at_edge.value();
+    Item item;
+    Coordinates coordinates;
+    place.cut->child(place.position, coordinates.at, item.box);
+    item.key = encoded.key;
+    item.valid = place.valid;
+    item.encoder = Encoder::host;
+    const MutexLock lock(mutex_);
+    made_.push_back(std::move(item));
+  }
+
+  // What others wrote behind the edge of the array stays.
+  void merge_made() {
+    std::vector<Item> made;
+    {
+      const MutexLock lock(mutex_);
+      made.swap(made_);
+    }
+    for (Item& item : made) add(std::move(item));
+    finish_all();
+  }
+
+  void finish_all() {
+    start_slab();
+    while (!in_flight_.empty()) finish_oldest();
+    store_waiting();
   }
 
   void put(const Encoded& encoded) {
     const auto lock = locks_.lock(encoded.key);
-    if (encoded.at_edge) check_still_missing(encoded.key);
+    if (encoded.at_edge && array_.driver.exists(encoded.key)) return found_made(encoded);
     switch (encoded.parts.size()) {
       case 0:
         return array_.driver.erase(encoded.key);
@@ -569,7 +607,9 @@ class DeviceWriter {
   std::vector<Waiting> waiting_;  // to be stored
   int waiting_slabs_ = 0;
   std::size_t waiting_objects_ = 0;
-  std::optional<NetworkBoxes> network_;  // of a store across a network
+  Mutex mutex_;
+  std::vector<Item> made_ GUARDED_BY(mutex_);  // to be merged by the host
+  std::optional<NetworkBoxes> network_;        // of a store across a network
 };
 
 void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {
