@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
@@ -11,6 +12,8 @@ _R = TypeVar("_R")
 _LIKENESS = 0.6
 _LISTED = 8
 _LOOKED_AT = 10_000  # a group may have a million members
+_COMPARED = 10_000_000  # pairs of letters: some tenths of a second
+_SHOWN = 100  # letters of a name: whoever wrote it into a store chose its length
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -21,7 +24,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     for name in names:
         if name.lower() == word.lower():
             return name
-    found = difflib.get_close_matches(word, names, n=1, cutoff=_LIKENESS)
+    pairs = itertools.accumulate(len(word) * len(name) for name in names)
+    few = [name for name, so_far in zip(names, pairs, strict=True) if so_far <= _COMPARED]
+    found = difflib.get_close_matches(word, few, n=1, cutoff=_LIKENESS)
     return found[0] if found else None
 
 
@@ -34,7 +39,11 @@ def did_you_mean(word: str, known: Iterable[str], kind: str = "") -> str:
     if not kind or not names:
         return ""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"; {kind} {', '.join(names[:_LISTED])}{more}"
+    return f"; {kind} {', '.join(map(_shown, names[:_LISTED]))}{more}"
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 3]}..."
 
 
 def unknown_argument(function: str, name: str, known: Iterable[str]) -> TypeError:

@@ -37,6 +37,7 @@ from ._foreign_places import places_of
 from ._open import open as open_node
 from ._open import open_array
 from ._place import overlap, place_overlaps
+from ._secrets import public
 
 __all__ = ["from_zarr", "to_zarr"]
 
@@ -119,8 +120,7 @@ def from_zarr(
     if chunks == "auto":
         chunks = _auto_blocks(array)
     if name is None:
-        # A store that nobody else can open has no name of its own.
-        place = array.store.url if array.store._can_reopen else uuid.uuid4().hex
+        place = _place(array.store)
         version = _version(array)
         token = tokenize(place, array.path, array.metadata, version, chunks, array.device, library)
         name = f"from-zarr-{token}"
@@ -133,6 +133,17 @@ def from_zarr(
         fancy=False,
         meta=empty((0,) * array.ndim, dtype=array.dtype),
     )
+
+
+def _place(store: _core.Store) -> tuple[Any, ...]:
+    """What is another for stores of other contents: references as text all have one URL, and so
+    have buckets of one name on several servers."""
+    # A store that nobody else can open has no name of its own.
+    if not store._can_reopen:
+        return (uuid.uuid4().hex,)
+    options = store.storage_options
+    # What stands behind the '?', and in references, may be a secret, but says what is there.
+    return store.url, sorted(public(options).items()), options.get("query"), options.get("fo")
 
 
 def _version(array: _core.Array) -> tuple[Any, ...]:

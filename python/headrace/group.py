@@ -142,10 +142,11 @@ class Group(StorePlace):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The member of that name, or `default`."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
+        if not isinstance(name, str):
+            return self[name]  # TypeError
+        # Not by a KeyError, for whose message all members are looked at.
+        is_group = self._handle.is_group(name.strip("/")) if _is_name(name) else None
+        return default if is_group is None else self._member(name.strip("/"), is_group)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not _is_name(name):

@@ -1,7 +1,9 @@
 """Dask arrays from Zarr arrays and back, by threads, processes and a cluster."""
 
+import json
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 
 import headrace as hr
@@ -81,6 +83,32 @@ def test_equal_arrays_have_equal_names(sharded):
     blocks = [hr.dask.from_zarr(store) for store in stores]
     assert [b.sum().compute(scheduler="sync") for b in blocks] == [0, 3]
     assert blocks[0].name != blocks[1].name
+
+
+def test_the_options_of_a_store_are_of_the_name(tmp_path):
+    """References that are given as text have one URL, and buckets on two servers may have."""
+    blocks = []
+    for value in (1, 2):
+        folder = tmp_path / str(value)
+        hr.create_array(str(folder), data=np.full(3, value, "i4"))
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        refs = {
+            str(path.relative_to(folder)): f"base64:{b64encode(path.read_bytes()).decode()}"
+            for path in files
+        }
+        options = {"fo": json.dumps({"version": 1, "refs": refs})}
+        blocks.append(hr.dask.from_zarr("reference://", storage_options=options))
+    found = dask.compute(*blocks, scheduler="sync")
+    assert [f.tolist() for f in found] == [[1, 1, 1], [2, 2, 2]]
+    place = hr.dask._place
+
+    def bucket(**options):
+        return place(hr.open_store("s3://bucket/a", storage_options=options))
+
+    assert bucket(endpoint="http://127.0.0.1:1") != bucket(endpoint="http://127.0.0.1:2")
+    assert bucket(secret_access_key="a", access_key_id="b") == bucket()
+    web = [place(hr.open_store(f"http://127.0.0.1:1/a?version={n}")) for n in (1, 1, 2)]
+    assert web[0] == web[1] != web[2]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -37,6 +37,28 @@ def test_the_nearest_name():
     assert did_you_mean("q", many, "there are").endswith("long7 and 4 more")
 
 
+def test_names_of_any_length_and_number():
+    """Whoever wrote them chose them: they fill no screen, and nobody waits for what was meant."""
+    message = did_you_mean("t2m", ["y" * 10**6, "x" * 10**6], "there are")
+    assert message == f"; there are {'y' * 97}..., {'x' * 97}..."
+    letters = sorted("tas_Amon_CNRM-CM6-1_historical_r1i1p1f2_gr_185001-201412" * 3)
+    known = ["".join(letters[i % 160 :] + letters[: i % 160]) + str(i) for i in range(10_000)]
+    begin = time.process_time()
+    did_you_mean("".join(reversed(letters)), known, "there are")
+    assert time.process_time() - begin < 5
+
+
+def test_get_looks_at_no_other_member(weather, monkeypatch):
+    """The message of a KeyError that nobody sees would."""
+    looked = []
+    monkeypatch.setattr(hr.Group, "_what_is_there", lambda self, name: looked.append(name) or "")
+    group = hr.open_group(weather)
+    assert group.get("t2n", 5) == 5
+    assert group.get("") is None
+    assert group.get("/t2m").shape == (4, 6)
+    assert looked == []
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -19,6 +19,7 @@
 #include "device/backend.h"
 #include "headrace/array.h"
 #include "headrace/config.h"
+#include "simt/host_queue.h"
 #include "store/store.h"
 #include "unit/device_kit.h"
 
@@ -326,6 +327,64 @@ TEST_F(DeviceWrite, NamesTheChunkThatCannotBeStored) {
       faults->fail_write(3, EIO);
       const std::string message = error_of([&] { a.write({}, data.there); }, ErrorCode::io);
       EXPECT_EQ(message.rfind("[write] a chunk c/", 0), 0u) << message;
+    }
+  }
+}
+
+// Of a shard of many slabs, what is stored is copied out of their pinned memory, which others have
+// then.
+TEST_F(DeviceWrite, KeepsNoSlabOfALargeShard) {
+  for (const std::int64_t chunks : {8, 200}) {
+    long at_most = 0;
+    const auto hook =
+        std::make_shared<test::StoreHook>([&](std::string_view what, std::string_view) {
+          if (what == "set") at_most = std::max(at_most, HostMemory::get().used());
+        });
+    const Store store(test::make_unlocked_store(memory_store().shared_driver(), hook));
+    const Array a = create(
+        store, {"", {chunks * 128}, {128}, {chunks * 128}, {codec::bytes(), codec::zstd(1)}});
+    std::mt19937 random(1);
+    const Data data(Device::simt(), a.shape(), a.dtype(), random);
+    const long before = HostMemory::get().used();
+    a.write({}, data.there);
+    EXPECT_GT(at_most, 0);
+    EXPECT_LT(at_most - before, 24) << chunks;
+  }
+}
+
+// The array grows meanwhile, and its new rows are written, into the object over the edge that the
+// write did not find when it began.
+TEST_F(DeviceWrite, KeepsWhatOthersPutBehindTheEdgeMeanwhile) {
+  Config one = config();
+  one.threads = 1;
+  set_config(one);
+  for (const Shape& shards : {Shape{}, Shape{8}}) {
+    const std::string edge = shards.empty() ? "a/c/3" : "a/c/1";
+    for (const Device device : devices()) {
+      const Store inside = memory_store();
+      const Layout layout{"", {13}, {4}, shards, {codec::bytes(), codec::zstd(1)}, DType::int32};
+      std::vector<std::int32_t> rows{-1, -2, -3};
+      bool grown = false;
+      const auto hook =
+          std::make_shared<test::StoreHook>([&](std::string_view what, std::string_view key) {
+            if (what != "set" || key != "a/c/0" || std::exchange(grown, true)) return;
+            Array theirs = open_array(inside, "a");
+            theirs.resize({16});
+            theirs.write({slice(13, 16)}, {rows.data(), {3}, {}, DType::int32, Device::cpu()});
+            EXPECT_TRUE(inside.driver().exists(edge));
+          });
+      create(inside, layout);
+      const Store outside(test::make_unlocked_store(inside.shared_driver(), hook));
+      const Array ours = open_array(outside, "a");
+      std::vector<std::int32_t> wanted(13);
+      std::iota(wanted.begin(), wanted.end(), 1);
+      const Tensor there = copy({wanted.data(), {13}, {}, DType::int32, Device::cpu()}, device);
+      ours.write({}, there.view());
+      EXPECT_TRUE(grown);
+      wanted.insert(wanted.end(), rows.begin(), rows.end());
+      const Tensor found = open_array(inside, "a").read();
+      ASSERT_EQ(found.nbytes(), 64u);
+      EXPECT_EQ(0, std::memcmp(found.data(), wanted.data(), 64)) << edge;
     }
   }
 }

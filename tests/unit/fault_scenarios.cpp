@@ -8,8 +8,10 @@
 #include <functional>
 #include <utility>
 
+#include "conformance/config_guard.h"
 #include "headrace/array.h"
 #include "headrace/cached_store.h"
+#include "headrace/config.h"
 #include "headrace/error.h"
 #include "headrace/rechunk.h"
 #include "headrace/store.h"
@@ -151,6 +153,23 @@ void act_write(const std::string& root) {
   write(open_array(folder(root), "a"), 2, start, stop);
 }
 
+// Small slabs, whose chunks the device encodes and decodes.
+Config of_device() {
+  Config small = config();
+  small.device_min_decode_nbytes = 0;
+  small.device_slab_nbytes = 64;
+  return small;
+}
+
+template <std::int64_t start, std::int64_t stop>
+void act_write_from_device(const std::string& root) {
+  const ConfigGuard guard;
+  set_config(of_device());
+  Values data = values(2, start, stop);
+  const Tensor there = copy(view_of(data), Device::simt());
+  open_array(folder(root), "a").write({slice(start, stop)}, there.view());
+}
+
 template <std::int64_t start, std::int64_t stop, std::int64_t unit>
 void check_write(const std::string& root, bool done) {
   check_neighbour(root);
@@ -177,6 +196,17 @@ void act_read(const std::string& root) {
     EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
   });
   if (bad > 0) throw Error(ErrorCode::io, "verify: " + root);
+}
+
+void act_read_to_device(const std::string& root) {
+  const ConfigGuard guard;
+  set_config(of_device());
+  const Array array = open_array(open_store(root + "/s.zarr"), "a");
+  const Tensor here = copy(array.to(Device::simt()).read().view(), Device::cpu());
+  Values found(kExtent);
+  ASSERT_EQ(here.nbytes(), kExtent * sizeof(std::int32_t));
+  std::memcpy(found.data(), here.data(), here.nbytes());
+  EXPECT_EQ(found, values(1, 0, kExtent));
 }
 
 void check_read(const std::string& root, bool) {
@@ -452,6 +482,19 @@ const std::vector<FaultScenario>& fault_scenarios() {
       {"write_v2_part", prepare_array<2>, act_write<9, 40>, check_write<9, 40, kChunk>},
       {"write_shards", prepare_sharded, act_write<0, kExtent>, check_write<0, kExtent, 32>},
       {"write_shards_part", prepare_sharded, act_write<9, 40>, check_write<9, 40, 32>},
+      {"write_from_device",
+       prepare_array<3>,
+       act_write_from_device<0, kExtent>,
+       check_write<0, kExtent, kChunk>},
+      {"write_shards_from_device",
+       prepare_sharded,
+       act_write_from_device<0, kExtent>,
+       check_write<0, kExtent, 32>},
+      {"write_shards_part_from_device",
+       prepare_sharded,
+       act_write_from_device<0, 40>,
+       check_write<0, 40, 32>},
+      {"read_to_device", prepare_sharded, act_read_to_device, check_read},
       {"append", prepare_array<3>, act_append, check_append<kChunk>, false},
       {"append_v2", prepare_array<2>, act_append, check_append<kChunk>, false},
       {"append_shards", prepare_sharded, act_append, check_append<32>, false},

@@ -257,6 +257,39 @@ TEST_P(NetworkWrite, AnotherWriterWithoutEndIsAConflict) {
   EXPECT_EQ(writes, 20);
 }
 
+// Another process makes the object over the edge, with rows behind it, while ours is on its way.
+TEST_P(NetworkWrite, WhatOthersPutBehindTheEdgeStays) {
+  configure_device(1 << 12);
+  for (const Shape& shards : {Shape{}, Shape{4, 64}}) {
+    const std::string edge = shards.empty() ? "a/c/15/0" : "a/c/7/0";
+    const Store theirs = memory_store();
+    const Array elsewhere = create_array(theirs, "a", rows_of(32, 2, shards));
+    std::vector<float> row(64, -7);
+    elsewhere.write({slice(31, 32)}, view_of(row, {1, 64}));
+    const auto object = theirs.open(edge);
+    std::vector<std::byte> bytes(object->size());
+    object->read(0, bytes);
+
+    create_array(Store(slow_), "a", rows_of(32, 2, shards)).resize({31, 64});
+    const Array array = open_array(Store(slow_), "a");
+    slow_->erase(edge);
+    std::atomic<int> writes{0};
+    slow_->before_write([&](const AsyncWrite& write) {
+      if (write.key == edge && ++writes == 1) slow_->put(edge, bytes);
+    });
+    std::vector<float> values = counting(31 * 64);
+    write_from(array, device(), {}, values, {31, 64});
+    slow_->before_write(nullptr);
+    EXPECT_EQ(writes, 2);
+    Array grown = open_array(Store(slow_), "a");
+    grown.resize({32, 64});
+    values.insert(values.end(), row.begin(), row.end());
+    const Tensor found = grown.read();
+    EXPECT_EQ(0, std::memcmp(found.data(), values.data(), values.size() * sizeof(float)));
+    slow_->erase_prefix("a");
+  }
+}
+
 TEST_P(NetworkWrite, WhatBecomesTheFillValueIsErasedUnlessAnotherWroteThere) {
   configure_device(1 << 20);
   const Array array = make(rows_of(8, 2));

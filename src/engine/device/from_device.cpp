@@ -12,15 +12,16 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "base/trace.h"
 #include "device/backend.h"
 #include "engine/device/drain.h"
-#include "engine/device/encode.h"
-#include "engine/device/placement.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
 #include "engine/device/work_behind.h"
+#include "engine/device/write_items.h"
+#include "engine/device/write_slab.h"
 #include "engine/layout/device_codecs.h"
 #include "engine/write/from_host.h"
 #include "engine/write/network_boxes.h"
@@ -29,88 +30,18 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kPinnedAlignment = 64;
-
-// Who encodes what is written.
-enum class Encoder : std::uint8_t { host, device };
-
-// A piece of pinned memory, of a block that others have pieces of.
-using Pinned = std::shared_ptr<std::byte>;
-// Of one size, for them to fit the next slab: pinning is slow.
-constexpr std::size_t kPinnedBlock = 16 << 20;
-
-// One that is written whole; its inner chunks come one by one.
-struct Shard {
-  Shard(Box b, const ShardLevel& level, std::string k, bool edge, std::size_t inner_nbytes)
-      : box(std::move(b)),
-        cut(box, level.inner_shape),
-        key(std::move(k)),
-        at_edge(edge),
-        nbytes(cut.size() * inner_nbytes),
-        bytes(level),
-        chunks(cut.size()),
-        left(cut.size()) {}
-
-  struct Chunk {
-    std::int64_t inner = 0;
-    std::optional<ConstBytes> encoded{};  // nothing: it is missing
-    Buffer buffer{};                      // that the bytes lie in
-    Pinned pinned{};                      // or that
-  };
-
-  const Box box;
-  const BoxCut cut;
-  const std::string key;
-  const bool at_edge;
-  const std::size_t nbytes;  // decoded
-  PlainShard bytes;
-  std::vector<Chunk> chunks;  // by their turns
-  std::atomic<std::size_t> left;
-  std::size_t encoded_nbytes = 0;  // so far
-};
-
-// A chunk that the device encodes, or the elements for a stored object that the host does.
-struct Item {
-  Box box;  // borrows from the writer's cut, or the shard's
-  std::string key;
-  Shape valid;
-  Encoder encoder = Encoder::device;
-  // Reaches over the edge of the array: others who have grown it may have written there.
-  bool at_edge = false;
-  std::shared_ptr<Shard> shard;  // of an inner chunk
-  std::size_t turn = 0;
-  std::int64_t inner = 0;
-
-  std::uint8_t* device = nullptr;  // decoded
-  Pinned pinned;                   // elements, or what the host finishes
-  std::size_t nbytes = 0;          // there
-};
-
-// What was encoded and is to be stored. Its bytes lie in what it holds.
-struct Encoded {
-  std::string key;
-  bool at_edge = false;
-  std::vector<ConstBytes> parts{};  // none: the object is erased
-  Buffer buffer{};
-  Pinned pinned{};
-  std::shared_ptr<const Shard> shard{};
-
-  std::uint64_t nbytes() const {
-    std::uint64_t sum = 0;
-    for (const ConstBytes part : parts) sum += part.size();
-    return sum;
-  }
-};
-
 // On its way across a network.
 class DevicePut final : public WritesInFlight::Write {
  public:
-  DevicePut(const StoredArray& array, Encoded what) : array_(array), what_(std::move(what)) {
+  DevicePut(const StoredArray& array, EncodedObject what) : array_(array), what_(std::move(what)) {
     key = what_.key;
     erases = what_.parts.empty();
     parts = what_.parts;
     held_nbytes = what_.nbytes();
+    may_be_lost = what_.at_edge.has_value();
   }
+
+  const EncodedObject& what() const { return what_; }
 
   Error located(const Error& failure) const override {
     return failure.with_context(array_.where("write", key));
@@ -118,7 +49,7 @@ class DevicePut final : public WritesInFlight::Write {
 
  private:
   const StoredArray& array_;
-  const Encoded what_;
+  const EncodedObject what_;
 };
 
 class DeviceWriter {
@@ -129,7 +60,7 @@ class DeviceWriter {
                Backend& backend,
                Queue& queue,
                int index,
-               Encoder encoder)
+               EncodedBy encoder)
       : request_(request),
         array_(array),
         locks_(locks),
@@ -159,7 +90,7 @@ class DeviceWriter {
   }
 
   void write(const std::vector<RegionPart<Box>>& parts) {
-    if (encoder_ == Encoder::device) {
+    if (encoder_ == EncodedBy::device) {
       check_encodes();
       if (!array_.state.choice().write_empty_chunks) encode_fill();
     }
@@ -172,32 +103,23 @@ class DeviceWriter {
     if (layout_.shards.empty()) threads = std::min(threads, objects);
     behind_.run(threads, [&] {
       for (std::size_t i = 0; i < parts.size(); ++i) add_region(parts[i].region, cuts_[i]);
-      start_slab();
-      while (!in_flight_.empty()) finish_oldest();
+      finish_all();
+      if (network_) {
+        for (const auto& write : network_->finish())
+          found_made(static_cast<const DevicePut&>(*write).what());
+      }
+      merge_made();
     });
-    if (network_) network_->writes().finish();
   }
 
  private:
-  struct Slab {
-    explicit Slab(Queue& q) : queue(q) {}
-
-    Queue& queue;
-    std::vector<Item> items;
-    std::vector<std::size_t> encoded;  // items of the device
-    Scratch<std::uint8_t> decoded;
-    std::optional<DeviceEncoder> encoder;
-    Pinned sizes;  // once `started`: of each encoded item
-    std::unique_ptr<Mark> started;
-  };
-
   // To store an item of a finished slab.
   struct Storing final : WorkBehind::Task {
-    Storing(DeviceWriter& w, Item i) : writer(w), item(std::move(i)) {}
+    Storing(DeviceWriter& w, WriteItem i) : writer(w), item(std::move(i)) {}
     void run() override { writer.store(item); }
 
     DeviceWriter& writer;
-    Item item;
+    WriteItem item;
   };
 
   // Slabs that are put together, encoded and copied at a time. With two the device waits while both
@@ -219,38 +141,34 @@ class DeviceWriter {
     const Shape& shape = layout_.stored_shape();
     for (std::size_t i = 0; i < cut.size(); ++i) {
       Coordinates coordinates;
-      Item item;
+      WriteItem item;
       cut.child(i, coordinates.at, item.box);
       item.key = array_.key(coordinates.at);
       item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, region);
-      item.at_edge = array_.state.keeps_behind_edge() && !covers(item.box, shape);
-      if (encoder_ == Encoder::host || layout_.shards.size() > 1 || !covers(item.box, item.valid) ||
-          (item.at_edge && array_.driver.exists(item.key))) {
-        item.encoder = Encoder::host;
+      if (array_.state.keeps_behind_edge() && !covers(item.box, shape))
+        item.at_edge = {&cut, i, item.valid};
+      if (encoder_ == EncodedBy::host || layout_.shards.size() > 1 ||
+          !covers(item.box, item.valid) || (item.at_edge && array_.driver.exists(item.key))) {
+        item.encoder = EncodedBy::host;
       }
-      if (item.encoder == Encoder::host || layout_.shards.empty())
+      if (item.encoder == EncodedBy::host || layout_.shards.empty())
         add(std::move(item));
       else
         add_shard(std::move(item));
     }
   }
 
-  std::size_t decoded_nbytes(const Item& item) const {
-    return item.encoder == Encoder::host ? item.box.size() * layout_.itemsize()
-                                         : layout_.chain.decoded_nbytes();
-  }
-
-  void add_shard(Item item) {
+  void add_shard(WriteItem item) {
     const ShardLevel& level = layout_.shards.front();
-    const auto shard = std::make_shared<Shard>(std::move(item.box),
-                                               level,
-                                               std::move(item.key),
-                                               item.at_edge,
-                                               layout_.chain.decoded_nbytes());
+    const auto shard = std::make_shared<WholeShard>(std::move(item.box),
+                                                    level,
+                                                    std::move(item.key),
+                                                    std::move(item.at_edge),
+                                                    layout_.chain.decoded_nbytes());
     const auto positions = positions_in_order<Box>(*order_, shard->cut, level.inner_grid);
     for (std::size_t turn = 0; turn < positions.size(); ++turn) {
       Coordinates coordinates;
-      Item chunk;
+      WriteItem chunk;
       shard->cut.child(positions[turn], coordinates.at, chunk.box);
       chunk.shard = shard;
       chunk.turn = turn;
@@ -259,9 +177,9 @@ class DeviceWriter {
     }
   }
 
-  void add(Item item) {
+  void add(WriteItem item) {
     request_.check();
-    pending_nbytes_ += decoded_nbytes(item);
+    pending_nbytes_ += decoded_nbytes(item, layout_);
     pending_.push_back(std::move(item));
     if (pending_nbytes_ >= request_.config().device_slab_nbytes || pending_.size() == kSlabChunks)
       start_slab();
@@ -280,118 +198,25 @@ class DeviceWriter {
   void start_slab() {
     if (pending_.empty()) return;
     if (in_flight_.size() == kInFlight) finish_oldest();
-    in_flight_.push_back(std::make_unique<Slab>(queue_of(turn_++ % kInFlight)));
-    Slab& slab = *in_flight_.back();
-    slab.items = std::exchange(pending_, {});
+    in_flight_.push_back(std::make_unique<WriteSlab>(
+        array_, backend_, queue_of(turn_++ % kInFlight), index_, fill_.data()));
+    in_flight_.back()->start(std::exchange(pending_, {}), zstd_block_nbytes());
     pending_nbytes_ = 0;
-    gather(slab);
-    download_elements(slab);
-    encode(slab);
-    slab.started = slab.queue.mark();
   }
 
-  // The decoded chunks as their first step takes them.
-  void gather(Slab& slab) {
-    std::size_t total = 0;
-    for (const Item& item : slab.items) total += aligned_nbytes(decoded_nbytes(item));
-    slab.decoded = Scratch<std::uint8_t>(slab.queue, total);
-    const std::uint32_t swap_nbytes = layout_.devices.decode.swap_nbytes;
-    const Span span("gather", total);
-    PlacementList fills(layout_.itemsize(), swap_nbytes);
-    PlacementList chunks(layout_.itemsize(), swap_nbytes);
-    PlacementList elements(layout_.itemsize(), 0);
-    std::uint8_t* at = slab.decoded.data();
-    for (Item& item : slab.items) {
-      item.device = at;
-      at += aligned_nbytes(decoded_nbytes(item));
-      if (item.encoder == Encoder::host) {
-        elements.add_packed(item.box, item.device);
-        continue;
-      }
-      if (!covers(item.box, layout_.chunk_shape)) add_fill(fills, item.device);
-      chunks.add_chunk(item.box, item.device, layout_.devices.decode.strides);
-    }
-    fills.run(slab.queue, kernels_);
-    chunks.run_back(slab.queue, kernels_);
-    elements.run_back(slab.queue, kernels_);
-  }
-
-  // A chunk of the fill value at `target`.
-  void add_fill(PlacementList& fills, std::uint8_t* target) const {
-    Box chunk;
-    chunk.user = reinterpret_cast<std::byte*>(target);
-    Axis axis;
-    axis.user_step = static_cast<std::ptrdiff_t>(layout_.itemsize());
-    axis.count = static_cast<std::int64_t>(layout_.chain.decoded_nbytes() / layout_.itemsize());
-    chunk.axes.push_back(axis);
-    fills.add_fill(chunk, fill_.data());
-  }
-
-  void download_elements(Slab& slab) {
-    reserve_pinned(slab, [&](const Item& item) {
-      return item.encoder == Encoder::host ? decoded_nbytes(item) : 0;
-    });
-    for (const Item& item : slab.items)
-      if (item.encoder == Encoder::host)
-        slab.queue.download(item.pinned.get(), item.device, item.nbytes);
-  }
-
-  // Room for nbytes_of(item) of each item that has any.
-  template <typename Nbytes>
-  void reserve_pinned(Slab& slab, Nbytes nbytes_of) {
-    const auto aligned = [](std::size_t nbytes) {
-      return (nbytes + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
-    };
-    std::size_t left = 0;
-    for (const Item& item : slab.items) left += aligned(nbytes_of(item));
-    const std::size_t usual = std::min(left, kPinnedBlock);
-    Pinned block;
-    std::size_t used = 0, room = 0;
-    const Span span("pin", left);
-    for (Item& item : slab.items) {
-      const std::size_t nbytes = nbytes_of(item);
-      if (nbytes == 0) continue;
-      if (used + nbytes > room) {
-        room = std::max(usual, (nbytes + usual - 1) / usual * usual);
-        block = backend_.allocate_pinned(index_, room);
-        used = 0;
-      }
-      item.pinned = Pinned(block, block.get() + used);
-      item.nbytes = nbytes;
-      used += aligned(nbytes);
-    }
-  }
-
-  void encode(Slab& slab) {
-    std::vector<const std::uint8_t*> chunks;
-    for (std::size_t i = 0; i < slab.items.size(); ++i) {
-      if (slab.items[i].encoder == Encoder::host) continue;
-      slab.encoded.push_back(i);
-      chunks.push_back(slab.items[i].device);
-    }
-    if (chunks.empty() || !plan_.compressor) return;
-    const Span span("encode", chunks.size() * layout_.chain.decoded_nbytes());
-    const std::size_t nbytes = chunks.size() * sizeof(std::uint64_t);
-    const Scratch<std::uint64_t> sizes(slab.queue, chunks.size());
-    slab.encoder.emplace(slab.queue, kernels_, chunks, layout_.chain.decoded_nbytes());
-    slab.encoder->run(plan_,
-                      static_cast<std::uint32_t>(request_.config().device_zstd_block_nbytes),
-                      sizes.data());
-    slab.sizes = backend_.allocate_pinned(index_, nbytes);
-    slab.queue.download(slab.sizes.get(), sizes.data(), nbytes);
+  std::uint32_t zstd_block_nbytes() const {
+    return static_cast<std::uint32_t>(request_.config().device_zstd_block_nbytes);
   }
 
   void finish_oldest() {
-    const std::unique_ptr<Slab> slab = std::move(in_flight_.front());
+    const std::unique_ptr<WriteSlab> slab = std::move(in_flight_.front());
     in_flight_.pop_front();
-    wait_for(*slab->started);
-    download_encoded(*slab);
-    std::vector<Item> elements;
-    for (Item& item : slab->items) {
+    std::vector<WriteItem> elements;
+    for (WriteItem& item : slab->finish()) {
       request_.check();
       std::size_t nbytes = item.nbytes;
       if (item.shard) nbytes = join_shard(item);
-      if (network_ && item.encoder == Encoder::host)
+      if (network_ && item.encoder == EncodedBy::host)
         elements.push_back(std::move(item));
       else
         behind_.add(std::make_unique<Storing>(*this, std::move(item)), nbytes);
@@ -400,17 +225,17 @@ class DeviceWriter {
   }
 
   // The bytes that are held until this chunk is stored: of all chunks, if it is the last.
-  static std::size_t join_shard(const Item& item) {
-    Shard& shard = *item.shard;
+  static std::size_t join_shard(const WriteItem& item) {
+    WholeShard& shard = *item.shard;
     shard.encoded_nbytes += item.nbytes;
     return item.turn + 1 == shard.chunks.size() ? shard.encoded_nbytes : 0;
   }
 
-  void store(Item& item) {
+  void store(WriteItem& item) {
     request_.check();
-    std::optional<Encoded> encoded;
+    std::optional<EncodedObject> encoded;
     try {
-      if (item.encoder == Encoder::host) {
+      if (item.encoder == EncodedBy::host) {
         return write_object(request_,
                             array_,
                             locks_,
@@ -421,23 +246,22 @@ class DeviceWriter {
       encoded = finish_item(item);
       if (encoded && !network_) put(*encoded);
     } catch (const Error& error) {
-      throw error.with_context(array_.where("write", key_of(item)));
+      throw error.with_context(array_.where("write", item.object_key()));
     }
     if (encoded && network_) send(std::move(*encoded));
   }
 
   // Returns before it is stored.
-  void send(Encoded encoded) {
+  void send(EncodedObject encoded) {
     // With a place on the wire it waits for the key, and not the other way.
     auto room = network_->writes().room(encoded.nbytes());
-    const bool at_edge = encoded.at_edge;
     auto put = std::make_unique<DevicePut>(array_, std::move(encoded));
     try {
       put->lock = locks_.lock(put->key, [this] { request_.check(); });
-      if (at_edge && !put->erases && array_.driver.write_conditions().missing) {
+      if (put->may_be_lost && !put->erases && array_.driver.write_conditions().missing) {
         put->condition = WriteCondition::if_missing();
-      } else if (at_edge) {
-        check_still_missing(put->key);
+      } else if (put->may_be_lost && array_.driver.exists(put->key)) {
+        return found_made(put->what());
       }
     } catch (const Error& error) {
       throw put->located(error);
@@ -446,82 +270,47 @@ class DeviceWriter {
   }
 
   // What the host encodes; returns when it is stored.
-  void send_elements(const std::vector<Item>& items) {
+  void send_elements(const std::vector<WriteItem>& items) {
     behind_.drain();
     auto at = items.begin();
     network_->write([&]() -> std::optional<NetworkBoxes::Object> {
       if (at == items.end()) return std::nullopt;
-      const Item& item = *at++;
+      const WriteItem& item = *at++;
       return NetworkBoxes::Object{
           item.key, item.box.packed(item.pinned.get(), layout_.itemsize()), item.valid};
     });
   }
 
-  void download_encoded(Slab& slab) {
-    if (slab.encoded.empty()) return;
-    std::size_t next = 0;
-    for (const std::size_t i : slab.encoded)
-      slab.items[i].nbytes =
-          slab.encoder ? encoded_nbytes(slab, i, next++) : layout_.chain.decoded_nbytes();
-    reserve_pinned(
-        slab, [](const Item& item) { return item.encoder == Encoder::host ? 0 : item.nbytes; });
-    const std::size_t prefix = plan_.prefix_nbytes;
-    Span span("copy");
-    next = 0;
-    for (const std::size_t i : slab.encoded) {
-      const Item& item = slab.items[i];
-      span.add(item.nbytes);
-      const std::uint8_t* from = slab.encoder ? slab.encoder->result(next++) : item.device;
-      slab.queue.download(item.pinned.get() + prefix, from, item.nbytes - prefix);
-    }
-    wait_for(*slab.queue.mark());
-  }
-
-  static void wait_for(Mark& mark) {
-    const Span span("wait");
-    mark.wait();
-  }
-
-  // Of the n-th item that was encoded.
-  std::size_t encoded_nbytes(const Slab& slab, std::size_t item, std::size_t n) const {
-    const auto* sizes = reinterpret_cast<const std::uint64_t*>(slab.sizes.get());
-    if (sizes[n] > 0) return plan_.prefix_nbytes + sizes[n];
-    throw Error(ErrorCode::device,
-                array_.where("write", key_of(slab.items[item])) + " codec " +
-                    plan_.compressor->codec + ": the encoder failed");
-  }
-
-  static const std::string& key_of(const Item& item) {
-    return item.shard ? item.shard->key : item.key;
+  // Whether its chunks leave pinned memory, much of which a large shard would keep.
+  bool is_copied(const WholeShard& shard) const {
+    return shard.nbytes > request_.config().device_slab_nbytes;
   }
 
   // Nothing: of a shard of which more is to come.
-  std::optional<Encoded> finish_item(Item& item) {
+  std::optional<EncodedObject> finish_item(WriteItem& item) {
     Buffer buffer;
     const ConstBytes bytes = finish_encoding(plan_, {item.pinned.get(), item.nbytes}, buffer);
     const bool drops = is_fill(bytes);
     if (!item.shard) {
-      Encoded encoded{item.key, item.at_edge};
+      EncodedObject encoded{item.key, item.at_edge};
       if (!drops) encoded.parts.push_back(bytes);
       encoded.buffer = std::move(buffer);
       encoded.pinned = std::move(item.pinned);
       return encoded;
     }
-    Shard& shard = *item.shard;
-    Shard::Chunk& chunk = shard.chunks[item.turn];
+    WholeShard& shard = *item.shard;
+    WholeShard::Chunk& chunk = shard.chunks[item.turn];
     chunk.inner = item.inner;
     if (!drops) {
-      // Slabs are many that a large shard would keep in pinned memory.
-      if (buffer.empty() && shard.nbytes > request_.config().device_slab_nbytes)
-        buffer.assign(bytes);
+      if (buffer.empty() && is_copied(shard)) buffer.assign(bytes);
       if (buffer.empty()) chunk.pinned = std::move(item.pinned);
       chunk.buffer = std::move(buffer);
       chunk.encoded = chunk.buffer.empty() ? bytes : ConstBytes(chunk.buffer.bytes());
     }
     if (shard.left.fetch_sub(1) > 1) return std::nullopt;
-    for (const Shard::Chunk& each : shard.chunks)
+    for (const WholeShard::Chunk& each : shard.chunks)
       if (each.encoded) shard.bytes.put(each.inner, *each.encoded);
-    Encoded encoded{shard.key, shard.at_edge};
+    EncodedObject encoded{shard.key, shard.at_edge};
     if (shard.bytes.empty()) return encoded;
     const std::span<const ConstBytes> parts = shard.bytes.finish();
     encoded.parts.assign(parts.begin(), parts.end());
@@ -529,15 +318,39 @@ class DeviceWriter {
     return encoded;
   }
 
-  void check_still_missing(const std::string& key) const {
-    if (!array_.driver.exists(key)) return;
-    throw Error(ErrorCode::conflict,
-                "another writer has made it meanwhile; it reaches over the edge of the array");
+  // An object over the edge that was not there, and that another writer has made meanwhile.
+  void found_made(const EncodedObject& encoded) {
+    const AtEdge& place = encoded.at_edge.value();
+    WriteItem item;
+    Coordinates coordinates;
+    place.cut->child(place.position, coordinates.at, item.box);
+    item.key = encoded.key;
+    item.valid = place.valid;
+    item.encoder = EncodedBy::host;
+    const MutexLock lock(mutex_);
+    made_.push_back(std::move(item));
   }
 
-  void put(const Encoded& encoded) {
+  // What others wrote behind the edge of the array stays.
+  void merge_made() {
+    std::vector<WriteItem> made;
+    {
+      const MutexLock lock(mutex_);
+      made.swap(made_);
+    }
+    for (WriteItem& item : made) add(std::move(item));
+    finish_all();
+  }
+
+  void finish_all() {
+    start_slab();
+    while (!in_flight_.empty()) finish_oldest();
+    behind_.drain();
+  }
+
+  void put(const EncodedObject& encoded) {
     const auto lock = locks_.lock(encoded.key);
-    if (encoded.at_edge) check_still_missing(encoded.key);
+    if (encoded.at_edge && array_.driver.exists(encoded.key)) return found_made(encoded);
     switch (encoded.parts.size()) {
       case 0:
         return array_.driver.erase(encoded.key);
@@ -554,17 +367,9 @@ class DeviceWriter {
   }
 
   void encode_fill() {
-    Slab slab(queue_);
-    Item& item = slab.items.emplace_back();
-    slab.decoded =
-        Scratch<std::uint8_t>(slab.queue, aligned_nbytes(layout_.chain.decoded_nbytes()));
-    item.device = slab.decoded.data();
-    PlacementList fills(layout_.itemsize(), layout_.devices.decode.swap_nbytes);
-    add_fill(fills, item.device);
-    fills.run(slab.queue, kernels_);
-    encode(slab);
-    slab.queue.synchronize();
-    download_encoded(slab);
+    WriteSlab slab(array_, backend_, queue_, index_, fill_.data());
+    slab.start_fill(zstd_block_nbytes());
+    const WriteItem item = std::move(slab.finish().front());
     Buffer scratch;
     encoded_fill_.assign(finish_encoding(plan_, {item.pinned.get(), item.nbytes}, scratch));
   }
@@ -578,7 +383,7 @@ class DeviceWriter {
   Backend& backend_;
   const Kernels& kernels_;
   const int index_;
-  const Encoder encoder_;
+  const EncodedBy encoder_;
   std::optional<InnerOrder> order_;                   // of shards
   Queue& queue_;                                      // the caller's
   std::unique_ptr<Queue> own_queues_[kInFlight - 1];  // once they are wanted
@@ -587,11 +392,13 @@ class DeviceWriter {
   Scratch<std::uint8_t> fill_;
   Buffer encoded_fill_;  // empty when such chunks are kept
   std::size_t turn_ = 0;
-  std::vector<Item> pending_;
+  std::vector<WriteItem> pending_;
   std::size_t pending_nbytes_ = 0;
-  std::deque<std::unique_ptr<Slab>> in_flight_;
-  std::optional<NetworkBoxes> network_;  // of a store across a network
-  WorkBehind behind_;                    // that stores
+  std::deque<std::unique_ptr<WriteSlab>> in_flight_;
+  Mutex mutex_;
+  std::vector<WriteItem> made_ GUARDED_BY(mutex_);  // to be merged by the host
+  std::optional<NetworkBoxes> network_;             // of a store across a network
+  WorkBehind behind_;                               // that stores
 };
 
 void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {
@@ -604,14 +411,14 @@ void refuse_decoders(const ArrayState& state, const ArrayLayout& layout) {
   }
 }
 
-Encoder encoder_of(const Request& request,
-                   const StoredArray& array,
-                   const Kernels& kernels,
-                   std::size_t elements) {
+EncodedBy encoder_of(const Request& request,
+                     const StoredArray& array,
+                     const Kernels& kernels,
+                     std::size_t elements) {
   const ArrayLayout& layout = array.layout;
   const std::string missing = layout.devices.encode.missing(kernels);
   if (layout.devices.is_forced()) {
-    if (missing.empty()) return Encoder::device;
+    if (missing.empty()) return EncodedBy::device;
     throw Error(ErrorCode::unsupported,
                 "[write] " + array.state.path() + ": " + layout.devices.forced.begin()->second +
                     " cannot encode the chunks: " + missing);
@@ -619,7 +426,7 @@ Encoder encoder_of(const Request& request,
   const bool sooner = missing.empty() && device_encodes(layout.devices.encode.thorough,
                                                         elements * layout.itemsize(),
                                                         request.config().device_min_decode_nbytes);
-  return sooner ? Encoder::device : Encoder::host;
+  return sooner ? EncodedBy::device : EncodedBy::host;
 }
 
 }  // namespace
@@ -638,7 +445,7 @@ void write_selection_from_device(const ArrayState& state,
   refuse_decoders(state, array.layout);
   check_forced(array.layout.devices, data.device.type);
   Backend& devices = backend(data.device.type);
-  const Encoder encoder = encoder_of(request, array, devices.kernels(), selection.size());
+  const EncodedBy encoder = encoder_of(request, array, devices.kernels(), selection.size());
   auto queue = devices.make_queue(data.device.index);
   queue->wait_for(*devices.wrap_stream(data.device.index, options.stream.raw()));
   each_chunk_shape(array,

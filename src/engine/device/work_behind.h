@@ -3,9 +3,8 @@
 // What one thread makes and others finish behind it, as a write from a device does: it waits for
 // the device, they for the store.
 //  1. run() calls make() on one thread. What that gives to add() others do, about in that order.
-//  2. So many bytes may wait or be under way. Who adds more waits until it is less, and does some
-//  of
-//     it where others would not soon.
+//  2. So many bytes may wait or be under way. Who adds more waits until it is less, or does some
+//     of it where others would not soon.
 //  3. Behind make() its thread does what is left, as the others do.
 //  4. The first error ends it: nothing more is begun, and add() throws.
 // Without other threads make()'s does all of it: nobody waits for one that may never come.

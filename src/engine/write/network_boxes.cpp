@@ -37,4 +37,8 @@ void NetworkBoxes::write(const std::function<std::optional<Object>()>& next) {
 
 WritesInFlight& NetworkBoxes::writes() { return state_->writer.writes(); }
 
+std::vector<std::unique_ptr<WritesInFlight::Write>> NetworkBoxes::finish() {
+  return state_->writer.finish();
+}
+
 }  // namespace headrace

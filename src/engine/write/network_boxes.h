@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/query/cut.h"
 #include "engine/request/object_locks.h"
@@ -34,6 +35,8 @@ class NetworkBoxes {
   void write(const std::function<std::optional<Object>()>& next);
   // For what is encoded already.
   WritesInFlight& writes();
+  // Returns when all is stored but these, which were encoded already and others forestalled.
+  std::vector<std::unique_ptr<WritesInFlight::Write>> finish();
 
  private:
   struct State;

@@ -96,6 +96,12 @@ class NetworkWriter {
   }
 
   WritesInFlight& writes() { return writes_; }
+  // As NetworkBoxes has it.
+  std::vector<std::unique_ptr<WritesInFlight::Write>> finish() {
+    writes_.finish();
+    for (auto& write : writes_.take_lost()) others_.push_back(std::move(write));
+    return std::exchange(others_, {});
+  }
 
  private:
   // Of a regular grid, or a region of another one.
@@ -265,7 +271,12 @@ class NetworkWriter {
     }
     writes_.finish();
     for (std::unique_ptr<WritesInFlight::Write>& write : writes_.take_lost()) {
-      auto& put = static_cast<ObjectPut&>(*write);
+      auto* const of_task = dynamic_cast<ObjectPut*>(write.get());
+      if (of_task == nullptr) {
+        others_.push_back(std::move(write));
+        continue;
+      }
+      ObjectPut& put = *of_task;
       try {
         std::rethrow_exception(put.error);
       } catch (const Error& failure) {
@@ -287,7 +298,8 @@ class NetworkWriter {
   WriteConditions conditions_;  // as the server knows them
   const std::function<void()> check_;
   std::vector<Task> again_;
-  bool contended_ = false;  // some of them, by another writer
+  bool contended_ = false;                                      // some of them, by another writer
+  std::vector<std::unique_ptr<WritesInFlight::Write>> others_;  // lost, and not of tasks
   WritesInFlight writes_;
 };
 
