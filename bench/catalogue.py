@@ -283,7 +283,10 @@ BENCHMARKS = {
     "device-several": Benchmark(
         "arrays, and halves of one, to two GPUs at once",
         "[devices](../docs/devices.md#several-gpus)",
-        {"device-several.json": "device.several --steps 384"},
+        {
+            "device-several.json": "device.several --steps 384",
+            "device-several-h100.json": "",  # two H100, 32 cores
+        },
     ),
     "device-trials": Benchmark(
         "calls of a small read, slices and slabs that were tried, cold files, rates of other"
