@@ -120,7 +120,32 @@ def failure_is_everybodys(store, rank):
             raise AssertionError("unequal names were saved")
 
 
-CASES = (placements_meet, each_reads_its_part, fully_sharded_module, failure_is_everybodys)
+def disks_of_their_own(store, rank):
+    """One path, which on another machine leads to what was saved there before."""
+    mesh = init_device_mesh("cpu", (SIZE,))
+    place = f"{store}-{rank // 2}"
+    if rank == 2:
+        save_state_dict({"x": -values((8, 2))}, place)
+    dist.barrier()
+    state = {"x": distribute_tensor(values((8, 2)), mesh, [Shard(0)])}
+    try:
+        save_state_dict(state, place)
+    except (ValueError, RuntimeError) as error:
+        assert "is not what the first process made there" in str(error), error
+    else:
+        raise AssertionError("parts were written to two places")
+    dist.barrier()
+    if rank == 2:
+        assert torch.equal(load_state_dict(place)["x"], -values((8, 2)))
+
+
+CASES = (
+    placements_meet,
+    each_reads_its_part,
+    fully_sharded_module,
+    failure_is_everybodys,
+    disks_of_their_own,
+)
 
 
 def run(folder, rank):

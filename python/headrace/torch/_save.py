@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from ._tree import CARRIERS, Encoder, dtype_name, leaves
 # The member of the root's attributes that makes a group a state dict. It is written last.
 ATTRIBUTE = "headrace_state_dict"
 VERSION = 1
+# As long as it is being written.
+_UNFINISHED = "headrace_unfinished_state_dict"
 _WRITES_AT_A_TIME = 8
 
 
@@ -80,8 +83,8 @@ def save_state_dict(
     ------
     ValueError
         Something is there already, two names cannot be told apart, a process has what the first
-        lacks or lacks a `DTensor` of it, or a tensor is of a type that Zarr lacks, such as uint1
-        and int4.
+        lacks or lacks a `DTensor` of it, or has another place of that name, or a tensor is of a
+        type that Zarr lacks, such as uint1 and int4.
     TypeError
         A value that has no place in a store: a sparse or quantized tensor, or any other object.
 
@@ -106,7 +109,8 @@ def save_state_dict(
     codecs = {"compressors": compressors, "filters": filters}
     with target:
         ranks.first(lambda: target.create(plans, layout, codecs, overwrite))
-        ranks.each(target.open)
+        made = ranks.each(lambda: target.made)[0]
+        ranks.each(lambda: target.open(made))
         regular = [plan for plan in plans if plan.regular]
         ranks.each(lambda: target.write(regular, encoder.tensors, ranks.rank))
         irregular = [plan for plan in plans if not plan.regular]
@@ -203,6 +207,7 @@ class _Target:
         self._handle: _core.Store | None = None
         self._where = ""
         self._arrays: dict[str, _core.Array] = {}
+        self.made: str | None = None  # which group it is, where this process creates it
 
     def __enter__(self) -> _Target:
         return self
@@ -221,7 +226,8 @@ class _Target:
         if overwrite and _core.node_is_group(handle, self._where):
             # From here on what is there is no state dict: its chunks go one by one.
             open_group(handle, self._where, mode="r+").attrs.clear()
-        create_group(handle, self._where, overwrite=overwrite)
+        self.made = uuid.uuid4().hex
+        create_group(handle, self._where, attributes={_UNFINISHED: self.made}, overwrite=overwrite)
         for plan in plans:
             chunks, shards = plan.chunks(layout)
             self._arrays[plan.path] = create_array(
@@ -235,11 +241,21 @@ class _Target:
                 **codecs,
             )
 
-    def open(self) -> None:
-        """In the processes that did not create it."""
-        if self._handle is None:
-            self._handle, base = resolve_store(self._name, "r+", self._options)
-            self._where = join(base, self._path)
+    def open(self, made: str | None) -> None:
+        """In the processes that did not create it.
+
+        On another machine the same path may lead to what was saved there before.
+        """
+        if self._handle is not None:
+            return
+        handle, base = resolve_store(self._name, "r+", self._options)
+        self._where = join(base, self._path)
+        if open_group(handle, self._where).attrs.get(_UNFINISHED) != made:
+            raise ValueError(
+                f"/{self._where} in {_core.printable(handle.url)} is not what the first process "
+                "made there: all have to write to one place"
+            )
+        self._handle = handle
 
     def write(self, plans: list[_Plan], tensors: Mapping[str, torch.Tensor], rank: int) -> None:
         """The parts that fall to this process."""
