@@ -23,6 +23,7 @@ check_layers = load("check_layers")
 check_files = load("check_files")
 check_imports = load("check_imports")
 check_locks = load("check_locks")
+check_portable = load("check_portable")
 check_site = load("check_site")
 install_requirements = load("install_requirements")
 
@@ -346,3 +347,14 @@ def test_groups_say_what_they_leave_out(monkeypatch, capsys):
     assert capsys.readouterr().out == (
         "frameworks: left out, with the tests that want it: absent (ERROR: no such wheel)\n"
     )
+
+
+def test_sources_that_ask_for_linux_are_found_without_a_build(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check_portable, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["check_portable.py"])
+    write(tmp_path, "src/base/a_linux.cpp", "#include <sys/epoll.h>\n")
+    write(tmp_path, "cli/b.cpp", "#include <pwd.h>\n")
+    assert check_portable.main() == 0
+    write(tmp_path, "src/base/c.cpp", "#include <pwd.h>\n#include <sys/epoll.h>\n")
+    assert check_portable.main() == 1
+    assert "src/base/c.cpp:2: <sys/epoll.h> is no header of POSIX" in capsys.readouterr().out
