@@ -22,7 +22,7 @@ export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan test-tsan \
-        build-races test-races build-portable test-portable build-aarch64 test-aarch64 test-shadow coverage demo bench docs fuzz \
+        build-races test-races build-portable test-portable build-libcxx nightly build-aarch64 test-aarch64 test-shadow coverage demo bench docs fuzz \
         wheel check format stubs clean
 
 setup:
@@ -90,6 +90,15 @@ build-portable: $(STAMPS)/extra-build
 test-portable: build-portable $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
 	@ctest --preset portable -j $(JOBS)
 	@tools/test_portable build/portable $(PYTEST_ARGS)
+
+# The same library by clang and libc++: what is linked with it would have to be made for libc++, too.
+build-libcxx: $(STAMPS)/extra-build
+	@cmake --preset libcxx --log-level=WARNING
+	@cmake --build build/libcxx --target headrace $(NINJA_FLAGS)
+
+# All of continuous integration, and what takes too long for it. NIGHTLY="fuzz portable": these parts.
+nightly:
+	@.ci/nightly $(NIGHTLY)
 
 # C++ for Linux on 64-bit ARM, cross-compiled; its tests run in QEMU.
 build-aarch64: $(STAMPS)/extra-build

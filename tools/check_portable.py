@@ -1,4 +1,4 @@
-"""Checks that the portable build has nothing of Linux: check_portable.py COMMANDS FILE...
+"""Checks that the portable build has nothing of Linux: check_portable.py [COMMANDS FILE...]
 
 COMMANDS is the build's compile_commands.json, FILEs are what it made. Three things are looked at:
 
@@ -7,7 +7,8 @@ COMMANDS is the build's compile_commands.json, FILEs are what it made. Three thi
 - which words of Linux, constants and places, stand in them outside of comments and of what a
   condition leaves out.
 
-On another system than Linux, the compiler has looked at all that.
+Without arguments no build is asked for, and the sources alone are looked at: all but those that are
+called Linux's. On another system than Linux, the compiler has looked at all that.
 """
 
 import json
@@ -20,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("include", "src", "cli", "python/src")
 
 POSIX_HEADERS = re.compile(
-    r"(dirent|dlfcn|fcntl|limits|locale|poll|pthread|signal|spawn|stdlib|string|time|unistd|arpa/inet"
-    r"|netinet/(in|tcp)|sys/(mman|resource|socket|stat|types|uio|un|wait))\.h"
+    r"(dirent|dlfcn|fcntl|limits|locale|poll|pthread|pwd|signal|spawn|stdlib|string|time|unistd"
+    r"|arpa/inet|netinet/(in|tcp)|sys/(mman|resource|socket|stat|types|uio|un|wait))\.h"
 )
 MACOS_HEADERS = re.compile(r"sys/(file|random)\.h")
 # Of libraries and compilers.
@@ -103,11 +104,21 @@ def check_text(path):
             yield f"{name}:{number}: {word[0]} is Linux's"
 
 
-def sources(commands):
+def built(commands):
     for entry in json.loads(Path(commands).read_text(encoding="utf-8")):
         path = Path(entry["directory"], entry["file"]).resolve()
         if any(path.is_relative_to(ROOT / folder) for folder in FOLDERS):
             yield path
+
+
+def built_by_name():
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.cpp"):
+            if not path.stem.endswith("_linux") and not path.is_relative_to(ROOT / "src/cuda"):
+                yield path
+
+
+def headers():
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.h"):
             # What kernels are written against elsewhere, and the folder that sees CUDA.
@@ -142,10 +153,10 @@ def check_symbols(files):
 
 
 def main():
-    commands, *files = sys.argv[1:]
-    paths = sorted(set(sources(commands)))
+    commands, *files = sys.argv[1:] or [None]
+    paths = sorted({*(built(commands) if commands else built_by_name()), *headers()})
     faults = [fault for path in paths for fault in check_text(path)]
-    if sys.platform == "linux":
+    if commands and sys.platform == "linux":
         faults += check_symbols(files)
     for fault in faults:
         print(fault)

@@ -77,13 +77,15 @@ def cached(
     """
     if name is not None:
         _check.text("name", name)
+    if not isinstance(directory, str | bytes | os.PathLike | None):
+        raise _check.wrong_type("directory", "a path or None", directory)
     opened = open_store(store, storage_options=storage_options)
     if name is None:
         name = "" if directory is None else _lasting_name(store, opened, storage_options)
     return _core.cached_store(
         opened,
         _nbytes("memory", memory),
-        "" if directory is None else os.path.abspath(expanded(os.fspath(directory))),
+        "" if directory is None else os.path.abspath(expanded(os.fsdecode(directory))),
         _nbytes("disk", disk),
         _nbytes("block", block),
         name,

@@ -123,6 +123,13 @@ def integers(name: str, value: Any) -> int | tuple[int, ...]:
     return tuple(index(each) for each in given)
 
 
+def listed(name: str, value: Any, wanted: str) -> list[Any]:
+    """The items of what is no text."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise wrong_type(name, wanted, value)
+    return list(value)
+
+
 def shape(value: Any) -> tuple[int, ...]:
     given = integers("shape", value)
     return (given,) if isinstance(given, int) else given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -172,11 +172,45 @@ def _grid(
     return {"chunks": inner, "shards": _extents("shards", shards, shape)}
 
 
+def _shards(shards: Any, names: Sequence[str | None] | None) -> tuple[Any, str]:
+    """Extents of shards, and where their index stands, of what zarr-python takes as well."""
+    if not isinstance(shards, Mapping) or "shape" in (names or ()):
+        return shards, "end"
+    if "shape" not in shards:
+        if "index_location" in shards and "index_location" not in (names or ()):
+            raise ValueError("shards: expected 'shape' beside 'index_location'")
+        return shards, "end"
+    for key in shards:
+        if key not in ("shape", "index_location"):
+            raise ValueError(f"shards: expected 'shape' and 'index_location', got {key!r}")
+    location = shards.get("index_location")
+    location = "end" if location is None else getattr(location, "value", location)
+    if not isinstance(location, str) or location not in ("start", "end"):
+        wanted = f'"start" or "end", got {_check.described(location)}'
+        raise ValueError(f"shards: index_location: expected {wanted}")
+    return shards["shape"], location
+
+
+def _with_index_in_front(arguments: dict[str, Any]) -> dict[str, Any]:
+    """For the core, which puts the index of shards behind their chunks by itself."""
+    like = _core.create_array(_core.memory_store(), "", **{**arguments, "device": None})
+    ((name, text),) = like._codec_specs
+    sharding = {**_json.loads(text), "index_location": "start"}
+    stored = None if "edges" in arguments else arguments["shards"]
+    return {
+        **arguments,
+        "chunks": stored,
+        "shards": None,
+        "codecs": [(name, _json.dumps(sharding))],
+    }
+
+
 def _extents(name: str, value: Any, shape: tuple[int, ...]) -> Any:
     """An int stands for that extent in every dimension."""
     if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f"{name}: expected extents or 'auto', got {value!r}")
+        if value != "auto" or name == "shards":
+            wanted = "extents" if name == "shards" else "extents or 'auto'"
+            raise ValueError(f"{name}: expected {wanted}, got {value!r}")
         return None
     if value is None:
         return None
@@ -253,6 +287,13 @@ def _dtype_of(data: np.ndarray[Any, Any]) -> Any:
 Extents = int | Sequence[int | Sequence[int]] | Mapping[str, int]
 
 
+class ShardsConfig(TypedDict):
+    """Shards as zarr-python takes them, too."""
+
+    shape: int | Sequence[int | Sequence[int]]
+    index_location: NotRequired[str | None]
+
+
 @checks_names
 def create_array(
     store: Any,
@@ -262,7 +303,7 @@ def create_array(
     dtype: Any = None,
     data: Any = None,
     chunks: Extents | str | None = "auto",
-    shards: Extents | None = None,
+    shards: Extents | ShardsConfig | None = None,
     filters: Any = "auto",
     compressors: Any = "auto",
     serializer: Any = "auto",
@@ -302,7 +343,9 @@ def create_array(
     shards
         Extents of a shard, a multiple of ``chunks``; None stores every chunk by itself. In a dict
         dimensions that are left out have the extent of a chunk. Lists of
-        extents make a rectilinear grid of shards.
+        extents make a rectilinear grid of shards. ``{"shape": extents, "index_location": "start"}``
+        as zarr-python takes it says also where the index stands, ``"end"`` without it; it is a dict
+        by dimension where ``dimension_names`` has ``"shape"``.
     filters, serializer, compressors
         Codecs: objects of `headrace.codecs`, metadata dicts, zarr-python or numcodecs objects, or a
         list of them. ``"auto"`` is no filter, little-endian bytes and zstd; None is none.
@@ -364,6 +407,7 @@ def create_array(
                 _check.text("dimension_names", dimension, wanted)
     if order == "F" and zarr_format == 3:
         raise ValueError("order='F': zarr_format 3 has no order, use the filter codecs.Transpose")
+    shards, index_location = _shards(shards, dimension_names)
     codecs = codec_chain(dtype, filters, serializer, compressors, zarr_format)
     if fill_value is None:
         fill_value = _default_fill_value(dtype)
@@ -389,6 +433,8 @@ def create_array(
     handle, base = creation_store(store, not name, overwrite, storage_options)
     with discarding(store, handle):
         try:
+            if index_location == "start":
+                arguments = _with_index_in_front(arguments)
             array = _core.create_array(handle, join(base, name), **arguments)
         except NotImplementedError as error:
             hint = _codec_hint(codecs, str(error))

@@ -16,8 +16,14 @@ from .group import Group, create_group
 _LOOKED_AT = 100  # members of a folder, for a message
 
 
-def _missing(kind: str, store: _core.Store, path: str) -> FileNotFoundError:
-    hint = _core.printable(_what_is_there(store, path))
+def _missing(
+    kind: str, store: _core.Store, path: str, zarr_format: int | None = None
+) -> FileNotFoundError:
+    if zarr_format and _core.node_is_group(store, path) is not None:
+        kind = f"{kind} of zarr_format {zarr_format}"
+        hint = f": it has zarr_format {5 - zarr_format}"
+    else:
+        hint = _core.printable(_what_is_there(store, path))
     return FileNotFoundError(f"no {kind} at /{path} in {store.url}{hint}")
 
 
@@ -99,9 +105,25 @@ def _node_place(
         handle, base = creation_store(store, not path, mode == "w", storage_options)
     else:
         handle, base = resolve_store(store, store_mode(mode), storage_options)
-    if mode == "r+" and handle.read_only:
+    if mode in ("r+", "a") and handle.read_only:
         raise PermissionError(f"{_core.printable(handle.url)} is open for reading only: mode='r'")
     return handle, join(base, path)
+
+
+def _as_given(
+    store: Any, device: str | None, implementations: dict[str, str] | None
+) -> tuple[str | None, dict[str, str] | None]:
+    """Device and implementations of what is opened: where nothing is said, those of the handle."""
+    if isinstance(store, _core.Array):
+        own: tuple[str | None, dict[str, str] | None] = store.device, store._implementations
+    elif isinstance(store, Group):
+        own = store._device, store._implementations
+    else:
+        own = None, None
+    return (
+        own[0] if device is None else device,
+        own[1] if implementations is None else implementations,
+    )
 
 
 def _is_opened(handle: _core.Store, where: str, mode: str, zarr_format: int | None) -> bool:
@@ -171,7 +193,8 @@ def open(
     ----------
     store
         A path or URL (``~`` is the home folder), a `Store`, a store object of zarr-python, Icechunk
-        or obstore, an array or group of zarr-python, a mapping of fsspec, or a dict of bytes.
+        or obstore, a mapping of fsspec, or a dict of bytes. Of an `Array` or `Group`, or one of
+        zarr-python: the node itself, opened anew as ``mode`` says.
     path
         Path within the store; the root when left away.
     mode
@@ -180,9 +203,11 @@ def open(
     zarr_format
         2 or 3; None detects, and makes what the group above is.
     device
-        Where results go: ``"cpu"``, ``"cuda:0"``, ``"auto"``; the configured default when None.
+        Where results go: ``"cpu"``, ``"cuda:0"``, ``"auto"``; when None that of the `Array` or
+        `Group` that is given, else the configured default.
     implementations
-        Which implementation serves a codec, for example ``{"zstd": "libzstd"}``.
+        Which implementation serves a codec, for example ``{"zstd": "libzstd"}``; when None those of
+        the `Array` or `Group` that is given.
     storage_options
         Options of the store, see `open_store`.
     **create
@@ -197,6 +222,8 @@ def open(
     ------
     FileNotFoundError
         There is neither store nor node.
+    PermissionError
+        The mode writes, and the store is open for reading only.
     headrace.CorruptError
         Its metadata is malformed.
 
@@ -208,6 +235,7 @@ def open(
     check_mode(mode)
     _check.zarr_format(zarr_format)
     _core.check_device(device)
+    device, implementations = _as_given(store, device, implementations)
     if _makes_array(create) or mode in ("w", "w-"):
         opener: Callable[..., _core.Array | Group] = open_group
         if _makes_array(create):
@@ -228,7 +256,7 @@ def open(
         if is_group is None and mode == "a":
             return open_group(handle, where, mode=mode, zarr_format=zarr_format, **create)
     if is_group is None:
-        raise _missing("array or group", handle, where)
+        raise _missing("array or group", handle, where, zarr_format)
     _refuse_creation_arguments(mode, create)
     read_only = mode == "r"
     if is_group:
@@ -259,6 +287,7 @@ def open_array(
     check_mode(mode)
     _check.zarr_format(zarr_format)
     _core.check_device(device)
+    device, implementations = _as_given(store, device, implementations)
     if mode in ("r", "r+"):
         _refuse_creation_arguments(mode, create)
     handle, where = _node_place(store, path, mode, storage_options)
@@ -311,6 +340,7 @@ def open_group(
     if use_consolidated is not None:
         _check.flag("use_consolidated", use_consolidated)
     _core.check_device(device)
+    device, implementations = _as_given(store, device, implementations)
     handle, where = _node_place(store, path, mode, storage_options)
     with discarding(store, handle):
         if _is_opened(handle, where, mode, zarr_format):

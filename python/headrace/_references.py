@@ -101,8 +101,9 @@ def references(
     _check.text("left_out", left_out, '"raise" or "skip"')
     if left_out not in ("raise", "skip"):
         raise ValueError(f'left_out: expected "raise" or "skip", got {left_out!r}')
-    if maker not in (None, "virtualizarr"):
-        raise ValueError(f'maker: expected "virtualizarr" or None, got {maker!r}')
+    if maker is not None and (not isinstance(maker, str) or maker != "virtualizarr"):
+        wanted = f'"virtualizarr" or None, got {_check.described(maker)}'
+        raise ValueError(f"maker: expected {wanted}")
     _check.mapping("storage_options", storage_options)
     if concat_dim is not None:
         _check.text("concat_dim", concat_dim)

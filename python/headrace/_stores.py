@@ -38,6 +38,9 @@ class StorePlace:
         raise NotImplementedError
 
 
+_OPENED = _core.Store | _core.Array | StorePlace
+
+
 def check_mode(mode: str) -> None:
     _check.text("mode", mode, f"one of {', '.join(_MODES)}")
     if mode not in _MODES:
@@ -49,10 +52,10 @@ def resolve_store(
 ) -> tuple[_core.Store, str]:
     """The store that `store` names, and the path within it."""
     _check.options(storage_options)
-    if isinstance(store, _core.Store | StorePlace):
+    if isinstance(store, _OPENED):
         if storage_options:
             raise ValueError("storage_options: the store is open already")
-        return (store.store, store.path) if isinstance(store, StorePlace) else (store, "")
+        return (store, "") if isinstance(store, _core.Store) else (store.store, store.path)
     if isinstance(store, str | os.PathLike):
         url = os.fspath(store)
         if isinstance(url, bytes):
@@ -123,8 +126,8 @@ def _resolve_object(
     if not is_mapping and not package & {"zarr", "obstore"}:
         raise NotImplementedError(
             f"store: {type(store).__module__}.{type(store).__qualname__} is not supported; "
-            "expected a path, a URL, a headrace.Store, a store, array or group of zarr-python, "
-            "a store of obstore, or a mapping of fsspec"
+            "expected a path, a URL, a store, array or group of headrace or of zarr-python, a "
+            "store of obstore, or a mapping of fsspec"
         )
     if storage_options:
         raise ValueError("storage_options: the store is open already")
@@ -145,7 +148,7 @@ def discarding(given: Any, handle: _core.Store) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not isinstance(given, _core.Store | StorePlace):
+        if not isinstance(given, _OPENED):
             handle.discard()
         raise
 
@@ -204,8 +207,8 @@ def open_store(
     NotImplementedError
         A scheme whose package is not installed.
     ValueError
-        It is a place within a store: ``archive.zip/PATH``, ``memory://NAME/PATH``, a `Group`
-        below the root.
+        It is a place within a store: ``archive.zip/PATH``, ``memory://NAME/PATH``, an `Array` or
+        `Group` below the root.
 
     Examples
     --------
@@ -229,7 +232,7 @@ def _path_within(store: Any) -> str:
     if isinstance(store, str | os.PathLike):
         return _store_and_path(expanded(os.fsdecode(store)))[1]
     place = getattr(store, "store_path", store)  # arrays and groups of zarr-python
-    is_place = isinstance(place, StorePlace) or type(place).__name__ == "StorePath"
+    is_place = isinstance(place, _core.Array | StorePlace) or type(place).__name__ == "StorePath"
     return place.path if is_place else ""
 
 

@@ -11,6 +11,7 @@ Examples
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -101,12 +102,16 @@ class Generic(Codec):
     generic_name: str
     generic_configuration: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _check.text("generic_name", self.generic_name, "the name of a codec")
+        _check.mapping("generic_configuration", self.generic_configuration)
+
     @property
     def name(self) -> str:
         return self.generic_name
 
     def configuration(self) -> dict[str, Any]:
-        return dict(self.generic_configuration)
+        return dict(self.generic_configuration or {})
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class Transpose(Codec):
     order: Sequence[int]
 
     def configuration(self) -> dict[str, Any]:
-        return {"order": list(self.order)}
+        return {"order": _check.listed("order", self.order, "a number for each dimension")}
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,11 @@ class Reshape(Codec):
     shape: Sequence[int | Sequence[int]]
 
     def configuration(self) -> dict[str, Any]:
-        return {"shape": [x if isinstance(x, int) else list(x) for x in self.shape]}
+        wanted = "extents, -1 or lists of dimensions"
+        shape = _check.listed("shape", self.shape, wanted)
+        return {
+            "shape": [x if isinstance(x, int) else _check.listed("shape", x, wanted) for x in shape]
+        }
 
 
 @dataclass(frozen=True)
@@ -227,6 +236,9 @@ class ScaleOffset(Codec):
     scale: float | str = 1
 
     def configuration(self) -> dict[str, Any]:
+        for name, value in (("offset", self.offset), ("scale", self.scale)):
+            if not isinstance(value, str | numbers.Number):
+                raise _check.wrong_type(name, "a number", value)
         defaults = {"offset": 0, "scale": 1}
         return {k: v for k, v in super().configuration().items() if v != defaults[k]}
 
@@ -280,15 +292,18 @@ class Sharding(Codec):
     index_location: str = "end"
 
     def configuration(self) -> dict[str, Any]:
+        shape = _check.listed("chunk_shape", self.chunk_shape, "an extent for each dimension")
         return {
-            "chunk_shape": list(self.chunk_shape),
-            "codecs": [parse(codec).to_dict() for codec in self.codecs],
-            "index_codecs": [parse(codec).to_dict() for codec in self.index_codecs],
+            "chunk_shape": shape,
+            "codecs": [codec.to_dict() for codec in _parsed("codecs", self.codecs)],
+            "index_codecs": [
+                codec.to_dict() for codec in _parsed("index_codecs", self.index_codecs)
+            ],
             "index_location": self.index_location,
         }
 
     def for_itemsize(self, itemsize: int) -> Codec:
-        inner = tuple(parse(codec).for_itemsize(itemsize) for codec in self.codecs)
+        inner = tuple(codec.for_itemsize(itemsize) for codec in _parsed("codecs", self.codecs))
         return dataclasses.replace(self, codecs=inner)
 
 
@@ -490,6 +505,11 @@ class _AutoShuffleBlosc(Blosc):
         return Blosc(self.cname, self.clevel, shuffle, max(itemsize, 1), self.blocksize)
 
 
+def _parsed(argument: str, chain: Any) -> list[Codec]:
+    with _check.argument(argument, "codec"):
+        return [parse(codec) for codec in _check.listed(argument, chain, "a list of codecs")]
+
+
 def parse(codec: Any) -> Codec:
     """A codec object of whatever names a codec.
 
@@ -600,10 +620,11 @@ def _offsets(offsets: Any) -> Any:
     return np.ascontiguousarray(found, dtype=np.int64)
 
 
-def _check_batch(inputs: Any, out_nbytes: Any, implementation: Any) -> None:
-    several = isinstance(inputs, Iterable) or hasattr(inputs, "shape")
-    if isinstance(inputs, str | Mapping) or not several:
-        raise _check.wrong_type("inputs", "a list of buffers, or one array", inputs)
+def _check_batch(inputs: Any, out: Any, out_nbytes: Any, implementation: Any) -> None:
+    for name, given in (("inputs", inputs), ("out", () if out is None else out)):
+        several = isinstance(given, Iterable) or hasattr(given, "shape")
+        if isinstance(given, str | Mapping) or not several:
+            raise _check.wrong_type(name, "a list of buffers, or one array", given)
     if out_nbytes is not None and not isinstance(out_nbytes, Iterable):
         raise _check.wrong_type("out_nbytes", "a list of sizes", out_nbytes)
     if implementation is not None:
@@ -686,7 +707,7 @@ def decode_batch(
     >>> bytes(headrace.codecs.decode_batch("zstd", frames, out_nbytes=[300])[0][:3])
     b'abc'
     """
-    _check_batch(inputs, out_nbytes, implementation)
+    _check_batch(inputs, out, out_nbytes, implementation)
     name, configuration = parse(codec).to_spec()
     decoded = _core.decode_batch(
         name,
@@ -746,7 +767,7 @@ def encode_batch(
     --------
     >>> headrace.codecs.encode_batch(headrace.codecs.Crc32c(), [b"1234"])
     """
-    _check_batch(inputs, None, implementation)
+    _check_batch(inputs, None, None, implementation)
     name, configuration = parse(codec).to_spec()
     return _core.encode_batch(
         name,

@@ -5,8 +5,6 @@ RuntimeError, `std::bad_cast`, SystemError or an abort, and no list of a functio
 """
 
 import inspect
-import pickle
-import re
 
 import headrace as hr
 import numpy as np
@@ -14,102 +12,7 @@ import pytest
 from headrace import shm
 from headrace.loader import CellLoader, Loader, Transform, shuffle_quality
 from helpers import needs_publications
-
-
-class Thing:
-    """Of no type that anything takes."""
-
-
-WRONG = {
-    "none": None,
-    "bool": True,
-    "int": 7,
-    "negative": -7,
-    "huge": 1 << 80,
-    "float": 2.5,
-    "nan": float("nan"),
-    "text": "nonsense",
-    "surrogate": "\udcff",
-    "empty": "",
-    "bytes": b"bytes",
-    "list": [1, "x"],
-    "nested": [[None]],
-    "dict": {1: 2},
-    "names": {"a": "b"},
-    "class": int,
-    "thing": Thing(),
-    "array": np.zeros((2, 2)),
-    "objects": np.array([None, "x"], object),
-    "slice": slice("a", None),
-}
-
-# What a public function may raise for a wrong argument.
-GOOD = (
-    TypeError,
-    ValueError,
-    IndexError,
-    KeyError,
-    OSError,
-    NotImplementedError,
-    OverflowError,
-    MemoryError,
-    AttributeError,
-    BufferError,
-    pickle.PicklingError,
-    hr.DeviceError,
-    ImportError,
-)
-BAD_WORDS = re.compile(
-    r"bad_cast|incompatible function arguments|incompatible constructor arguments|nb::|nanobind|"
-    r"unknown error|object has no attribute|object is not (subscriptable|iterable)|"
-    r"unhashable type"
-)
-# What Python and NumPy say, and the last resort of the library, which name no argument.
-UNNAMED = re.compile(
-    r"could not convert|float\(\) argument|The truth value|an argument is of a type|"
-    r"'\w+' object|'<=' not|dictionary update|only integer|only 0-dim|"
-    r"no data type|NumPy type|expected str, bytes or os\.PathLike|codec: |ufunc "
-)
-
-
-class Place:
-    """A store with an array and a group, made anew for each call that may change it."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.count = 0
-
-    def new(self):
-        self.count += 1
-        return str(self.folder / f"{self.count}.zarr")
-
-    def cells(self):
-        """An AnnData store of a dense matrix."""
-        path = self.new()
-        root = hr.create_group(path, attributes={"encoding-type": "anndata"})
-        hr.create_array(path, "X", shape=(6, 4), dtype="f4", chunks=(2, 4))[:] = 1
-        frame = {"encoding-type": "dataframe", "_index": "_index"}
-        for name, rows in (("obs", 6), ("var", 4)):
-            hr.create_group(path, name, attributes=frame)
-            names = hr.create_array(root[name], "_index", shape=rows, dtype=str, chunks=8)
-            names[:] = [str(row) for row in range(rows)]
-        return path
-
-    def group(self):
-        group = hr.create_group(self.new())
-        group.create_array("x", shape=(6, 4), dtype="f4", chunks=(2, 4))[:] = 1
-        return group
-
-    def array(self):
-        return self.group()["x"]
-
-    def hdf5(self):
-        h5py = pytest.importorskip("h5py")
-        path = f"{self.new()}.h5"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with h5py.File(path, "w") as file:
-            file["x"] = np.ones(3, "f4")
-        return path
+from wrong_arguments import BAD_WORDS, WRONG, Place, Thing, complaints
 
 
 def channel_with_one():
@@ -307,16 +210,6 @@ CALLS = {
 }  # fmt: skip
 
 
-def complaint(error, name):
-    """What is wrong with an error; None for a good one."""
-    text = str(error)
-    if not isinstance(error, GOOD) or type(error) is AttributeError:
-        return "its class"
-    if BAD_WORDS.search(text) or (UNNAMED.match(text) and name not in text):
-        return "its words"
-    return None
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "call",
@@ -329,19 +222,7 @@ def complaint(error, name):
 )
 def test_a_wrong_argument_is_named(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    place = Place(tmp_path / "stores")
-    function, arguments = CALLS[call](place)
-    function(**arguments)  # is good
-    found = []
-    for name in arguments:
-        for kind, value in WRONG.items():
-            function, arguments = CALLS[call](place)
-            try:
-                function(**{**arguments, name: value})
-            except Exception as error:
-                wrong = complaint(error, name)
-                if wrong:
-                    found.append(f"{name}={kind}: {wrong}: {type(error).__name__}: {error}"[:300])
+    found = complaints(CALLS[call], Place(tmp_path / "stores"))
     assert not found, "\n" + "\n".join(found)
 
 

@@ -133,12 +133,12 @@ def test_ranges(cloud, prefix):
 
 def test_lists_of_several_pages(cloud, prefix):
     store = opened(cloud, prefix)
-    keys = [f"c/{i:04d}" for i in range(3000)] + ["d/e/f", "g"]
+    keys = [f"c/{i:04d}" for i in range(2001)] + ["d/e/f", "g"]  # pages of S3 and GCS have 1,000
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda key: store._set(key, b"x"), keys))
     assert store._list() == keys
     assert store._list_dir("") == ["c", "d", "g"]
-    assert len(store._list_dir("c/")) == 3000
+    assert len(store._list_dir("c/")) == 2001
     assert store._list("d/") == ["d/e/f"]
     store._erase_prefix("c")
     assert store._list() == ["d/e/f", "g"]

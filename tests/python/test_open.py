@@ -259,6 +259,73 @@ def test_an_object_that_is_no_store():
         hr.open_array({1})
 
 
+OPENERS = [hr.open, hr.open_array]
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_an_array_of_ones_own(tree, opener):
+    store, _ = tree
+    array = hr.open_array(store, "a/x", mode="r+")
+    data = array[...]
+    again = opener(array)
+    assert again is not array and (again.path, again.read_only) == ("a/x", True)
+    assert_same(again[...], data)
+    for mode in ("r+", "a"):
+        opener(array, mode=mode)[:] = data + 1
+        assert_same(opener(again)[...], data + 1)
+        array[:] = data
+    # What it says since, though the handle was opened before.
+    other = hr.open_array(store, "a/x", mode="r+")
+    other.resize((2,) * other.ndim)
+    assert (array.ndim, opener(array).shape) == (other.ndim, other.shape)
+    assert opener(array, mode="w", shape=3, dtype="u1").dtype == np.uint8
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_of_ones_own_array_is_asked_what_it_cannot_be(tree, opener):
+    array = hr.open_array(tree[0], "a/x")
+    for mode in ("r+", "a"):
+        with pytest.raises(PermissionError, match="open for reading only: mode='r'"):
+            opener(array, mode=mode)
+    with pytest.raises(FileNotFoundError, match=r"it has zarr_format|there is no .*, but"):
+        opener(array, zarr_format=5 - array.zarr_format)
+    with pytest.raises(ValueError, match="storage_options: the store is open already"):
+        opener(array, storage_options={"io": "pread"})
+    with pytest.raises(FileNotFoundError, match=r"/a/x/y|'a/x/y'"):
+        opener(array, "y")
+    with pytest.raises(FileNotFoundError, match="it is an array"):
+        hr.open_group(array)
+    writable = hr.open_array(tree[0], "a/x", mode="r+")
+    with pytest.raises(ValueError, match="an array is there already"):
+        opener(writable, mode="w-", shape=3, dtype="u1")
+    with pytest.raises(ValueError, match="only groups have members"):
+        hr.create_array(writable, "y", shape=3, dtype="u1", zarr_format=array.zarr_format)
+    with pytest.raises(ValueError, match="'a/x' is a place within a store"):
+        hr.open_store(array)
+
+
+def test_device_and_implementations_are_those_of_the_handle(store):
+    hr.create_array(store, "x", data=np.arange(4))
+    chosen = {"zstd": "libzstd"}
+    group = hr.open_group(store, device="simt", implementations=chosen)
+    array = group["x"]
+    for given, path in ((array, None), (group, "x")):
+        for opener in OPENERS:
+            again = opener(given, path)
+            assert (str(again.device), again._implementations) == ("simt", chosen)
+            assert str(opener(given, path, device="cpu").device) == "cpu"
+            assert opener(given, path, implementations={})._implementations == {}
+    assert str(hr.open_group(group)["x"].device) == str(hr.open(group)["x"].device) == "simt"
+
+
+def test_an_array_in_memory(store):
+    array = hr.array([1, 2, 3])
+    assert hr.open(array)[:].tolist() == [1, 2, 3]
+    opened = hr.open_array(array, mode="r+")
+    opened[0] = 5
+    assert array[0] == 5
+
+
 def test_unknown_url_scheme(tmp_path):
     with pytest.raises((ValueError, NotImplementedError), match="gopher"):
         hr.open("gopher://somewhere/x.zarr")

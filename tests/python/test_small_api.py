@@ -138,6 +138,75 @@ def test_chunks_by_dimension(store):
         hr.create_array(store, chunks={2.5: 1}, **make)
 
 
+@pytest.mark.parametrize(
+    "location", ["start", "end", None, zarr.codecs.ShardingCodecIndexLocation.start]
+)
+@pytest.mark.parametrize("chunks", [(2, 3), "auto"])
+def test_shards_as_zarr_python_takes_them(store, chunks, location):
+    data = smooth("f4", (8, 6))
+    shards = {"shape": (4, 6), "index_location": location}
+    array = hr.create_array(store, "x", data=data, chunks=chunks, shards=shards)
+    wanted = "end" if location is None else getattr(location, "value", location)
+    assert array.codecs[0].index_location == wanted and len(array.codecs) == 1
+    assert (array.is_sharded, array.shards) == (True, (4, 6))
+    assert chunks == "auto" or array.chunks == chunks
+    assert_same(array[...], data)
+    assert_same(zarr.open_array(store, path="x", mode="r")[...], data)
+    if chunks != "auto" and location is not None:
+        make = {"shape": (8, 6), "dtype": "f4", "chunks": chunks, "shards": shards}
+        theirs = zarr.create_array(store, name="y", **make)
+        sharding = array.metadata["codecs"][0]["configuration"]
+        assert sharding["index_location"] == wanted
+        assert [theirs.shards, theirs.chunks] == [array.shards, array.chunks]
+        assert hr.open(store, "y").codecs[0].index_location == wanted
+
+
+def test_an_index_in_front_is_what_the_serializer_makes(store):
+    inner = hr.codecs.Sharding((2, 2), index_location="start")
+    make = {"shape": (4, 4), "dtype": "i4", "fill_value": 3, "dimension_names": ["a", "b"]}
+    one = hr.create_array(store, "one", chunks=4, serializer=inner, compressors=None, **make)
+    shards = {"shape": 4, "index_location": "start"}
+    other = hr.create_array(store, "other", chunks=2, shards=shards, **make)
+    assert one.metadata == other.metadata
+    shards = {"shape": [[2, 2], 4], "index_location": "start"}
+    cut = hr.create_array(store, "cut", chunks=(2, 2), shards=shards, **make)
+    cut[...] = np.arange(16).reshape(4, 4)
+    assert (cut.is_rectilinear, cut.codecs[0].index_location) == (True, "start")
+    assert_same(hr.open(store, "cut")[...], np.arange(16, dtype="i4").reshape(4, 4))
+
+
+def test_a_dimension_that_is_called_shape(store):
+    make = {"shape": (8, 6), "dtype": "f4", "chunks": (2, 3), "overwrite": True}
+    names = ["shape", "index_location"]
+    array = hr.create_array(store, shards={"shape": 4}, dimension_names=names, **make)
+    assert array.shards == (4, 3)
+    both = {"shape": 4, "index_location": 6}
+    assert hr.create_array(store, shards=both, dimension_names=names, **make).shards == (4, 6)
+    names = ["y", "index_location"]
+    by_name = hr.create_array(store, shards={"index_location": 6}, dimension_names=names, **make)
+    assert by_name.shards == (2, 6)
+    shards = {"shape": (4, 6), "index_location": "start"}
+    assert hr.create_array(store, shards=shards, dimension_names=names, **make).shards == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        ({"shape": 4, "index_location": "middle"}, '"start" or "end", got \'middle\''),
+        ({"shape": 4, "index": "end"}, "expected 'shape' and 'index_location', got 'index'"),
+        ({"index_location": "end"}, "expected 'shape' beside 'index_location'"),
+        ({"shape": 3, "index_location": "start"}, "expected multiples of chunks"),
+        ({"shape": "auto"}, "shards: expected extents, got 'auto'"),
+        ("auto", "shards: expected extents, got 'auto'"),
+        ({"shape": (4,), "index_location": "start"}, "shards: expected 2 extents"),
+    ],
+)
+def test_shards_that_are_none(store, shards, message):
+    with pytest.raises(ValueError, match=message):
+        hr.create_array(store, shape=(8, 6), dtype="f4", chunks=(2, 3), shards=shards)
+    assert not os.path.exists(store)
+
+
 def test_rechunk_by_dimension(store, tmp_path):
     data = smooth("f4", (8, 6))
     array = hr.create_array(store, data=data, chunks=(1, 6), dimension_names=["time", "x"])

@@ -23,6 +23,7 @@ check_layers = load("check_layers")
 check_files = load("check_files")
 check_imports = load("check_imports")
 check_locks = load("check_locks")
+check_portable = load("check_portable")
 check_site = load("check_site")
 install_requirements = load("install_requirements")
 
@@ -346,3 +347,60 @@ def test_groups_say_what_they_leave_out(monkeypatch, capsys):
     assert capsys.readouterr().out == (
         "frameworks: left out, with the tests that want it: absent (ERROR: no such wheel)\n"
     )
+
+
+def test_sources_that_ask_for_linux_are_found_without_a_build(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check_portable, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["check_portable.py"])
+    write(tmp_path, "src/base/a_linux.cpp", "#include <sys/epoll.h>\n")
+    write(tmp_path, "cli/b.cpp", "#include <pwd.h>\n")
+    assert check_portable.main() == 0
+    write(tmp_path, "src/base/c.cpp", "#include <pwd.h>\n#include <sys/epoll.h>\n")
+    assert check_portable.main() == 1
+    assert "src/base/c.cpp:2: <sys/epoll.h> is no header of POSIX" in capsys.readouterr().out
+
+
+def nightly(tmp_path, *parts, **compilers):
+    """Output and status of .ci/nightly with a make that fails for one target."""
+    write(tmp_path, ".ci/nightly", (ROOT / ".ci/nightly").read_text())
+    write(tmp_path, ".ci/run", '#!/bin/sh\necho "run $HEADRACE_CI_WHOLE" >>done')
+    write(tmp_path, "bin/make", '#!/bin/sh\necho "$@" >>done\n[ "$1" != test-portable ]')
+    for name, text in compilers.items():
+        write(tmp_path, f"bin/{name}", f"#!/bin/sh\n{text}")
+    for path in (".ci/nightly", ".ci/run", *(f"bin/{name}" for name in ("make", *compilers))):
+        (tmp_path / path).chmod(0o755)
+    for name in ("bash", "sh", "dirname", "tail"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    run = subprocess.run(
+        [tmp_path / ".ci/nightly", *parts],
+        env={"PATH": str(tmp_path / "bin"), "FUZZ_SECONDS": "7"},
+        capture_output=True,
+        text=True,
+    )
+    done = tmp_path / "done"
+    return run, done.read_text().splitlines() if done.exists() else []
+
+
+def test_nightly_runs_all_parts_though_one_fails(tmp_path):
+    compilers = {"aarch64-linux-gnu-g++": "", "qemu-aarch64-static": ""}
+    run, done = nightly(tmp_path, **compilers, **{"clang++": "echo 190107"})
+    assert done == [
+        *("run 1", "test-tsan", "test-shadow", "test-portable", "build-libcxx"),
+        *("fuzz FUZZ_SECONDS=7", "test-aarch64"),
+    ]
+    assert run.returncode == 1
+    told = [line.split()[-2:] for line in run.stdout.splitlines()]
+    assert ["FAILED", "portable"] in told and ["passed", "aarch64"] in told
+
+
+def test_nightly_leaves_out_what_has_no_compiler(tmp_path):
+    run, done = nightly(tmp_path, **{"clang++": "echo 140000"})
+    assert "build-libcxx" not in done and "test-aarch64" not in done
+    assert "left out  libcxx: no clang++ with libc++ 19 or newer" in run.stdout
+    assert "left out  aarch64: no aarch64-linux-gnu-g++" in run.stdout
+
+
+def test_nightly_runs_the_parts_that_are_named(tmp_path):
+    run, done = nightly(tmp_path, "fuzz", "aarch64")
+    assert (run.returncode, done) == (0, ["fuzz FUZZ_SECONDS=7", "test-aarch64"])
+    assert nightly(tmp_path / "other", "fuz")[0].returncode == 2

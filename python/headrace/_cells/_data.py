@@ -13,6 +13,7 @@ import numpy as np
 from .. import _check, _core
 from .._open import open
 from .._paths import expanded
+from .._suggest import did_you_mean
 from ..errors import CorruptError
 from ..group import Group
 from . import _anndata
@@ -77,20 +78,20 @@ class Cells:
 
     def n_vars(self, name: str | None = None) -> int:
         """Columns of a matrix (of the first) after the join."""
-        return self._variables[self.names[0] if name is None else name].count
+        return self._variables[self._known(name)].count
 
     def var_names(self, name: str | None = None) -> np.ndarray[Any, Any] | None:
         """Names of the columns of a matrix (of the first), None for those of obsm."""
-        return self._variables[self.names[0] if name is None else name].names
+        return self._variables[self._known(name)].names
 
     def matrices(self, name: str) -> list[Matrix]:
         """The matrix in each store."""
-        return self._matrices[name]
+        return self._matrices[self._known(name)]
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Of the elements of a matrix in all stores, as NumPy joins types: of int64 and floats
         float64, which has no integers beyond 2^53."""
-        return np.result_type(*(np.dtype(matrix.data.dtype) for matrix in self._matrices[name]))
+        return np.result_type(*(np.dtype(matrix.data.dtype) for matrix in self.matrices(name)))
 
     def column_maps(
         self, name: str, genes: Any = None
@@ -99,7 +100,17 @@ class Cells:
 
         ``genes``: names or numbers of the columns that are wanted, in their order; None for all.
         """
-        return self._variables[name].maps(genes)
+        return self._variables[self._known(name)].maps(genes)
+
+    def _known(self, name: str | None) -> str:
+        """The name of a matrix, the first where none is said."""
+        if name is None:
+            return self.names[0]
+        if not isinstance(name, str):
+            raise _check.wrong_type("name", "the name of a matrix", name)
+        if name not in self._matrices:
+            raise KeyError(f"no matrix {name!r}{did_you_mean(name, self.names, 'there are')}")
+        return name
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.n_obs} x {self.n_vars(name)}" for name in self.names)

@@ -87,5 +87,8 @@ def collate(batch: Any, *, arena: Arena | None = None) -> Any:
     import torch
     from torch.utils.data._utils.collate import collate
 
-    stack = partial(_torch.stack, default_arena() if arena is None else arena)
+    arena = default_arena() if arena is None else arena
+    if not isinstance(arena, QueueArena | Arena):
+        raise _check.wrong_type("arena", "an Arena or None", arena)
+    stack = partial(_torch.stack, arena)
     return collate(batch, collate_fn_map={**_torch.collate_functions(), torch.Tensor: stack})
