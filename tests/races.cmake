@@ -1,7 +1,7 @@
 # The tests where threads meet, for ThreadSanitizer in continuous integration: those that start
 # threads themselves or read and write in the background, and the kernels' and shared memory's.
 # tests/run_races says what of these is run. `make test-tsan` has everything.
-set(race_regex "std::j?thread|start_thread|parallel_for|_async\\(")
+set(race_regex "std::j?thread|start_thread|parallel_for|_async\\(|SlabsInFlight|WorkBehind")
 
 foreach(source IN LISTS test_sources)
   file(STRINGS ${source} meeting REGEX "${race_regex}" LIMIT_COUNT 1)
@@ -11,7 +11,7 @@ foreach(source IN LISTS test_sources)
   if(name MATCHES "^unit/(http_|cloud_|store_catalogue)")
     continue()
   endif()
-  if(meeting OR name MATCHES "^(conformance|support)/")
+  if(meeting OR name MATCHES "^(conformance|support)/|device_write")
     list(APPEND race_sources ${source})
   endif()
 endforeach()
