@@ -1,5 +1,7 @@
 """Shards through zarr-python: how they are laid out, and what is asked of a foreign store."""
 
+from unittest.mock import AsyncMock
+
 import headrace as hr
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from helpers import assert_same
 
 zarr = pytest.importorskip("zarr", minversion="3.1.6")
 
+import headrace.zarr as hz  # noqa: E402
 import zarr.storage as zs  # noqa: E402
 from zarr.codecs import ShardingCodec  # noqa: E402
 from zarr.core.buffer import default_buffer_prototype  # noqa: E402
@@ -181,3 +184,23 @@ def test_other_errors_of_ranges_reach_the_caller():
     array = zarr.open_array(Failing(sharded()._store))
     with pytest.raises(ConnectionError, match="no answer"):
         array[150]
+
+
+# Mocks of stores: they count calls, or have them fail.
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+@pytest.mark.parametrize("shards", [None, (4, 4)])
+def test_a_mock_of_a_store_sees_the_calls_of_zarr_python(tmp_path, kind, shards):
+    store = zs.MemoryStore() if kind == "memory" else zs.LocalStore(tmp_path / "a")
+    mock = AsyncMock(wraps=store, spec=type(store))
+    data = np.arange(64, dtype="i4").reshape(8, 8)
+    before = hz.fallbacks()
+    array = zarr.create_array(
+        zs.StorePath(mock), shape=(8, 8), chunks=(2, 2), shards=shards, dtype="i4"
+    )
+    array[...] = data
+    assert_same(array[...], data)
+    assert_same(array[3:5, 1], data[3:5, 1])
+    assert hz.fallbacks() != before
+    assert_same(zarr.open_array(store)[...], data)
