@@ -287,6 +287,8 @@ BENCHMARKS = {
         "[devices](../docs/devices.md#several-gpus)",
         {
             "device-several.json": "device.several --steps 384",
+            # Each by itself: --steps 1536 --only 4MiB-zstd, and 4MiB-blosc.
+            "device-several-large.json": "",
             "device-several-h100.json": "",  # two H100, 32 cores
         },
     ),

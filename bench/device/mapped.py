@@ -28,11 +28,14 @@ CODECS = {
 }
 
 
-def make(folder: Path, steps: int) -> None:
+def make(folder: Path, steps: int, only: str = "") -> None:
+    """Arrays whose name has `only` in it."""
     data = np.stack(list(field.fields(16)))
     for layout, (parts, shard) in LAYOUTS.items():
         rows = -(-field.NLAT // parts)
         for codec, compressor in CODECS.items():
+            if only not in f"{layout}-{codec}":
+                continue
             array = hr.create_array(
                 folder / f"{layout}-{codec}",
                 shape=(steps, field.NLAT, field.NLON),

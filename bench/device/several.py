@@ -68,6 +68,7 @@ def main() -> None:
         folder="/dev/shm/headrace-several",
         devices=("cuda:0", "cuda:1"),
         steps=512,
+        only="",
         rounds=4,
     ).parse_args()
     names = {d["device"]: d.get("name") for d in hr.doctor()["devices"]}
@@ -77,7 +78,7 @@ def main() -> None:
     folder.mkdir(parents=True)
     rows = []
     try:
-        mapped.make(folder, args.steps)
+        mapped.make(folder, args.steps, args.only)
         for path in sorted(folder.iterdir()):
             twin = folder / "twin"
             shutil.copytree(path, twin)
