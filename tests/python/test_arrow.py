@@ -576,6 +576,18 @@ def test_bad_chunks_are_named(store):
                 read()
 
 
+@pytest.mark.parametrize("place", ["cpu", "simt"])
+def test_a_chunk_that_cannot_be_opened_is_named(store, place):
+    """On a device it is looked at before the read, to choose who decodes."""
+    array = hr.create_array(store, shape=4, chunks=2, dtype=str)
+    array[...] = ["a", "bc", "d", "ef"]
+    chunk = Path(store) / "c" / "0"
+    chunk.unlink()
+    chunk.symlink_to(chunk.name)
+    with pytest.raises(OSError, match=r"\[read\] .* chunk c/0: open "):
+        array.read_ragged(device=place)
+
+
 @pytest.mark.parametrize("point", [0x110000, 0xD800, 0xFFFFFFFF])
 def test_characters_that_are_none(store, point):
     array = hr.create_array(store, shape=1, dtype="U1")

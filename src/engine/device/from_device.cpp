@@ -11,14 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/checked.h"
 #include "base/mutex.h"
-#include "base/thread_pool.h"
-#include "base/trace.h"
 #include "device/backend.h"
 #include "engine/device/drain.h"
 #include "engine/device/slab.h"
-#include "engine/device/stages.h"
 #include "engine/device/work_behind.h"
 #include "engine/device/write_items.h"
 #include "engine/device/write_slab.h"
@@ -68,7 +64,6 @@ class DeviceWriter {
         plan_(array.layout.devices.encode),
         threads_(request.threads_for(array.layout)),
         backend_(backend),
-        kernels_(backend.kernels()),
         index_(index),
         encoder_(encoder),
         queue_(queue),
@@ -381,7 +376,6 @@ class DeviceWriter {
   const EncodePlan& plan_;
   const int threads_;  // that store
   Backend& backend_;
-  const Kernels& kernels_;
   const int index_;
   const EncodedBy encoder_;
   std::optional<InnerOrder> order_;                   // of shards

@@ -394,12 +394,16 @@ std::size_t encoded_nbytes_of_first(const StoredArray& array, const ResolvedSele
   Coordinates first;
   for (std::size_t d = 0; d < selection.dims.size(); ++d)
     first.at[d] = selection.dims[d].index(0) / layout.stored_shape()[d];
-  const auto object = array.driver.open(array.key(first.at));
-  if (!object) return 0;
   std::int64_t chunks = 1;
   for (const ShardLevel& level : layout.shards)
     for (const std::int64_t n : level.inner_grid) chunks *= n;
-  return static_cast<std::size_t>(object->size()) / static_cast<std::size_t>(chunks);
+  const std::string key = array.key(first.at);
+  try {
+    const auto object = array.driver.open(key);
+    return object ? static_cast<std::size_t>(object->size()) / static_cast<std::size_t>(chunks) : 0;
+  } catch (const Error& error) {
+    throw error.with_context(array.where("read", key));
+  }
 }
 
 // What decoding the chunks takes that a selection touches; of points, at most so much. How far

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/trace.h"
+#include "engine/device/drain.h"
 #include "engine/device/slab.h"
 #include "engine/device/stages.h"
 #include "engine/write/from_host.h"
@@ -134,6 +135,7 @@ void WriteSlab::download_encoded() {
         encoder_ ? encoded_nbytes(*encoded_[n], n) : layout_.chain.decoded_nbytes();
   reserve_pinned(
       [](const WriteItem& item) { return item.encoder == EncodedBy::host ? 0 : item.nbytes; });
+  Drain drain(queue_);  // before pinned memory goes, when the rest fails
   const std::size_t prefix = plan_.prefix_nbytes;
   {
     Span span("copy");
@@ -145,6 +147,7 @@ void WriteSlab::download_encoded() {
     }
   }
   wait_for(*queue_.mark());
+  drain.dismiss();
 }
 
 // Of the n-th that was encoded.
