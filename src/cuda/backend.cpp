@@ -27,17 +27,15 @@ cudaDeviceProp properties(int index) {
   return found;
 }
 
-// Of the default stream CUDA says it by an error while any other that waits for it is captured.
-bool is_capturing(int index, cudaStream_t stream) {
-  const DeviceGuard guard(index);
-  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
-  const cudaError_t status = cudaStreamIsCapturing(stream, &found);
-  if (status == cudaErrorStreamCaptureImplicit) {
-    cudaGetLastError();
-    return true;
+// A forked child has no driver to tell. Failing to unlock leaves memory locked, no more.
+void unpin(int index, pid_t owner, void* memory) noexcept {
+  if (getpid() != owner) return;
+  try {
+    const DeviceGuard guard(index);
+    cudaHostUnregister(memory);
+  } catch (const Error&) {
+    // The driver is gone, at the end of the process, and its locks with it.
   }
-  HEADRACE_CUDA_CHECK(status);
-  return found != cudaStreamCaptureStatusNone;
 }
 
 class CudaBackend final : public Backend {
@@ -112,10 +110,7 @@ class CudaBackend final : public Backend {
   std::shared_ptr<void> pin(int index, void* data, std::size_t nbytes) override {
     const DeviceGuard guard(index);
     HEADRACE_CUDA_CHECK(cudaHostRegister(data, nbytes, cudaHostRegisterPortable));
-    // A forked child has no driver to tell. Failing to unlock leaves memory locked, no more.
-    return {data, [owner = getpid()](void* memory) {
-              if (getpid() == owner) cudaHostUnregister(memory);
-            }};
+    return {data, [index, owner = getpid()](void* memory) { unpin(index, owner, memory); }};
   }
   void with_device(int index, FunctionRef<void()> body) override {
     const DeviceGuard guard(index);

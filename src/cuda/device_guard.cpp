@@ -70,6 +70,16 @@ CUcontext primary_of(int device) {
 }  // namespace
 
 DeviceGuard::DeviceGuard(int device) {
+  make_current(device);
+  exchange_mode();
+}
+
+DeviceGuard::~DeviceGuard() {
+  exchange_mode();
+  if (changed_) driver().set(static_cast<CUcontext>(before_));
+}
+
+void DeviceGuard::make_current(int device) {
   CUcontext before = nullptr;
   if (driver().get(&before) != CUDA_SUCCESS) before = nullptr;
   if (before && before == primary_of(device)) return;
@@ -83,8 +93,9 @@ DeviceGuard::DeviceGuard(int device) {
   if (now != primary_of(device)) check_driver(driver().set(primary_of(device)), "cuCtxSetCurrent");
 }
 
-DeviceGuard::~DeviceGuard() {
-  if (changed_) driver().set(static_cast<CUcontext>(before_));
+// Failing, it changes nothing: of what is wrong with the driver the calls in the scope tell.
+void DeviceGuard::exchange_mode() {
+  if (cudaThreadExchangeStreamCaptureMode(&mode_) != cudaSuccess) cudaGetLastError();
 }
 
 }  // namespace headrace

@@ -5,7 +5,6 @@
 
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
-#include "cuda/relaxed_capture.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -35,7 +34,6 @@ class CudaMappedFile final : public MappedFile {
     if (::getpid() != owner_) return;
     try {
       const DeviceGuard guard(device_);
-      const RelaxedCapture relaxed;  // it may go on any thread
       cudaHostUnregister(pages_.data());
     } catch (const Error&) {
       // The driver is gone, at the end of the process, and its locks with it.

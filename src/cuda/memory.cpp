@@ -14,7 +14,6 @@
 #include "cuda/device_guard.h"
 #include "cuda/engine.h"
 #include "cuda/queue.h"
-#include "cuda/relaxed_capture.h"
 #include "device/gpu_limits.h"
 #include "device/user_memory.h"
 
@@ -48,6 +47,7 @@ struct State {
   std::map<int, cudaMemPool_t> pools GUARDED_BY(mutex);
   std::list<PinnedBlock> pinned GUARDED_BY(mutex);  // free ones, the last that was freed first
   std::size_t pinned_nbytes GUARDED_BY(mutex) = 0;
+  std::map<int, std::list<void*>> captured GUARDED_BY(mutex);  // results that wait for its end
   std::map<int, NearHost> near GUARDED_BY(mutex);  // by devices; none of them is changed
 
   static State& get() {
@@ -107,6 +107,24 @@ cudaMemPool_t pool_of(int device) {
   return pool;
 }
 
+// False while a graph is made of a stream that the memory goes back in the order of: to free it
+// would be a part of the graph, or spoil it.
+bool free_uncaptured(int device, void* memory) {
+  if (is_capturing(device, cudaStreamLegacy)) return false;
+  const std::optional<Stream> stream = user_memory().stream_of(memory);
+  if (!stream) {
+    free_device(device, memory, cudaStreamLegacy);
+    return true;
+  }
+  // The user's pool will give it to the same stream again: that one has to wait.
+  const auto native = static_cast<cudaStream_t>(stream->raw());
+  if (is_capturing(device, native)) return false;
+  CudaQueue queue(device, native), used(device, cudaStreamLegacy);
+  queue.wait_for(used);
+  queue.free(memory);
+  return true;
+}
+
 // What was not used for longest is let go: sizes that nobody asks for any more.
 void free_pinned(int device, const PinnedBlock& block) noexcept {
   State& state = State::get();
@@ -126,7 +144,6 @@ void free_pinned(int device, const PinnedBlock& block) noexcept {
   if (dropped.empty()) return;
   try {
     const DeviceGuard guard(device);
-    const RelaxedCapture relaxed;  // results go back on any thread
     for (const PinnedBlock& p : dropped) cudaFreeHost(p.data);
   } catch (const Error&) {
     // The driver is gone, at the end of the process, and the memory with it.
@@ -155,14 +172,17 @@ void free_device(int device, void* memory, cudaStream_t stream) noexcept {
 }
 
 void free_result(int device, void* memory) noexcept {
-  const std::optional<Stream> stream = user_memory().stream_of(memory);
-  if (!stream) return free_device(device, memory, cudaStreamLegacy);
-  // The user's pool will give it to the same stream again: that one has to wait.
+  State& state = State::get();
+  std::list<void*> freed{memory};
   try {
-    CudaQueue queue(device, static_cast<cudaStream_t>(stream->raw()));
-    CudaQueue used(device, cudaStreamLegacy);
-    queue.wait_for(used);
-    queue.free(memory);
+    {
+      ForkLock lock(state.mutex);
+      freed.splice(freed.end(), state.captured[device]);
+    }
+    freed.remove_if([&](void* result) { return free_uncaptured(device, result); });
+    if (freed.empty()) return;
+    ForkLock lock(state.mutex);
+    state.captured[device].splice(state.captured[device].end(), freed);
   } catch (const Error&) {
     // As above.
   }

@@ -8,7 +8,6 @@
 #include "cuda/copy_from_host.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
-#include "cuda/relaxed_capture.h"
 
 namespace headrace {
 namespace {
@@ -27,6 +26,19 @@ unsigned attribute_of(int device, cudaDeviceAttr attribute) {
 
 }  // namespace
 
+// Of the default stream CUDA says it by an error.
+bool is_capturing(int device, cudaStream_t stream) {
+  const DeviceGuard guard(device);
+  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+  const cudaError_t status = cudaStreamIsCapturing(stream, &found);
+  if (status == cudaErrorStreamCaptureImplicit) {
+    cudaGetLastError();
+    return true;
+  }
+  HEADRACE_CUDA_CHECK(status);
+  return found != cudaStreamCaptureStatusNone;
+}
+
 class CudaMark final : public Mark {
  public:
   explicit CudaMark(int device) : device_(device) {
@@ -38,7 +50,6 @@ class CudaMark final : public Mark {
   ~CudaMark() override {
     try {
       const DeviceGuard guard(device_);
-      const RelaxedCapture relaxed;
       cudaEventDestroy(event_);
     } catch (const Error&) {
       // The driver is gone, at the end of the process, and the event with it.
@@ -58,12 +69,10 @@ class CudaMark final : public Mark {
   // slept only after 100 us, and long reads spared less than half a core (H100).
   void wait() override {
     const DeviceGuard guard(device_);
-    const RelaxedCapture relaxed;
     HEADRACE_CUDA_CHECK(cudaEventSynchronize(event_));
   }
   bool is_reached() const override {
     const DeviceGuard guard(device_);
-    const RelaxedCapture relaxed;
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();  // or the next launch would find it
@@ -132,6 +141,7 @@ void CudaQueue::upload_made(void* target, std::size_t nbytes, FunctionRef<void(v
     make(source.get());
     return upload(target, source.get(), nbytes);
   }
+  const DeviceGuard guard(device_);
   drop_copied();
   Staged staged{allocate_pinned_host(device_, nbytes), std::make_unique<CudaMark>(device_)};
   make(staged.block.get());
@@ -182,7 +192,6 @@ void CudaQueue::fill(void* target, std::uint8_t value, std::size_t nbytes) {
 
 void CudaQueue::synchronize() {
   const DeviceGuard guard(device_);
-  const RelaxedCapture relaxed;
   HEADRACE_CUDA_CHECK(cudaStreamSynchronize(stream_));
 }
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import headrace as hr
 import numpy as np
@@ -453,18 +455,83 @@ def test_cuda_work_under_way_leaves_captures_alone():
     stream = torch.cuda.Stream()
     out = torch.zeros(16, device="cuda")
     graph = torch.cuda.CUDAGraph()
+    decode(frames, "cuda").result()  # warm
     with torch.cuda.stream(stream):
-        busy(torch, 500)
+        busy(torch, 1000)
     got = decode(frames, "cuda", stream=stream)
     with torch.cuda.stream(torch.cuda.Stream()):
         graph.capture_begin()  # in the mode "global"; torch.cuda.graph() would wait for the work
         out.add_(1)
         time.sleep(0.2)  # threads of the library look at the work's event meanwhile
-        assert not got.done()
+        was_done = got.done()
         graph.capture_end()
     graph.replay()
     assert float(out.sum().cpu()) == out.numel()
     assert [x.to_numpy().tobytes() for x in got.result(60)] == plain
+    assert not was_done
+
+
+@needs_cuda
+@pytest.mark.parametrize("mode", ["global", "thread_local"])
+def test_cuda_captures_go_on_beside_reads_and_writes(store, mode):
+    torch = library("torch", "cuda")
+    data = smooth("f4", (300, 400))
+    hr.create_array(store, shape=data.shape, dtype="f4", chunks=(80, 160))[...] = data
+    array = hr.open_array(store, mode="r+", device="cuda")
+    kept = [array[i:] for i in range(8)]
+    out = torch.zeros(16, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    begun, ended = Event(), Event()
+
+    def work():
+        rounds = 0
+        while rounds == 0 or not ended.is_set():
+            assert_same(array[rounds % 50 :].to_numpy(), data[rounds % 50 :])
+            array[...] = array[...]
+            rounds += 1
+            if rounds == 3:
+                begun.set()
+        return rounds
+
+    with ThreadPoolExecutor() as threads:
+        working = threads.submit(work)
+        assert comes_true(lambda: begun.is_set() or working.done())
+        try:
+            with torch.cuda.graph(graph, capture_error_mode=mode):
+                out.add_(1)
+                kept.clear()  # given back by the thread that makes the graph
+                again = array[:7]
+                time.sleep(0.3)
+                out.add_(1)
+        finally:
+            ended.set()
+        assert working.result(60) > 3
+    assert_same(again.to_numpy(), data[:7])
+    assert float(out.sum().cpu()) == 0
+    graph.replay()
+    assert float(out.sum().cpu()) == 2 * out.numel()
+
+
+# Streams that wait for the default one, as CuPy's do: results are given back in the order of that.
+@needs_cuda
+def test_cuda_results_that_go_while_a_blocking_stream_is_captured(store):
+    cupy = library("cupy", "cuda")
+    data = smooth("f4", (300, 400))
+    hr.create_array(store, shape=data.shape, dtype="f4", chunks=(80, 160))[...] = data
+    array = hr.open_array(store, device="cuda")
+    kept = [array[i:] for i in range(8)]
+    out = cupy.zeros(16)
+    stream = cupy.cuda.Stream(non_blocking=False)
+    with stream:
+        stream.begin_capture()
+        out += 1
+        kept.clear()
+        again = array[:7]
+        graph = stream.end_capture()
+    graph.launch(stream)
+    stream.synchronize()
+    assert float(out.sum()) == out.size
+    assert_same(again.to_numpy(), data[:7])
 
 
 @needs_cuda
