@@ -105,7 +105,8 @@ test-libcxx: build-libcxx
 nightly:
 	@.ci/nightly $(NIGHTLY)
 
-# C++ for Linux on 64-bit ARM, cross-compiled; its tests run in QEMU.
+# For Linux on 64-bit ARM, cross-compiled. In QEMU run the C++ tests, the README's quick start and some
+# of Python's tests: tools/test_aarch64.
 build-aarch64: $(STAMPS)/extra-build
 	@tools/setup aarch64
 	@tools/aarch64_root
@@ -114,6 +115,7 @@ build-aarch64: $(STAMPS)/extra-build
 
 test-aarch64: build-aarch64
 	@ctest --preset aarch64 -j $(JOBS)
+	@tools/test_aarch64 $(PYTEST_ARGS)
 
 # Races between the CTAs of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
 test-shadow: prepare
