@@ -22,7 +22,8 @@ export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan test-tsan \
-        build-races test-races build-portable test-portable build-libcxx nightly build-aarch64 test-aarch64 test-shadow coverage demo bench docs fuzz \
+        build-races test-races build-portable test-portable build-libcxx \
+        test-libcxx nightly build-aarch64 test-aarch64 test-shadow coverage demo bench docs fuzz \
         wheel check format stubs clean
 
 setup:
@@ -91,16 +92,21 @@ test-portable: build-portable $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
 	@ctest --preset portable -j $(JOBS)
 	@tools/test_portable build/portable $(PYTEST_ARGS)
 
-# The same library by clang and libc++: what is linked with it would have to be made for libc++, too.
+# The same by clang and libc++ 19 or newer, with the C++ tests: cmake/libcxx.cmake.
 build-libcxx: $(STAMPS)/extra-build
-	@cmake --preset libcxx --log-level=WARNING
-	@cmake --build build/libcxx --target headrace $(NINJA_FLAGS)
+	@tools/setup libcxx
+	@cmake --preset libcxx -DCMAKE_CXX_COMPILER=$$(tools/libcxx_clang) --log-level=WARNING -Wno-deprecated
+	@cmake --build build/libcxx $(NINJA_FLAGS)
+
+test-libcxx: build-libcxx
+	@ctest --preset libcxx -j $(JOBS)
 
 # All of continuous integration, and what takes too long for it. NIGHTLY="fuzz portable": these parts.
 nightly:
 	@.ci/nightly $(NIGHTLY)
 
-# C++ for Linux on 64-bit ARM, cross-compiled; its tests run in QEMU.
+# For Linux on 64-bit ARM, cross-compiled. In QEMU run the C++ tests, the README's quick start and some
+# of Python's tests: tools/test_aarch64.
 build-aarch64: $(STAMPS)/extra-build
 	@tools/setup aarch64
 	@tools/aarch64_root
@@ -109,6 +115,7 @@ build-aarch64: $(STAMPS)/extra-build
 
 test-aarch64: build-aarch64
 	@ctest --preset aarch64 -j $(JOBS)
+	@tools/test_aarch64 $(PYTEST_ARGS)
 
 # Races between the CTAs of a kernel: src/simt/shadow.h. SHADOW_TESTS is a filter of gtest.
 test-shadow: prepare

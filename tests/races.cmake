@@ -20,7 +20,7 @@ add_executable(race_tests EXCLUDE_FROM_ALL ${race_sources})
 target_include_directories(race_tests PRIVATE
   ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR})
 target_link_libraries(race_tests PRIVATE
-  headrace_test_options headrace headrace_options GTest::gtest GTest::gtest_main ${GMOCK_LIBRARY}
+  headrace_test_options headrace headrace_options GTest::gtest GTest::gtest_main GTest::gmock
   nlohmann_json::nlohmann_json ${headrace_link_dependencies})
 target_compile_options(race_tests PRIVATE -O0)
 headrace_link_library_first(race_tests)

@@ -17,4 +17,6 @@ endforeach()
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 find_program(HEADRACE_QEMU NAMES qemu-aarch64 qemu-aarch64-static REQUIRED)
+# What CMake asks no interpreter of another machine for.
+file(GLOB Python_INCLUDE_DIR ${CMAKE_SYSROOT}/usr/include/python3.*)
 set(CMAKE_CROSSCOMPILING_EMULATOR ${HEADRACE_QEMU} -L ${CMAKE_SYSROOT})

@@ -26,7 +26,7 @@ class NearMemory {
   NearMemory& operator=(const NearMemory&) = delete;
 
  private:
-  bool set_ = false;
+  [[maybe_unused]] bool set_ = false;  // where the system has no nodes
 };
 
 // While it lives, this thread runs on those of its processors that are in the list, if any are.

@@ -175,7 +175,7 @@ class JsonWriter final : public nlohmann::json_sax<nlohmann::json> {
 
 std::string json_of_msgpack(ConstBytes src, Binary binary) {
   JsonWriter writer(binary);
-  const auto* const begin = reinterpret_cast<const std::uint8_t*>(src.data());
+  const auto* const begin = reinterpret_cast<const char*>(src.data());
   nlohmann::json::sax_parse(
       begin, begin + src.size(), &writer, nlohmann::json::input_format_t::msgpack);
   return writer.text();

@@ -50,7 +50,7 @@ class MappedPages {
  private:
   std::byte* data_ = nullptr;
   std::size_t nbytes_ = 0;
-  int owner_ = 0;  // the process that has it
+  [[maybe_unused]] int owner_ = 0;  // the process that has it, where pages are mapped
 };
 
 // Bytes of the file system's pages when the open file lies in memory (tmpfs, hugetlbfs); 0 where it

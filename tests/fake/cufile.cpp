@@ -19,8 +19,7 @@
 namespace {
 
 struct Error {
-  int error = 0;
-  int cuda_error = 0;
+  int error, cuda_error;
 };
 struct Properties {
   unsigned major_version, minor_version;
@@ -109,18 +108,18 @@ Error cuFileDriverGetProperties(Properties* properties) {
 }
 
 Error cuFileHandleRegister(void** handle, Description* description) {
-  if (!is_open) return {kIsNotOpen};
-  if (description->type != 1) return {kIsNoDescriptor};
+  if (!is_open) return {kIsNotOpen, 0};
+  if (description->type != 1) return {kIsNoDescriptor, 0};
   if (fake_cufile.refuse != 0) {
     ++fake_cufile.refused;
-    return {fake_cufile.refuse};
+    return {fake_cufile.refuse, 0};
   }
   const int flags = fcntl(description->fd, F_GETFL);
-  if (flags < 0 || !(flags & O_DIRECT)) return {kIsNotDirect};
+  if (flags < 0 || !(flags & O_DIRECT)) return {kIsNotDirect, 0};
   // O_DIRECT asks for aligned memory, which cuFile does not.
   const std::string same = "/proc/self/fd/" + std::to_string(description->fd);
   const int fd = open(same.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {kIsNoDescriptor};
+  if (fd < 0) return {kIsNoDescriptor, 0};
   ++fake_cufile.files;
   ++fake_cufile.open;
   *handle = new File{fd};

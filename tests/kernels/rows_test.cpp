@@ -283,8 +283,7 @@ class OnPlace {
   // Memory between bytes that nobody may touch.
   class Guarded {
    public:
-    Guarded(Queue& queue, std::size_t nbytes)
-        : queue_(queue), memory_(queue, nbytes + 2 * kGuard), nbytes_(nbytes) {
+    Guarded(Queue& queue, std::size_t nbytes) : queue_(queue), memory_(queue, nbytes + 2 * kGuard) {
       queue.fill(memory_.data(), kUntouched, memory_.size());
     }
     std::uint8_t* data() const { return memory_.data() + kGuard; }
@@ -302,7 +301,6 @@ class OnPlace {
    private:
     Queue& queue_;
     Scratch<std::uint8_t> memory_;
-    std::size_t nbytes_;
   };
 
   RowBatch batch(const Transform& transform, bool sums) {

@@ -362,12 +362,14 @@ def test_sources_that_ask_for_linux_are_found_without_a_build(tmp_path, monkeypa
 
 def nightly(tmp_path, *parts, **compilers):
     """Output and status of .ci/nightly with a make that fails for one target."""
-    write(tmp_path, ".ci/nightly", (ROOT / ".ci/nightly").read_text())
+    for name in (".ci/nightly", "tools/libcxx_clang"):
+        write(tmp_path, name, (ROOT / name).read_text())
     write(tmp_path, ".ci/run", '#!/bin/sh\necho "run $HEADRACE_CI_WHOLE" >>done')
     write(tmp_path, "bin/make", '#!/bin/sh\necho "$@" >>done\n[ "$1" != test-portable ]')
     for name, text in compilers.items():
         write(tmp_path, f"bin/{name}", f"#!/bin/sh\n{text}")
-    for path in (".ci/nightly", ".ci/run", *(f"bin/{name}" for name in ("make", *compilers))):
+    programs = (f"bin/{name}" for name in ("make", *compilers))
+    for path in (".ci/nightly", ".ci/run", "tools/libcxx_clang", *programs):
         (tmp_path / path).chmod(0o755)
     for name in ("bash", "sh", "dirname", "tail"):
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
@@ -383,9 +385,9 @@ def nightly(tmp_path, *parts, **compilers):
 
 def test_nightly_runs_all_parts_though_one_fails(tmp_path):
     compilers = {"aarch64-linux-gnu-g++": "", "qemu-aarch64-static": ""}
-    run, done = nightly(tmp_path, **compilers, **{"clang++": "echo 190107"})
+    run, done = nightly(tmp_path, **compilers, **{"clang++-19": "echo found"})
     assert done == [
-        *("run 1", "test-tsan", "test-shadow", "test-portable", "build-libcxx"),
+        *("run 1", "test-tsan", "test-shadow", "test-portable", "test-libcxx"),
         *("fuzz FUZZ_SECONDS=7", "test-aarch64"),
     ]
     assert run.returncode == 1
@@ -394,8 +396,8 @@ def test_nightly_runs_all_parts_though_one_fails(tmp_path):
 
 
 def test_nightly_leaves_out_what_has_no_compiler(tmp_path):
-    run, done = nightly(tmp_path, **{"clang++": "echo 140000"})
-    assert "build-libcxx" not in done and "test-aarch64" not in done
+    run, done = nightly(tmp_path, **{"clang++": "echo"})
+    assert "test-libcxx" not in done and "test-aarch64" not in done
     assert "left out  libcxx: no clang++ with libc++ 19 or newer" in run.stdout
     assert "left out  aarch64: no aarch64-linux-gnu-g++" in run.stdout
 

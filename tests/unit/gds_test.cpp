@@ -313,11 +313,9 @@ TEST_F(GdsRead, RefusesRangesPastTheEnd) {
   file.read(0, target.data(), 100);
   for (const auto& [offset, nbytes] :
        {std::pair<std::uint64_t, std::size_t>{0, 101}, {100, 1}, {~std::uint64_t{0}, 2}}) {
-    EXPECT_THAT(
-        error_of(
-            [&, offset = offset, nbytes = nbytes] { file.read(offset, target.data(), nbytes); },
-            ErrorCode::corrupt),
-        HasSubstr("/x"));
+    EXPECT_THAT(error_of([&, at = offset, size = nbytes] { file.read(at, target.data(), size); },
+                         ErrorCode::corrupt),
+                HasSubstr("/x"));
   }
 }
 

@@ -49,9 +49,9 @@ TEST(Mutex, IsHeldAfterAWaitThatTimedOut) {
     }
     while (never.wait_until(mutex, std::chrono::steady_clock::now())) {
     }
-    std::thread([&] NO_THREAD_SAFETY_ANALYSIS { EXPECT_FALSE(mutex.try_lock()); }).join();
+    std::thread([&]() NO_THREAD_SAFETY_ANALYSIS { EXPECT_FALSE(mutex.try_lock()); }).join();
   }
-  std::thread([&] NO_THREAD_SAFETY_ANALYSIS {
+  std::thread([&]() NO_THREAD_SAFETY_ANALYSIS {
     ASSERT_TRUE(mutex.try_lock());
     mutex.unlock();
   }).join();

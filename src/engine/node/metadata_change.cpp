@@ -187,7 +187,7 @@ std::string changed_attributes(const std::string& now, const AttributeChanges& c
   for (const auto& [name, value] : present) {
     if (std::ranges::find(changes.remove, name) != changes.remove.end()) continue;
     const auto next = std::ranges::find_if(
-        wanted, [&name = name](const auto& member) { return member.first == name; });
+        wanted, [&key = name](const auto& member) { return member.first == key; });
     if (next == wanted.end()) {
       add(name, value.text());
       continue;

@@ -94,7 +94,8 @@ Function* find(const char* name) {
   }
 
 // What comes after the option is a pointer, a long or a curl_off_t: of one size on all systems that
-// are supported, and handed over alike.
+// are supported, and handed over alike. The enumeration before it is libcurl's own choice.
+#pragma GCC diagnostic ignored "-Wvarargs"
 static_assert(sizeof(long) == sizeof(void*) && sizeof(curl_off_t) == sizeof(void*));
 #define HEADRACE_CURL_OPTION(result, name, Handle, Option)                             \
   result name(Handle* handle, Option option, ...) {                                    \
