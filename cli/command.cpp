@@ -230,8 +230,8 @@ Target open_target(const CommonOptions& options) {
       const auto is_group = node_is_group(*store, path);
       if (is_group) return {*store, path, *is_group, open};
       throw Error(ErrorCode::not_found,
-                  "no array or group at " + store->url() +
-                      (path.empty() ? "" : " '" + path + '\'') + members_text(*store, path) +
+                  "no array or group " + (path.empty() ? "at " : '\'' + path + "' in ") +
+                      store->url() + members_text(*store, path) +
                       consolidated_text(*store, options, storage));
     }
     const std::size_t slash = location.rfind('/');

@@ -106,13 +106,13 @@ def test_what_is_in_a_place_without_a_node(weather, tmp_path):
     for args, said in (
         (["info", tmp_path / "empty"], "/empty: the folder is empty"),
         (["info", tmp_path / "other"], f"/other: there is no {documents}, but a.txt, b/"),
-        (["info", tmp_path / "other", "x"], "/other 'x': nothing is there"),
-        (["info", tmp_path / "nope/x.zarr"], "'nope/x.zarr': nothing is there"),
+        (["info", tmp_path / "other", "x"], f"'x' in file://{tmp_path}/other: nothing is there"),
+        (["info", tmp_path / "nope/x.zarr"], f"'nope/x.zarr' in file://{tmp_path}: nothing"),
         (["info", "nope-it-is.zarr"], "no store at nope-it-is.zarr: there is no such file or"),
         (["info", "/nope/x.zarr"], "no store at /nope/x.zarr: there is no such file or folder"),
         (["info", ""], "headrace: store: the path is empty"),
         (["info", weather + "/t2m/zarr.json"], f"give the folder that it describes, {weather}"),
-        (["verify", weather, "nothing-like-it"], "'nothing-like-it'; there are deep, one, t2m"),
+        (["verify", weather, "nothing-like-it"], f"'nothing-like-it' in file://{weather}; there"),
         (["tree", weather, "t2n"], "did you mean t2m?"),
     ):
         error = run(*args, status=1)
