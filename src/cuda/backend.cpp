@@ -27,17 +27,6 @@ cudaDeviceProp properties(int index) {
   return found;
 }
 
-// A forked child has no driver to tell. Failing to unlock leaves memory locked, no more.
-void unpin(int index, pid_t owner, void* memory) noexcept {
-  if (getpid() != owner) return;
-  try {
-    const DeviceGuard guard(index);
-    cudaHostUnregister(memory);
-  } catch (const Error&) {
-    // The driver is gone, at the end of the process, and its locks with it.
-  }
-}
-
 class CudaBackend final : public Backend {
  public:
   int device_count() const override {

@@ -5,6 +5,7 @@
 
 #include "cuda/check.h"
 #include "cuda/device_guard.h"
+#include "cuda/memory.h"
 #include "headrace/error.h"
 
 namespace headrace {
@@ -29,16 +30,7 @@ class CudaMappedFile final : public MappedFile {
                          cudaHostRegisterPortable | (read_only ? cudaHostRegisterReadOnly : 0)));
     pages_.protect();
   }
-  // A forked child has no driver to tell.
-  ~CudaMappedFile() override {
-    if (::getpid() != owner_) return;
-    try {
-      const DeviceGuard guard(device_);
-      cudaHostUnregister(pages_.data());
-    } catch (const Error&) {
-      // The driver is gone, at the end of the process, and its locks with it.
-    }
-  }
+  ~CudaMappedFile() override { unpin(device_, owner_, pages_.data()); }
   CudaMappedFile(const CudaMappedFile&) = delete;
   CudaMappedFile& operator=(const CudaMappedFile&) = delete;
 

@@ -109,19 +109,23 @@ cudaMemPool_t pool_of(int device) {
 
 // False while a graph is made of a stream that the memory goes back in the order of: to free it
 // would be a part of the graph, or spoil it.
-bool free_uncaptured(int device, void* memory) {
-  if (is_capturing(device, cudaStreamLegacy)) return false;
-  const std::optional<Stream> stream = user_memory().stream_of(memory);
-  if (!stream) {
-    free_device(device, memory, cudaStreamLegacy);
-    return true;
+bool free_uncaptured(int device, void* memory) noexcept {
+  try {
+    if (is_capturing(device, cudaStreamLegacy)) return false;
+    const std::optional<Stream> stream = user_memory().stream_of(memory);
+    if (!stream) {
+      free_device(device, memory, cudaStreamLegacy);
+      return true;
+    }
+    // The user's pool will give it to the same stream again: that one has to wait.
+    const auto native = static_cast<cudaStream_t>(stream->raw());
+    if (is_capturing(device, native)) return false;
+    CudaQueue queue(device, native), used(device, cudaStreamLegacy);
+    queue.wait_for(used);
+    queue.free(memory);
+  } catch (const Error&) {
+    // The driver is gone, at the end of the process, and the memory with it.
   }
-  // The user's pool will give it to the same stream again: that one has to wait.
-  const auto native = static_cast<cudaStream_t>(stream->raw());
-  if (is_capturing(device, native)) return false;
-  CudaQueue queue(device, native), used(device, cudaStreamLegacy);
-  queue.wait_for(used);
-  queue.free(memory);
   return true;
 }
 
@@ -173,18 +177,27 @@ void free_device(int device, void* memory, cudaStream_t stream) noexcept {
 
 void free_result(int device, void* memory) noexcept {
   State& state = State::get();
-  std::list<void*> freed{memory};
-  try {
-    {
-      ForkLock lock(state.mutex);
-      freed.splice(freed.end(), state.captured[device]);
-    }
-    freed.remove_if([&](void* result) { return free_uncaptured(device, result); });
-    if (freed.empty()) return;
+  const bool is_freed = free_uncaptured(device, memory);
+  std::list<void*> waiting;
+  {
     ForkLock lock(state.mutex);
-    state.captured[device].splice(state.captured[device].end(), freed);
+    std::list<void*>& captured = state.captured[device];
+    if (!is_freed) return captured.push_back(memory);
+    waiting.swap(captured);
+  }
+  waiting.remove_if([device](void* result) { return free_uncaptured(device, result); });
+  if (waiting.empty()) return;
+  ForkLock lock(state.mutex);
+  state.captured[device].splice(state.captured[device].end(), waiting);
+}
+
+void unpin(int device, pid_t owner, void* data) noexcept {
+  if (::getpid() != owner) return;
+  try {
+    const DeviceGuard guard(device);
+    cudaHostUnregister(data);
   } catch (const Error&) {
-    // As above.
+    // The driver is gone, at the end of the process, and its locks with it.
   }
 }
 

@@ -3,6 +3,7 @@
 // Memory of the CUDA devices and host memory that they copy from.
 
 #include <cuda_runtime_api.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <memory>
@@ -27,6 +28,10 @@ struct NearHost {
   std::vector<int> processors;
 };
 const NearHost& near_host(int device);
+
+// Of host memory that cudaHostRegister has locked. A forked child, which is not the owner, has no
+// driver to tell; failing, it stays locked.
+void unpin(int device, pid_t owner, void* data) noexcept;
 
 // Near to the device.
 std::shared_ptr<std::byte> allocate_pinned_host(int device, std::size_t nbytes);
