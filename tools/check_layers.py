@@ -76,6 +76,7 @@ INTERFACES = {
         "device/decompress_engine.h",
         "device/gpu_limits.h",
         "device/kernel_probe.h",
+        "device/kept_frees.h",
         "device/mapped_file.h",
         "device/user_memory.h",
     },

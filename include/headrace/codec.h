@@ -66,6 +66,10 @@ struct BatchOptions {
   Stream stream{};               // what it was given before may still write the buffers
   std::string implementation{};  // empty: as configured, else the one that takes the least time
   std::string configuration{};   // JSON text, as in CodecSpec
+  // Kept as long as `stream` is used: until new memory that goes back behind it has gone. Null: the
+  // stream lives as long as such memory, and where that goes during a capture, until the next read
+  // to the device after it.
+  std::shared_ptr<void> stream_owner{};
 };
 
 // The buffers of a batch: contiguous views, or consecutive pieces of one, for which thousands of
@@ -122,7 +126,7 @@ std::vector<Tensor> decode_batch(std::string_view codec,
 //    size, and what is found while the call waits, throw at once, when the device is done with the
 //    outputs and with what is kept;
 //  - inputs in host memory are copied; `keep_alive` is held until the work is done: inputs and
-//    outputs of the device, say. The stream must live as long as new tensors.
+//    outputs of the device, say. `options.stream_owner` is, as long as new tensors.
 // Plans, copies of inputs in host memory and their headers are the call's own work, which for
 // thousands of small chunks takes nearly as long as their decode.
 // Done when it returns is what the host decodes, and what goes to host memory. It waits for the

@@ -205,23 +205,10 @@ std::vector<std::size_t> sizes_from_python(nb::handle out_nbytes) {
   return sizes;
 }
 
-// `stream`: that their memory goes back behind, or None.
-nb::list device_arrays(std::vector<Tensor>&& tensors, nb::handle stream = nb::none()) {
+nb::list device_arrays(std::vector<Tensor>&& tensors) {
   nb::object uint8 = uint8_dtype();
   nb::list arrays;
-  for (Tensor& tensor : tensors) {
-    PyDeviceArray array = device_array(std::move(tensor), uint8);
-    if (!stream.is_none()) {
-      void* const data = array.owner.get();
-      const auto let_go = [memory = std::move(array.owner),
-                           kept = keep_alive(nb::borrow(stream))](void*) mutable {
-        memory.reset();
-        kept.reset();
-      };
-      array.owner = std::shared_ptr<void>(data, let_go);
-    }
-    arrays.append(nb::cast(std::move(array)));
-  }
+  for (Tensor& tensor : tensors) arrays.append(nb::cast(device_array(std::move(tensor), uint8)));
   return arrays;
 }
 
@@ -275,7 +262,8 @@ nb::object decode(const std::string& codec,
   }
   const BatchViews sources = input_views(inputs, offsets, "[decode_batch] inputs", buffers);
   if (out.is_none()) {
-    const BatchOptions options = batch_options(device, buffers, implementation, configuration);
+    BatchOptions options = batch_options(device, buffers, implementation, configuration);
+    if (queued && !stream.is_none()) options.stream_owner = keep_alive(nb::borrow(stream));
     const std::vector<std::size_t> sizes = sizes_from_python(out_nbytes);
     check_counts(sources.size(), sizes.size());
     if (!options.device.is_cpu()) {
@@ -286,7 +274,7 @@ nb::object decode(const std::string& codec,
         return decode_batch_async(codec, sources, sizes, std::move(kept), options);
       }();
       const Ready ready = results.empty() ? Ready() : results[0].ready();
-      nb::list arrays = device_arrays(std::move(results), stream);
+      nb::list arrays = device_arrays(std::move(results));
       return queued ? with_future(std::move(arrays), ready) : std::move(arrays);
     }
     outputs = new_ndarrays(sizes);

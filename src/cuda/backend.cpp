@@ -16,6 +16,7 @@
 #include "cuda/queue.h"
 #include "device/cuda_names.h"
 #include "device/cufile.h"
+#include "device/kept_frees.h"
 #include "device/user_memory.h"
 
 namespace headrace {
@@ -80,13 +81,14 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
     const auto native = stream ? static_cast<cudaStream_t>(stream) : cudaStreamLegacy;
-    if (is_capturing(index, native)) refuse_capture();
+    check_uncaptured(index, native);
     return std::make_unique<CudaQueue>(index, native);
   }
 
   std::shared_ptr<void> allocate(Queue& queue, std::size_t nbytes) override {
     // Not from what the stream keeps: results are freed in the order of another one.
     const auto& cuda = static_cast<CudaQueue&>(queue);
+    free_kept(Device::cuda(cuda.device()));
     return {allocate_device(cuda.device(), nbytes, cuda.stream()),
             [index = cuda.device()](void* memory) { free_result(index, memory); }};
   }

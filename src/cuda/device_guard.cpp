@@ -70,13 +70,18 @@ CUcontext primary_of(int device) {
 }  // namespace
 
 DeviceGuard::DeviceGuard(int device) {
-  make_current(device);
-  exchange_mode();
+  try {
+    make_current(device);
+  } catch (...) {
+    make_before_current();
+    throw;
+  }
+  is_relaxed_ = exchange_mode();
 }
 
 DeviceGuard::~DeviceGuard() {
-  exchange_mode();
-  if (changed_) driver().set(static_cast<CUcontext>(before_));
+  if (is_relaxed_) exchange_mode();
+  make_before_current();
 }
 
 void DeviceGuard::make_current(int device) {
@@ -93,9 +98,15 @@ void DeviceGuard::make_current(int device) {
   if (now != primary_of(device)) check_driver(driver().set(primary_of(device)), "cuCtxSetCurrent");
 }
 
+void DeviceGuard::make_before_current() {
+  if (changed_) driver().set(static_cast<CUcontext>(before_));
+}
+
 // Failing, it changes nothing: of what is wrong with the driver the calls in the scope tell.
-void DeviceGuard::exchange_mode() {
-  if (cudaThreadExchangeStreamCaptureMode(&mode_) != cudaSuccess) cudaGetLastError();
+bool DeviceGuard::exchange_mode() {
+  const cudaError_t status = cudaThreadExchangeStreamCaptureMode(&mode_);
+  ignore(status);
+  return status == cudaSuccess;
 }
 
 }  // namespace headrace

@@ -19,11 +19,13 @@ class DeviceGuard {
 
  private:
   void make_current(int device);
-  void exchange_mode();
+  void make_before_current();
+  bool exchange_mode();
 
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
   void* before_ = nullptr;
   bool changed_ = false;
+  bool is_relaxed_ = false;
 };
 
 }  // namespace headrace

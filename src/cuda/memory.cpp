@@ -15,6 +15,7 @@
 #include "cuda/engine.h"
 #include "cuda/queue.h"
 #include "device/gpu_limits.h"
+#include "device/kept_frees.h"
 #include "device/user_memory.h"
 
 namespace headrace {
@@ -47,7 +48,6 @@ struct State {
   std::map<int, cudaMemPool_t> pools GUARDED_BY(mutex);
   std::list<PinnedBlock> pinned GUARDED_BY(mutex);  // free ones, the last that was freed first
   std::size_t pinned_nbytes GUARDED_BY(mutex) = 0;
-  std::map<int, std::list<void*>> captured GUARDED_BY(mutex);  // results that wait for its end
   std::map<int, NearHost> near GUARDED_BY(mutex);  // by devices; none of them is changed
 
   static State& get() {
@@ -107,26 +107,24 @@ cudaMemPool_t pool_of(int device) {
   return pool;
 }
 
-// False while a graph is made of a stream that the memory goes back in the order of: to free it
-// would be a part of the graph, or spoil it.
-bool free_uncaptured(int device, void* memory) noexcept {
-  try {
-    if (is_capturing(device, cudaStreamLegacy)) return false;
-    const std::optional<Stream> stream = user_memory().stream_of(memory);
-    if (!stream) {
-      free_device(device, memory, cudaStreamLegacy);
-      return true;
-    }
-    // The user's pool will give it to the same stream again: that one has to wait.
-    const auto native = static_cast<cudaStream_t>(stream->raw());
-    if (is_capturing(device, native)) return false;
-    CudaQueue queue(device, native), used(device, cudaStreamLegacy);
-    queue.wait_for(used);
-    queue.free(memory);
-  } catch (const Error&) {
-    // The driver is gone, at the end of the process, and the memory with it.
-  }
-  return true;
+void free_in_order(int device, void* memory, cudaStream_t stream) {
+  const DeviceGuard guard(device);
+  if (!user_memory().free(memory, Stream::from(stream)))
+    HEADRACE_CUDA_CHECK(cudaFreeAsync(memory, stream));
+}
+
+// Throws `unsupported` while a graph is made of a stream that the memory goes back in the order of:
+// to free it would be a part of the graph, or spoil it.
+void free_uncaptured(int device, void* memory) {
+  check_uncaptured(device, cudaStreamLegacy);
+  const std::optional<Stream> stream = user_memory().stream_of(memory);
+  if (!stream) return free_in_order(device, memory, cudaStreamLegacy);
+  // The user's pool will give it to the same stream again: that one has to wait.
+  const auto native = static_cast<cudaStream_t>(stream->raw());
+  check_uncaptured(device, native);
+  CudaQueue queue(device, native), used(device, cudaStreamLegacy);
+  queue.wait_for(used);
+  free_in_order(device, memory, native);
 }
 
 // What was not used for longest is let go: sizes that nobody asks for any more.
@@ -148,7 +146,7 @@ void free_pinned(int device, const PinnedBlock& block) noexcept {
   if (dropped.empty()) return;
   try {
     const DeviceGuard guard(device);
-    for (const PinnedBlock& p : dropped) cudaFreeHost(p.data);
+    for (const PinnedBlock& p : dropped) ignore(cudaFreeHost(p.data));
   } catch (const Error&) {
     // The driver is gone, at the end of the process, and the memory with it.
   }
@@ -168,34 +166,21 @@ void* allocate_device(int device, std::size_t nbytes, cudaStream_t stream) {
 
 void free_device(int device, void* memory, cudaStream_t stream) noexcept {
   try {
-    const DeviceGuard guard(device);
-    if (!user_memory().free(memory, Stream::from(stream))) cudaFreeAsync(memory, stream);
+    free_in_order(device, memory, stream);
   } catch (const Error&) {
     // The driver is gone, at the end of the process, and the memory with it.
   }
 }
 
 void free_result(int device, void* memory) noexcept {
-  State& state = State::get();
-  const bool is_freed = free_uncaptured(device, memory);
-  std::list<void*> waiting;
-  {
-    ForkLock lock(state.mutex);
-    std::list<void*>& captured = state.captured[device];
-    if (!is_freed) return captured.push_back(memory);
-    waiting.swap(captured);
-  }
-  waiting.remove_if([device](void* result) { return free_uncaptured(device, result); });
-  if (waiting.empty()) return;
-  ForkLock lock(state.mutex);
-  state.captured[device].splice(state.captured[device].end(), waiting);
+  free_or_keep(Device::cuda(device), [device, memory] { free_uncaptured(device, memory); });
 }
 
 void unpin(int device, pid_t owner, void* data) noexcept {
   if (::getpid() != owner) return;
   try {
     const DeviceGuard guard(device);
-    cudaHostUnregister(data);
+    ignore(cudaHostUnregister(data));
   } catch (const Error&) {
     // The driver is gone, at the end of the process, and its locks with it.
   }

@@ -18,7 +18,7 @@ class UserMemory;  // device/user_memory.h
 void* allocate_device(int device, std::size_t nbytes, cudaStream_t stream);
 void free_device(int device, void* memory, cudaStream_t stream) noexcept;
 // Of a result, once the default stream is done with what it was given so far. While that, or the
-// stream that a user's allocator gave it to, is captured, it is kept until a later call.
+// stream that a user's allocator gave it to, is captured, it is kept (device/kept_frees.h).
 void free_result(int device, void* memory) noexcept;
 UserMemory& user_memory();
 

@@ -8,6 +8,7 @@
 #include "cuda/copy_from_host.h"
 #include "cuda/device_guard.h"
 #include "cuda/memory.h"
+#include "device/backend.h"
 
 namespace headrace {
 namespace {
@@ -27,16 +28,14 @@ unsigned attribute_of(int device, cudaDeviceAttr attribute) {
 }  // namespace
 
 // Of the default stream CUDA says it by an error.
-bool is_capturing(int device, cudaStream_t stream) {
+void check_uncaptured(int device, cudaStream_t stream) {
   const DeviceGuard guard(device);
   cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
   const cudaError_t status = cudaStreamIsCapturing(stream, &found);
-  if (status == cudaErrorStreamCaptureImplicit) {
-    cudaGetLastError();
-    return true;
-  }
+  ignore(status);
+  if (status == cudaErrorStreamCaptureImplicit) refuse_capture();
   HEADRACE_CUDA_CHECK(status);
-  return found != cudaStreamCaptureStatusNone;
+  if (found != cudaStreamCaptureStatusNone) refuse_capture();
 }
 
 class CudaMark final : public Mark {
@@ -50,7 +49,7 @@ class CudaMark final : public Mark {
   ~CudaMark() override {
     try {
       const DeviceGuard guard(device_);
-      cudaEventDestroy(event_);
+      ignore(cudaEventDestroy(event_));
     } catch (const Error&) {
       // The driver is gone, at the end of the process, and the event with it.
     }
@@ -156,7 +155,7 @@ void CudaQueue::upload_made(void* target, std::size_t nbytes, FunctionRef<void(v
     staged_.back().copied->record(stream_);
   } catch (...) {
     // Nothing tells when the block is copied, and whoever takes it next would write into it.
-    cudaStreamSynchronize(stream_);
+    ignore(cudaStreamSynchronize(stream_));
     staged_.pop_back();
     throw;
   }

@@ -13,8 +13,9 @@ namespace headrace {
 
 class CudaMark;
 
-// Of the default stream: whether any other that waits for it is being captured.
-bool is_capturing(int device, cudaStream_t stream);
+// Throws `unsupported` while a graph is made of the stream: of the default one, while any other
+// that waits for it is being captured.
+void check_uncaptured(int device, cudaStream_t stream);
 
 // A CUDA stream of its own, or one of the caller's. Every call makes the queue's device current for
 // as long as it takes.

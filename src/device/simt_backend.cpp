@@ -6,6 +6,7 @@
 #include "base/per_process.h"
 #include "device/backend.h"
 #include "device/cufile.h"
+#include "device/kept_frees.h"
 #include "device/mapped_file.h"
 #include "device/user_memory.h"
 #include "simt/host_queue.h"
@@ -49,6 +50,7 @@ class SimtBackend final : public Backend {
     return queue;
   }
   std::shared_ptr<void> allocate(Queue&, std::size_t nbytes) override {
+    free_kept(Device::simt());
     if (void* memory = user_memory().allocate(0, nbytes, {}))
       return {memory, [](void* p) { user_memory().free(p, {}); }};
     auto memory = allocate_counted(nbytes);

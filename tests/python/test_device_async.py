@@ -535,6 +535,50 @@ def test_cuda_results_that_go_while_a_blocking_stream_is_captured(store):
     assert_same(again.to_numpy(), data[:7])
 
 
+# What the stream had may still read them, and a stream that is captured cannot be waited for.
+@needs_cuda
+@pytest.mark.parametrize("captured", ["its stream", "a blocking stream"])
+def test_cuda_new_results_that_go_during_a_capture_go_behind_their_stream(captured):
+    torch = library("torch", "cuda")
+    cupy = library("cupy", "cuda")
+    plain, frames = batch()
+    others = hr.codecs.encode_batch(
+        "gzip", [bytes(255 - b for b in x) for x in plain], device="cpu"
+    )
+    stream = torch.cuda.Stream()
+    blocking = cupy.cuda.Stream(non_blocking=False)
+    seen = torch.zeros(SIZES[2], dtype=torch.uint8, device="cuda")
+    out, counted = torch.zeros(16, device="cuda"), cupy.zeros(16)
+    got = decode(frames, "cuda", stream=stream).result(60)
+    view = torch.from_dlpack(got[2])
+    seen.copy_(view)
+    out.add_(0)
+    counted += 0
+    torch.cuda.synchronize()
+    seen.zero_()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        busy(torch, 1000)
+        seen.copy_(view)
+    if captured == "its stream":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):
+            graph.capture_begin()
+            del got, view
+            out.add_(1)
+            graph.capture_end()
+    else:
+        with blocking:
+            blocking.begin_capture()
+            del got, view
+            counted += 1
+            blocking.end_capture()
+    for _ in range(5):
+        decode(others, "cuda", stream=torch.cuda.Stream()).result(60)
+    assert not stream.query()
+    assert seen.cpu().numpy().tobytes() == plain[2]
+
+
 @needs_cuda
 def test_cuda_host_returns_before_the_decode_is_done(capsys):
     plain, frames = many()

@@ -358,5 +358,36 @@ TEST_F(DeviceAsync, RefusesAStreamThatIsBeingCaptured) {
   EXPECT_EQ(a.read({}, options).nbytes(), out.size());
 }
 
+TEST_F(DeviceAsync, NewMemoryThatGoesDuringACaptureGoesBehindWhatTheStreamHad) {
+  HostStream stream;
+  const auto owner = std::make_shared<int>();
+  std::vector<Tensor> results = decode_batch_async(
+      "gzip",
+      views(encoded_, Device::cpu()),
+      nbytes_,
+      nullptr,
+      {.device = kSimt, .stream = Stream::from(stream.handle()), .stream_owner = owner});
+  results[0].ready().wait();
+  const auto is_kept = [&] { return HostMemory::get().used() > used_; };
+  const auto read_to_default_stream = [&] {
+    return decode_batch("gzip", views(encoded_, Device::cpu()), nbytes_, {.device = kSimt});
+  };
+  // A program's kernel that still reads them, and a capture that begins while it does.
+  stream.hold();
+  stream.capture(true);
+  results.clear();
+  read_to_default_stream();
+  EXPECT_TRUE(is_kept());
+  EXPECT_GT(owner.use_count(), 1);
+  stream.capture(false);
+  std::thread next(read_to_default_stream);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(is_kept());
+  stream.release();
+  next.join();
+  EXPECT_TRUE(comes_true([&] { return HostMemory::get().used() == used_; }));
+  EXPECT_EQ(owner.use_count(), 1);
+}
+
 }  // namespace
 }  // namespace headrace

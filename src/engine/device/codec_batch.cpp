@@ -13,6 +13,7 @@
 #include "codec/registry.h"
 #include "device/device.h"
 #include "device/device_work.h"
+#include "device/kept_frees.h"
 #include "engine/device/batch.h"
 #include "engine/device/rates.h"
 #include "engine/layout/device_codecs.h"
@@ -268,22 +269,16 @@ Ready queued(const std::shared_ptr<QueuedBatch>& work,
       device, work->batch->queue(), options.stream, [work] { work->batch->finish(); }));
 }
 
-// Memory that goes back when all that `stream` was given until then is done with it, not only the
-// default stream.
-std::shared_ptr<void> freed_behind(std::shared_ptr<void> memory,
-                                   const Device& device,
-                                   Stream stream) {
+// Memory that goes back when all that the caller's stream was given until then is done with it.
+std::shared_ptr<void> freed_behind(std::shared_ptr<void> memory, const BatchOptions& options) {
   void* const data = memory.get();
-  return {data, [memory = std::move(memory), device, stream](void*) mutable {
-            try {
-              Backend& devices = backend(device.type);
-              const auto last = devices.wrap_stream(device.index, stream.raw());
-              devices.wrap_stream(device.index, nullptr)->wait_for(*last);
-            } catch (...) {
-              // The driver is gone, at the end of the process; the process is a child of fork; or
-              // the stream is being captured, and a graph's use of memory is its maker's affair.
-            }
-            memory.reset();
+  return {data,
+          [memory = std::move(memory),
+           device = options.device,
+           stream = options.stream,
+           owner = options.stream_owner](void*) mutable {
+            free_behind(
+                device, stream, [memory = std::move(memory), owner]() mutable { memory.reset(); });
           }};
 }
 
@@ -477,7 +472,7 @@ std::vector<Tensor> decode_batch_async(std::string_view codec,
   work->keep_alive = std::move(keep_alive);
   work->batch = batch_on(device, options.stream);
   work->memory = allocate_all(nbytes, [&](std::size_t n) {
-    return freed_behind(work->batch->allocate(n).release(), device, options.stream);
+    return freed_behind(work->batch->allocate(n).release(), options);
   });
   std::vector<BatchBuffer> buffers;
   for (std::size_t i = 0; i < nbytes.size(); ++i)
