@@ -558,7 +558,7 @@ def test_cuda_new_results_that_go_during_a_capture_go_behind_their_stream(captur
     seen.zero_()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        busy(torch, 1000)
+        busy(torch, 3000)
         seen.copy_(view)
     if captured == "its stream":
         graph = torch.cuda.CUDAGraph()
