@@ -147,6 +147,10 @@ class UnlockedStore : public Wrapper {
     return store_->get(key, into);
   }
   std::unique_ptr<ObjectReader> open(std::string_view key) override { return store_->open(key); }
+  bool exists(std::string_view key) override {
+    call("exists", key);
+    return store_->exists(key);
+  }
   void set(std::string_view key, ConstBytes bytes) override {
     call("set", key);
     store_->set(key, bytes);

@@ -60,7 +60,7 @@ std::shared_ptr<StoreDriver> make_faulty_store(std::shared_ptr<StoreDriver> stor
 std::shared_ptr<StoreDriver> make_batching_store(std::shared_ptr<StoreDriver> store,
                                                  std::size_t batch);
 
-// Called before an object is read ("get") or replaced ("set").
+// Called before an object is read ("get"), looked for ("exists") or replaced ("set").
 using StoreHook = std::function<void(std::string_view what, std::string_view key)>;
 
 // Has no locks, as a store across a network. The hook may be null, and may change.

@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <numeric>
 #include <random>
 
@@ -350,6 +353,33 @@ TEST_F(DeviceWrite, KeepsNoSlabOfALargeShard) {
     EXPECT_GT(at_most, 0);
     EXPECT_LT(at_most - before, 24) << chunks;
   }
+}
+
+// A request each of a bucket.
+TEST_F(DeviceWrite, LooksForObjectsOverTheEdgeSideBySide) {
+  Config four = config();
+  four.threads = 4;
+  set_config(four);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int looking = 0, at_most = 0;
+  const auto hook =
+      std::make_shared<test::StoreHook>([&](std::string_view what, std::string_view key) {
+        if (what != "exists" || !key.starts_with("a/c/")) return;
+        std::unique_lock lock(mutex);
+        at_most = std::max(at_most, ++looking);
+        changed.notify_all();
+        changed.wait_for(lock, std::chrono::seconds(10), [&] { return at_most > 1; });
+        --looking;
+      });
+  const Store store(test::make_unlocked_store(memory_store().shared_driver(), hook));
+  const Array a =
+      create(store, {"", {10, 10}, {4, 4}, {}, {codec::bytes(), codec::zstd(1)}, DType::int32});
+  std::mt19937 random(1);
+  const Data data(Device::simt(), a.shape(), a.dtype(), random);
+  a.write({}, data.there);
+  EXPECT_GT(at_most, 1);
+  EXPECT_EQ(test::bytes_of(a.read()), test::bytes_of(copy(data.there, Device::cpu())));
 }
 
 // The array grows meanwhile, and its new rows are written, into the object over the edge that the
