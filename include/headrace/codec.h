@@ -68,7 +68,7 @@ struct BatchOptions {
   std::string configuration{};   // JSON text, as in CodecSpec
   // Kept as long as `stream` is used: until new memory that goes back behind it has gone. Null: the
   // stream lives as long as such memory, and where that goes during a capture, until the next read
-  // to the device after it.
+  // to the device, or write from it, after that.
   std::shared_ptr<void> stream_owner{};
 };
 

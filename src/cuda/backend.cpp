@@ -77,6 +77,7 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<Queue> make_queue(int index) override {
     show_spans_to_profiler();
+    free_kept(Device::cuda(index));
     return std::make_unique<CudaQueue>(index);
   }
   std::unique_ptr<Queue> wrap_stream(int index, void* stream) override {
@@ -88,7 +89,6 @@ class CudaBackend final : public Backend {
   std::shared_ptr<void> allocate(Queue& queue, std::size_t nbytes) override {
     // Not from what the stream keeps: results are freed in the order of another one.
     const auto& cuda = static_cast<CudaQueue&>(queue);
-    free_kept(Device::cuda(cuda.device()));
     return {allocate_device(cuda.device(), nbytes, cuda.stream()),
             [index = cuda.device()](void* memory) { free_result(index, memory); }};
   }

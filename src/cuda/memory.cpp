@@ -173,7 +173,7 @@ void free_device(int device, void* memory, cudaStream_t stream) noexcept {
 }
 
 void free_result(int device, void* memory) noexcept {
-  free_or_keep(Device::cuda(device), [device, memory] { free_uncaptured(device, memory); });
+  free_or_keep(Device::cuda(device), {}, [device, memory] { free_uncaptured(device, memory); });
 }
 
 void unpin(int device, pid_t owner, void* data) noexcept {

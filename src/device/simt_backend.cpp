@@ -40,7 +40,10 @@ class SimtBackend final : public Backend {
   std::string_view own_name() const override { return "headrace-simt"; }
   const Kernels& kernels() const override { return host_kernels(); }
 
-  std::unique_ptr<Queue> make_queue(int) override { return std::make_unique<HostQueue>(); }
+  std::unique_ptr<Queue> make_queue(int) override {
+    free_kept(Device::simt());
+    return std::make_unique<HostQueue>();
+  }
   std::unique_ptr<Queue> wrap_stream(int, void* handle) override {
     HostStream* const stream = HostStream::find(handle);
     if (stream && stream->is_capturing()) refuse_capture();
@@ -50,7 +53,6 @@ class SimtBackend final : public Backend {
     return queue;
   }
   std::shared_ptr<void> allocate(Queue&, std::size_t nbytes) override {
-    free_kept(Device::simt());
     if (void* memory = user_memory().allocate(0, nbytes, {}))
       return {memory, [](void* p) { user_memory().free(p, {}); }};
     auto memory = allocate_counted(nbytes);
