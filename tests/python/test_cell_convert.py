@@ -41,12 +41,16 @@ def made(path, rng, rows, columns=11, genes=None):
     return {"X": x, **{f"layers/{name}": m for name, m in layers.items()}, "obsm/pca": obsm["pca"]}
 
 
+def stores_in(folder):
+    rng = np.random.default_rng(1)
+    parts = [made(folder / f"{i}.zarr", rng, rows) for i, rows in enumerate((37, 1, 60))]
+    wanted = {path: np.concatenate([dense(part[path]) for part in parts]) for path in PATHS}
+    return [str(folder / f"{i}.zarr") for i in range(3)], wanted
+
+
 @pytest.fixture
 def stores(tmp_path):
-    rng = np.random.default_rng(1)
-    parts = [made(tmp_path / f"{i}.zarr", rng, rows) for i, rows in enumerate((37, 1, 60))]
-    wanted = {path: np.concatenate([dense(part[path]) for part in parts]) for path in PATHS}
-    return [str(tmp_path / f"{i}.zarr") for i in range(3)], wanted
+    return stores_in(tmp_path)
 
 
 def as_h5ad(path, target):
@@ -281,18 +285,30 @@ def killed_at(step, paths, out, options):
     )
 
 
-def test_killed_anywhere_it_goes_on_or_is_refused(stores, tmp_path):
-    paths, wanted = stores
-    options = {**SMALL, "max_memory": 20000, "shard_size": 6000}
-    whole = killed_at(-1, paths, tmp_path / "all.zarr", options)
+KILLED_OPTIONS = {**SMALL, "max_memory": 20000, "shard_size": 6000}
+PARTS = 7
+
+
+@pytest.fixture(scope="module")
+def killed_steps(tmp_path_factory):
+    """The first and last calls at which to end, and some between."""
+    folder = tmp_path_factory.mktemp("whole")
+    paths, _ = stores_in(folder)
+    whole = killed_at(-1, paths, folder / "all.zarr", KILLED_OPTIONS)
     assert whole.stdout.startswith("done"), whole.stderr
     steps = -1 - int(whole.stdout.split()[1])
     assert steps > 100
+    between = np.random.default_rng(7).integers(4, steps, 14).tolist()
+    return sorted({1, 2, 3, *range(steps - 12, steps + 1), *between})
+
+
+# In parts: all of them take longer on a busy machine than one test may.
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_anywhere_it_goes_on_or_is_refused(stores, tmp_path, killed_steps, part):
+    paths, wanted = stores
+    options = KILLED_OPTIONS
     order = np.random.default_rng(0).permutation(98)
-    rng = np.random.default_rng(7)
-    for step in sorted(
-        {1, 2, 3, *range(steps - 12, steps + 1), *rng.integers(4, steps, 14).tolist()}
-    ):
+    for step in killed_steps[part::PARTS]:
         out = tmp_path / f"out{step}.zarr"
         ended = killed_at(step, paths, out, options)
         assert ended.returncode == 9, (step, ended.stderr)

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from headrace import shm
 from headrace.loader import Loader
-from helpers import assert_same
+from helpers import assert_same, linux_only
 
 REMOVED = "removed since it was opened"
 
@@ -157,7 +156,7 @@ def test_lock_timeouts_that_are_none(seconds):
         hr.config.set({"lock_timeout": seconds})
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells what is available")
+@linux_only("look at the memory that is available")  # without one another's process may be killed
 @pytest.mark.parametrize("backing", ["memfd", "posix"])
 def test_arenas_of_more_than_there_is(backing):
     meminfo = Path("/proc/meminfo").read_text()

@@ -365,7 +365,11 @@ def nightly(tmp_path, *parts, **compilers):
     for name in (".ci/nightly", "tools/libcxx_clang"):
         write(tmp_path, name, (ROOT / name).read_text())
     write(tmp_path, ".ci/run", '#!/bin/sh\necho "run $HEADRACE_CI_WHOLE" >>done')
-    write(tmp_path, "bin/make", '#!/bin/sh\necho "$@" >>done\n[ "$1" != test-portable ]')
+    write(
+        tmp_path,
+        "bin/make",
+        '#!/bin/sh\necho "$@" $PYTHONDONTWRITEBYTECODE >>done\n[ "$1" != test-portable ]',
+    )
     for name, text in compilers.items():
         write(tmp_path, f"bin/{name}", f"#!/bin/sh\n{text}")
     programs = (f"bin/{name}" for name in ("make", *compilers))
@@ -375,7 +379,11 @@ def nightly(tmp_path, *parts, **compilers):
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
     run = subprocess.run(
         [tmp_path / ".ci/nightly", *parts],
-        env={"PATH": str(tmp_path / "bin"), "FUZZ_SECONDS": "7"},
+        env={
+            "PATH": str(tmp_path / "bin"),
+            "FUZZ_SECONDS": "7",
+            "PYTHONDONTWRITEBYTECODE": "asked for",
+        },
         capture_output=True,
         text=True,
     )
@@ -387,8 +395,9 @@ def test_nightly_runs_all_parts_though_one_fails(tmp_path):
     compilers = {"aarch64-linux-gnu-g++": "", "qemu-aarch64-static": ""}
     run, done = nightly(tmp_path, **compilers, **{"clang++-19": "echo found"})
     assert done == [
-        *("run 1", "test-tsan", "test-shadow", "test-portable", "test-libcxx"),
-        *("fuzz FUZZ_SECONDS=7", "test-aarch64"),
+        *("run 1", "test-tsan", "test-shadow"),
+        "test-portable PYTEST_ARGS=-n 1 --max-worker-restart=8",
+        *("test-libcxx", "fuzz FUZZ_SECONDS=7", "test-aarch64"),
     ]
     assert run.returncode == 1
     told = [line.split()[-2:] for line in run.stdout.splitlines()]
