@@ -16,7 +16,7 @@ import headrace as hr
 import numpy as np
 import pytest
 import zarr
-from helpers import assert_same, smooth
+from helpers import assert_same, linux_only, smooth
 
 COMMAND = Path(sys.executable).parent / "headrace"
 
@@ -288,7 +288,8 @@ def planted(tmp_path):
     return plant
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="dladdr() tells files on other systems")
+# dladdr(), which it asks, tells a program's file on other systems, but not on Linux.
+@linux_only("way to its own file from any name that it is called by")
 @pytest.mark.parametrize("called", ["headrace", "venv/bin/headrace"])
 def test_the_libcurl_of_a_wheel_is_found_whatever_the_command_is_called_by(
     planted, tmp_path, called

@@ -19,6 +19,7 @@ from helpers import assert_same
 
 zarr = pytest.importorskip("zarr", minversion="3.1.6")
 
+COMMAND = Path(sys.executable).parent / "headrace"
 DATA = np.arange(40 * 30, dtype="f4").reshape(40, 30)
 
 
@@ -190,15 +191,8 @@ def test_what_another_library_alone_knows_stays_its_own(bucket):
     assert_same(array[...], DATA)
 
 
-def _binary() -> Path:
-    binary = Path(hr.__file__).parents[2] / "build" / "dev" / "bin" / "headrace"
-    if not binary.exists():
-        pytest.skip("the command line is not built")
-    return binary
-
-
 def _command(*arguments: str) -> str:
-    done = subprocess.run([_binary(), *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -245,7 +239,6 @@ def test_a_copy_never_takes_its_own_source(tmp_path):
     array = hr.create_array(tmp_path / "a/b", shape=(4,), dtype="i4", chunks=(2,))
     array[:] = [1, 2, 3, 4]
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    binary = _binary()
     for source, target in (
         ("a/b", "a"),
         ("a", "a/b"),
@@ -253,7 +246,7 @@ def test_a_copy_never_takes_its_own_source(tmp_path):
         ("link", "a"),
         ("link/b", "a/b"),
     ):
-        command = [binary, "sync", "--delete", tmp_path / source, tmp_path / target]
+        command = [COMMAND, "sync", "--delete", tmp_path / source, tmp_path / target]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1, (source, target, done.stdout)
         assert "within the other" in done.stderr
