@@ -136,6 +136,8 @@ CALLS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_argument_is_named(call, tmp_path, monkeypatch):
+    if call == "shm.collate":
+        pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     found = complaints(CALLS[call], Place(tmp_path / "stores"))
     assert not found, "\n" + "\n".join(found)
