@@ -7,8 +7,8 @@ ROOT is a folder whose Python is the wheel's, made by, for example,
 or, with an older C library, bullseye and a newer Python, built there from source into /usr/local.
 There the wheel is installed with NumPy's alone and no network, and the README's quick start runs;
 then a bucket (rclone) and web servers with and without TLS on the loopback device are written and
-read, by the libcurl that the wheel brings. As root, for chroot. The wheels of pip and NumPy are
-fetched by the pip of this Python; the servers are those of the tests.
+read, by the libcurl that the wheel brings. As root, for chroot. To be run by a Python of the
+wheel's version, whose pip fetches the wheels of pip and NumPy; the servers are those of the tests.
 """
 
 import contextlib
