@@ -133,41 +133,42 @@ class DeviceWriter {
     }
   }
 
-  // Whether that object is at the edge of the array, and what others wrote behind it has to stay.
-  bool keeps_some(const Box& box) const {
-    return array_.state.keeps_behind_edge() && !covers(box, layout_.stored_shape());
+  // The item of the object at `position` of a cut. The host encodes it where the device's kernels
+  // do not, and where some of what is stored stays.
+  WriteItem item_of(const Region& region, const BoxCut& cut, std::size_t position) const {
+    const Shape& shape = layout_.stored_shape();
+    Coordinates coordinates;
+    WriteItem item;
+    cut.child(position, coordinates.at, item.box);
+    item.key = array_.key(coordinates.at);
+    item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, region);
+    if (array_.state.keeps_behind_edge() && !covers(item.box, shape))
+      item.at_edge = {&cut, position, item.valid};
+    if (encoder_ == EncodedBy::host || layout_.shards.size() > 1 || !covers(item.box, item.valid))
+      item.encoder = EncodedBy::host;
+    return item;
   }
 
-  // Of all objects of a cut, those at the edge that are there. Side by side: of a bucket each is a
-  // request.
-  std::vector<char> found_at_edge(const BoxCut& cut) {
+  // Of the objects of a cut, those over the edge of the array that are there. Side by side: of a
+  // bucket each is a request.
+  std::vector<char> found_over_edge(const Region& region, const BoxCut& cut) {
     std::vector<char> found(cut.size());
     if (encoder_ == EncodedBy::host || !array_.state.keeps_behind_edge()) return found;
     const auto look = [&](std::size_t i) {
       request_.check();
-      Coordinates coordinates;
-      Box box;
-      cut.child(i, coordinates.at, box);
-      found[i] = keeps_some(box) && array_.driver.exists(array_.key(coordinates.at));
+      const WriteItem item = item_of(region, cut, i);
+      found[i] =
+          item.encoder == EncodedBy::device && item.at_edge && array_.driver.exists(item.key);
     };
     parallel_for(cut.size(), look, threads_);
     return found;
   }
 
   void add_region(const Region& region, const BoxCut& cut) {
-    const Shape& shape = layout_.stored_shape();
-    const std::vector<char> found = found_at_edge(cut);
+    const std::vector<char> found = found_over_edge(region, cut);
     for (std::size_t i = 0; i < cut.size(); ++i) {
-      Coordinates coordinates;
-      WriteItem item;
-      cut.child(i, coordinates.at, item.box);
-      item.key = array_.key(coordinates.at);
-      item.valid = valid_extent(coordinates, layout_.metadata->shape, shape, region);
-      if (keeps_some(item.box)) item.at_edge = {&cut, i, item.valid};
-      if (encoder_ == EncodedBy::host || layout_.shards.size() > 1 ||
-          !covers(item.box, item.valid) || found[i]) {
-        item.encoder = EncodedBy::host;
-      }
+      WriteItem item = item_of(region, cut, i);
+      if (found[i]) item.encoder = EncodedBy::host;
       if (item.encoder == EncodedBy::host || layout_.shards.empty())
         add(std::move(item));
       else
