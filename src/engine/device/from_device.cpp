@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/thread_pool.h"
 #include "device/backend.h"
 #include "engine/device/drain.h"
 #include "engine/device/slab.h"
@@ -160,7 +159,7 @@ class DeviceWriter {
       found[i] =
           item.encoder == EncodedBy::device && item.at_edge && array_.driver.exists(item.key);
     };
-    parallel_for(cut.size(), look, threads_);
+    request_.parallel(cut.size(), look, threads_);
     return found;
   }
 
