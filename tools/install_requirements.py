@@ -38,9 +38,11 @@ def requirements(pyproject, extras):
 
 def pip_install(*arguments):
     """The output of a pip that failed, else None."""
-    # Without bytecode: of 20,000 modules the tests import a part, and pip compiles by one process.
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    command.append("--no-compile")
+    # Of 20,000 modules the tests import a part, and pip compiles by one process: left to who
+    # imports them, where Python may write what it compiles.
+    if not sys.dont_write_bytecode:
+        command.append("--no-compile")
     done = subprocess.run(
         [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
