@@ -1,4 +1,6 @@
-// Runs a fuzz target over files, for compilers without libFuzzer.
+// Runs a fuzz target over the files of folders, for compilers without libFuzzer:
+//   fuzz_replay TARGET FOLDER...
+// Each source of tests/fuzz is compiled with its LLVMFuzzerTestOneInput named as the target is.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -6,13 +8,28 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#define TARGET(name) extern "C" int name(const std::uint8_t* data, std::size_t size);
+#include "fuzz_targets.inc"
+#undef TARGET
 
 namespace fs = std::filesystem;
 
-static std::vector<uint8_t> read_file(const fs::path& path) {
+using Target = int (*)(const std::uint8_t* data, std::size_t size);
+
+static Target find_target(std::string_view name) {
+#define TARGET(target) \
+  if (name == #target) return target;
+#include "fuzz_targets.inc"
+#undef TARGET
+  throw std::invalid_argument("there is no fuzz target " + std::string(name));
+}
+
+static std::vector<std::uint8_t> read_file(const fs::path& path) {
   std::ifstream file;
   file.exceptions(std::ios::failbit | std::ios::badbit);
   file.open(path, std::ios::binary);
@@ -20,11 +37,13 @@ static std::vector<uint8_t> read_file(const fs::path& path) {
 }
 
 static int replay(int argc, char** argv) {
-  size_t count = 0;
-  for (int i = 1; i < argc; ++i) {
+  if (argc < 3) throw std::invalid_argument("usage: fuzz_replay TARGET FOLDER...");
+  const Target target = find_target(argv[1]);
+  std::size_t count = 0;
+  for (int i = 2; i < argc; ++i) {
     for (const auto& entry : fs::directory_iterator(argv[i])) {
-      const std::vector<uint8_t> bytes = read_file(entry.path());
-      LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+      const std::vector<std::uint8_t> bytes = read_file(entry.path());
+      target(bytes.data(), bytes.size());
       ++count;
     }
   }
