@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from importlib import metadata
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -102,6 +104,8 @@ def known() -> Iterator[tuple[str, str]]:
         # There is no public list of them; the name of this one has changed with zarr 3.2.
         codecs = vars(registry).get("_codec_registries") or vars(registry)["__codec_registries"]
         of_zarr = {name for name in list(codecs) if not name.startswith(_PREFIX)}
+        points = metadata.entry_points(group="zarr.codecs")
+        of_zarr -= {point.name for point in points if point.module.startswith(f"{__package__}.")}
         yield from ((name, "zarr-python") for name in sorted(of_zarr - names))
 
 
@@ -174,9 +178,12 @@ def _zarr_class(name: str) -> Any:
         return None
     importlib.import_module("zarr.codecs")  # registers zarr-python's own
     try:
-        return registry.get_codec_class(name)
+        cls = registry.get_codec_class(name)
     except (KeyError, *_unknown_codec_error()):  # type: ignore[misc]
         return None
+    own = sys.modules.get(f"{__package__}.zarr.codecs")
+    # It would ask headrace, which would ask for it again.
+    return None if own is not None and issubclass(cls, own.SERVED) else cls
 
 
 def _unknown_codec_error() -> tuple[type[Exception], ...]:

@@ -30,6 +30,8 @@ NEEDS = {
     "device/read.py": ("torch",),
     "device/shm.py": ("torch",),
     "device/small.py": ("torch",),
+    "device/strings.py": ("torch",),
+    "device/write.py": ("torch",),
     "e2e/shm.py": ("torch", "xarray"),
     "ecosystem/state_dict.py": ("torch", "safetensors"),
     "ecosystem/xarray_open.py": ("xarray",),

@@ -294,10 +294,13 @@ def planted(tmp_path):
 def test_the_libcurl_of_a_wheel_is_found_whatever_the_command_is_called_by(
     planted, tmp_path, called
 ):
+    program = Path(os.path.realpath(COMMAND))
+    if program.read_bytes().startswith(b"#!"):
+        pytest.skip("starts an installed wheel's program, whose libcurl is there")
     mark = planted(tmp_path / "site/headrace")
     command = tmp_path / "site/headrace.scripts/headrace"
     command.parent.mkdir()
-    shutil.copy(os.path.realpath(COMMAND), command)
+    shutil.copy(program, command)
     arguments = [called, "info", "http://127.0.0.1:9/a"]
     done = subprocess.run(arguments, executable=command, cwd=tmp_path, capture_output=True)
     assert done.returncode == 1

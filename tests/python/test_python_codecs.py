@@ -462,6 +462,30 @@ def test_the_table_names_them():
     assert rows["zstd"]["implementation"] != "numcodecs"
 
 
+def test_what_headrace_serves_to_zarr_python_is_not_asked_for(tmp_path):
+    # zarr-python's "zfp" is headrace's. Without libzfp each asked the other, without end.
+    code = """
+import sys
+import headrace, headrace.zarr.codecs, numpy, zarr.registry
+
+class Lacked(headrace.zarr.codecs.Zfp):
+    codec_name = "lacked"
+
+zarr.registry.register_codec("lacked", Lacked)
+lacked = {"name": "lacked", "configuration": {"mode": "reversible"}}
+for write in (headrace.create_array, zarr.create_array):
+    try:
+        array = write(sys.argv[1], shape=(8,), dtype="f4", serializer=lacked)
+        array[...] = numpy.ones(8)
+    except NotImplementedError as error:
+        assert "lacked is not known" in str(error), error
+    else:
+        raise SystemExit(f"{write} wrote it")
+"""
+    python(code, tmp_path / "x")
+    assert ("zfp", "zarr-python") not in _python_codecs.known()
+
+
 def test_the_pipeline_leaves_them_to_zarr_python(tmp_path):
     for name in ("numcodecs", "all"):
         options = {"shape": DATA.shape, "chunks": CHUNKS, "dtype": "f4", **CASES[name]}

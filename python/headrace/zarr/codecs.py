@@ -193,5 +193,8 @@ class _CastValue(_ArrayArray):
         return replace(chunk_spec, dtype=dtype, fill_value=fill_value)
 
 
+# What the engine does not ask zarr-python for, where it has no such codec: it would ask itself.
+SERVED: tuple[type[_Codec], ...] = (_CastValue, PackBits, Reshape, _ScaleOffset, Zfp)
+
 ScaleOffset = getattr(zarr.codecs, "ScaleOffset", _ScaleOffset)
 CastValue = getattr(zarr.codecs, "CastValue", _CastValue)
