@@ -21,10 +21,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHON
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: setup prepare package packages build test test-cpp test-python build-asan build-tsan test-asan \
+.PHONY: setup prepare package build test test-cpp test-python build-asan build-tsan test-asan \
         test-tsan build-races test-races build-portable test-portable build-libcxx \
         test-libcxx nightly build-aarch64 test-aarch64 test-shadow coverage demo bench docs fuzz \
-        wheel check format stubs clean
+        wheel test-wheel check format stubs clean
 
 setup:
 	@tools/setup
@@ -55,9 +55,6 @@ package: prepare
 	@cmake --build build/dev --target _core headrace_cli $(NINJA_FLAGS)
 
 prepare: $(STAMPS)/extra-build build/dev/build.ninja $(STAMPS)/install
-
-# What the checks, Python's tests and the pages import.
-packages: $(patsubst %,$(STAMPS)/extra-%,dev test frameworks docs)
 
 test: check test-cpp test-python
 
@@ -153,6 +150,10 @@ fuzz: $(STAMPS)/extra-build
 
 wheel: $(STAMPS)/extra-dev
 	@tools/wheel $(PYTHONS)
+
+# Python's tests with the wheel for the Python of .venv, as users have it.
+test-wheel: wheel $(STAMPS)/extra-test $(STAMPS)/extra-frameworks
+	@tools/test_wheel $(PYTEST_ARGS)
 
 check: build $(STAMPS)/extra-dev
 	@tools/check
