@@ -4,11 +4,9 @@
 
 extern "C" {
 
-// A child of fork may start threads, as tests do: what it does is not watched. What was noted of
-// memory that is given back is kept, 13 GB of it after half of headrace_tests: above the limit all
-// notes go, and with them a race between an access before and one after.
+// A child of fork may start threads, as tests do: what it does is not watched.
 __attribute__((visibility("default"))) const char* __tsan_default_options() {
-  return "die_after_fork=0:second_deadlock_stack=1:memory_limit_mb=4096";
+  return "die_after_fork=0:second_deadlock_stack=1";
 }
 
 // liburing maps and unmaps its rings by system calls of its own, which ThreadSanitizer does not
