@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from importlib import metadata
@@ -105,7 +104,7 @@ def known() -> Iterator[tuple[str, str]]:
         codecs = vars(registry).get("_codec_registries") or vars(registry)["__codec_registries"]
         of_zarr = {name for name in list(codecs) if not name.startswith(_PREFIX)}
         points = metadata.entry_points(group="zarr.codecs")
-        of_zarr -= {point.name for point in points if point.module.startswith(f"{__package__}.")}
+        of_zarr -= {point.name for point in points if point.value.startswith(f"{__package__}.")}
         yield from ((name, "zarr-python") for name in sorted(of_zarr - names))
 
 
@@ -181,9 +180,8 @@ def _zarr_class(name: str) -> Any:
         cls = registry.get_codec_class(name)
     except (KeyError, *_unknown_codec_error()):  # type: ignore[misc]
         return None
-    own = sys.modules.get(f"{__package__}.zarr.codecs")
-    # It would ask headrace, which would ask for it again.
-    return None if own is not None and issubclass(cls, own.SERVED) else cls
+    # headrace's own would ask headrace, which would ask for it again.
+    return None if getattr(cls, "asks_headrace", False) else cls
 
 
 def _unknown_codec_error() -> tuple[type[Exception], ...]:

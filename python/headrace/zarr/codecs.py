@@ -73,6 +73,7 @@ def _decode(chain: dict[str, Any], encoded: Any, spec: ArraySpec) -> _Array:
 class _Codec:
     """What the classes share: a name, and a configuration that headrace checks."""
 
+    asks_headrace: ClassVar[bool] = True  # which does not ask for it, where it has no such codec
     codec_name: ClassVar[str]
     configuration: dict[str, Any] = field(default_factory=dict)
 
@@ -192,9 +193,6 @@ class _CastValue(_ArrayArray):
         fill_value = self._encoded_fill_value(chunk_spec, dtype)
         return replace(chunk_spec, dtype=dtype, fill_value=fill_value)
 
-
-# What the engine does not ask zarr-python for, where it has no such codec: it would ask itself.
-SERVED: tuple[type[_Codec], ...] = (_CastValue, PackBits, Reshape, _ScaleOffset, Zfp)
 
 ScaleOffset = getattr(zarr.codecs, "ScaleOffset", _ScaleOffset)
 CastValue = getattr(zarr.codecs, "CastValue", _CastValue)
